@@ -1,5 +1,6 @@
 """Reads the versions and settings of the database and Redis, for `torchyard doctor`. Changes nothing."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from store.blobs import Blobs
 from store.db.database import Database, now_us
 from store.db.revision import revision_of
 from store.queue import server_info
+from store.rows import secrets
 from store.service_identity import Known
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}
@@ -77,6 +79,12 @@ def inspect_service(url: str, blobs: Blobs) -> Known | None:
         return None
     service_identity.check(known, blobs)
     return known
+
+
+def secret_key_ids(url: str) -> Sequence[str]:
+    """Returns the ids of the keys that have encrypted secrets. Raises Unavailable."""
+    with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
+        return secrets.key_ids(session) if inspect(session.connection()).has_table("secrets") else ()
 
 
 def inspect_redis(url: str) -> RedisInfo:

@@ -1,6 +1,6 @@
 """Encrypts the secrets of users with AES-GCM (NIST SP 800-38D). The keys are never stored in the database."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 import hashlib
 import os
@@ -41,14 +41,22 @@ class SecretKeys:
 
     def decrypt(self, encrypted: bytes, *, key_id: str, owner: str, name: str) -> str:
         """Returns the value. Raises ConfigError, too, if the key is not here or the row was changed."""
-        cipher = self._keys.get(key_id)
-        if cipher is None:
-            raise ConfigError(f"secret {name} of {owner} was encrypted with key {key_id}, which this program lacks")
+        if self.lacking([key_id]):
+            raise ConfigError(
+                f"secret {name} of {owner} was encrypted with key {key_id}, which this program lacks: give the API and"
+                " all workers the same TORCHYARD_SECRET_KEY"
+            )
+        cipher = self._keys[key_id]
         nonce, rest = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
         try:
             return cipher.decrypt(nonce, rest, _bound_to(owner, name)).decode()
         except InvalidTag:
             raise ConfigError(f"secret {name} of {owner} cannot be decrypted: set it again") from None
+
+    def lacking(self, key_ids: Iterable[str]) -> set[str]:
+        """Returns those of the keys that this program does not have. Makes no file."""
+        found = self._keys if self._setting or self._file.exists() else {}
+        return set(key_ids).difference(found)
 
     @cached_property
     def _keys(self) -> dict[str, AESGCM]:

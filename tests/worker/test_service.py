@@ -8,18 +8,21 @@ import subprocess
 import sys
 
 from alembic import command
+from pydantic import SecretStr
 import pytest
 
 from migrations.__main__ import configuration
 from store.blobs import Blobs
 from store.db.database import Database
-from store.rows import workers
+from store.rows import secrets, workers
+from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from tests.api.service import TOKEN
 from tests.databases import on_both
 from tests.servers import free_port
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import wait_for
+from torchyard.contract.errors import ConfigError
 from worker.doctor import services
 from worker.doctor.findings import Status
 from worker.settings import Settings
@@ -122,3 +125,23 @@ def test_an_api_that_meets_older_tables_says_so_once_and_serves_when_they_are_mi
         api.send_signal(signal.SIGTERM)
         assert api.wait(60) == 0
     assert log.read_text().count("run `python -P -m migrations`") == 1
+
+
+def test_the_doctor_finds_that_a_host_lacks_the_key_of_secrets_and_makes_none(
+    database: Database, database_url: str, tmp_path: Path, data_dir: Path
+) -> None:
+    api, worker = (
+        Settings(data_dir=folder, database_url=database_url, secret_key=SecretStr(""))
+        for folder in (tmp_path / "own", data_dir)
+    )
+    assert [*services.check_secrets(worker)] == []
+    api.root.mkdir()
+    keys = SecretKeys("", api.secret_key_file)
+    with database.write() as session:
+        row = secrets.put(session, keys, "admin", "TOKEN", "s3cret")
+    assert [found.status for found in services.check_secrets(api)] == [Status.OK]
+    (found,) = services.check_secrets(worker)
+    assert (found.status, row.key_id in found.fact) == (Status.FAILED, True)
+    with pytest.raises(ConfigError, match="the same TORCHYARD_SECRET_KEY"):
+        SecretKeys("", worker.secret_key_file).decrypt(row.value, key_id=row.key_id, owner="admin", name="TOKEN")
+    assert not worker.secret_key_file.exists()

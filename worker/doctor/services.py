@@ -1,11 +1,13 @@
 """Checks the database and Redis that the settings name."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from store import probe
 from store.blobs import Blobs
 from store.db.revision import REVISION
 from store.probe import DatabaseInfo
+from store.secret_keys import SecretKeys
 from torchyard.contract.datadir import redis_url
 from torchyard.contract.errors import ConfigError, Unavailable
 from worker.doctor.findings import Finding, failed, ok, warning
@@ -39,6 +41,23 @@ def check_service(settings: Settings) -> Finding:
     if known is None:
         return ok("service", "it has no id yet: the first program that starts makes it, and marks the folder of blobs")
     return ok("service", f"{known.id}: the database, and the blobs in {settings.blobs}")
+
+
+def check_secrets(settings: Settings) -> Iterator[Finding]:
+    """Checks that this host has the keys of the users' secrets. Yields nothing if there are none."""
+    file = probe.sqlite_file(settings.database)
+    try:
+        used = () if file is not None and not file.exists() else probe.secret_key_ids(settings.database)
+        keys = SecretKeys(settings.secret_key.get_secret_value(), settings.secret_key_file)
+        missing = sorted(keys.lacking(used))
+    except (ConfigError, Unavailable) as error:
+        yield warning("secrets", f"unknown whether jobs would get their secrets: {error.message}", "see what it names")
+        return
+    if missing:
+        fact = f"encrypted with keys that this host lacks: {', '.join(missing)}. Jobs that name those secrets fail here"
+        yield failed("secrets", fact, "give the API and all workers the same TORCHYARD_SECRET_KEY")
+    elif used:
+        yield ok("secrets", f"this host has the {len(used)} keys with which they are encrypted")
 
 
 def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
