@@ -23,8 +23,8 @@ with paused():
 
 _OWN_DESCRIPTORS = 256
 """File descriptors besides those of connections: a busy one has its socket and a file, an idle one its socket."""
-
 _RETRY_S = 0.5
+"""Seconds between two questions to a database that does not answer when the service starts."""
 
 
 def main() -> int:
