@@ -55,8 +55,9 @@ test: $(STAMP) $(PAGE)  ## Run the tests
 	@$(NPM) test
 	$(BIN)/python -m pytest
 
-test-thorough: $(STAMP) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks (an hour)
+test-thorough: $(STAMP) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
 	$(BIN)/python -m pytest -m "thorough or not thorough"
+	$(BIN)/python -m tests.pythons
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
 	TORCHYARD_RACE_PAIRS=10000 $(BIN)/python -m pytest tests/store/test_races.py --timeout 14400

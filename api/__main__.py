@@ -7,21 +7,26 @@ import logging
 import resource
 import signal
 import sys
+import threading
+import time
 
 from torchyard.contract import inspection
 from torchyard.contract.collector import paused
 from torchyard.contract.datadir import enter_empty_folder, make_files_private
-from torchyard.contract.errors import TorchyardError
+from torchyard.contract.errors import TorchyardError, Unavailable
 
 with paused():
     from api.app import create_app
     from api.server import Server
     from api.settings import Settings
+    from store.store import Store
 
 _SWITCH_S = 0.0005
 """For so long a thread that computes keeps the interpreter from the others: each answer waits for it several times."""
 _OWN_DESCRIPTORS = 256
 """File descriptors besides those of connections: a busy one has its socket and a file, an idle one its socket."""
+_RETRY_S = 0.5
+"""Seconds between two questions to a database that does not answer when the service starts."""
 
 
 def main() -> int:
@@ -45,9 +50,36 @@ def main() -> int:
     # uvicorn raises the signal again when it has stopped, so this handler must stay and must not kill.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    check = _ServiceCheck(app.state.services.store, server)
+    threading.Thread(target=check.run, name="service check", daemon=True).start()
     _allow_descriptors(3 * settings.max_connections + _OWN_DESCRIPTORS)
     server.run()
-    return 0 if server.started else 1
+    return 0 if server.started and not check.refused else 1
+
+
+class _ServiceCheck:
+    """Stops the server if its blobs are not those of the database's service, as soon as the database answers."""
+
+    def __init__(self, store: Store, server: Server) -> None:
+        self.refused = False
+        self._store = store
+        self._server = server
+
+    def run(self) -> None:
+        said = ""
+        while not self._server.should_exit:
+            try:
+                self._store.service()
+            except Unavailable as error:
+                if error.message != said:
+                    logging.warning("%s; trying again", error.message)
+                said = error.message
+                time.sleep(_RETRY_S)
+            except TorchyardError as error:
+                logging.error("%s", error)
+                self.refused = self._server.should_exit = True
+            else:
+                return
 
 
 def _allow_descriptors(count: int) -> None:

@@ -33,7 +33,7 @@ class Blob:
 def send_blob(request: Request, services: Services, blob: Blob, caller: Principal, *job_ids: str) -> Response:
     """Returns the answer with the bytes of the blob, which ends when the caller may not read the jobs any more.
 
-    Raises HTTPException (416) if no requested part lies in it.
+    Raises HTTPException (416) if no requested part lies in it, and OSError.
     """
     headers = {
         "ETag": f'"{blob.sha256}"',
@@ -45,6 +45,7 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
         headers |= _PICTURE_HEADERS
     if etags.is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
+    services.store.blobs.check()
     path = services.store.blobs.path(blob.sha256)
     sendfile = services.settings.sendfile
     if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours

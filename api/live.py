@@ -73,8 +73,10 @@ class Watch:
 class Live:
     """The watchers of one process. The first watcher opens the connection to Redis."""
 
-    def __init__(self, redis_url: str) -> None:
+    def __init__(self, redis_url: str, *, service: Callable[[], str]) -> None:
+        """`service` returns the service's id; it may wait for the database, and raises Unavailable."""
         self._url = redis_url
+        self._service = service
         self._watches: defaultdict[str, set[Watch]] = defaultdict(set)
         self._open: set[Watch] = set()
         self._hearers: list[Callable[[str | None], None]] = []
@@ -147,7 +149,8 @@ class Live:
         # Redis's client may swallow a cancellation while it connects, so `closed` is checked as well.
         while not self.closed:
             try:
-                async with aclosing(changes.listen(self._url)) as announcements:
+                service = await asyncio.to_thread(self._service)
+                async with aclosing(changes.listen(self._url, service=service)) as announcements:
                     async for name in announcements:
                         if self.closed:
                             return

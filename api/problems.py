@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
 from api.components import PROBLEM_TYPE
+from store.blobs import FolderAway
 from torchyard.contract.errors import (
     FieldError,
     InvalidRequest,
@@ -44,6 +45,7 @@ class Interrupted(Exception):
 def install(app: FastAPI) -> None:
     """Makes `app` answer every error as a problem, and every request with an `X-Request-ID`."""
     app.add_exception_handler(TorchyardError, _on_error)
+    app.add_exception_handler(FolderAway, _on_folder_away)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_middleware(RequestIds)
@@ -112,6 +114,12 @@ async def _on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Unavailable):
         _log.warning("request %s: %s", request.state.request_id, error.message)
     return answer(request, error, headers=headers_of(error))
+
+
+async def _on_folder_away(request: Request, error: Exception) -> Response:
+    _log.error("request %s: %s", request.state.request_id, error)
+    problem = Unavailable("the files of checkpoints, artifacts and bundles cannot be reached now")
+    return answer(request, problem, headers=headers_of(problem))
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

@@ -64,7 +64,8 @@ class Services:
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
-        store, live = Store.of(settings, program="torchyard-api", pool=16, most=_CONNECTIONS), Live(settings.redis)
+        store = Store.of(settings, program="torchyard-api", pool=16, most=_CONNECTIONS)
+        live = Live(settings.redis, service=store.service)
         stored = StoredPages()
         requests, wrong_tokens = settings.max_requests_per_second, settings.max_wrong_tokens_per_minute
         return cls(

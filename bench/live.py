@@ -25,6 +25,7 @@ from store.queue import Queue
 from store.rows import logs, metrics
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
+from store.service_identity import service_id
 from torchyard.cli.up import redis_server
 from torchyard.contract.datadir import redis_url
 
@@ -63,7 +64,9 @@ def _delays(service: Service, job_ids: list[str]) -> list[float]:
     folder = service.data / "redis"
     with (
         closing(Database(service.database)) as database,
-        closing(Queue(redis_url(folder, socket=redis_server.socket_in(folder)))) as queue,
+        closing(
+            Queue(redis_url(folder, socket=redis_server.socket_in(folder)), service=lambda: service_id(database))
+        ) as queue,
     ):
         connection = http.client.HTTPConnection(*service.address, timeout=60)
         headers = {"Authorization": f"Bearer {service.token}"}

@@ -113,7 +113,8 @@ def _shapes(service: Service) -> Iterator[tuple[str, str]]:
 def _join(service: Service, job_id: str, *, state: JobState) -> None:
     """Joins the chunks of the job as housekeeping does in this state, without its pauses."""
     with closing(Database(service.database)) as database:
-        store = Store(database, Queue("unix:///nowhere"), Blobs(service.data), SecretKeys("", service.data / "none"))
+        keys, nobody = SecretKeys("", service.data / "none"), Queue("unix:///nowhere", service=str)
+        store = Store(database, nobody, Blobs(service.data), keys, service=str)
         ended = now_us() if state.terminal else None
         with database.write() as session:
             session.execute(update(Job).where(Job.id == job_id).values(state=state, finished_at=ended))

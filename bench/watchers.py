@@ -26,8 +26,9 @@ from bench.submit import SPEC
 from bench.table import Row
 from store.announcement import Announcement
 from store.db.database import Database
-from store.queue import Queue
+from store.queue import Queue, server_info
 from store.rows import jobs
+from store.service_identity import service_id
 from torchyard.cli.up import redis_server
 from torchyard.contract.datadir import redis_url
 
@@ -70,9 +71,10 @@ def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Wat
     command = [sys.executable, "-m", "bench.watchers", host, str(port), str(watchers)]
     request = get(f"/v1/jobs/{job_id}/stream", token=service.token)
     folder = service.data / "redis"
+    redis = redis_url(folder, socket=redis_server.socket_in(folder))
     with (
         closing(Database(service.database)) as database,
-        closing(Queue(redis_url(folder, socket=redis_server.socket_in(folder)))) as queue,
+        closing(Queue(redis, service=lambda: service_id(database))) as queue,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
     ):
         assert process.stdin is not None
@@ -88,7 +90,7 @@ def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Wat
         status = Path(f"/proc/{service.pids['api']}/status").read_text()
         found = Watched(
             latencies_ms=latencies,
-            redis_connections=int(queue.info()["connected_clients"]) - 1,  # without this process's own
+            redis_connections=int(server_info(redis)["connected_clients"]) - 1,  # without this process's own
             api_threads=int(status.partition("Threads:")[2].split()[0]),
             api_mib=pss_mib(service.pids["api"]),
         )

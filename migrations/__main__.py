@@ -1,7 +1,4 @@
-"""`python -P -m migrations [upgrade | downgrade | current | check | heads] [REVISION]`, on `TORCHYARD_DATABASE_URL`.
-
-`heads` prints the newest revision without connecting to a database.
-"""
+"""`python -P -m migrations [upgrade | downgrade | current | check] [REVISION]`, on `TORCHYARD_DATABASE_URL`."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +13,7 @@ from store.settings import Settings
 from torchyard.contract.datadir import make_files_private
 from torchyard.contract.errors import TorchyardError
 
-_ACTIONS = ("upgrade", "downgrade", "current", "check", "heads")
+_ACTIONS = ("upgrade", "downgrade", "current", "check")
 
 
 def main() -> int:
@@ -24,8 +21,7 @@ def main() -> int:
     make_files_private()
     try:
         settings = Settings.load()
-        if arguments.action != "heads":
-            settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _run(configuration(settings.database), arguments.action, arguments.revision)
     except DBAPIError as error:
         print(f"error: {' '.join(str(error.orig).split())}", file=sys.stderr)  # noqa: T201 - the program's own message
@@ -59,8 +55,6 @@ def _run(config: Config, action: str, revision: str) -> None:
         command.downgrade(config, "base" if revision == "head" else revision)
     elif action == "current":
         command.current(config)
-    elif action == "heads":
-        command.heads(config)
     else:
         command.check(config)
 

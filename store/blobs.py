@@ -1,8 +1,13 @@
-"""Blobs: immutable files named by their sha256, in a local or shared directory."""
+"""Blobs: immutable files named by their sha256, in a local or shared directory.
+
+The file `service` in it has the id of the service to which they belong. A folder without it, as a mount point has on
+which nothing is mounted, is never taken for an empty one.
+"""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+import errno
 import fcntl
 import hashlib
 import os
@@ -14,10 +19,19 @@ from uuid import uuid4
 
 from torchyard.contract.errors import NotFound
 from torchyard.contract.failpoints import failpoint
+from torchyard.contract.privatefile import create_private
 from torchyard.contract.recordfiles import sync_folder
 
 _CHUNK = 1 << 20
 _ABANDONED_S = 24 * 3600
+
+
+class FolderAway(OSError):
+    """The folder is not the one of the service's blobs any more. It may come back."""
+
+    def __init__(self, root: Path, *, service: str) -> None:
+        what = f"this is not the folder of blobs of service {service} any more: is it still mounted?"
+        super().__init__(errno.ESTALE, what, str(root))
 
 
 @dataclass(frozen=True)
@@ -83,11 +97,41 @@ class BlobWriter:
 
 
 class Blobs:
-    """A directory of blobs that any number of processes share."""
+    """A directory of blobs that any number of processes share.
+
+    Once they are bound to a service, each call that finds another folder there, or none, raises FolderAway, an OSError.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._incoming = root / "incoming"
+        self._service: str | None = None
+
+    @property
+    def owner(self) -> str | None:
+        """The id in the folder: of the service whose blobs these are. None if it has none. Raises OSError."""
+        try:
+            return self._mark.read_text(encoding="utf-8").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def mark(self, service: str) -> bool:
+        """Makes the folder that of the service, unless it is one's already; returns whether it was. Raises OSError."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return create_private(self._mark, f"{service}\n")
+
+    def unmark(self) -> None:
+        """Makes the folder nobody's. Raises OSError."""
+        self._mark.unlink(missing_ok=True)
+
+    def bind(self, service: str) -> None:
+        """Has further calls check that the folder is that of the service."""
+        self._service = service
+
+    def check(self) -> None:
+        """Raises FolderAway if the blobs are bound to a service, and the folder is not its own. Raises OSError, too."""
+        if self._service is not None and self.owner != self._service:
+            raise FolderAway(self.root, service=self._service)
 
     def add(self, source: BinaryIO) -> Blob:
         """Copies `source` to its end and hashes it; the blob is durable when this returns. Raises OSError."""
@@ -103,6 +147,7 @@ class Blobs:
 
     def create(self) -> BlobWriter:
         """Returns a writer of a new blob. Raises OSError."""
+        self.check()
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
         return BlobWriter(self, self._incoming / uuid4().hex)
 
@@ -111,6 +156,7 @@ class Blobs:
 
         It replaces an existing blob of that name, which may be damaged. Raises OSError.
         """
+        self.check()
         target = self.path(sha256)
         target.parent.mkdir(exist_ok=True)
         failpoint("blob.rename")
@@ -124,6 +170,7 @@ class Blobs:
         try:
             return self.path(sha256).stat().st_size == size
         except FileNotFoundError:
+            self.check()
             return False
 
     @contextmanager
@@ -134,6 +181,7 @@ class Blobs:
         """
         with self._locked() as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
+            self.check()  # the wait may have been long
             yield
 
     @contextmanager
@@ -153,6 +201,7 @@ class Blobs:
 
     def remove_abandoned(self) -> None:
         """Removes unpublished files that are more than a day old. Raises OSError."""
+        self.check()
         if not self._incoming.exists():
             return
         before = time.time() - _ABANDONED_S
@@ -163,7 +212,7 @@ class Blobs:
 
     def disk_space(self) -> DiskSpace:
         """Returns the total and free bytes of the blobs' disk. Raises OSError."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._require_root()
         usage = shutil.disk_usage(self.root)
         return DiskSpace(total=usage.total, free=usage.free)
 
@@ -172,10 +221,11 @@ class Blobs:
         return self.root / sha256[:2] / sha256
 
     def open(self, sha256: str) -> BinaryIO:
-        """Opens a blob for reading. Raises NotFound."""
+        """Opens a blob for reading. Raises NotFound and OSError."""
         try:
             return self.path(sha256).open("rb")
         except FileNotFoundError:
+            self.check()
             raise NotFound(f"blob {sha256} is not in the store") from None
 
     def copy_out(self, sha256: str, target: Path, *, check: Callable[[], object] = lambda: None) -> bool:
@@ -195,18 +245,29 @@ class Blobs:
 
     @property
     def uploads(self) -> Path:
-        """The folder of unfinished uploads, which become blobs by a rename."""
+        """The folder of unfinished uploads, which become blobs by a rename. Raises OSError."""
+        self.check()
         return self.root / "uploads"
 
     @contextmanager
     def _locked(self) -> Generator[int]:
         """Yields a descriptor of the lock file. Closing it releases the lock, and so does the end of the process."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._require_root()
         descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _require_root(self) -> None:
+        """Makes the folder, but never that of a service, which may be away."""
+        self.check()
+        if self._service is None:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def _mark(self) -> Path:
+        return self.root / "service"
 
 
 def _copy_out(source: BinaryIO, target: Path, check: Callable[[], object]) -> str:

@@ -1,24 +1,23 @@
-"""The channel in Redis on which every commit publishes what it has changed: ids of jobs, and names of other things."""
+"""Listens to what commits announce in Redis: ids of jobs, and names of other things that have changed."""
 
 from collections.abc import AsyncGenerator
 
 from redis import RedisError
 from redis.asyncio import Redis
 
+from store import redis_names
 from torchyard.contract.errors import Unavailable
 
-CHANNEL = "torchyard:changes"
 
-
-async def listen(url: str) -> AsyncGenerator[str | None]:
-    """Yields None once it has subscribed, then the name of each change.
+async def listen(url: str, *, service: str) -> AsyncGenerator[str | None]:
+    """Yields None once it has subscribed, then the name of each change of the service with this id.
 
     Raises Unavailable if Redis does not answer or disconnects.
     """
     redis = Redis.from_url(url, socket_connect_timeout=2, decode_responses=True)
     try:
         async with redis, redis.pubsub(ignore_subscribe_messages=True) as subscription:
-            await subscription.subscribe(CHANNEL)
+            await subscription.subscribe(redis_names.changes(service))
             yield None
             async for message in subscription.listen():
                 yield str(message["data"])

@@ -1,15 +1,21 @@
 """Reads the versions and settings of the database and Redis, for `torchyard doctor`. Changes nothing."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 import time
 
-from sqlalchemy import inspect, make_url, select, text
+from sqlalchemy import inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
+from store import service_identity
+from store.blobs import Blobs
 from store.db.database import Database, now_us
-from store.queue import Queue
+from store.db.revision import revision_of
+from store.queue import server_info
+from store.rows import secrets
+from store.service_identity import Known
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}
 _OLDEST_REDIS = (6, 2)
@@ -54,8 +60,7 @@ def inspect_database(url: str) -> DatabaseInfo:
     with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
         connection = session.connection()
         kind, version = connection.dialect.name, connection.dialect.server_version_info or ()
-        migrated = inspect(connection).has_table("alembic_version")
-        revision = session.scalars(text("SELECT version_num FROM alembic_version")).first() if migrated else None
+        revision = revision_of(connection)
         before = time.time()
         now = session.scalars(select(now_us())).one() / 1e6
         after = time.time()
@@ -63,10 +68,28 @@ def inspect_database(url: str) -> DatabaseInfo:
     return DatabaseInfo(name, version >= _OLDEST[kind], revision, now - (before + after) / 2, (after - before) / 2)
 
 
+def inspect_service(url: str, blobs: Blobs) -> Known | None:
+    """Returns what the database says of the service; None if it has no folder of blobs yet.
+
+    Raises ConfigError if the blobs are another service's, and Unavailable.
+    """
+    with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
+        known = service_identity.read(session) if inspect(session.connection()).has_table("service") else None
+    if known is None or known.blobs is None:
+        return None
+    service_identity.check(known, blobs)
+    return known
+
+
+def secret_key_ids(url: str) -> Sequence[str]:
+    """Returns the ids of the keys that have encrypted secrets. Raises Unavailable."""
+    with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
+        return secrets.key_ids(session) if inspect(session.connection()).has_table("secrets") else ()
+
+
 def inspect_redis(url: str) -> RedisInfo:
     """Connects and reads version and settings. Raises Unavailable and ConfigError."""
-    with closing(Queue(url)) as queue:
-        found = queue.info()
+    found = server_info(url)
     version = str(found["redis_version"])  # Valkey gives the Redis version that it is compatible with
     name = f"Valkey {found['valkey_version']}" if "valkey_version" in found else f"Redis {version}"
     numbers = tuple(int(part) for part in version.split(".")[:2])

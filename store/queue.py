@@ -1,7 +1,7 @@
 """The queue in Redis: a hint of which jobs wait, and the channel that wakes the workers. SQL is the truth."""
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 import time
 from typing import Any
 
@@ -9,13 +9,11 @@ from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from store import redis_names
 from store.announcement import Announcement
-from store.changes import CHANNEL
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.contract.failpoints import failpoint
 
-_QUEUE = "torchyard:queue"
-_WAKEUPS = "torchyard:bell"
 _SLOW_S = 0.5
 """An announcement that fails after this long pauses further ones."""
 _PAUSE_S = 5.0
@@ -33,9 +31,13 @@ class Queue:
     Older workers and other readers of Redis use it as a hint. Current workers read the rows.
     """
 
-    def __init__(self, url: str) -> None:
-        """Does not connect yet. Raises ConfigError."""
+    def __init__(self, url: str, *, service: Callable[[], str]) -> None:
+        """Does not connect yet. `service` returns the service's id, and what it raises is passed on.
+
+        Raises ConfigError.
+        """
         self._redis = _client(url)
+        self._service = service
         self._paused_until = 0.0
 
     def announce(self, announcement: Announcement) -> None:
@@ -45,21 +47,23 @@ class Queue:
         """
         queued = {job_id: -priority for job_id, priority in announcement.priorities.items() if priority is not None}
         removed = [job_id for job_id, priority in announcement.priorities.items() if priority is None]
+        service = self._service()
         with self._pausing_when_slow("announce"), self._redis.pipeline(transaction=False) as pipeline:
             if queued:
-                pipeline.zadd(_QUEUE, queued)
+                pipeline.zadd(redis_names.queue(service), queued)
             if removed:
-                pipeline.zrem(_QUEUE, *removed)
+                pipeline.zrem(redis_names.queue(service), *removed)
             if announcement.wakes_workers:
-                pipeline.publish(_WAKEUPS, "")
+                pipeline.publish(redis_names.wakeups(service), "")
             for job_id in announcement.changed:
-                pipeline.publish(CHANNEL, job_id)
+                pipeline.publish(redis_names.changes(service), job_id)
             pipeline.execute()
 
     def waiting(self) -> list[str]:
         """Returns the queued ids in the order in which they start. Raises QueueUnavailable."""
+        key = redis_names.queue(self._service())
         with _translated():
-            return [str(item) for item in self._redis.zrange(_QUEUE, 0, -1)]
+            return [str(item) for item in self._redis.zrange(key, 0, -1)]
 
     def rebuild(self, queued: Callable[[], list[tuple[str, int]]], *, count: Callable[[], int] | None = None) -> bool:
         """Makes the queue equal to the rows: `queued` reads `(id, priority)` of each. Returns whether it differed.
@@ -70,36 +74,33 @@ class Queue:
         """
         if count is not None and _MAX_COMPARED < self._length() == count():
             return False
+        key = redis_names.queue(self._service())
         with _translated():
-            found = {str(item): score for item, score in self._redis.zrange(_QUEUE, 0, -1, withscores=True)}
+            found = {str(item): score for item, score in self._redis.zrange(key, 0, -1, withscores=True)}
         # The rows are read second: an id that is pushed in between is not in `found`, and so is not removed.
         wanted = {job_id: float(-priority) for job_id, priority in queued()}
         missing = {job_id: score for job_id, score in wanted.items() if found.get(job_id) != score}
         extra = [job_id for job_id in found if job_id not in wanted]
         with _translated("rebuild"):
             if missing:
-                self._redis.zadd(_QUEUE, missing)
+                self._redis.zadd(key, missing)
             if extra:
-                self._redis.zrem(_QUEUE, *extra)
+                self._redis.zrem(key, *extra)
         return bool(missing or extra)
 
     def _length(self) -> int:
+        key = redis_names.queue(self._service())
         with _translated():
-            return int(self._redis.zcard(_QUEUE))
+            return int(self._redis.zcard(key))
 
     def ping(self) -> None:
         """Checks that Redis answers. Raises QueueUnavailable."""
         with _translated():
             self._redis.ping()
 
-    def info(self) -> dict[str, Any]:
-        """Returns the server's INFO. Raises QueueUnavailable."""
-        with _translated():
-            return self._redis.info()
-
     def listener(self) -> "WakeupListener":
         """Returns a listener for wake-ups; it subscribes at its first wait."""
-        return WakeupListener(self._redis)
+        return WakeupListener(self._redis, service=self._service)
 
     def close(self) -> None:
         """Closes idle connections. A thread that uses one at this moment keeps it: closing it would raise there."""
@@ -124,15 +125,17 @@ class Queue:
 class WakeupListener:
     """Waits for wake-ups of the workers. For one thread."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, *, service: Callable[[], str]) -> None:
         self._redis = redis
+        self._service = service
         self._subscription = redis.pubsub(ignore_subscribe_messages=True)
 
     def wait(self, timeout: float) -> bool:
         """Returns whether a wake-up came within `timeout` seconds. Raises QueueUnavailable at once."""
+        channel = redis_names.wakeups(self._service())
         with _translated():
             if not self._subscription.subscribed:
-                self._subscription.subscribe(_WAKEUPS)
+                self._subscription.subscribe(channel)
             woken = self._subscription.get_message(timeout=timeout) is not None
             while woken and self._subscription.get_message() is not None:
                 pass  # wake-ups that came together count once
@@ -140,6 +143,12 @@ class WakeupListener:
 
     def close(self) -> None:
         self._subscription.close()
+
+
+def server_info(url: str) -> dict[str, Any]:
+    """Connects and returns the server's INFO. Raises ConfigError and QueueUnavailable."""
+    with closing(_client(url)) as redis, _translated():
+        return redis.info()
 
 
 def _client(url: str) -> Redis:

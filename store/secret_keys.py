@@ -1,6 +1,6 @@
 """Encrypts the secrets of users with AES-GCM (NIST SP 800-38D). The keys are never stored in the database."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 import hashlib
 import os
@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.privatefile import create_private
 
 _KEY_BYTES, _NONCE_BYTES = 32, 12
 _HOW = "make one with: python3 -c 'import secrets; print(secrets.token_hex(32))'"
@@ -40,14 +41,22 @@ class SecretKeys:
 
     def decrypt(self, encrypted: bytes, *, key_id: str, owner: str, name: str) -> str:
         """Returns the value. Raises ConfigError, too, if the key is not here or the row was changed."""
-        cipher = self._keys.get(key_id)
-        if cipher is None:
-            raise ConfigError(f"secret {name} of {owner} was encrypted with key {key_id}, which this program lacks")
+        if self.lacking([key_id]):
+            raise ConfigError(
+                f"secret {name} of {owner} was encrypted with key {key_id}, which this program lacks: give the API and"
+                " all workers the same TORCHYARD_SECRET_KEY"
+            )
+        cipher = self._keys[key_id]
         nonce, rest = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
         try:
             return cipher.decrypt(nonce, rest, _bound_to(owner, name)).decode()
         except InvalidTag:
             raise ConfigError(f"secret {name} of {owner} cannot be decrypted: set it again") from None
+
+    def lacking(self, key_ids: Iterable[str]) -> set[str]:
+        """Returns those of the keys that this program does not have. Makes no file."""
+        found = self._keys if self._setting or self._file.exists() else {}
+        return set(key_ids).difference(found)
 
     @cached_property
     def _keys(self) -> dict[str, AESGCM]:
@@ -79,26 +88,9 @@ def _parsed(text: str, *, source: str) -> bytes:
 def _read(file: Path) -> Sequence[str]:
     try:
         if not file.exists():
-            _make(file)
+            create_private(file, secrets.token_hex(_KEY_BYTES) + "\n")  # unless another program has made it meanwhile
         if file.stat().st_mode & 0o077:
             raise ConfigError(f"{file} can be read by others: chmod 600 {file}")
         return file.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError) as error:
         raise ConfigError(f"the key of secrets cannot be read: {error}") from None
-
-
-def _make(file: Path) -> None:
-    """Makes the file with a new key, unless another program has made it meanwhile."""
-    new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as opened:
-            opened.write(secrets.token_hex(_KEY_BYTES) + "\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        try:
-            os.link(new, file)
-        except FileExistsError:
-            return
-    finally:
-        new.unlink()

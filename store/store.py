@@ -1,6 +1,6 @@
 """The store of one program: its database, queue and blobs. Only `Store.write` announces commits to Redis."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 import logging
 from typing import Self
@@ -14,6 +14,7 @@ from store.db.engine import MOST_CONNECTIONS
 from store.queue import Queue, QueueUnavailable
 from store.rows import jobs
 from store.secret_keys import SecretKeys
+from store.service_identity import ServiceIdentity
 from store.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -22,11 +23,15 @@ logger = logging.getLogger(__name__)
 class Store:
     """The argument of all commands and queries. Threads may share it."""
 
-    def __init__(self, database: Database, queue: Queue, blobs: Blobs, secret_keys: SecretKeys) -> None:
+    def __init__(
+        self, database: Database, queue: Queue, blobs: Blobs, secret_keys: SecretKeys, *, service: Callable[[], str]
+    ) -> None:
         self.database = database
         self.queue = queue
         self.blobs = blobs
         self.secret_keys = secret_keys
+        self.service = service
+        """Returns the service's id, and raises what `ServiceIdentity.require` does."""
         self._redis_answers = True
 
     @classmethod
@@ -34,18 +39,22 @@ class Store:
         """Creates the store without connecting. The other arguments are as in `Database`. Raises ConfigError."""
         database = Database(settings.database, program=program, pool=pool, most=most)
         keys = SecretKeys(settings.secret_key.get_secret_value(), settings.secret_key_file)
-        return cls(database, Queue(settings.redis), Blobs(settings.blobs), keys)
+        blobs = Blobs(settings.blobs)
+        service = ServiceIdentity(database, blobs).require
+        return cls(database, Queue(settings.redis, service=service), blobs, keys, service=service)
 
     def read(self) -> AbstractContextManager[Session]:
-        """Opens a read transaction on one snapshot. Raises Unavailable."""
+        """Opens a read transaction on one snapshot. Raises Unavailable, and what `service` does."""
+        self.service()
         return self.database.read()
 
     @contextmanager
     def write(self, purpose: str) -> Generator[Session]:
         """Opens a transaction as `Database.write` does, and announces its changes to Redis after the commit.
 
-        Raises Unavailable if the database does not answer, and never because of Redis.
+        Raises Unavailable if the database does not answer, and never because of Redis; raises what `service` does.
         """
+        self.service()
         with self.database.write(purpose) as session:
             yield session
         self._announce(announcement_of(session))

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 
+from store.db.revision import NotMigrated
 from store.ids import new_id
 from store.queue import WakeupListener
 from store.store import Store
@@ -107,10 +108,15 @@ class Daemon:
             self._store.close()
 
     def _register(self) -> None:
-        """Registers the worker as soon as the database answers, and adopts the attempts of an earlier daemon."""
+        """Registers the worker as soon as the database answers, and adopts the attempts of an earlier daemon.
+
+        Raises NotMigrated, and ConfigError if the database and the blobs are not those of one service.
+        """
         while not self._leaving and not self._stopping:
             try:
                 name, claims = self._duties.register()
+            except NotMigrated:
+                raise
             except Unavailable as error:
                 logger.warning("%s; trying again", error.message)
                 self._attempt_ended.wait(_WAKEUP_WAIT_S)

@@ -1,9 +1,11 @@
 """`python -P -m store.backup make DEST | restore SOURCE | check SOURCE`, set by `TORCHYARD_*` variables.
 
-stdout has the result, stderr notes for people. The exit code is 1 after a failure.
+stdout has the result, stderr notes for people. The exit code is 1 after a failure, and if a backup is complete but for
+blobs that the store itself lacks.
 """
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 import signal
 import sys
@@ -85,7 +87,14 @@ def _run(arguments: argparse.Namespace) -> int:
                 f"A backup has no key: bring {settings.secret_key_file} or TORCHYARD_SECRET_KEY from where the"
                 f" {secrets} secrets were set, or have them set again."
             )
-    return 1 if arguments.action == "check" and set(left_out) - set(manifest.damaged) else 0
+    return 1 if _is_news(arguments.action, left_out, manifest) else 0
+
+
+def _is_news(action: str, left_out: Collection[str], manifest: BackupManifest) -> bool:
+    """Returns whether blobs are missing of which nobody was told: a script that makes backups must notice."""
+    if action == "make":
+        return bool(left_out)
+    return action == "check" and not set(left_out) <= set(manifest.damaged)
 
 
 def _summary(manifest: BackupManifest) -> str:

@@ -34,6 +34,8 @@ class BackupManifest(Record):
     """The migration of the tables."""
     rows: dict[str, int]
     """Number of rows of each table."""
+    service: str | None = None
+    """The id of the service; None of a database that knew no folder of blobs yet."""
     blobs: int
     bytes: int
     """Size of all blobs together."""

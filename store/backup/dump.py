@@ -14,9 +14,11 @@ from sqlalchemy import MetaData, inspect, select, text
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
+from store import service_identity
 from store.backup.contents import create_private
 from store.db.database import Database
 from store.db.tables import Artifact, Bundle, Checkpoint
+from store.service_identity import Known
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.contract.recordfiles import sync_folder
 
@@ -34,6 +36,8 @@ class Snapshot:
     rows: dict[str, int]
     blobs: dict[str, int]
     """Sizes of all blobs that the database refers to, by sha256."""
+    service: Known | None
+    """None if the database knows no folder of blobs yet."""
 
 
 def kind(url: str) -> Literal["sqlite", "postgresql"]:
@@ -152,7 +156,8 @@ def _read_snapshot(session: Session) -> Snapshot:
         blobs |= {row.sha256: row.size for row in session.execute(select(Bundle.sha256, Bundle.size))}
     if "artifacts" in tables:
         blobs |= {row.sha256: row.size for row in session.execute(select(Artifact.sha256, Artifact.size))}
-    return Snapshot(revision, rows, blobs)
+    service = service_identity.read(session) if "service" in tables else None
+    return Snapshot(revision, rows, blobs, service if service is not None and service.blobs is not None else None)
 
 
 def _client(program: str, database: Database, *options: str) -> None:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 import shutil
 
+from store import service_identity
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, file_entry, write_list
 from store.blobs import Blobs
@@ -20,13 +21,16 @@ _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.
 def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
     """Makes a backup of the database at `url` and of its blobs in `target`, which is absent or empty.
 
-    Removes everything written if it fails. Raises Conflict, NotFound, Unavailable, ConfigError and OSError.
+    Removes everything written if it fails. Raises Conflict, NotFound, Unavailable, OSError and ConfigError, also if the
+    blobs are not the service's.
     """
     folder = Folder(target.absolute())
     with _filling(folder):
         # No blob is removed from before the snapshot until all its blobs are copied.
         with blobs.shared_lock() if blobs.root.is_dir() else nullcontext():
             found = dump.dump(url, folder.dump)
+            if found.service is not None:
+                service_identity.check(found.service, blobs)
             damaged = _copy_blobs(blobs, found.blobs, folder.blobs)
         if damaged and len(damaged) == len(found.blobs):
             raise NotFound(
@@ -38,6 +42,7 @@ def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
             database=dump.kind(url),
             revision=found.revision,
             rows=found.rows,
+            service=found.service.id if found.service is not None else None,
             blobs=len(found.blobs),
             bytes=sum(found.blobs.values()),
             damaged=damaged,

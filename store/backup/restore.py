@@ -1,14 +1,16 @@
 """Checks backups, and restores them into an empty data directory and database."""
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 import os
 from pathlib import Path
 import shutil
 
+from store import service_identity
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, check_files, file_entry, read_list, read_manifest
 from store.blobs import Blobs
+from store.db.database import Database
 from torchyard.contract.errors import ConfigError, Conflict
 from torchyard.contract.recordfiles import sync_folder
 
@@ -32,9 +34,9 @@ def restore(
 ) -> tuple[BackupManifest, list[str]]:
     """Restores into the empty database at `url` and the empty `blobs` of `data_dir`. Returns the omitted blobs as well.
 
-    The database is restored last; a failure removes everything. Raises Conflict if something exists already,
-    ConfigError if the backup is damaged (a blob only without `skip_damaged`) or of another kind of database, NotFound,
-    Unavailable and OSError.
+    They stay the same service's. The database is restored last; a failure removes everything. Raises Conflict if
+    something exists already, ConfigError if the backup is damaged (a blob only without `skip_damaged`) or of another
+    kind of database, NotFound, Unavailable and OSError.
     """
     folder = Folder(source.absolute())
     manifest = read_manifest(folder)
@@ -45,7 +47,12 @@ def restore(
     dump.check_empty(url)
     with _undone_on_failure(blobs):
         left_out = _copy_blobs(folder, blobs, known=manifest.damaged, skip=skip_damaged)
+        if manifest.service is not None:
+            blobs.mark(manifest.service)
         dump.load(url, folder.dump, revision=manifest.revision, rows=manifest.rows)
+    if manifest.service is not None:
+        with closing(Database(url)) as database:
+            service_identity.move(database, blobs)
     return manifest, left_out
 
 
@@ -74,6 +81,7 @@ def _undone_on_failure(blobs: Blobs) -> Generator[None]:
         for path in blobs.root.iterdir():
             if len(path.name) == 2:
                 shutil.rmtree(path)
+        blobs.unmark()
         raise
 
 

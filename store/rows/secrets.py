@@ -68,6 +68,11 @@ def check(session: Session, owner: str, spec: Spec) -> None:
         raise InvalidSpec("the job spec is not valid", errors=errors)
 
 
+def key_ids(session: Session) -> Sequence[str]:
+    """Returns the ids of the keys that have encrypted the secrets of all users."""
+    return session.scalars(select(Secret.key_id).distinct().order_by(Secret.key_id)).all()
+
+
 def encrypted_otherwise(session: Session, key_id: str) -> Sequence[Secret]:
     """Returns the secrets that another key has encrypted, locked until the transaction ends."""
     return session.scalars(select(Secret).where(Secret.key_id != key_id).with_for_update()).all()

@@ -45,7 +45,7 @@ class ApiFixture:
         )
         self.app: FastAPI = create_app(self.settings)
         self.database = database
-        self.queue = Queue(redis_url)
+        self.queue = Queue(redis_url, service=self.app.state.services.store.service)
         self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.worker_id = new_id("wrk")
         self._stored: dict[Claim, int] = {}

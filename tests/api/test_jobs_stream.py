@@ -406,7 +406,7 @@ class InProcess:
     """A stream in this process's event loop."""
 
     def __init__(self, store: Store, redis_url: str) -> None:
-        self.live = Live(redis_url)
+        self.live = Live(redis_url, service=store.service)
         self.feed = Feed(store, self.live)
         self.store = store
         self.stream = JobsStream(store, self.feed, StoredPages())

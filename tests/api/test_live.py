@@ -3,6 +3,7 @@
 import asyncio
 
 from api.live import Live
+from tests.store.fixture import a_service
 
 DEADLINE_S = 5.0
 
@@ -10,7 +11,7 @@ DEADLINE_S = 5.0
 async def end_of_listener(redis_url: str, *, after_steps: int) -> bool:
     """Closes watchers after that many steps of the event loop. Returns whether their subscription ended."""
     before = asyncio.all_tasks()
-    live = Live(redis_url)
+    live = Live(redis_url, service=a_service)
     with live.watch("job", user="admin"):
         for _ in range(after_steps):
             await asyncio.sleep(0)

@@ -302,3 +302,24 @@ def test_without_the_database_requests_are_answered_by_503(
     assert "unable to open database file" in caplog.text
     service.queue.close()
     db.close()
+
+
+def test_blobs_that_are_not_mounted_any_more_are_answered_503(service: ApiFixture) -> None:
+    claim = service.start(service.submit()["id"])
+    service.record(claim, checkpoints=[service.new_checkpoint(step=1, files={"state.pt": b"weights"})])
+    download = f"/v1/jobs/{claim.job_id}/checkpoints/latest/download"
+    assert service.client.get(download).content == b"weights"
+    blobs = service.settings.blobs
+    blobs.rename(elsewhere := blobs.with_name("elsewhere"))
+    blobs.mkdir()
+    for answer in (
+        service.client.get(download),
+        service.client.get("/v1/bundles"),
+        service.client.put(f"/v1/bundles/{'0' * 64}", params={"size": 5}, content=b"hello"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable"), answer.text
+        assert answer.headers["Retry-After"]
+    assert [*blobs.iterdir()] == []
+    blobs.rmdir()
+    elsewhere.rename(blobs)
+    assert service.client.get(download).content == b"weights"

@@ -308,7 +308,7 @@ def test_a_stream_without_events_sends_heartbeats(
     monkeypatch.setattr(streams, "HEARTBEAT_S", 0.01)
 
     async def watch() -> bytes:
-        live = Live(service.settings.redis)
+        live = Live(service.settings.redis, service=service.app.state.services.store.service)
         stream = Stream(store_on(database), live, StoredPages()).events(
             claim.job_id, after=3, kinds=frozenset(), **AS_ADMIN
         )
@@ -326,7 +326,7 @@ def test_the_watchers_of_a_job_share_each_page(
     read = counted_reads(monkeypatch)
 
     async def watch() -> list[bytes]:
-        live = Live(service.settings.redis)
+        live = Live(service.settings.redis, service=service.app.state.services.store.service)
         stream = Stream(store_on(database), live, StoredPages())
         sent = await asyncio.gather(
             *(
@@ -351,7 +351,7 @@ def test_pages_that_are_read_several_times_at_once_are_cached(
     read = counted_reads(monkeypatch)
 
     async def watch() -> int:
-        live = Live(service.settings.redis)
+        live = Live(service.settings.redis, service=service.app.state.services.store.service)
         stream = Stream(store_on(database), live, StoredPages())
 
         def watcher() -> asyncio.Task[bytes]:
@@ -380,7 +380,7 @@ def test_pages_without_events_count_against_the_cache_size(
     read = counted_reads(monkeypatch)
 
     async def watch() -> None:
-        live = Live(service.settings.redis)
+        live = Live(service.settings.redis, service=service.app.state.services.store.service)
         stream = Stream(store_on(database), live, StoredPages())
         for _ in range(2):
             await collect(stream.events(claim.job_id, after=0, kinds=frozenset({"checkpoint"}), **AS_ADMIN), bool)

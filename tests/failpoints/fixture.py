@@ -16,7 +16,7 @@ from store.rows.attempts import Claim
 from store.rows.metrics import POINT
 from tests.failpoints import actions
 from tests.failpoints.armed import until
-from tests.store.fixture import StoreFixture, store_on
+from tests.store.fixture import StoreFixture, service_of, store_on
 from torchyard.contract.job import JobState
 from worker.settings import Settings
 
@@ -27,7 +27,7 @@ class FailpointFixture(StoreFixture):
     def __init__(self, folder: Path, database: Database, redis_url: str) -> None:
         super().__init__(database)
         self.folder = folder
-        self.queue = Queue(redis_url)
+        self.queue = Queue(redis_url, service=service_of(database))
         self.settings = Settings(
             data_dir=folder / "data",
             database_url=database.engine.url.render_as_string(hide_password=False),

@@ -128,11 +128,11 @@ def _check(service: FailpointFixture, what: str, subject: str) -> None:
     assert _is_done(service, what, subject)
     if what == "delete":
         actions.collect(service.settings)
-        assert not [path for path in service.settings.blobs.rglob("*") if path.is_file() and path.name != "lock"]
+        assert not [*service.settings.blobs.glob("??/*"), *service.settings.blobs.glob("incoming/*")]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())
     elif what == "bundle":
         actions.collect(service.settings)
-        files = [path for path in service.settings.blobs.rglob("*") if path.is_file() and path.name != "lock"]
+        files = [*service.settings.blobs.glob("??/*"), *service.settings.blobs.glob("incoming/*")]
         assert [path.read_bytes() for path in files] == [packed().tar]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())
     elif what not in {"drain", "team", "stacks"}:

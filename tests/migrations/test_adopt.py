@@ -19,7 +19,7 @@ from store.rows import checkpoints, logs, workers
 from tests import servers
 from tests.e2e.service import until
 from tests.migrations import older
-from tests.store.fixture import StoreFixture
+from tests.store.fixture import StoreFixture, service_of
 from torchyard.contract.job import JobState
 from worker.engines.local import process
 
@@ -115,7 +115,7 @@ class AdoptionFixture:
 
 @pytest.fixture
 def fixture(database_url: str, database: Database, tmp_path: Path, old_python: Path) -> Generator[AdoptionFixture]:
-    with servers.redis_server(tmp_path) as redis, closing(Queue(redis)) as queue:
+    with servers.redis_server(tmp_path) as redis, closing(Queue(redis, service=service_of(database))) as queue:
         fixture = AdoptionFixture(tmp_path, database_url, redis, StoreFixture(database), queue, old_python)
         yield fixture
         for folder in tmp_path.glob("code/*/train.py"):

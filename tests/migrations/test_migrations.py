@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from alembic import command
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 import pytest
 from sqlalchemy import inspect, text
@@ -16,6 +17,7 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 
 import migrations
 from migrations.__main__ import configuration, main
+from store.db import revision
 from store.db.database import Database
 from tests.databases import PostgreSQLDatabases, SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
@@ -64,6 +66,10 @@ def test_a_downgrade_and_an_upgrade_restore_the_schema(empty_url: str) -> None:
     assert tables(empty_url) == {"alembic_version"}
     command.upgrade(configuration(empty_url), "head")
     assert schema(empty_url) == before
+
+
+def test_the_programs_need_the_newest_revision() -> None:
+    assert ScriptDirectory.from_config(configuration("sqlite://")).get_current_head() == revision.REVISION
 
 
 def test_an_upgrade_of_a_current_database_keeps_the_rows(empty_url: str) -> None:

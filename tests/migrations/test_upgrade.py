@@ -13,7 +13,7 @@ from store.rows import jobs, workers
 from tests import servers
 from tests.e2e.service import until
 from tests.migrations import older
-from tests.store.fixture import StoreFixture
+from tests.store.fixture import StoreFixture, service_of
 from torchyard.contract.job import JobState
 
 REVISIONS = "migrations/versions"
@@ -52,7 +52,7 @@ def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
     (code / "train.py").write_text(SCRIPT)
     db = StoreFixture(database)
     with servers.redis_server(tmp_path) as redis, ExitStack() as running:
-        queue = Queue(redis)
+        queue = Queue(redis, service=service_of(database))
         running.callback(queue.close)
         for name, python in (("old", old_python), ("new", sys.executable)):
             running.enter_context(older.worker(python, tmp_path / name, database=database_url, redis=redis))

@@ -10,7 +10,7 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.queue import Queue
 from tests.servers import redis_server
-from tests.store.fixture import StoreFixture
+from tests.store.fixture import StoreFixture, a_service
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def db(database: Database) -> StoreFixture:
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Generator[Queue]:
-    with redis_server(tmp_path) as url, closing(Queue(url)) as queue:
+    with redis_server(tmp_path) as url, closing(Queue(url, service=a_service)) as queue:
         yield queue
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+import functools
 from pathlib import Path
 import threading
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
 from store.rows.reasons import DisplayedReason
 from store.secret_keys import SecretKeys
+from store.service_identity import service_id
 from store.store import Store
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
@@ -178,8 +180,19 @@ def recorded_statements(database: Database) -> Generator[list[str]]:
 def store_on(database: Database, *, queue: Queue | None = None, blobs: Blobs | None = None) -> Store:
     """Returns a store on the database; without `queue` and `blobs` it has no Redis and no blobs."""
     nowhere = Path("/nowhere")
-    queue = queue or Queue(f"unix://{nowhere / 'redis.sock'}")
-    return Store(database, queue, blobs or Blobs(nowhere), SecretKeys("", nowhere / "secret.key"))
+    queue = queue or Queue(f"unix://{nowhere / 'redis.sock'}", service=a_service)
+    keys = SecretKeys("", nowhere / "secret.key")
+    return Store(database, queue, blobs or Blobs(nowhere), keys, service=a_service)
+
+
+def a_service() -> str:
+    """The id of a service, for a store or a queue that no other program shares."""
+    return "svc_tests"
+
+
+def service_of(database: Database) -> Callable[[], str]:
+    """Returns what tells a queue the id of the database's service, for one that programs on the database share."""
+    return functools.cache(lambda: service_id(database))
 
 
 def checkpoint(

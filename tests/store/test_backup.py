@@ -31,6 +31,7 @@ from store.rows.artifacts import NewArtifact
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
+from store.service_identity import ServiceIdentity
 from tests.api.service import ApiFixture
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.service import until
@@ -137,6 +138,18 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
             assert answer.content == STATE
     assert len([*away.root.glob("??/*")]) == 5
     assert away.path(code.sha256).read_bytes() == b"the code of a job"
+
+
+def test_a_restored_service_is_the_same_one(store: Store, databases: Databases) -> None:
+    trained(store.db, store.blobs, STATE)
+    service = ServiceIdentity(store.db.database, store.blobs).require()
+    assert make(store.url, store.blobs, store.target).service == service
+    with databases.empty() as url:
+        restored(url, store.target, store.away)
+        with opened(url) as again:
+            assert ServiceIdentity(again.database, Blobs(store.away.root)).require() == service
+            with pytest.raises(ConfigError, match=f"whose blobs are in .*:{store.away.root}"):
+                ServiceIdentity(again.database, Blobs(store.folder / "third")).require()
 
 
 def test_only_its_owner_can_read_a_backup(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> None:
@@ -257,6 +270,7 @@ def test_remaining_sqlite_files_prevent_a_restore(sqlite: SQLiteDatabases, blobs
 
 def test_a_restore_that_differs_from_the_manifest_is_undone(store: Store, databases: Databases) -> None:
     trained(store.db, store.blobs, STATE)
+    ServiceIdentity(store.db.database, store.blobs).require()
     manifest = make(store.url, store.blobs, store.target)
     lie = replace(manifest, rows={**manifest.rows, "jobs": 7})
     Folder(store.target).manifest.write_text(lie.to_json())
@@ -308,6 +322,9 @@ def test_blobs_missing_in_the_store_are_named_and_the_rest_is_kept(store: Store,
     small.write_bytes(b"longer than it was")
     manifest = make(store.url, blobs, store.target)
     assert set(manifest.damaged) == {large.name, small.name}
+    done = run("make", store.folder / "again", store.url, blobs)
+    assert (done.returncode, "2 blobs were missing or damaged in the store already" in done.stderr) == (1, True)
+    assert check(store.folder / "again")[0].damaged == manifest.damaged
     with databases.empty() as url:
         assert set(restored(url, store.target, away)) == {large.name, small.name}
 

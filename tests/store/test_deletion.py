@@ -76,7 +76,7 @@ def garbage(db: StoreFixture) -> int:
 
 def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     team = {"users", "tokens", "browser_sessions", "quotas", "secrets", "audit"}
-    others = {"workers", "device_samples", "deleted_jobs", "garbage", "waiting_reasons", "bundles", *team}
+    others = {"workers", "device_samples", "deleted_jobs", "garbage", "waiting_reasons", "bundles", "service", *team}
     return {table: rows for table, rows in everything.items() if table not in others}
 
 

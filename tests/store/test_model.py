@@ -31,7 +31,7 @@ from store.rows.attempts import Claim
 from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import Databases
-from tests.store.fixture import StoreFixture, checkpoint
+from tests.store.fixture import StoreFixture, a_service, checkpoint
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState
 
@@ -109,7 +109,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             self._open = ExitStack()
             url = self._open.enter_context(databases.migrated())
             self.db = StoreFixture(self._open.enter_context(closing(Database(url))))
-            self.queue = self._open.enter_context(closing(Queue(redis_url)))
+            self.queue = self._open.enter_context(closing(Queue(redis_url, service=a_service)))
             self.models: dict[str, Model] = {}
             self.held: dict[str, Held] = {}
             self.drained: set[str] = set()

@@ -14,7 +14,7 @@ from store.announcement import Announcement
 from store.queue import Queue, QueueUnavailable, WakeupListener
 from store.rows import jobs
 from tests.servers import redis_server
-from tests.store.fixture import StoreFixture, run_together
+from tests.store.fixture import StoreFixture, a_service, run_together
 from torchyard.contract.errors import ConfigError, Unavailable
 
 _LONG_S = 20.0
@@ -168,7 +168,7 @@ def test_a_connection_is_replaced_after_a_restart(tmp_path: Path) -> None:
 
 def connected(url: str) -> tuple[Queue, WakeupListener]:
     """Returns a queue and a listener that are connected to the server."""
-    queue = Queue(url)
+    queue = Queue(url, service=a_service)
     queue.ping()
     return queue, subscribed(queue.listener(), queue)
 
@@ -176,7 +176,7 @@ def connected(url: str) -> tuple[Queue, WakeupListener]:
 def test_an_error_does_not_tell_the_password(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         for broken in (url.replace("the-embedded-password", "s3cret"), f"unix://torchyard:s3cret@{tmp_path}/absent"):
-            with closing(Queue(broken)) as queue, pytest.raises(QueueUnavailable) as caught:
+            with closing(Queue(broken, service=a_service)) as queue, pytest.raises(QueueUnavailable) as caught:
                 queue.ping()
             assert "s3cret" not in f"{caught.value} {caught.value.__cause__!r}"
 
@@ -184,7 +184,7 @@ def test_an_error_does_not_tell_the_password(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["nonsense", "http://:s3cret@box", "redis://:s3cret@box:port/0"])
 def test_an_invalid_address_is_refused_without_quoting_its_password(address: str) -> None:
     with pytest.raises(ConfigError, match="expected redis://") as caught:
-        Queue(address)
+        Queue(address, service=a_service)
     assert "s3cret" not in str(caught.value)
 
 
@@ -192,7 +192,7 @@ def test_a_hung_redis_delays_only_one_caller(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as hanging:  # takes connections and never answers
         hanging.bind(str(tmp_path / "s"))
         hanging.listen()
-        with closing(Queue(f"unix://{tmp_path}/s")) as queue:
+        with closing(Queue(f"unix://{tmp_path}/s", service=a_service)) as queue:
             with pytest.raises(Unavailable, match="does not answer"):
                 queue.announce(Announcement(changed={"job_1"}, priorities={"job_1": 0}))
             with pytest.raises(Unavailable, match="a moment ago"):

@@ -17,7 +17,7 @@ from store.rows.access import SERVICE
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.store import Store
-from tests.store.fixture import StoreFixture, store_on
+from tests.store.fixture import StoreFixture, a_service, store_on
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
@@ -152,7 +152,7 @@ def test_a_repeated_request_announces_what_redis_missed(store: Store, db: StoreF
 def test_without_redis_everything_is_stored_with_one_warning(
     database: Database, db: StoreFixture, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with closing(Queue(f"unix://{tmp_path / 'nowhere.sock'}")) as away:
+    with closing(Queue(f"unix://{tmp_path / 'nowhere.sock'}", service=a_service)) as away:
         store = store_on(database, queue=away)
         claim = running(store, db)
         ask(store, "cancel", claim.job_id)

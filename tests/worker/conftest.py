@@ -7,7 +7,7 @@ from store.db.database import Database
 from store.queue import Queue
 from tests import warm
 from tests.databases import Databases
-from tests.store.fixture import StoreFixture
+from tests.store.fixture import StoreFixture, a_service
 from tests.worker.attempt import Attempt
 from tests.worker.schedulers import SchedulersFixture
 from worker.engines.local import process
@@ -37,7 +37,7 @@ def removed_afterwards(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def schedulers(tmp_path: Path, database: Database) -> SchedulersFixture:
-    return SchedulersFixture(StoreFixture(database), Queue(f"unix://{tmp_path / 'nowhere.sock'}"))
+    return SchedulersFixture(StoreFixture(database), Queue(f"unix://{tmp_path / 'nowhere.sock'}", service=a_service))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from store.rows.shapes import shape_of
 from tests import servers
 from tests.databases import unavailable
 from tests.leftovers import leave_everything
-from tests.store.fixture import StoreFixture, store_on
+from tests.store.fixture import StoreFixture, service_of, store_on
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import FakeNvml
 from torchyard.contract.job import JobState
@@ -100,7 +100,7 @@ class DaemonFixture:
 @pytest.fixture
 def fixture(tmp_path: Path, database: Database) -> Generator[DaemonFixture]:
     with servers.redis_server(tmp_path) as url:
-        queue = Queue(url)
+        queue = Queue(url, service=service_of(database))
         yield DaemonFixture(tmp_path, StoreFixture(database), queue, url)
         queue.close()
 

@@ -37,6 +37,7 @@ CHECKS = [
     "packages",
     "starts",
     "database",
+    "service",
     "redis",
 ]
 PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}

@@ -14,7 +14,7 @@ from store.rows import jobs, quotas, users
 from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import on_both
-from tests.store.fixture import recorded_statements, run_together
+from tests.store.fixture import a_service, recorded_statements, run_together
 from tests.worker.schedulers import SchedulersFixture
 from tests.worker.test_schedule import gpu, slot
 from torchyard.contract.job import EndReason, JobState
@@ -192,7 +192,7 @@ def test_a_draining_worker_is_named_in_the_reason_and_neither_takes_jobs_nor_pre
 
 def test_a_job_that_this_worker_may_not_take_stays_in_the_queue(schedulers: SchedulersFixture, tmp_path: Path) -> None:
     with servers.redis_server(tmp_path) as url:
-        schedulers.queue = Queue(url)
+        schedulers.queue = Queue(url, service=a_service)
         scheduler = schedulers.scheduler("box", slot(0))
         job_ids = [schedulers.submit(), schedulers.submit()]
         for job_id in job_ids:

@@ -14,7 +14,7 @@ from store.queue import Queue
 from store.rows import reasons
 from store.rows.reasons import DisplayedReason
 from tests.databases import Databases, on_both
-from tests.store.fixture import StoreFixture, recorded_statements
+from tests.store.fixture import StoreFixture, a_service, recorded_statements
 from tests.worker.schedulers import SchedulersFixture
 from tests.worker.test_schedule import slot
 from torchyard.contract.job import EndReason, JobState
@@ -314,7 +314,7 @@ TURNS = st.lists(
 @given(turns=TURNS, slots=st.integers(1, 4))
 def test_jobs_start_as_if_each_were_considered(databases: Databases, turns: list[Turn], slots: int) -> None:
     with databases.migrated() as url, closing(Database(url)) as database:
-        schedulers = SchedulersFixture(StoreFixture(database), Queue("unix:///nowhere/redis.sock"))
+        schedulers = SchedulersFixture(StoreFixture(database), Queue("unix:///nowhere/redis.sock", service=a_service))
         scheduler, naive = schedulers.scheduler("box", *(slot(index) for index in range(slots))), NaiveScheduler(slots)
         for turn in turns:
             for submission in turn.submitted:

@@ -27,7 +27,8 @@ class Runner:
         self._begun = False
         self._attempt_ended = context.attempt_ended
         self._executor = AttemptExecutor(context, claim, self.instructions)
-        self._thread = threading.Thread(target=self._main, name=f"{claim.job_id}/{claim.number}", daemon=True)
+        self._name = f"{claim.job_id}/{claim.number}"
+        self._thread: threading.Thread | None = None
 
     @property
     def device_use(self) -> DeviceUse:
@@ -35,8 +36,11 @@ class Runner:
         return self._executor.device_use
 
     def start(self) -> None:
-        """Starts the thread. Raises RuntimeError if the system has none left."""
-        self._thread.start()
+        """Starts the thread. Raises RuntimeError if the system has none left; it may be called again then."""
+        # Since Python 3.13 a thread that failed to start cannot be started again.
+        thread = threading.Thread(target=self._main, name=self._name, daemon=True)
+        thread.start()
+        self._thread = thread
 
     def give_up(self, why: str) -> None:
         """Ends the attempt in this thread, instead of `start`: nothing of it runs yet. It costs no restart."""
@@ -44,14 +48,14 @@ class Runner:
 
     def join(self, timeout: float) -> None:
         """Waits for the thread, if it was started."""
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join(timeout)
 
     def _main(self, failure: Failed | None = None) -> None:
         try:
             self._run(failure)
         except Exception:
-            logger.exception("%s: the runner failed; the attempt is left until its lease expires", self._thread.name)
+            logger.exception("%s: the runner failed; the attempt is left until its lease expires", self._name)
         finally:
             with contextlib.suppress(OSError):  # the remains of a copy are removed after a day
                 self._executor.close()
@@ -63,14 +67,14 @@ class Runner:
             try:
                 self._take_turn(self._observe(failure))
             except StaleClaim as stale:
-                logger.warning("%s: %s; its processes are stopped", self._thread.name, stale.message)
+                logger.warning("%s: %s; its processes are stopped", self._name, stale.message)
                 self.instructions.request_abandon()
             except Exception as error:
                 if isinstance(error, Unavailable) and self.instructions.leaving.is_set():
                     continue  # an instruction ended a wait: the next turn follows it
                 if failure is not None:
                     raise
-                logger.error("%s: the attempt cannot go on", self._thread.name, exc_info=error)
+                logger.error("%s: the attempt cannot go on", self._name, exc_info=error)
                 message = f"the worker failed: {type(error).__name__}: {error}"
                 failure = Failed(ExitReport(reason=EndReason.WORKER_LOST, message=message))
             else:

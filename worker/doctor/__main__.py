@@ -62,6 +62,8 @@ def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Fi
     if settings.launcher == "auto":
         yield from _guarded("starts", lambda: [starts.check_starts(inherited(os.environ))])
     yield from _guarded("database", lambda: [services.check_database(settings)])
+    yield from _guarded("service", lambda: [services.check_service(settings)])
+    yield from _guarded("secrets", lambda: services.check_secrets(settings))
     yield from _guarded("redis", lambda: [services.check_redis(settings, embedded=embedded_redis)])
 
 

@@ -1,12 +1,13 @@
 """Checks the database and Redis that the settings name."""
 
-import functools
+from collections.abc import Iterator
 from pathlib import Path
-import subprocess
-import sys
 
 from store import probe
+from store.blobs import Blobs
+from store.db.revision import REVISION
 from store.probe import DatabaseInfo
+from store.secret_keys import SecretKeys
 from torchyard.contract.datadir import redis_url
 from torchyard.contract.errors import ConfigError, Unavailable
 from worker.doctor.findings import Finding, failed, ok, warning
@@ -22,11 +23,41 @@ def check_database(settings: Settings) -> Finding:
         return ok("database", f"SQLite, {file}: does not exist yet (torchyard up creates it)")
     try:
         found = probe.inspect_database(settings.database)
-        head = _head()
     except (ConfigError, Unavailable) as error:
         advice = "check that it runs, TORCHYARD_DATABASE_URL, and that no firewall or pg_hba.conf keeps this host out"
         return failed("database", error.message, advice)
-    return _tables(found, head, embedded=file is not None)
+    return _tables(found, embedded=file is not None)
+
+
+def check_service(settings: Settings) -> Finding:
+    """Checks that the database and the folder of blobs are those of one service."""
+    file, blobs = probe.sqlite_file(settings.database), Blobs(settings.blobs)
+    try:
+        known = None if file is not None and not file.exists() else probe.inspect_service(settings.database, blobs)
+    except ConfigError as error:
+        return failed("service", error.message, "mount the service's own folder, or correct the variables")
+    except Unavailable:
+        return warning("service", "unknown whether the blobs are its own", "see `database`")
+    if known is None:
+        return ok("service", "it has no id yet: the first program that starts makes it, and marks the folder of blobs")
+    return ok("service", f"{known.id}: the database, and the blobs in {settings.blobs}")
+
+
+def check_secrets(settings: Settings) -> Iterator[Finding]:
+    """Checks that this host has the keys of the users' secrets. Yields nothing if there are none."""
+    file = probe.sqlite_file(settings.database)
+    try:
+        used = () if file is not None and not file.exists() else probe.secret_key_ids(settings.database)
+        keys = SecretKeys(settings.secret_key.get_secret_value(), settings.secret_key_file)
+        missing = sorted(keys.lacking(used))
+    except (ConfigError, Unavailable) as error:
+        yield warning("secrets", f"unknown whether jobs would get their secrets: {error.message}", "see what it names")
+        return
+    if missing:
+        fact = f"encrypted with keys that this host lacks: {', '.join(missing)}. Jobs that name those secrets fail here"
+        yield failed("secrets", fact, "give the API and all workers the same TORCHYARD_SECRET_KEY")
+    elif used:
+        yield ok("secrets", f"this host has the {len(used)} keys with which they are encrypted")
 
 
 def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
@@ -59,17 +90,17 @@ def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
     return ok("redis", f"{found.name}, appendonly yes, maxmemory-policy noeviction")
 
 
-def _tables(found: DatabaseInfo, head: str, *, embedded: bool) -> Finding:
+def _tables(found: DatabaseInfo, *, embedded: bool) -> Finding:
     fact = f"{found.name}, tables at revision {found.revision}"
     if not found.supported:
         return failed("database", f"{fact}: too old", "update it: SQLite 3.40, PostgreSQL 15, or later")
     if found.revision is None:
         return _unmigrated(f"{found.name}: it has no tables yet", embedded=embedded)
-    if found.revision < head:
-        return _unmigrated(f"{fact}, and this version needs {head}", embedded=embedded)
-    if found.revision > head:
+    if found.revision < REVISION:
+        return _unmigrated(f"{fact}, and this version needs {REVISION}", embedded=embedded)
+    if found.revision > REVISION:
         return failed(
-            "database", f"{fact}, newer than this version's {head}", "install the newer version of Torchyard here"
+            "database", f"{fact}, newer than this version's {REVISION}", "install the newer version of Torchyard here"
         )
     return ok("database", f"{fact} (the newest)") if embedded else _clocks(fact, found)
 
@@ -87,14 +118,3 @@ def _clocks(fact: str, found: DatabaseInfo) -> Finding:
     return ok(
         "database", f"{fact} (the newest), its clock within {skew + found.clock_uncertainty_s:.3f} s of this host's"
     )
-
-
-@functools.cache
-def _head() -> str:
-    """Returns the newest revision that this version knows. Raises ConfigError."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "migrations", "heads"], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0 or not done.stdout:
-        raise ConfigError(f"python -P -m migrations heads failed: {done.stderr.strip()[-300:]}")
-    return done.stdout.split()[0]

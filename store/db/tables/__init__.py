@@ -7,6 +7,7 @@ from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
+from store.db.tables.service import Service
 from store.db.tables.team import AuditEntry, BrowserSession, Quota, Secret, Token, User
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Quota",
     "Secret",
     "Series",
+    "Service",
     "Token",
     "User",
     "WaitingReason",

@@ -12,6 +12,7 @@ import pytest
 from store.db.database import Database
 from store.rows import checkpoints
 from store.rows.checkpoints import NewCheckpoint
+from store.service_identity import ServiceIdentity
 from tests.databases import unavailable
 from tests.disks import mounted
 from tests.leftovers import leave_depth
@@ -35,6 +36,24 @@ def test_a_runner_waits_for_a_blob_store_that_cannot_be_written(simulated: Simul
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert simulated.row.checkpoints == 1
     assert simulated.messages()[1:] == ["what the attempt writes is stored again"]
+
+
+def test_a_runner_waits_for_blobs_that_are_not_mounted_any_more(simulated: SimulatedRunnerFixture) -> None:
+    blobs = simulated.context.store.blobs
+    ServiceIdentity(simulated.store.database, blobs).require()
+    attempt = simulated.start_ranks()
+    blobs.root.rename(elsewhere := blobs.root.with_name("elsewhere"))
+    blobs.root.mkdir()
+    simulated.save_checkpoint(3)
+    wait_for(simulated.messages, "the owner is told")
+    assert "is it still mounted?" in simulated.messages()[0]
+    attempt.end()
+    assert [*blobs.root.iterdir()] == []
+    blobs.root.rmdir()
+    elsewhere.rename(blobs.root)
+    assert simulated.wait_for_end().state == JobState.SUCCEEDED
+    assert simulated.row.checkpoints == 1
+    assert len([*blobs.root.glob("??/*")]) > 0
 
 
 @pytest.fixture

@@ -7,12 +7,26 @@ import resource
 import threading
 import time
 
+import pytest
+
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
 from worker.attempts.runners import AttemptRunners
 
 _STACK = 1 << 29
+
+
+class ThreadThatStartsOnce(threading.Thread):
+    """What every thread is since Python 3.13: one that the system had no room for cannot be started again."""
+
+    tried = False
+
+    def start(self) -> None:
+        if self.tried:
+            raise RuntimeError("threads can only be started once")
+        self.tried = True
+        super().start()
 
 
 @contextmanager
@@ -42,7 +56,10 @@ def test_an_attempt_without_a_thread_is_retried_and_costs_no_restart(simulated: 
     assert len(runners) == 0
 
 
-def test_an_adopted_attempt_without_a_thread_is_continued_later(simulated: SimulatedRunnerFixture) -> None:
+def test_an_adopted_attempt_without_a_thread_is_continued_later(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "Thread", ThreadThatStartsOnce)
     runners = AttemptRunners(simulated.context)
     with no_thread_starts():
         runners.adopt([simulated.claim])

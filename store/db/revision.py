@@ -1,0 +1,31 @@
+"""The revision of the tables that this version's programs need. Programs of a version before work on newer tables."""
+
+from sqlalchemy import Connection, inspect, text
+
+from torchyard.contract.errors import Unavailable
+
+REVISION = "0019"
+"""The newest migration."""
+MIGRATE = "run `python -P -m migrations` (`torchyard up` does it by itself)"
+
+
+class NotMigrated(Unavailable):
+    """The tables are older than this version needs, or there are none."""
+
+
+def revision_of(connection: Connection) -> str | None:
+    """Returns the revision of the tables; None if there are none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.scalars(text("SELECT version_num FROM alembic_version")).first()
+
+
+def require_migrated(connection: Connection) -> None:
+    """Raises NotMigrated if the tables are older than this version needs."""
+    found = revision_of(connection)
+    if found is None:
+        raise NotMigrated(f"the database has no tables yet: {MIGRATE}")
+    if found < REVISION:
+        raise NotMigrated(
+            f"the database's tables are at revision {found}, and this version of Torchyard needs {REVISION}: {MIGRATE}"
+        )

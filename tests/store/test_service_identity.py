@@ -1,0 +1,214 @@
+"""The database and the folder of blobs of one service, on both databases, with real folders."""
+
+from collections.abc import Callable
+from contextlib import closing
+from io import BytesIO
+from pathlib import Path
+import shutil
+
+from alembic import command
+import pytest
+
+from migrations.__main__ import configuration
+from store.announcement import Announcement
+from store.blobs import Blobs, FolderAway
+from store.commands import cleanup
+from store.db.database import Database
+from store.db.revision import NotMigrated
+from store.queue import Queue
+from store.rows import bundles, garbage
+from store.service_identity import ServiceIdentity, service_id
+from store.settings import Settings
+from store.store import Store
+from tests.servers import administered, redis_server
+from tests.store.fixture import StoreFixture, run_together, store_on
+from torchyard.contract.errors import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "blobs"
+
+
+def start(database: Database, folder: Path) -> str:
+    """Does what a program does that starts on the database and the folder."""
+    return ServiceIdentity(database, Blobs(folder)).require()
+
+
+def upload(db: StoreFixture, folder: Path, content: bytes = b"code") -> str:
+    """Stores a bundle, and returns its sha256."""
+    blob = Blobs(folder).add(BytesIO(content))
+    db.write(lambda session: bundles.add(session, "ada", blob.sha256, size=blob.size, files=1))
+    return blob.sha256
+
+
+def test_the_first_program_marks_the_folder_and_the_next_ones_find_it(database: Database, folder: Path) -> None:
+    first = start(database, folder)
+    assert (folder / "service").read_text() == f"{first}\n"
+    assert start(database, folder) == first == service_id(database)
+
+
+def test_programs_that_start_together_agree(database_url: str, folder: Path) -> None:
+    databases = [Database(database_url) for _ in range(4)]
+    found = run_together(*((lambda database=database: start(database, folder)) for database in databases))
+    for database in databases:
+        database.close()
+    assert len(set(found)) == 1
+    assert [path.name for path in folder.iterdir()] == ["service"]
+
+
+def test_of_programs_that_start_together_on_two_folders_one_is_refused(database_url: str, tmp_path: Path) -> None:
+    with closing(Database(database_url)) as one, closing(Database(database_url)) as two:
+        found = run_together(lambda: start(one, tmp_path / "a"), lambda: start(two, tmp_path / "b"))
+    assert sorted(isinstance(result, ConfigError) for result in found) == [False, True]
+    assert len([*tmp_path.glob("?/service")]) == 1
+
+
+@pytest.mark.parametrize("there", ["nothing", "empty", "another's"])
+def test_a_program_with_another_folder_is_refused_and_changes_nothing(
+    database: Database, folder: Path, tmp_path: Path, there: str
+) -> None:
+    own = start(database, folder)
+    other = tmp_path / "other"
+    if there != "nothing":
+        other.mkdir()
+    if there == "another's":
+        Blobs(other).mark("svc_another")
+    before = [*other.rglob("*")]
+    with pytest.raises(ConfigError) as caught:
+        start(database, other)
+    for part in (str(other), own, f":{folder}", "svc_another" if there == "another's" else "no file `service`"):
+        assert part in caught.value.message
+    assert ([*other.rglob("*")], other.exists()) == (before, there != "nothing")
+
+
+def test_a_new_database_does_not_take_the_folder_of_another_service(database: Database, folder: Path) -> None:
+    Blobs(folder).mark("svc_another")
+    with pytest.raises(ConfigError, match="svc_another"):
+        start(database, folder)
+    assert Blobs(folder).owner == "svc_another"
+
+
+def test_a_service_of_the_version_before_gets_an_id_only_with_its_own_blobs(
+    database: Database, folder: Path, tmp_path: Path
+) -> None:
+    upload(StoreFixture(database), folder)
+    with pytest.raises(ConfigError, match="lists blobs that are not there"):
+        start(database, tmp_path / "not-mounted")
+    assert not (tmp_path / "not-mounted").exists()
+    assert start(database, folder) == Blobs(folder).owner
+
+
+def test_a_program_that_ended_before_the_database_knew_the_folder_is_followed_by_the_next(
+    database: Database, folder: Path
+) -> None:
+    Blobs(folder).mark(own := service_id(database))
+    assert start(database, folder) == own
+
+
+def test_tables_that_were_downgraded_take_the_id_of_their_blobs_again(
+    database_url: str, folder: Path, tmp_path: Path
+) -> None:
+    with closing(Database(database_url)) as database:
+        upload(StoreFixture(database), folder)
+        before = start(database, folder)
+    command.downgrade(configuration(database_url), "0018")
+    command.upgrade(configuration(database_url), "head")
+    Blobs(tmp_path / "other").mark("svc_another")
+    with closing(Database(database_url)) as database:
+        with pytest.raises(ConfigError, match="svc_another"):
+            start(database, tmp_path / "other")
+        assert start(database, folder) == before == service_id(database)
+
+
+@pytest.mark.parametrize("revision", ["base", "0012"])
+def test_older_tables_are_refused_with_what_to_run(database_url: str, folder: Path, revision: str) -> None:
+    command.downgrade(configuration(database_url), revision)
+    with closing(Database(database_url)) as database, pytest.raises(NotMigrated, match="run `python -P -m migrations`"):
+        start(database, folder)
+    assert not folder.exists()
+
+
+def gone(folder: Path) -> None:
+    shutil.move(folder, folder.with_name("elsewhere"))
+
+
+def away(folder: Path) -> None:
+    """Leaves what a mount point is without its file system: an empty folder."""
+    gone(folder)
+    folder.mkdir()
+
+
+def anothers(folder: Path) -> None:
+    away(folder)
+    Blobs(folder).mark("svc_another")
+
+
+@pytest.mark.parametrize("change", [away, anothers, gone])
+def test_a_folder_that_vanishes_is_not_taken_for_an_empty_one(
+    database: Database, folder: Path, change: Callable[[Path], object]
+) -> None:
+    blobs = Blobs(folder)
+    kept = blobs.add(BytesIO(b"kept")).sha256
+    ServiceIdentity(database, blobs).require()
+    change(folder)
+    before = {path for path in folder.rglob("*") if path.name != "service"}
+    calls: list[Callable[[], object]] = [
+        blobs.create,
+        blobs.disk_space,
+        blobs.remove_abandoned,
+        lambda: blobs.uploads,
+        lambda: blobs.open(kept),
+        lambda: blobs.has(kept, size=4),
+        lambda: blobs.copy_out(kept, folder.with_name("copy")),
+        lambda: blobs.publish(folder.with_name("new"), kept),
+        lambda: blobs.shared_lock().__enter__(),
+        lambda: blobs.exclusive_lock().__enter__(),
+    ]
+    for call in calls:
+        with pytest.raises(FolderAway, match="still mounted"):
+            call()
+    assert {path for path in folder.rglob("*") if path.name != "service"} == before == set()
+
+
+def test_no_blob_of_another_service_is_collected(database: Database, folder: Path) -> None:
+    blobs, db = Blobs(folder), StoreFixture(database)
+    sha256 = blobs.add(BytesIO(b"equal in both")).sha256
+    ServiceIdentity(database, blobs).require()
+    db.write(lambda session: garbage.add_blobs(session, [sha256]))
+    anothers(folder)
+    theirs = Blobs(folder)
+    theirs.add(BytesIO(b"equal in both"))
+    with pytest.raises(FolderAway):
+        cleanup.collect_garbage(store_on(database, blobs=blobs))
+    assert theirs.has(sha256, size=13)
+    shutil.rmtree(folder)
+    shutil.move(folder.with_name("elsewhere"), folder)
+    assert cleanup.collect_garbage(store_on(database, blobs=blobs)) == 1  # the row was kept meanwhile
+
+
+def test_a_store_without_its_own_blobs_neither_reads_nor_writes(
+    database: Database, database_url: str, folder: Path, tmp_path: Path
+) -> None:
+    start(database, folder)
+    settings = Settings(data_dir=tmp_path / "other", database_url=database_url)
+    with closing(Store.of(settings, program="test")) as store:
+        with pytest.raises(ConfigError), store.read():
+            pass
+        with pytest.raises(ConfigError), store.write("other"):
+            pass
+
+
+def test_two_services_share_one_redis(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as url, administered(url) as redis:
+        one, two = (Queue(url, service=lambda service=service: service) for service in ("svc_one", "svc_two"))
+        with closing(one), closing(two), closing(one.listener()) as woken, closing(two.listener()) as other:
+            for listener in (woken, other):
+                listener.wait(10)  # ends when the subscription is confirmed
+            one.announce(Announcement(priorities={"job_1": 0}, wakes_workers=True))
+            assert woken.wait(10)
+            assert not other.wait(0)
+            assert (one.waiting(), two.waiting()) == (["job_1"], [])
+            assert not two.rebuild(list)
+            assert one.waiting() == ["job_1"]
+        assert list(redis.scan_iter()) == [b"torchyard:svc_one:queue"]  # pyright: ignore[reportUnknownMemberType]
