@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+import tempfile
 import uuid
 
 import pytest
@@ -13,11 +14,13 @@ from torchyard.contract.records import Sandbox
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views import IsolationView
 from worker.engines.base import AttemptKey
+from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
 from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of
 
 START = "warm"
+ROOT = Path(__file__).parents[2]
 KEY = AttemptKey("job_x", 1)
 SHM = Path("/dev/shm")
 HOLDS_SHARED_MEMORY = """
@@ -133,15 +136,17 @@ def test_a_jobs_home_stays_and_its_temporary_files_go_however_deep(attempt: Atte
 
 
 @pytest.mark.skipif(not isolation().own_mounts, reason="this host forbids mounts of one's own")
-def test_the_systems_temporary_folders_are_the_attempts_own(attempt: Attempt) -> None:
+def test_the_systems_temporary_folders_are_the_attempts_own(warm_process: WarmProcess) -> None:
     others = Path("/tmp", f"others-{uuid.uuid4()}")
     others.write_text("x")
     try:
-        attempt.start_job(WRITES_TO_TMP, args=[others.name], world_size=1)
-        report = attempt.report()
-        assert report.reason is EndReason.COMPLETED, report
-        assert attempt.log("rank-0", "stdout").splitlines() == ["/tmp", "['literal', 'other']"]
-        assert not Path("/tmp/literal").exists() and not attempt.places.temporary.exists()
+        with tempfile.TemporaryDirectory(dir=ROOT, prefix=".test-") as folder:  # not below a folder that is replaced
+            attempt = Attempt.create(Path(folder), warm=warm_process, launcher="warm")
+            attempt.start_job(WRITES_TO_TMP, args=[others.name], world_size=1)
+            report = attempt.report()
+            assert report.reason is EndReason.COMPLETED, report
+            assert attempt.log("rank-0", "stdout").splitlines() == ["/tmp", "['literal', 'other']"]
+            assert not Path("/tmp/literal").exists() and not attempt.places.temporary.exists()
     finally:
         others.unlink()
 

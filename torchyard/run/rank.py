@@ -242,7 +242,7 @@ def _sandbox_advice(error: BaseException) -> str:
     if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
         return ""
     folder = os.path.dirname(os.path.abspath(os.fsdecode(error.filename)))  # noqa: PTH100, PTH120 it may be no path
-    if any(Path(folder).is_relative_to(temporary) for temporary in _TEMPORARIES):
+    if folder in _TEMPORARIES:
         return f". Jobs have a temporary folder of their own: the variable TMPDIR, {os.environ.get('TMPDIR', '')}"
     return (
         f". Jobs write to TORCHYARD_RUN_DIR, and read what the worker's operator allows: --allow-path {folder},"

@@ -20,7 +20,7 @@ from torchyard.contract.failpoints import failpoint
 from torchyard.contract.inspection import prctl
 from torchyard.contract.record import Record
 from worker.sandbox import landlock, privileges
-from worker.sandbox.opening import canonical, folders_above
+from worker.sandbox.opening import canonical
 
 _PR_SET_PDEATHSIG = 1
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,7 +61,7 @@ def confine(folder: Path) -> None:
     privileges.drop()
     if landlock.abi():
         own = canonical(folder)
-        landlock.restrict([(own, landlock.WRITE)], closed=folders_above([str(Path(own).parent)]))
+        landlock.restrict([(own, landlock.WRITE)], closed=[str(Path(own).parent)])
 
 
 def unpack(file: BinaryIO, folder: Path, *, sha256: str) -> None:

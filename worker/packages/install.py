@@ -33,7 +33,6 @@ from worker.packages.order import (
     InstallOrder,
 )
 from worker.sandbox import landlock, namespaces, privileges, seccomp
-from worker.sandbox.opening import folders_above
 from worker.sandbox.policy import rules
 
 _PR_SET_PDEATHSIG = 1
@@ -86,17 +85,16 @@ def _enter(order: InstallOrder) -> None:
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     process.become_subreaper()
     inspection.permit()
-    closed = folders_above(sandbox.closed)
     if sandbox.own_mounts:
         namespaces.unshare(pids=sandbox.own_pids)
         if sandbox.own_pids and (child := os.fork()):
             _exit_like(os.waitpid(child, 0)[1])
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, closed=closed)
+        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, closed=sandbox.closed)
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox), closed=closed)
+        landlock.restrict(rules(sandbox), closed=sandbox.closed)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids)
     inspection.forbid()

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from torchyard.contract import inspection
 from torchyard.contract.records import Sandbox
 from worker.sandbox import init, landlock, namespaces, privileges, seccomp
-from worker.sandbox.opening import folders_above
 from worker.sandbox.policy import rules
 
 
@@ -17,7 +16,6 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
     With pids of its own, this returns in a grandchild of the caller. `announce` gets the pid of the namespace's first
     process, which becomes a child of the caller's subreaper. `ended` gets the exit code of the grandchild.
     """
-    closed = folders_above(sandbox.closed)  # before mounts change what their names lead to
     inspection.permit()  # a user namespace needs it, and so do debuggers inside the sandbox
     if sandbox.own_mounts:
         namespaces.unshare(pids=sandbox.own_pids)
@@ -27,14 +25,14 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
             sandbox.writable,
             pids=sandbox.own_pids,
             readable=sandbox.readable,
-            closed=closed,
+            closed=sandbox.closed,
             temporary=sandbox.temporary,
             temporary_at=sandbox.temporary_at,
         )
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox), closed=closed)
+        landlock.restrict(rules(sandbox), closed=sandbox.closed)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids, namespaces=sandbox.namespaces)
     if sandbox.own_pids:

@@ -58,14 +58,14 @@ def abi() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
 
 
-def restrict(rules: Sequence[tuple[str, Access]], *, closed: frozenset[Identity] = frozenset()) -> None:
+def restrict(rules: Sequence[tuple[str, Access]], *, closed: Sequence[str] = ()) -> None:
     """Allows this thread and its descendants only the accesses of `rules`, each to a file or all below a folder.
 
     Signals and abstract sockets reach only processes of the same restriction, where the kernel can see to it. The paths
-    are canonical; one that does not exist is left out. `closed`: what `folders_above` returned. Raises OSError, also if
-    a path leads through a link, or is `/` or among `closed`.
+    are canonical; one that does not exist is left out. Raises OSError, also if a path leads through a link, or is or
+    contains `/` or a folder of `closed`.
     """
-    wide = closed | folders_above(["/"])
+    wide = folders_above(["/", *closed])
     version = abi()
     handled = _handled(version)
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0

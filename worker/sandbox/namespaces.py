@@ -58,27 +58,29 @@ def make_mounts(
     *,
     pids: bool,
     readable: Sequence[str] = (),
-    closed: frozenset[Identity] = frozenset(),
+    closed: Sequence[str] = (),
     temporary: str = "",
     temporary_at: Sequence[str] = (),
 ) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
     `writable` and `readable` are canonical paths: one that leads through a link is an error, and so is a writable one
-    that is `/` or among `closed`: what `folders_above` returned.
+    that is or contains `/` or a folder of `closed`.
 
-    Each folder of `temporary_at` shows `temporary`, one of `writable`, and what is among the others below it.
+    Each folder of `temporary_at` shows `temporary`, one of `writable`. No other path of the lists may lie there.
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
     """
     folder = Path.cwd()
-    wide = closed | folders_above(["/"])
+    wide = folders_above(["/", *closed])
     _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     _cover_run([*readable, *writable, *_GPU_SOCKETS])
     own = [path for path in writable if path != _SHM and not (temporary_at and path == temporary)]
     if temporary_at:
-        _show_temporary(temporary, temporary_at, [*readable, *own], wide=wide)
+        with _opened(temporary, wide) as place:
+            for shown in temporary_at:
+                _mount(place, shown, flags=_MS_BIND)
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
     _mount("devpts", _TERMINALS, kind="devpts", flags=_MS_NOSUID | _MS_NOEXEC, data="newinstance,ptmxmode=0666")
     if not Path(_NEW_TERMINAL).is_symlink():  # to the one in the folder
@@ -133,31 +135,17 @@ def _cover_run(kept: Sequence[str]) -> None:
     """Covers `/run` with an empty folder that has the existing paths of `kept` alone."""
     if not os.path.isdir(_RUN) or os.path.islink(_RUN):  # noqa: PTH112, PTH114 its name alone matters
         return
-    with _kept_below(_RUN, kept):
-        _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")
-
-
-def _show_temporary(temporary: str, folders: Sequence[str], kept: Sequence[str], *, wide: frozenset[Identity]) -> None:
-    with _opened(temporary, wide) as source:
-        for folder in folders:
-            with _kept_below(folder, kept):
-                _mount(source, folder, flags=_MS_BIND)
-
-
-@contextmanager
-def _kept_below(folder: str, kept: Sequence[str]) -> Generator[None]:
-    """Lets the existing paths of `kept` below a folder be there again after the block, which covers the folder."""
     opened: dict[Path, int] = {}
     for path in sorted({Path(path) for path in kept}):
-        inside = path.is_relative_to(folder) and not any(path.is_relative_to(other) for other in opened)
-        if inside and path != Path(folder):
+        inside = path.is_relative_to(_RUN) and not any(path.is_relative_to(other) for other in opened)
+        if inside and path != Path(_RUN):
             with suppress(FileNotFoundError):
                 opened[path] = open_real(str(path))
-    yield
+    _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")
     for path, descriptor in opened.items():
         source = Path(f"/proc/self/fd/{descriptor}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(exist_ok=True) if source.is_dir() else path.touch()
+        path.mkdir() if source.is_dir() else path.touch()
         _mount(str(source), str(path), flags=_MS_BIND | _MS_REC)
         os.close(descriptor)
 

@@ -3,7 +3,7 @@ what is their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import importlib.util
 import os
 from pathlib import Path
@@ -71,8 +71,9 @@ def sandbox_of(
     closed = (run.root, caches, caches.with_name(ENVIRONMENTS), caches.with_name(UNPACKED))
     hidden = (Path.home(), *closed)
     found = (*map(Path, _KERNEL), *of_system(), *of_python(hidden), *_of_variables(environ), *readable)
-    readable_names = [*_paths(found), *map(canonical, (*own, run.input))]
-    writable_names = [*map(canonical, (run.job, places.home, places.temporary)), *_paths((shm, *writable))]
+    temporary = canonical(places.temporary)
+    may_read = [*_paths(found), *map(canonical, (*own, run.input))]
+    may_write = [*map(canonical, (run.job, places.home)), temporary, *_paths((shm, *writable))]
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
@@ -80,11 +81,11 @@ def sandbox_of(
         filtered=isolation.filtered,
         namespaces=namespaces,
         closed=list(map(canonical, closed)),
-        readable=readable_names,
-        writable=writable_names,
+        readable=may_read,
+        writable=may_write,
         devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
-        temporary=canonical(places.temporary),
-        temporary_at=_replaced([*readable_names, *writable_names]) if isolation.own_mounts else [],
+        temporary=temporary,
+        temporary_at=_replaced(temporary, (*may_read, *may_write)) if isolation.own_mounts else [],
     )
 
 
@@ -172,10 +173,15 @@ def _of_variables(environ: Mapping[str, str]) -> Iterator[Path]:
         yield from (Path(part) for part in environ.get(name, "").split(os.pathsep) if part.startswith("/"))
 
 
-def _replaced(opened: Sequence[str]) -> list[str]:
-    """Returns the system's temporary folders, but for those that are `opened` to the attempt as a whole."""
+def _replaced(temporary: str, opened: Iterable[str]) -> list[str]:
+    """Returns the system's temporary folders in which the attempt has nothing but its own one."""
+    others = [Path(path) for path in opened if path != temporary]
     folders = (folder for folder in _TEMPORARIES if folder.is_dir() and os.path.realpath(folder) == str(folder))
-    return [str(folder) for folder in folders if not any(folder.is_relative_to(path) for path in opened)]
+    return [
+        str(folder)
+        for folder in folders
+        if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in others)
+    ]
 
 
 def _devices(*, gpus: bool, terminals: bool) -> Iterator[Path]:
