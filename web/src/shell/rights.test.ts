@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { get } from "../api/client";
 import type { MeView } from "../api/wire";
-import { may, mayChange } from "./rights";
+import { may, mayChange, mayKill } from "./rights";
 import { session } from "./session.svelte";
 
 afterEach(() => {
@@ -21,13 +21,16 @@ test("nobody may do anything, and a viewer changes nothing", () => {
   expect([may("jobs:read"), may("jobs:write"), mayChange({ owner: "ada" })]).toEqual([true, false, false]);
 });
 
-test("members and operators change their own jobs, administrators all", () => {
+test("members and operators change their own jobs, administrators all; operators kill any", () => {
   for (const role of ["member", "operator"] as const) {
     signedIn(role, "jobs:read", "jobs:write");
     expect([mayChange({ owner: "ada" }), mayChange({ owner: "bob" })]).toEqual([true, false]);
   }
+  expect(mayKill({ owner: "bob" })).toBe(true);
+  signedIn("member", "jobs:read", "jobs:write");
+  expect([mayKill({ owner: "ada" }), mayKill({ owner: "bob" })]).toEqual([true, false]);
   signedIn("admin", "jobs:read", "jobs:write");
-  expect(mayChange({ owner: "bob" })).toBe(true);
+  expect([mayChange({ owner: "bob" }), mayKill({ owner: "bob" })]).toEqual([true, true]);
   signedIn("admin", "jobs:read");
   expect(mayChange({ owner: "ada" })).toBe(false);
 });

@@ -14,3 +14,8 @@ export function mayChange(job: Pick<JobSummary, "owner">): boolean {
   const { me } = session;
   return may("jobs:write") && (me?.role === "admin" || me?.name === job.owner);
 }
+
+/** Says whether the account may end the job by force: an operator any. Reactive. */
+export function mayKill(job: Pick<JobSummary, "owner">): boolean {
+  return mayChange(job) || (may("jobs:write") && session.me?.role === "operator");
+}

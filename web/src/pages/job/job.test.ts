@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobSummary } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
+import { setQuery } from "../../router.svelte";
 import Job from "./Job.svelte";
 
 const asked: string[] = [];
@@ -22,7 +23,7 @@ function answer(path: string): unknown {
 beforeEach(() => {
   vi.useFakeTimers();
   asked.length = 0;
-  history.replaceState(null, "", "?tab=spec");
+  setQuery({ tab: "spec" });
   vi.stubGlobal("fetch", (target: string) => {
     const path = new URL(target).pathname;
     asked.push(path);
@@ -37,6 +38,7 @@ beforeEach(() => {
 
 afterEach(async () => {
   await unmount(page);
+  setQuery({ tab: null });
   vi.restoreAllMocks();
   vi.unstubAllGlobals();
   vi.useRealTimers();
