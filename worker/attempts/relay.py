@@ -27,8 +27,10 @@ from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
 from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
 from worker.attempts.spacing import Spacing
+from worker.cleanup import rundirs
 from worker.mask import Mask
 from worker.packages.installation import LOG
+from worker.tensorboard.brought import Brought
 from worker.tensorboard.curves import EventFiles
 from worker.untrusted import folders_inside
 
@@ -87,7 +89,7 @@ class Relay:
         self._mask = mask or Mask()
         self._reader = LineReader(run.job)
         # In layout 1 the job owns no folder.
-        self._event_files = EventFiles(run.job, mask=self._mask) if run.layout == 2 else None
+        self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=self._mask) if run.layout == 2 else None
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
         captures = patterns and run.layout == 2
@@ -136,6 +138,7 @@ class Relay:
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
         self._read_event_files(batch, final=final)
+        batch.points, batch.curves = self._timed(batch.points), self._timed(batch.curves)
         if final and copy_budget and batch.offsets == self._offsets:
             self._add_unannounced_checkpoints(batch, copy_budget)
             if not self._copying_checkpoints:
@@ -229,6 +232,11 @@ class Relay:
         batch.curves += found.points
         for text in found.warnings:
             _warn(batch, text)
+
+    def _timed(self, points: list[MetricPoint]) -> list[MetricPoint]:
+        """Returns the points. The time of one that claims to be older than the attempt is the attempt's start."""
+        started = rundirs.started_ns(self._run) // 1000 if points else 0
+        return [point if point.time >= started else replace(point, time=started) for point in points]
 
     def _read_lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> list[Line]:
         """Returns the next lines of a file, and sets the batch's offset behind them."""

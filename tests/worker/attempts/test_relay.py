@@ -21,6 +21,7 @@ from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
 from worker.attempts import lines
 from worker.attempts.relay import Relay
+from worker.tensorboard import brought
 
 
 @pytest.fixture
@@ -105,6 +106,18 @@ def test_event_files_are_read_once_across_restarts_and_marked(run: RunDir) -> No
     relay = relay_of(run, offsets=batch.offsets)
     assert [point.step for batch in drain(relay) for point in batch.curves] == [2]
     assert drain(relay, final=True) == []
+
+
+def test_points_are_not_older_than_their_attempt(run: RunDir) -> None:
+    now = time.time_ns() // 1000 + 60_000_000
+    lines = (f'{{"type":"metric","step":1,"time":{written},"values":{{"a":1}}}}\n' for written in (30, now))
+    run.events.write_text("".join(lines))
+    brought.remember(run)
+    eventfiles.write(run.artifacts / "tb" / eventfiles.NAME, eventfiles.scalars("loss", {1: 0.5}))
+    started = run.brought.stat().st_mtime_ns // 1000
+    (batch,) = drain(relay_of(run))
+    assert [point.time for point in batch.points] == [started, now]
+    assert [point.time for point in batch.curves] == [started]
 
 
 def test_a_batch_that_was_not_stored_is_read_again(run: RunDir) -> None:
