@@ -98,12 +98,14 @@ class Live:
         """The number of announcements received."""
         self.closed = False
 
-    def watch(self, job_id: str, *, user: str) -> AbstractContextManager[Watch]:
+    def watch(self, job_id: str, *, user: str, lines: bool = False) -> AbstractContextManager[Watch]:
         """Watches a job, as a user, for the duration of the block. Call it in the event loop.
 
-        Raises the error that ended the listener, unless Redis was the cause.
+        `lines`: also its lines that have no end so far. Raises the error that ended the listener, unless Redis was the
+        cause.
         """
-        return self._watch([job_id, _lines(job_id), access.channel(user), access.channel(job_id)])
+        shown = [_lines(job_id)] if lines else []
+        return self._watch([job_id, *shown, access.channel(user), access.channel(job_id)])
 
     def watch_access(self, job_ids: Iterable[str], *, user: str) -> AbstractContextManager[Watch]:
         """Watches who may read the jobs, what the user may read, and lines that have no end so far.

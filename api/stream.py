@@ -50,7 +50,7 @@ class Stream:
         """
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
-        with self._live.watch(job_id, user=user) as watch:
+        with self._live.watch(job_id, user=user, lines=shows_lines(kinds)) as watch:
             while not watch.ended:
                 try:
                     if watch.is_check_due():
@@ -66,7 +66,7 @@ class Stream:
                 if page.ended:
                     return
                 if page.last == after:
-                    for line in watch.take_lines() if shows_lines(kinds) else ():
+                    for line in watch.take_lines():
                         yield encoded("live", line.model_dump_json())
                         sent_at = loop.time()
                     await watch.wait_for_change(within=sent_at + HEARTBEAT_S - loop.time())
