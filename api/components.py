@@ -40,7 +40,16 @@ from torchyard.contract.requests import (
     UserPatch,
 )
 from torchyard.contract.spec import SPEC, JobPatch
-from torchyard.contract.views import ChangedView, EndView, ItemsView, ListedView, MetricView, Problem, StreamCursor
+from torchyard.contract.views import (
+    ChangedView,
+    EndView,
+    ItemsView,
+    ListedView,
+    LiveLine,
+    MetricView,
+    Problem,
+    StreamCursor,
+)
 
 PROBLEM_TYPE = "application/problem+json"
 """The media type of every error."""
@@ -112,7 +121,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
 
 _REQUESTS = (CodeLogin, FileLink, JobActions, JobPatch, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch)
 """The bodies of requests, besides job specs."""
-_VIEWS = (Problem, MetricView, EndView, ItemsView, StreamCursor, ListedView, ChangedView)
+_VIEWS = (Problem, MetricView, EndView, LiveLine, ItemsView, StreamCursor, ListedView, ChangedView)
 """What no route answers as its body."""
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 429: "Retry-After", 503: "Retry-After"}
 """The header that a problem of each status has."""

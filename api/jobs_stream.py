@@ -9,7 +9,7 @@ import json
 from api import present
 from api.feed import Feed, Sight, Subscription
 from api.pages import MOST_BYTES, StoredPage, StoredPages
-from api.stream import HEARTBEAT, HEARTBEAT_S, encoded
+from api.stream import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from store.db.tables import JobEvent
 from store.queries import timeline
 from store.queries.timeline import Head, TimelineItem
@@ -82,6 +82,9 @@ class JobsStream:
                     yield event
                     sent_at = loop.time()
                 if not self._behind(mine, places):
+                    for event in _lines(mine, wanted):
+                        yield event
+                        sent_at = loop.time()
                     await mine.watch.wait_for_change(within=max(within, 0.0))
                 if loop.time() - sent_at >= HEARTBEAT_S:
                     yield HEARTBEAT
@@ -165,6 +168,13 @@ class _Columns:
             f'{{"job_id":"{self._job_id}","position":{position},"metrics":{metrics},'
             f'"logs":[{logs}],"events":[{events}]}}'
         ).encode()
+
+
+def _lines(mine: Subscription, wanted: Wanted) -> Generator[bytes]:
+    """Yields lines that have no end so far."""
+    for line in mine.watch.take_lines() if shows_lines(wanted.kinds) else ():
+        if line.job_id in mine.jobs:
+            yield encoded("live", line.model_dump_json())
 
 
 def _taken(mine: Subscription) -> Generator[bytes]:

@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager, aclosing, contextmanager
 import logging
 
 from store import changes
+from store.announcement import live_line
 from store.rows import access
 from torchyard.contract.errors import Unavailable
+from torchyard.contract.views import LiveLine
 
 _LONGEST_WAIT_S = 5.0
 """The longest wait of a watcher: an announcement may be lost."""
@@ -27,6 +29,7 @@ class Watch:
         self._live = live
         self._changed = asyncio.Event()
         self._check_at = asyncio.get_running_loop().time() + _CHECK_S
+        self._lines: dict[tuple[str, int | None, str], LiveLine] = {}
 
     @property
     def longest_wait_s(self) -> float:
@@ -64,6 +67,16 @@ class Watch:
         self._check_at = now + _CHECK_S
         return True
 
+    def show(self, line: LiveLine) -> None:
+        """Keeps the newest text of a line that has no end so far, and wakes the watcher."""
+        self._lines[line.job_id, line.rank, line.stream] = line
+        self._changed.set()
+
+    def take_lines(self) -> list[LiveLine]:
+        """Returns the lines without an end that came since the last call, each with its newest text."""
+        lines, self._lines = list(self._lines.values()), {}
+        return lines
+
     def wake(self, *, access_changed: bool = False) -> None:
         if access_changed:
             self._check_at = 0.0
@@ -87,16 +100,22 @@ class Live:
         """The number of announcements received."""
         self.closed = False
 
-    def watch(self, job_id: str, *, user: str) -> AbstractContextManager[Watch]:
+    def watch(self, job_id: str, *, user: str, lines: bool = False) -> AbstractContextManager[Watch]:
         """Watches a job, as a user, for the duration of the block. Call it in the event loop.
 
-        Raises the error that ended the listener, unless Redis was the cause.
+        `lines`: also its lines that have no end so far. Raises the error that ended the listener, unless Redis was the
+        cause.
         """
-        return self._watch([job_id, access.channel(user), access.channel(job_id)])
+        shown = [_lines(job_id)] if lines else []
+        return self._watch([job_id, *shown, access.channel(user), access.channel(job_id)])
 
     def watch_access(self, job_ids: Iterable[str], *, user: str) -> AbstractContextManager[Watch]:
-        """Watches only who may read the jobs, and what the user may read. Raises what `watch` does."""
-        return self._watch([access.channel(name) for name in (user, *job_ids)])
+        """Watches who may read the jobs, what the user may read, and lines that have no end so far.
+
+        Raises what `watch` does.
+        """
+        jobs = list(job_ids)
+        return self._watch([*map(_lines, jobs), *map(access.channel, (user, *jobs))])
 
     @contextmanager
     def hear(self, hearer: Callable[[str | None], None]) -> Generator[Watch]:
@@ -162,6 +181,10 @@ class Live:
             await asyncio.sleep(_POLL_S)
 
     def _announce(self, name: str | None) -> None:
+        if name is not None and (line := live_line(name)) is not None:
+            for watch in self._watches.get(_lines(line.job_id), ()):
+                watch.show(line)
+            return
         self.announcements += 1
         for hearer in self._hearers:
             hearer(name)
@@ -175,3 +198,8 @@ class Live:
     def _wake_all(self) -> None:
         for watch in self._open:
             watch.wake()
+
+
+def _lines(job_id: str) -> str:
+    """Returns the name by which those are found who are shown the job's lines that have no end so far."""
+    return f"lines:{job_id}"

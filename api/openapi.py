@@ -139,6 +139,7 @@ STREAM = _stream(
     _event([*get_args(EventKind)], "EventView"),
     _event(["metric"], "MetricView"),
     _event(["log"], "LogLine"),
+    _event(["live"], "LiveLine", has_id=False),
     _event(["end"], "EndView"),
 )
 """The `responses` of the route that streams a job's events."""
@@ -146,6 +147,7 @@ JOBS_STREAM = _stream(
     "Events until the connection ends",
     _event(["ready"], "StreamCursor"),
     _event(["items"], "ItemsView"),
+    _event(["live"], "LiveLine", has_id=False),
     _event(["job"], "JobSummary", has_id=False),
     _event(["jobs"], "ListedView", has_id=False),
     _event(["queue", "workers"], "ChangedView", has_id=False),

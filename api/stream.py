@@ -43,12 +43,14 @@ class Stream:
     ) -> AsyncGenerator[bytes]:
         """Yields everything stored after position `after`, then new items as they are stored, until the job ends.
 
+        Between these, it yields `live` events of lines that have no end so far.
+
         A watcher holds one shared page and no thread. The stream ends without an `end` event if the service stops, the
         job is deleted, or `check` raises NotAuthorized or NotFound: `user` may not watch any more.
         """
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
-        with self._live.watch(job_id, user=user) as watch:
+        with self._live.watch(job_id, user=user, lines=shows_lines(kinds)) as watch:
             while not watch.ended:
                 try:
                     if watch.is_check_due():
@@ -64,6 +66,9 @@ class Stream:
                 if page.ended:
                     return
                 if page.last == after:
+                    for line in watch.take_lines():
+                        yield encoded("live", line.model_dump_json())
+                        sent_at = loop.time()
                     await watch.wait_for_change(within=sent_at + HEARTBEAT_S - loop.time())
                 after = page.last
                 if loop.time() - sent_at >= HEARTBEAT_S:
@@ -90,6 +95,11 @@ class Stream:
         if state.terminal:
             events.append(encoded("end", EndView(state=state).model_dump_json(), id=str(job.position)))
         return StoredPage(b"".join(events), max(last, job.position), ended=state.terminal)
+
+
+def shows_lines(kinds: frozenset[StoredKind]) -> bool:
+    """Returns whether who asked for these kinds is shown lines that have no end so far."""
+    return not kinds or "log" in kinds
 
 
 def encoded(kind: str, data: str, *, id: str = "") -> bytes:

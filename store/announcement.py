@@ -4,11 +4,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from torchyard.contract.views import LiveLine
+
 QUEUE, WORKERS = "topic:queue", "topic:workers"
 """The names under which changes of the queue, and of workers and their devices, are announced."""
 
 _KEY = "torchyard.announcement"
-_ROW = "row:"
+_ROW, _LIVE = "row:", "live:"
 
 
 def row(job_id: str) -> str:
@@ -19,6 +21,16 @@ def row(job_id: str) -> str:
 def job_of_row(announced: str) -> str | None:
     """Returns the job whose row was announced, None if something else was."""
     return announced.removeprefix(_ROW) if announced.startswith(_ROW) else None
+
+
+def live(line: LiveLine) -> str:
+    """Returns what is announced of a line that has no end so far: all of it, as nothing stores it."""
+    return f"{_LIVE}{line.model_dump_json()}"
+
+
+def live_line(announced: str) -> LiveLine | None:
+    """Returns the line that was announced, None if something else was."""
+    return LiveLine.model_validate_json(announced.removeprefix(_LIVE)) if announced.startswith(_LIVE) else None
 
 
 @dataclass

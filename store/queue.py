@@ -1,6 +1,6 @@
 """The queue in Redis: a hint of which jobs wait, and the channel that wakes the workers. SQL is the truth."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager
 import time
 from typing import Any
@@ -9,10 +9,11 @@ from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from store import redis_names
+from store import announcement, redis_names
 from store.announcement import Announcement
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.contract.failpoints import failpoint
+from torchyard.contract.views import LiveLine
 
 _SLOW_S = 0.5
 """An announcement that fails after this long pauses further ones."""
@@ -40,23 +41,31 @@ class Queue:
         self._service = service
         self._paused_until = 0.0
 
-    def announce(self, announcement: Announcement) -> None:
+    def announce(self, new: Announcement) -> None:
         """Updates the queue, notifies watchers of jobs and wakes the workers. Call it after the commit.
 
         Raises QueueUnavailable.
         """
-        queued = {job_id: -priority for job_id, priority in announcement.priorities.items() if priority is not None}
-        removed = [job_id for job_id, priority in announcement.priorities.items() if priority is None]
+        queued = {job_id: -priority for job_id, priority in new.priorities.items() if priority is not None}
+        removed = [job_id for job_id, priority in new.priorities.items() if priority is None]
         service = self._service()
         with self._pausing_when_slow("announce"), self._redis.pipeline(transaction=False) as pipeline:
             if queued:
                 pipeline.zadd(redis_names.queue(service), queued)
             if removed:
                 pipeline.zrem(redis_names.queue(service), *removed)
-            if announcement.wakes_workers:
+            if new.wakes_workers:
                 pipeline.publish(redis_names.wakeups(service), "")
-            for job_id in announcement.changed:
+            for job_id in new.changed:
                 pipeline.publish(redis_names.changes(service), job_id)
+            pipeline.execute()
+
+    def show(self, lines: Iterable[LiveLine]) -> None:
+        """Sends lines that have no end so far to who watches. Raises QueueUnavailable."""
+        channel = redis_names.changes(self._service())
+        with self._pausing_when_slow("announce"), self._redis.pipeline(transaction=False) as pipeline:
+            for line in lines:
+                pipeline.publish(channel, announcement.live(line))
             pipeline.execute()
 
     def waiting(self) -> list[str]:

@@ -1,6 +1,7 @@
 """The store of one program: its database, queue and blobs. Only `Store.write` announces commits to Redis."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+import contextlib
 from contextlib import AbstractContextManager, contextmanager
 import logging
 from typing import Self
@@ -16,6 +17,7 @@ from store.rows import jobs
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.settings import Settings
+from torchyard.contract.views import LiveLine
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,11 @@ class Store:
     def wake_workers(self) -> None:
         """Wakes every worker. If Redis does not answer, they read the queue at their next interval."""
         self._announce(Announcement(wakes_workers=True))
+
+    def show(self, lines: Sequence[LiveLine]) -> None:
+        """Sends lines that have no end so far to who watches their jobs now. They are stored nowhere."""
+        with contextlib.suppress(QueueUnavailable):  # who sends them sends newer ones soon
+            self.queue.show(lines)
 
     def rebuild_queue(self) -> bool:
         """Makes the queue in Redis equal to the rows. Returns whether it differed; False if Redis does not answer.

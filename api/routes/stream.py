@@ -55,9 +55,10 @@ async def stream_job(
 ) -> EventStream:
     """Streams everything that the job has stored, in order, then each new item at once. `end` is the last event.
 
-    Each event has an `id`: send it as `Last-Event-ID` to resume the stream without loss or repetition. A comment is
-    sent after 15 seconds without an event. A stream that ends without `end` was interrupted: connect again.
-    It also ends with the token.
+    Each event but `live` has an `id`: send it as `Last-Event-ID` to resume the stream without loss or repetition.
+    `live` is the newest text of a line that has no end so far, such as a progress bar, about once a second; nothing
+    stores it. It comes with `only=log` too. A comment is sent after 15 seconds without an event. A stream that ends
+    without `end` was interrupted: connect again. It also ends with the token.
     """
     begun, seen = number_after(after), number_after(last_event_id)
     await services.at_once(check_watcher, services, caller, job_id)
@@ -103,8 +104,9 @@ async def stream_jobs(
 
     `ready` comes first, and has the cursor at which the stream begins: for a job that `after` does not name, now.
     `items` has all that a job has stored since its last one, up to `position`, at most four times a second unless the
-    stream is behind. `job` is the row of a job that has changed, at first of each that you watch, and with the topic
-    `jobs` of each that you may list. `jobs`, `queue` and `workers` say that a list is to be read again; `jobs` also
+    stream is behind. `live` is the newest text of a line that has no end so far, which nothing stores. `job` is the
+    row of a job that has changed, at first of each that you watch, and with the topic `jobs` of each that you may list.
+    `jobs`, `queue` and `workers` say that a list is to be read again; `jobs` also
     that a job which you watch was deleted.
 
     Only `ready` and `items` have an `id`: send the last as `Last-Event-ID` to resume without loss or repetition of

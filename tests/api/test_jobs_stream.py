@@ -36,7 +36,7 @@ from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import JobPatch
 from torchyard.contract.team import Role
-from torchyard.contract.views import ChangedView, ItemsView, JobSummary, ListedView
+from torchyard.contract.views import ChangedView, ItemsView, JobSummary, ListedView, LiveLine
 
 KEYS = [f"train/k{number}" for number in range(3)]
 
@@ -131,6 +131,27 @@ def test_items_come_in_columns_behind_the_cursor(service: ApiFixture, url: str) 
         heard = watcher.until("items")
         assert heard.data["job_id"] == second.job_id
         assert heard.data["metrics"][KEYS[0]]["value"] == ["NaN"]
+
+
+def test_lines_without_an_end_come_without_an_id_of_watched_jobs_alone(service: ApiFixture, url: str) -> None:
+    first, second = start_two(service)
+    lines = [
+        LiveLine(job_id=claim.job_id, attempt=1, rank=None, stream="stdout", text="9%") for claim in (second, first)
+    ]
+    with JobsWatcher(url, [first.job_id]) as watcher, JobsWatcher(url, [first.job_id], kinds=["metric"]) as other:
+        watcher.until("job")
+        other.until("job")
+        service.queue.show(lines)
+        assert watcher.until("live") == Heard("", "live", lines[1].model_dump())
+        store_batch(service, first, 1)
+        assert {heard.event for heard in until_items(other)} <= {"job", "items"}
+
+
+def until_items(watcher: JobsWatcher) -> Iterator[Heard]:
+    for heard in watcher:
+        yield heard
+        if heard.event == "items":
+            return
 
 
 def test_kind_selects_items(service: ApiFixture, url: str) -> None:

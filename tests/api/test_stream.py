@@ -33,12 +33,17 @@ from tests.api.serving import api_process, api_thread
 from tests.servers import administered, redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
+from torchyard.contract.views import LiveLine
 
 # A test of connections does not depend on the kind of database, except for PostgreSQL's own connections.
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 on_postgresql = pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 
 _EVENT = re.compile("id: (.*)\nevent: (.*)\ndata: (.*)")
+
+
+NO_ID = -1
+"""In place of the id of an event without one."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Watcher:
             if name:
                 fields[name] = value
             elif fields:
-                return SentEvent(int(fields["id"]), fields["event"], json.loads(fields["data"]))
+                return SentEvent(int(fields.get("id", NO_ID)), fields["event"], json.loads(fields["data"]))
         raise StopIteration
 
 
@@ -169,6 +174,27 @@ def test_a_stream_resumes_after_any_event(service: ApiFixture, claim: Claim) -> 
         rest = parsed(service.client.get(path, headers={"Last-Event-ID": str(whole[place].id)}).content)
         assert rest == whole[place + 1 :]
     assert parsed(service.client.get(path, params={"after": whole[4].id}).content) == whole[5:]
+
+
+def test_a_line_without_an_end_comes_without_an_id_to_who_wants_logs_and_is_not_replayed(
+    service: ApiFixture, claim: Claim, url: str
+) -> None:
+    line = LiveLine(job_id=claim.job_id, attempt=1, rank=0, stream="stderr", text="9%")
+    other = line.model_copy(update={"job_id": "job_other"})
+    with ExitStack() as stack:
+        first, logs, metrics = (
+            stack.enter_context(Watcher(url, claim.job_id, query=query))
+            for query in ("", "?only=log&only=state", "?only=metric&only=state")
+        )
+        begun = [[next(watcher) for _ in range(count)] for watcher, count in ((first, 3), (logs, 3), (metrics, 3))]
+        assert {item.event for sent in begun for item in sent} == {"state"}
+        service.queue.show([other, line])
+        assert next(first) == next(logs) == SentEvent(NO_ID, "live", line.model_dump())
+        run(service, claim, 1)
+        assert "live" not in {item.event for watcher in (first, logs, metrics) for item in watcher}
+    again = service.client.get(f"/v1/jobs/{claim.job_id}/stream").text
+    assert "event: log" in again
+    assert "event: live" not in again
 
 
 def test_only_selects_kinds_of_events(service: ApiFixture, claim: Claim) -> None:

@@ -12,6 +12,7 @@ import pytest
 from store.rows.metrics import MetricPoint
 from tests.worker.eventfiles import NAME, event, nested, record, scalars, simple, tensor, varint, write
 from worker.tensorboard import curves
+from worker.tensorboard.brought import Brought
 from worker.tensorboard.curves import EventFiles, Found
 
 REAL = base64.b64decode(
@@ -26,6 +27,11 @@ REAL = base64.b64decode(
 
 def read(job: Path, offsets: dict[str, int] | None = None) -> Found:
     return EventFiles(job).read(offsets or {}, final=True)
+
+
+def first_event(time: float) -> bytes:
+    """What every file of TensorBoard begins with."""
+    return record(b"\x09" + struct.pack("<d", time) + b"\x1a\x0dbrain.Event:2")
 
 
 def rest(files: EventFiles, offsets: dict[str, int], *, final: bool = True) -> list[tuple[str, int, float]]:
@@ -182,6 +188,43 @@ def test_a_shorter_file_is_read_from_its_start_and_a_new_one_beside_the_old(tmp_
     path.write_bytes(scalars("loss", {3: 1.0}))
     write(tmp_path / f"{NAME}.v2", scalars("loss", {4: 1.0}))
     assert rest(files, offsets) == [("loss", 3, 1.0), ("loss", 4, 1.0)]
+
+
+def test_of_files_that_were_there_before_only_what_is_appended_is_read(tmp_path: Path) -> None:
+    old = first_event(1.25) + scalars("loss", dict.fromkeys(range(500), 1.0))
+    path = write(tmp_path / "runs" / NAME, old)
+    brought = Brought.found_in(tmp_path)
+    write(tmp_path / "copied" / NAME, old)
+    os.utime(path)
+    files, offsets = EventFiles(tmp_path, brought=brought), dict[str, int]()
+    assert files.read(offsets, final=True) == Found()
+    path.write_bytes(old + scalars("loss", {7: 0.5}))
+    path.rename(tmp_path / "runs" / f"{NAME}.renamed")
+    assert rest(files, offsets) == [("loss", 7, 0.5)]
+    with (tmp_path / "copied" / NAME).open("ab") as file:
+        file.write(scalars("loss", {8: 0.5}))
+    files = EventFiles(tmp_path, brought=brought)  # as after a restart of the worker
+    assert rest(files, offsets) == [("loss", 8, 0.5)]
+
+
+def test_a_file_that_replaced_one_from_before_is_read_from_its_start(tmp_path: Path) -> None:
+    path = write(tmp_path / NAME, first_event(1.25) + scalars("loss", {1: 1.0}))
+    brought = Brought.found_in(tmp_path)
+    for time, values in ((2.5, {2: 1.0}), (2.75, {3: 1.0}), (3.0, {4: 1.0, 5: 1.0})):
+        path.write_bytes(first_event(time) + scalars("loss", values))
+        assert rest(EventFiles(tmp_path, brought=brought), {}) == [("loss", step, 1.0) for step in values]
+
+
+def test_files_from_before_take_no_place_of_new_ones_and_name_no_folder(tmp_path: Path) -> None:
+    for number in range(curves.MOST_FILES + 5):
+        write(tmp_path / str(number) / NAME, first_event(number) + scalars("loss", {1: 1.0}))
+    write(tmp_path / NAME, first_event(0.5))
+    brought = Brought.found_in(tmp_path)
+    write(tmp_path / "new" / NAME, scalars("loss", {2: 1.0}))
+    files = EventFiles(tmp_path, brought=brought)
+    found = files.read({}, final=True)
+    assert [(point.key, point.step) for point in found.points] == [("loss", 2)]
+    assert found.warnings == []
 
 
 def test_more_than_a_hundred_files_are_not_read(tmp_path: Path) -> None:

@@ -236,3 +236,9 @@ def test_a_killed_launcher_counts_as_worker_lost(run: RunDir) -> None:
     assert judge(run, launcher_exit=-9, world_size=2).reason is EndReason.WORKER_LOST, "before any rank came up"
     _error(run, 0, time=100, message="the cause", kind="ValueError")
     assert judge(run, launcher_exit=-9, world_size=2).reason is EndReason.USER_ERROR
+
+
+def test_a_progress_bar_does_not_bury_what_a_rank_wrote_before_it(run: RunDir) -> None:
+    bar = "".join(f"\r{step:6}/9999 steps" for step in range(2000))
+    run.log("rank-0", "stderr").write_text(f"warning: no data\r\n{bar}\nTraceback\n")
+    assert tail_of_stderr(run, "rank-0") == "warning: no data\n  1999/9999 steps\nTraceback\n"

@@ -1,16 +1,16 @@
 """Shows a job while it runs: a line for each event, and a progress bar in a terminal."""
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 import math
 import re
 import sys
 import time
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 import typer
@@ -19,7 +19,7 @@ from torchyard.cli import output
 from torchyard.client import Update
 from torchyard.contract import terminal
 from torchyard.contract.job import JobState
-from torchyard.contract.views import EventView, JobView, LogLine, MetricView, ProgressView
+from torchyard.contract.views import EventView, JobView, LiveLine, LogLine, MetricView, ProgressView
 
 _PROGRESS_INTERVAL_S = 2.0
 """Seconds between two lines of progress if stderr is not a terminal."""
@@ -57,7 +57,7 @@ class Watch:
         self._waited = waited
         self._console = Console(stderr=True, highlight=False)
         self._terminal = self._console.is_terminal
-        self._bar = _progress_bar(self._console)
+        self._bar = _Bar(self._console)
         self._task: TaskID | None = None
         self._printed = 0.0
         self._step = 0
@@ -75,6 +75,11 @@ class Watch:
         if self._terminal:
             self._bar.stop()
 
+    @property
+    def shows_live(self) -> bool:
+        """Whether events and log lines are in one terminal, where lines that have no end so far can be replaced."""
+        return self._terminal and sys.stdout.isatty()
+
     def show(self, update: Update) -> None:
         """Prints one update."""
         if isinstance(update, JobView):
@@ -86,9 +91,12 @@ class Watch:
             self._show_event(update)
         elif isinstance(update, MetricView):
             self._show_metric(update)
-        elif self._log is not None:
+        elif self._log is not None and isinstance(update, LiveLine):
+            self._bar.show(update, self._log(_unnumbered(update)) if update.text else None)
+        elif self._log is not None and isinstance(update, LogLine):
+            self._bar.show(update, None)
             self._show_log(self._log(update))
-            if self._shares_screen:
+            if self.shows_live:
                 self._lines.append(update.text)
 
     def _show_job(self, job: JobView) -> None:
@@ -128,6 +136,7 @@ class Watch:
             state = JobState(data["to"])
             if state != JobState.RUNNING:
                 self._remove_bar()
+                self._bar.forget_all()
             self._waited = self._waited and state == JobState.QUEUED
             if state.terminal or self._waited:
                 return  # the job itself follows, and has more to print; or it was shown
@@ -145,16 +154,11 @@ class Watch:
         self._print(line)
 
     def _show_log(self, text: str) -> None:
-        if self._shares_screen:
+        if self.shows_live:
             self._print(_safe(text))  # the console prints above the bar
         else:
             terminal.write(text)
             sys.stdout.flush()
-
-    @property
-    def _shares_screen(self) -> bool:
-        """Whether events and log lines are in one terminal."""
-        return self._terminal and sys.stdout.isatty()
 
     def _is_in_log(self, event: EventView) -> bool:
         """Whether a line of the log on the screen says what the event says."""
@@ -170,13 +174,40 @@ class Watch:
         self._console.print(line, soft_wrap=True)
 
 
-def _progress_bar(console: Console) -> Progress:
-    # stdout is not redirected: it may be a pipe.
-    columns = (
-        BarColumn(bar_width=_BAR_WIDTH, complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
-        TextColumn("{task.fields[text]}", markup=False),
-    )
-    return Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+class _Bar(Progress):
+    """The progress bar, below the lines of output that have no end so far. Only a terminal shows it."""
+
+    def __init__(self, console: Console) -> None:
+        self._lines: dict[tuple[int | None, str], str] = {}
+        columns = (
+            BarColumn(bar_width=_BAR_WIDTH, complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
+            TextColumn("{task.fields[text]}", markup=False),
+        )
+        # stdout is not redirected: it may be a pipe.
+        super().__init__(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        for text in list(self._lines.values()):  # another thread draws
+            line = _safe(text)
+            line.truncate(self.console.width, overflow="ellipsis")
+            yield line
+        yield from super().get_renderables()
+
+    def show(self, line: LiveLine | LogLine, text: str | None) -> None:
+        """Shows the newest text of a line that has no end so far, None for one that has ended, in its place."""
+        known = self._lines.pop((line.rank, line.stream), None)
+        if text is not None:
+            self._lines[line.rank, line.stream] = text
+        if text != known and self.live.is_started:
+            self.refresh()
+
+    def forget_all(self) -> None:
+        self._lines.clear()
+
+
+def _unnumbered(line: LiveLine) -> LogLine:
+    """Returns the line of the log that it would be now."""
+    return LogLine(line=0, time=datetime.now(UTC), **line.model_dump(include={"attempt", "rank", "stream", "text"}))
 
 
 def _checkpoint(data: dict[str, Any]) -> str:

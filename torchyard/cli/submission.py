@@ -74,7 +74,7 @@ def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     with detachable(job):
         last = wait_for_start(client, job)
         with Watch(log=None if as_json else output.log_line, waited=job.state == JobState.QUEUED) as watch:
-            for update in client.follow(job.id, logs=not as_json):
+            for update in client.follow(job.id, logs=not as_json, live=watch.shows_live):
                 watch.show(update)
                 last = update if isinstance(update, JobView) else last
     if as_json:

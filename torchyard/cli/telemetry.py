@@ -50,7 +50,8 @@ def logs(
     as_json: Json = False,
 ) -> None:
     """Print a job's output. With --follow, exit with 1 if the job fails; with --grep, if nothing is found."""
-    from torchyard.cli.follow import detachable, exit_code
+    from torchyard.cli.follow import Watch, detachable, exit_code
+    from torchyard.contract.views import LiveLine, LogLine
 
     if grep is None and (context or regex or case):
         raise typer.BadParameter("-C, --regex and --case need --grep")
@@ -58,10 +59,10 @@ def logs(
         raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
     begin = moment(since) if since is not None else None
 
-    def show_line(line: LogLine) -> None:
-        text = output.log_line(line, with_rank=rank is None, with_time=timestamps)
-        terminal.write(line.model_dump_json() if as_json else text)
-        sys.stdout.flush()
+    def shown(line: LogLine) -> str:
+        return (
+            line.model_dump_json() if as_json else output.log_line(line, with_rank=rank is None, with_time=timestamps)
+        )
 
     with connect() as client:
         found = client.find(job)
@@ -82,14 +83,19 @@ def logs(
             for line in client.logs(found.id, tail=tail, rank=rank, after=first):
                 if line.line > first:
                     last = line.line
-                    show_line(line)
+                    terminal.write(shown(line))
+                    sys.stdout.flush()
         if not follow:
             if last == first:
                 terminal.note("No output.")
             return
-        with detachable(found):
-            for line in client.follow_logs(found.id, after=last, rank=rank):
-                show_line(line)
+        with detachable(found), Watch(log=shown) as watch:
+            for item in client.stream(found.id, after=last, only=["log"], live=watch.shows_live and not as_json):
+                line = item.view
+                # A line's position is never below its number.
+                is_new = isinstance(line, LiveLine) or (isinstance(line, LogLine) and line.line > last)
+                if isinstance(line, LogLine | LiveLine) and is_new and rank in {None, line.rank}:
+                    watch.show(line)
         raise typer.Exit(exit_code(client.get(found.id)))
 
 

@@ -6,7 +6,7 @@ from torchyard.client.client import Client
 from torchyard.client.core import Update
 from torchyard.client.handles import Artifact, Checkpoint, Job, Metrics, Series
 from torchyard.client.stream import StreamItem
-from torchyard.contract.views import EndView, EventView, JobSummary, JobView, LogLine, MetricView
+from torchyard.contract.views import EndView, EventView, JobSummary, JobView, LiveLine, LogLine, MetricView
 
 if TYPE_CHECKING:
     from torchyard.client.async_client import AsyncClient
@@ -21,6 +21,7 @@ __all__ = [
     "Job",
     "JobSummary",
     "JobView",
+    "LiveLine",
     "LogLine",
     "MetricView",
     "Metrics",

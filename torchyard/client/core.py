@@ -38,6 +38,7 @@ from torchyard.contract.views import (
     EventView,
     JobSummary,
     JobView,
+    LiveLine,
     LogLine,
     LogMatch,
     MetricsView,
@@ -51,7 +52,7 @@ from torchyard.contract.views import (
     WorkerView,
 )
 
-Update = JobView | EventView | MetricView | LogLine
+Update = JobView | EventView | MetricView | LogLine | LiveLine
 """What `follow` yields."""
 
 _LONGEST_WAIT_S = 20
@@ -528,22 +529,29 @@ class ClientCore(TeamCore):
         call = calls.get(job.id, wait=min(timeout, _LONGEST_WAIT_S), after_version=job.version)
         return await self._connection.answer(call)
 
-    def stream(self, job_id: str, *, after: int = 0, only: Sequence[StoredKind] = ()) -> AsyncGenerator[StreamItem]:
+    def stream(
+        self, job_id: str, *, after: int = 0, only: Sequence[StoredKind] = (), live: bool = False
+    ) -> AsyncGenerator[StreamItem]:
         """Yields everything that the job stored after position `after`, in order and as it is stored; at last its end.
 
-        `only` selects kinds. If the connection breaks or the server restarts, no item is lost or repeated.
+        `only` selects kinds. `live`: with the log, also the newest text of lines that have no end so far, such as
+        progress bars, as `LiveLine`s, which nothing stores. If the connection breaks or the server restarts, no other
+        item is lost or repeated.
         """
-        return self._connection.events(calls.stream_path(job_id), StreamReader(after=after, only=only))
+        return self._connection.events(calls.stream_path(job_id), StreamReader(after=after, only=only, live=live))
 
-    async def follow(self, job_id: str, *, logs: bool = True, metrics: bool = True) -> AsyncGenerator[Update]:
+    async def follow(
+        self, job_id: str, *, logs: bool = True, metrics: bool = True, live: bool = False
+    ) -> AsyncGenerator[Update]:
         """Yields the job's events, metric points and log lines, each once, from its beginning to its end.
 
-        A job that has not ended is yielded first; the last item is the job in its final state.
+        A job that has not ended is yielded first; the last item is the job in its final state. `live` is as in
+        `stream`.
         """
         job = await self.get(job_id)
         if not job.state.terminal:
             yield job
-        async with aclosing(self.stream(job_id, only=followed_kinds(logs=logs, metrics=metrics))) as items:
+        async with aclosing(self.stream(job_id, only=followed_kinds(logs=logs, metrics=metrics), live=live)) as items:
             async for item in items:
                 if not isinstance(item.view, EndView):
                     yield item.view

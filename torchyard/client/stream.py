@@ -8,7 +8,16 @@ import httpx2
 from pydantic import ValidationError
 
 from torchyard.client.responses import unexpected
-from torchyard.contract.views import EndView, EventKind, EventView, LogLine, MetricView, StoredKind, StreamKind
+from torchyard.contract.views import (
+    EndView,
+    EventKind,
+    EventView,
+    LiveLine,
+    LogLine,
+    MetricView,
+    StoredKind,
+    StreamKind,
+)
 
 _TIMEOUT = httpx2.Timeout(45, connect=5)
 """The server sends a heartbeat every 15 s."""
@@ -16,20 +25,24 @@ _TIMEOUT = httpx2.Timeout(45, connect=5)
 
 @dataclass(frozen=True)
 class StreamItem:
-    """One event of a stream. `position` numbers what the job stored; the item of kind `end` has the last number."""
+    """One event of a stream. `position` numbers what the job stored; the item of kind `end` has the last number.
+
+    One of kind `live`, which nothing stores, has the number of the item before it.
+    """
 
     position: int
     kind: StreamKind
-    view: EventView | MetricView | LogLine | EndView
+    view: EventView | MetricView | LogLine | LiveLine | EndView
 
 
 class StreamReader:
     """Keeps how far a stream was read, over all its connections."""
 
-    def __init__(self, *, after: int, only: Sequence[StoredKind]) -> None:
+    def __init__(self, *, after: int, only: Sequence[StoredKind], live: bool = False) -> None:
         self.position = after
         self.ended = False
         self._only = tuple(only)
+        self._live = live
 
     @property
     def options(self) -> dict[str, Any]:
@@ -45,17 +58,21 @@ class StreamReader:
         }
 
     def take(self, event: httpx2.ServerSentEvent, response: httpx2.Response) -> StreamItem | None:
-        """Returns the event as an item and moves `position` to it. Returns None for a kind that this version lacks.
+        """Returns the event as an item and moves `position` to it. Returns None for a kind that nobody asked for.
 
         Raises ServerError if the event's data is not of its kind.
         """
         try:
-            item = _item(event)
+            item = self._live_item(event) if event.event == "live" else _item(event)
         except ValidationError as error:
             raise unexpected(response, f"{event.event} event", error) from None
         if item is not None:
             self.position, self.ended = item.position, item.kind == "end"
         return item
+
+    def _live_item(self, event: httpx2.ServerSentEvent) -> StreamItem | None:
+        view = LiveLine.model_validate_json(event.data)
+        return StreamItem(self.position, "live", view) if self._live else None
 
 
 def followed_kinds(*, logs: bool, metrics: bool) -> list[StoredKind]:

@@ -9,6 +9,8 @@ The supervisor and the ranks share only this folder and the environment variable
       stop.json        asks the attempt to stop                      the worker writes it, supervisor and ranks read it
       init.json        the process above all of the attempt, if      the supervisor writes it
                        that is not the supervisor: strict isolation
+      brought.json     the event files of TensorBoard that were      the worker writes it
+                       there before the attempt started
       secrets.sock     gives secrets to the ranks of torchrun        the supervisor listens
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
     input/             written by the worker, read-only once the attempt starts
@@ -114,6 +116,10 @@ class RunDir:
     @property
     def init(self) -> Path:
         return self.ctl / "init.json"
+
+    @property
+    def brought(self) -> Path:
+        return self.ctl / "brought.json"
 
     @property
     def secrets(self) -> Path:

@@ -18,8 +18,8 @@ StoredKind = Literal[EventKind, "metric", "log"]
 """The kinds of things that a job stores, and that its stream tells."""
 StreamTopic = Literal["jobs", "queue", "workers"]
 """What a stream of several jobs tells besides: that lists have changed."""
-StreamKind = Literal[StoredKind, "end"]
-"""The kinds of a stream's events: `end` comes last and is not stored."""
+StreamKind = Literal[StoredKind, "live", "end"]
+"""The kinds of a stream's events: `live` and `end`, which comes last, are not stored."""
 
 _MOST_ERRORS = 50
 
@@ -249,6 +249,19 @@ class LogLine(View):
 
     line: int
     time: datetime
+    attempt: int
+    rank: int | None
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+class LiveLine(View):
+    """The newest text of a line that has no end so far, such as a progress bar. Empty: it has ended, or is erased.
+
+    Nothing stores it. It is of the same rank and stream as the log line that it becomes.
+    """
+
+    job_id: str
     attempt: int
     rank: int | None
     stream: Literal["stdout", "stderr"]

@@ -18,6 +18,15 @@ for thousand in range(${LINES / 1000}):
     sys.stdout.write("".join(f"line {1000 * thousand + i} of a million\\n" for i in range(1, 1001)))
 `;
 
+const BAR = `
+import pathlib, time
+print("starts")
+print("\\r  1% loss=2.5", end="", flush=True)
+while not pathlib.Path("go").exists():
+    time.sleep(0.05)
+print("\\r 99% loss=0.2\\r100% loss=0.1", flush=True)
+`;
+
 let service: Service;
 let browser: Browser;
 let long: Job;
@@ -105,6 +114,26 @@ test("who scrolls up keeps the place, and is told how many lines are new", async
   feeds.goal("grows", 800);
   await page.locator('.line[data-line="800"]').waitFor();
   assert.ok(await isWithinLog(page, 800));
+  await leave(visited);
+});
+
+test("a progress bar is shown in its place as the last line, and stored once", async () => {
+  writeFileSync(join(code, "bar.py"), BAR);
+  const bar = await submit(service, {
+    name: "bar",
+    trainer: "script",
+    config: { code: `file://${code}`, entrypoint: "bar.py" },
+    resources: { device: "cpu" },
+  });
+  await reach(service, bar.id, "running");
+  const visited = await visit(browser, service, `jobs/${bar.id}?tab=logs`);
+  const { page } = visited;
+  const unfinished = page.locator(".unfinished");
+  await unfinished.filter({ hasText: "1% loss=2.5" }).waitFor();
+  assert.equal(await page.locator(".line").count(), 1);
+  writeFileSync(join(code, "go"), "");
+  await page.locator('.line[data-line="2"]', { hasText: "100% loss=0.1" }).waitFor();
+  await unfinished.waitFor({ state: "detached" });
   await leave(visited);
 });
 

@@ -20,6 +20,7 @@ from torchyard.contract.text import storable
 from worker.attempts.copying import Changed, FileCopy, identity
 from worker.attempts.matching import Match, Parts, Search
 from worker.attempts.writers import open_for_writing
+from worker.cleanup import rundirs
 from worker.mask import Mask
 
 ROOTS: tuple[Parts, ...] = (("code",), ("artifacts",))
@@ -136,7 +137,7 @@ class Capturing:
         search, before = Search(self._run.job), self._seen
         found = [match for root in ROOTS for match in search.find(root, self._patterns).values()]
         self._seen = {match.parts: identity(match.status) for match in found}
-        started_ns = self._started_ns()
+        started_ns = rundirs.started_ns(self._run)  # what is older came with the code
         new = [match for match in found if match.status.st_size and match.status.st_mtime_ns > started_ns]
         new = [match for match in new if (name := _name_of(match)) not in self._known and name not in taken]
         for match in [match for match in new if self._mask.finds("/".join(match.parts))]:
@@ -160,13 +161,6 @@ class Capturing:
             return False
         captured_at = self._captured_at.get(match.parts)
         return captured_at is None or time.monotonic() - captured_at >= _AGAIN_S
-
-    def _started_ns(self) -> int:
-        """Returns when the attempt was started. What is older came with the code."""
-        try:
-            return self._run.launch.stat().st_mtime_ns
-        except OSError:
-            return 0
 
     def _copy_next(self, budget: int, step: int, done: list[CapturedCopy], warn: Callable[[str], None]) -> int:
         """Goes on with a copy. Returns what is left of `budget`."""

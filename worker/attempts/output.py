@@ -10,6 +10,7 @@ from worker.attempts.notices import Notices
 from worker.attempts.pace import Share
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
+from worker.attempts.showing import Showing
 from worker.attempts.thinning import Thinning
 from worker.cleanup import removal
 
@@ -38,6 +39,7 @@ class OutputRecorder:
         self._notices = notices
         self._attempts = attempts
         self._thinning = Thinning()
+        self._showing = Showing()
         self._share = Share()
         self._failures = 0
         self._next_try = 0.0
@@ -61,6 +63,7 @@ class OutputRecorder:
                     break
         except OSError as error:
             self._report_failure(error)
+        self._show()
         if not self._relay.copying:
             self._share.take(time.thread_time() - began)
             self.has_more = self.has_more and not self._slow
@@ -71,6 +74,7 @@ class OutputRecorder:
         self._draining_since = self._draining_since or time.monotonic()
         try:
             if not self._store(final=True) and not self._store_thinned():
+                self._show(final=True)
                 return Drained()
         except OSError as error:
             self._report_failure(error)
@@ -102,6 +106,10 @@ class OutputRecorder:
         if batch.checkpoints:
             self.remove_checkpoint_copies()
         return True
+
+    def _show(self, *, final: bool = False) -> None:
+        if due := self._showing.due(self._relay.unfinished, final=final):
+            self._records.show(due)
 
     def _store_thinned(self) -> bool:
         """Stores the points that still wait, of an attempt whose points are cut. Returns whether there were any."""

@@ -24,6 +24,7 @@ from worker.attempts.records import AttemptRecords
 from worker.bundles.cache import BundleCache
 from worker.cleanup import rundirs
 from worker.engines.base import AttemptKey, Plan
+from worker.tensorboard import brought
 from worker.untrusted import remove_inside
 
 LEAST_TIME = timedelta(seconds=1)
@@ -86,6 +87,7 @@ class Preparation:
             allowed=self.allowed,
             check=self.check_wanted,
         )
+        brought.remember(self.run)
         time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
         plan = plan_of(
             spec,

@@ -1,6 +1,6 @@
 """Reads and writes one attempt's rows for the worker that owns it. While the database is away, every call waits."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 import logging
@@ -21,7 +21,7 @@ from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
-from torchyard.contract.views import RankStacksView
+from torchyard.contract.views import LiveLine, RankStacksView
 from worker.attempts import secrets
 from worker.attempts.secrets import AttemptSecrets
 from worker.mask import Mask
@@ -155,6 +155,17 @@ class AttemptRecords:
         )
         self._seq += 1
         self._pending_running = None
+
+    def show(self, texts: Mapping[tuple[int | None, str], str]) -> None:
+        """Sends the newest texts of lines without an end, by rank and stream, to who watches. Masks secrets in them."""
+        values = {"job_id": self._claim.job_id, "attempt": self._claim.number}
+        self._store.show(
+            [
+                # The text may end within a secret, of which the rest comes later.
+                LiveLine.model_validate(values | {"rank": rank, "stream": stream, "text": self.mask.quoted(text)})
+                for (rank, stream), text in texts.items()
+            ]
+        )
 
     def store_stacks(self, requested_at: int, taken_at: int, ranks: Sequence[RankStacksView]) -> None:
         """Stores the answer to the request for the ranks' stacks that came at `requested_at`. Masks secrets in it."""

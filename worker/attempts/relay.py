@@ -24,11 +24,13 @@ from torchyard.contract.rundir import RunDir
 from worker.attempts.artifacts import Artifacts, artifact_of
 from worker.attempts.capturing import Capturing
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
-from worker.attempts.lines import CHUNK, Line, LineReader, as_text
+from worker.attempts.lines import CHUNK, LineReader, ReadResult, as_text
 from worker.attempts.progress import Progress
 from worker.attempts.spacing import Spacing
+from worker.cleanup import rundirs
 from worker.mask import Mask
 from worker.packages.installation import LOG
+from worker.tensorboard.brought import Brought
 from worker.tensorboard.curves import EventFiles
 from worker.untrusted import folders_inside
 
@@ -36,6 +38,8 @@ _MAX_LINE = 16_384
 """Bytes of a log line that are stored."""
 _MAX_WARNINGS = 100
 """Warnings about what cannot be read, in one batch."""
+_MAX_UNFINISHED = 1000
+"""Bytes that are shown of a line without an end."""
 _EVENTS = "events.jsonl"
 _STEP = "captured/step"
 """Among the offsets: the newest step that the script reported, if its files are captured."""
@@ -72,6 +76,8 @@ class Relay:
         artifacts: Artifacts | None = None,
         mask: Mask | None = None,
     ) -> None:
+        self.unfinished: dict[tuple[int | None, str], str] = {}
+        """By rank and stream: the newest text of the line that has no end so far. It is in no batch."""
         self._run = run
         self._blobs = blobs
         self._offsets = dict(offsets)
@@ -87,7 +93,7 @@ class Relay:
         self._mask = mask or Mask()
         self._reader = LineReader(run.job)
         # In layout 1 the job owns no folder.
-        self._event_files = EventFiles(run.job, mask=self._mask) if run.layout == 2 else None
+        self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=self._mask) if run.layout == 2 else None
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
         captures = patterns and run.layout == 2
@@ -129,13 +135,12 @@ class Relay:
         batch = Batch(offsets=dict(self._offsets))
         self._progress = self._stored_progress
         copy_budget = self._read_events(batch, final=final)
-        for (source, rank), stream in product(self._sources if logs else (), ("stdout", "stderr")):
-            name = f"{source}.{stream}"
-            found = self._read_lines(name, batch, keep=_MAX_LINE, final=final)
-            lines = [as_text(line, cut) for line, cut, _ in found]
-            if lines:
-                batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
+        if logs:
+            self._read_logs(batch, final=final)
+        else:
+            self.unfinished.clear()
         self._read_event_files(batch, final=final)
+        batch.points, batch.curves = self._timed(batch.points), self._timed(batch.curves)
         if final and copy_budget and batch.offsets == self._offsets:
             self._add_unannounced_checkpoints(batch, copy_budget)
             if not self._copying_checkpoints:
@@ -177,7 +182,7 @@ class Relay:
     def _read_events(self, batch: Batch, *, final: bool) -> int:
         """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its checkpoint."""
         copy_budget = _COPY_LIMIT
-        for line, cut, start in self._read_lines(_EVENTS, batch, keep=CHUNK, final=final):
+        for line, cut, start in self._read_lines(_EVENTS, batch, keep=CHUNK, final=final).lines:
             if cut:
                 _warn(batch, f"a line of {_EVENTS} is too long: {as_text(line[:200], cut + len(line) - 200)}")
                 continue
@@ -220,6 +225,17 @@ class Relay:
         if not self._is_empty(batch):
             batch.offsets[_ARTIFACTS] = 1
 
+    def _read_logs(self, batch: Batch, *, final: bool) -> None:
+        for (source, rank), stream in product(self._sources, ("stdout", "stderr")):
+            found = self._read_lines(f"{source}.{stream}", batch, keep=_MAX_LINE, final=final, overwrites=True)
+            if found.unfinished is not None:
+                text, cut, _ = found.unfinished
+                left = max(0, len(text) - _MAX_UNFINISHED)
+                self.unfinished[rank, stream] = as_text(text[: len(text) - left], cut + left)
+            lines = [as_text(line, cut) for line, cut, _ in found.lines]
+            if lines:
+                batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
+
     def _read_event_files(self, batch: Batch, *, final: bool) -> None:
         """Adds what TensorBoard's event files say."""
         if self._event_files is None:
@@ -230,16 +246,21 @@ class Relay:
         for text in found.warnings:
             _warn(batch, text)
 
-    def _read_lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> list[Line]:
+    def _timed(self, points: list[MetricPoint]) -> list[MetricPoint]:
+        """Returns the points. The time of one that claims to be older than the attempt is the attempt's start."""
+        started = rundirs.started_ns(self._run) // 1000 if points else 0
+        return [point if point.time >= started else replace(point, time=started) for point in points]
+
+    def _read_lines(self, name: str, batch: Batch, *, keep: int, final: bool, overwrites: bool = False) -> ReadResult:
         """Returns the next lines of a file, and sets the batch's offset behind them."""
         offset = self._offsets.get(name, 0)
         path = (name,) if name == _EVENTS else ("logs", name)
-        result = self._reader.read(*path, offset=offset, keep=keep, final=final)
+        result = self._reader.read(*path, offset=offset, keep=keep, final=final, overwrites=overwrites)
         for text in result.warnings:
             _warn(batch, text)
         if result.offset != offset:
             batch.offsets[name] = result.offset
-        return result.lines
+        return result
 
     def _add_event(self, event: Metric | ProgressLine | Card | Message | None, batch: Batch) -> None:
         if isinstance(event, Metric):

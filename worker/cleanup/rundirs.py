@@ -26,6 +26,17 @@ def is_stale(run: RunDir, *, claimed_at: int) -> bool:
     return plan is not None and plan.claimed_at not in {None, claimed_at}
 
 
+def started_ns(run: RunDir) -> int:
+    """Returns when all was there that came with the job, in nanoseconds since the epoch by this host's clock.
+
+    What an attempt wrote is newer. Returns 0 if nobody has noted it.
+    """
+    try:
+        return run.brought.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def move_aside(run: RunDir) -> None:
     """Renames the directory, so that an attempt with its number can be prepared. Raises OSError.
 

@@ -21,6 +21,7 @@ from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 from torchyard.contract.untrusted import open_inside
 from worker.mask import Mask
 from worker.tensorboard import finding, records, summaries
+from worker.tensorboard.brought import Brought
 from worker.tensorboard.finding import Parts
 
 MOST_FILES = 100
@@ -54,14 +55,24 @@ class Found:
 
 
 class EventFiles:
-    """The event files below `job`, the part of the run directory that the job may write."""
+    """The event files below `job`, the part of the run directory that the job may write.
 
-    def __init__(self, job: Path, *, mask: Mask | None = None, look_s: float = _LOOK_S) -> None:
+    `brought`: those that were there before the attempt. Of these only what was appended since is read.
+    """
+
+    def __init__(
+        self, job: Path, *, brought: Brought | None = None, mask: Mask | None = None, look_s: float = _LOOK_S
+    ) -> None:
         self._job = job
+        self._brought = brought or Brought()
         self._mask = mask or Mask()
         self._look_s = look_s
         self._next_look = 0.0
         self._files: dict[str, Parts] = {}
+        self._starts: dict[str, int] = {}
+        """Where to begin to read a file. Not of those that were read before a restart."""
+        self._idle: dict[str, tuple[int, ...]] = {}
+        """Files that have nothing new, and what each was."""
         self._folders: frozenset[Parts] = frozenset()
         self._given_up: set[str] = set()
         """The names of files that cannot be read any further."""
@@ -82,7 +93,7 @@ class EventFiles:
         self._refill(final=final)
         end = self._budget - _CALL
         for name, parts in self._files.items():
-            offset = offsets.get(name, 0)
+            offset = offsets.get(name, self._starts.get(name, 0))
             if name in self._given_up or self._has_size(parts, offset):
                 continue
             if self._budget <= 0 and final:
@@ -96,11 +107,11 @@ class EventFiles:
 
     def _look(self, offsets: Mapping[str, int], found: Found) -> None:
         began = time.monotonic()
-        paths = finding.find(self._job)
-        self._folders = frozenset(parts[:-1] for parts in paths)
         known = {name for name in offsets if name.startswith(_PREFIX)} | self._files.keys()
-        for parts in paths:
-            name = _PREFIX + hashlib.sha256(os.fsencode("/".join(parts))).hexdigest()[:16]
+        paths = {_name_of(parts): parts for parts in finding.find(self._job)}
+        paths = {name: parts for name, parts in paths.items() if name in known or self._has_new(name, parts)}
+        self._folders = frozenset(parts[:-1] for parts in paths.values())
+        for name, parts in paths.items():
             if name not in known and len(known) >= MOST_FILES:
                 text = f"the attempt writes more than {MOST_FILES} event files of TensorBoard; the others are not read"
                 self._warn("files", text, found)
@@ -109,6 +120,26 @@ class EventFiles:
             self._files[name] = parts
         took = time.monotonic() - began
         self._next_look = began + max(self._look_s, _LOOK_SHARE * took)
+
+    def _has_new(self, name: str, parts: Parts) -> bool:
+        """Returns whether a file, which was not read yet, has anything that was not there before the attempt."""
+        if not self._brought.endings:
+            return True
+        try:
+            status = self._job.joinpath(*parts).lstat()
+            found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            if self._idle.get(name) == found:
+                return False
+            file = open_inside(self._job, *parts)
+        except (DataError, OSError):
+            return True  # whoever reads it says why it cannot be read
+        if file is not None:
+            with file:
+                self._starts[name] = self._brought.end_in(file)
+        if self._starts.get(name) == status.st_size:
+            self._idle[name] = found
+            return False
+        return True
 
     def _refill(self, *, final: bool) -> None:
         """Sets how many bytes may be read now."""
@@ -143,7 +174,7 @@ class EventFiles:
         size = os.fstat(file.fileno()).st_size
         if size < offset:
             found.warnings.append(f"{self._shown(parts)} has become shorter, and is read again from its start")
-            offset = found.offsets[name] = 0
+            offset = found.offsets[name] = self._brought.end_in(file)
         data = os.pread(file.fileno(), _CHUNK, offset)
         self._budget -= len(data)
         part = records.split(data, offset, file_size=size, limit=_MOST_RECORD)
@@ -212,3 +243,8 @@ class EventFiles:
         if topic not in self._warned:
             self._warned.add(topic)
             found.warnings.append(text)
+
+
+def _name_of(parts: Parts) -> str:
+    """Returns the name of a file among the offsets."""
+    return _PREFIX + hashlib.sha256(os.fsencode("/".join(parts))).hexdigest()[:16]

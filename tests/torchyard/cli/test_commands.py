@@ -16,7 +16,20 @@ import pytest
 
 from tests.torchyard.cli.invocation import COMMAND, environment, run_in_process, run_process, start_process
 from tests.torchyard.cli.terminal import in_terminal
-from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, metrics, page, point, serve_checkpoint, sse
+from tests.torchyard.client.answers import (
+    DATA,
+    JOB,
+    NOW,
+    event,
+    job,
+    line,
+    live,
+    metrics,
+    page,
+    point,
+    serve_checkpoint,
+    sse,
+)
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
@@ -247,6 +260,26 @@ def test_follow_exits_with_the_code_of_the_jobs_state(server: FakeServer, state:
     assert done.stdout == "rank 0 | text 1\nrank 0 | text 2\n"
     assert "running" in done.stderr
     assert state in done.stderr.splitlines()[-2 if error else -1]
+
+
+@pytest.mark.parametrize("command", [["logs", "job_1", "-f"], ["retry", "job_1", "--follow"]])
+def test_a_line_without_an_end_is_shown_in_its_place_in_a_terminal_alone(
+    server: FakeServer, command: list[str]
+) -> None:
+    ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
+    server.on(JOB, job(state="failed"), *(ended for _ in range(4)))
+    server.on(f"{JOB}/retry", *(Answer(job(state="running"), 201) for _ in range(2)))
+    bars = [("live", None, live(f"{share}%\x1b]52;c;aGk=\x07")) for share in (1, 50)]
+    sent = sse(*bars, ("log", 1, {**line(1), "text": "100%"}), ("end", 2, {"state": "succeeded"}))
+    server.on(f"{JOB}/stream", sent, sent)
+    done = _run(server, *command)
+    assert done.stdout == "rank 0 | 100%\n"
+    assert "50%" not in done.stderr
+    _, screen = in_terminal(command, _environment(server), columns=80)
+    first, second, last = (screen.index(f"rank 0 |\x1b[0m {share}%") for share in (1, 50, 100))
+    assert first < second < last
+    assert "\n" not in screen[first:last]
+    assert "\x1b]52" not in screen
 
 
 def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server: FakeServer) -> None:

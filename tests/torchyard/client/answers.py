@@ -56,10 +56,16 @@ def line(number: int) -> dict[str, Any]:
     return {"line": number, "time": NOW, "attempt": 1, "rank": 0, "stream": "stdout", "text": f"text {number}"}
 
 
-def sse(*items: tuple[str, int, Any]) -> Answer:
-    """Returns a stream's answer, which ends after the last item (kind, position, data)."""
+def live(text: str) -> dict[str, Any]:
+    """A line without an end."""
+    return {"job_id": "job_1", "attempt": 1, "rank": 0, "stream": "stdout", "text": text}
+
+
+def sse(*items: tuple[str, int | None, Any]) -> Answer:
+    """Returns a stream's answer, which ends after the last item (kind, position, data). None: it has no position."""
     text = ": heartbeat\n\n" + "".join(
-        f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n" for kind, position, data in items
+        ("" if position is None else f"id: {position}\n") + f"event: {kind}\ndata: {json.dumps(data)}\n\n"
+        for kind, position, data in items
     )
     return Answer(text.encode(), headers={"Content-Type": "text/event-stream"})
 

@@ -5,12 +5,14 @@ import math
 
 import pytest
 
-from tests.torchyard.client.answers import JOB, event, job, line, page, point, sse
+from tests.torchyard.client.answers import JOB, event, job, line, live, page, point, sse
 from tests.torchyard.client.drivers import Connect
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem
-from torchyard.client import Client, EndView, EventView, JobView, LogLine, MetricView
+from torchyard.client import Client, EndView, EventView, JobView, LiveLine, LogLine, MetricView
 from torchyard.contract.errors import NotFound, ServerError, ServerUnreachable
 from torchyard.contract.job import JobState
+
+END = ("end", 5, {"state": "succeeded"})
 
 
 def test_a_stream_whose_connection_breaks_continues_after_its_last_item(server: FakeServer, client: Client) -> None:
@@ -68,6 +70,21 @@ def test_follow_logs_skips_known_lines_and_other_ranks(server: FakeServer, clien
     server.on(f"{JOB}/stream", sse(*lines, ("end", 60, {"state": "succeeded"})))
     assert [found.line for found in client.follow_logs("job_1", after=2, rank=1)] == [3, 5]
     assert server.requests[0].headers["Last-Event-ID"] == "2"
+
+
+def test_lines_without_an_end_come_when_asked_for_and_are_no_place_to_go_on(server: FakeServer, client: Client) -> None:
+    def sends() -> None:
+        server.on(
+            f"{JOB}/stream", sse(("log", 4, line(1)), ("live", None, live("9%"))), sse(("live", None, live("")), END)
+        )
+
+    sends()
+    items = [*client.stream("job_1", live=True)]
+    assert [(item.position, item.kind) for item in items] == [(4, "log"), (4, "live"), (4, "live"), (5, "end")]
+    assert items[1].view == LiveLine.model_validate(live("9%"))
+    assert server.requests[-1].headers["Last-Event-ID"] == "4"
+    sends()
+    assert [item.kind for item in client.stream("job_1")] == ["log", "end"]
 
 
 def test_wait_returns_the_ended_job_or_raises_after_its_timeout(server: FakeServer, client: Client) -> None:

@@ -8,14 +8,16 @@ import pytest
 
 from store.blobs import Blobs
 from store.db.database import Database
+from store.rows import artifacts, checkpoints
 from tests.disks import mounted
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context
 from tests.worker.bundles.tars import Tree, read_tree, store, store_as, tar_of
 from tests.worker.engines.memory import MemoryEngine
+from tests.worker.eventfiles import NAME, scalars, write
 from torchyard.contract.bundles import bundle_url
-from torchyard.contract.job import JobState
+from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.rundir import Env
 from torchyard.contract.spec import RecipeSpec, parse_spec
 from worker.attempts import sources
@@ -33,10 +35,18 @@ def config() -> dict[str, Any]:
 
 
 @pytest.fixture
-def simulated(tmp_path: Path, database: Database, config: dict[str, Any]) -> Generator[SimulatedRunnerFixture]:
+def code() -> Tree:
+    """What the job's code is."""
+    return CODE
+
+
+@pytest.fixture
+def simulated(
+    tmp_path: Path, database: Database, config: dict[str, Any], code: Tree
+) -> Generator[SimulatedRunnerFixture]:
     service, blobs = StoreFixture(database), Blobs(tmp_path / "blobs")
-    code, data = (bundle_url(store(blobs, tar_of(tree))) for tree in (CODE, DATA))
-    job_id = service.submit(config={"code": code, "mounts": {"data": data}} | config)
+    program, data = (bundle_url(store(blobs, tar_of(tree))) for tree in (code, DATA))
+    job_id = service.submit(config={"code": program, "mounts": {"data": data}} | config)
     claim = service.starting(job_id, service.worker())
     engine = MemoryEngine(INVENTORY)
     fixture = SimulatedRunnerFixture(service, worker_context(tmp_path, database, engine), engine, claim)
@@ -73,6 +83,42 @@ def test_a_copy_that_a_killed_worker_left_is_swept(simulated: SimulatedRunnerFix
         pass
     assert not simulated.run.code.exists()
     assert simulated.run.logs.exists()
+
+
+OLD_EVENTS = scalars("loss", {900: 0.1})
+EARLIER_RUN: Tree = {
+    "train.py": (b"print(1)", False),
+    f"runs/{NAME}": (OLD_EVENTS, False),
+    "best.pt": (b"old", False),
+    "events.jsonl": (b'{"type":"metric","step":900,"time":1,"values":{"train/loss":0.1}}\n', False),
+    "errors/0.json": (b'{"type":"ValueError","message":"old","traceback":"old"}', False),
+    "stacks/0.txt": (b"old", False),
+    "logs/rank-0.stdout": (b"old\n", False),
+    "artifacts/old.txt": (b"old", False),
+    "checkpoints/epoch-0001/state.pt": (b"old", False),
+}
+"""The folder of a script that has run by hand, or in a run directory, before it was sent."""
+
+
+@pytest.mark.parametrize("code", [EARLIER_RUN])
+@pytest.mark.parametrize("config", [{"mounts": {}, "checkpoints": ["**/*.pt"]}])
+def test_what_an_earlier_run_left_in_the_code_is_no_work_of_any_attempt(simulated: SimulatedRunnerFixture) -> None:
+    service, job_id = simulated.store, simulated.claim.job_id
+    simulated.start_ranks().end(EndReason.USER_ERROR, "fails")
+    assert simulated.wait_for_end().state == JobState.QUEUED
+    simulated.claim = service.starting(job_id, service.worker())
+    attempt = simulated.start_ranks()
+    write(simulated.run.code / "runs" / NAME, OLD_EVENTS + scalars("loss", {3: 0.5}))
+    (simulated.run.code / "new.pt").write_bytes(b"new")
+    simulated.write_log("new\n")
+    attempt.end()
+    assert simulated.wait_for_end().state == JobState.SUCCEEDED
+    assert {key: list(found.steps) for key, found in service.series(job_id).items()} == {"loss": [3]}
+    stored = service.read(lambda session: list(checkpoints.newest_first(session, job_id)))
+    assert [(one.step, [file["path"] for file in one.files]) for one in stored] == [(3, ["new.pt"])]
+    assert service.read(lambda session: artifacts.room(session, job_id)).stored == []
+    assert simulated.lines() == ["new"]
+    assert [text for text in simulated.messages() if "old" in text] == []
 
 
 @pytest.mark.parametrize("config", [{"code": bundle_url("0" * 64)}, {"mounts": {"data": bundle_url("0" * 64)}}])

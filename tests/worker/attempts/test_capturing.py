@@ -26,8 +26,8 @@ def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path) -> RunDir:
     run = RunDir(tmp_path / "run")
     run.create()
-    run.launch.write_text("{}")
-    os.utime(run.launch, ns=(1, 1))
+    run.brought.write_text("{}")
+    os.utime(run.brought, ns=(1, 1))
     (run.job / "code" / "out").mkdir(parents=True)
     return run
 
@@ -111,7 +111,7 @@ def test_the_step_is_the_newest_that_was_reported(run: RunDir) -> None:
 def test_what_came_with_the_code_and_what_is_no_plain_file_is_left_out(run: RunDir) -> None:
     folder = run.job / "code" / "out"
     (folder / "old.pt").write_bytes(b"x")
-    os.utime(run.launch)
+    os.utime(run.brought)
     outside = run.root.parent / "outside.pt"
     outside.write_bytes(b"secret")
     (folder / "link.pt").symlink_to(outside)

@@ -21,6 +21,7 @@ from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
 from worker.attempts import lines
 from worker.attempts.relay import Relay
+from worker.tensorboard import brought
 
 
 @pytest.fixture
@@ -62,12 +63,16 @@ def announce(run: RunDir, name: str) -> None:
         file.write(f'{{"type":"checkpoint","name":"{name}","time":1}}\n')
 
 
+def rows(batches: list[Batch]) -> list[str]:
+    return [line for batch in batches for chunk in batch.lines for line in chunk.lines]
+
+
 def texts(batches: list[Batch]) -> list[str]:
     return [event.data["text"] for batch in batches for event in batch.events]
 
 
 def test_a_file_that_has_not_grown_is_not_opened(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    run.log("rank-0", "stdout").write_text("one\n")
+    run.log("rank-0", "stdout").write_text("one\ntw")
     run.events.touch()
     relay = relay_of(run)
     assert [lines.lines for batch in drain(relay) for lines in batch.lines] == [["one"]]
@@ -77,6 +82,7 @@ def test_a_file_that_has_not_grown_is_not_opened(run: RunDir, monkeypatch: pytes
 
     monkeypatch.setattr(lines, "open_inside", refuse)
     assert relay.read() is None
+    assert relay.unfinished[0, "stdout"] == "tw"
 
 
 def test_only_complete_lines_are_read_until_the_end(run: RunDir) -> None:
@@ -94,6 +100,80 @@ def test_only_complete_lines_are_read_until_the_end(run: RunDir) -> None:
     assert drain(relay, final=True) == []
 
 
+def test_of_a_progress_bar_only_the_last_text_becomes_a_row(run: RunDir) -> None:
+    log = run.log("rank-0", "stderr")
+    relay = relay_of(run)
+    log.write_bytes(b"start\r\n\r  1% loss=2.5")
+    assert rows(drain(relay)) == ["start"]
+    assert relay.unfinished[0, "stderr"] == "  1% loss=2.5"
+    with log.open("ab") as file:
+        file.write(b"\r 99% loss=0.2\r100% loss=0.1   ")
+    assert drain(relay) == []
+    assert relay.unfinished[0, "stderr"] == "100% loss=0.1   "
+    relay = relay_of(run, offsets={"rank-0.stderr": 7})  # as after a restart of the worker
+    with log.open("ab") as file:
+        file.write(b"\n\r  5%\r      \r\x1b[Kdone\r\x1b[2K\r\nname: ")
+    assert rows(drain(relay)) == ["100% loss=0.1   ", "\x1b[Kdone"]
+    assert relay.unfinished[0, "stderr"] == "name: "
+    assert rows(drain(relay, final=True)) == ["name: "]
+    assert relay.unfinished[0, "stderr"] == ""
+    assert drain(relay, final=True) == []
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r   \r\n", b""])
+def test_a_long_line_with_returns_ends_with_its_last_text_across_restarts(run: RunDir, end: bytes) -> None:
+    log = run.log("rank-0", "stdout")
+    offsets: dict[str, int] = {}
+    for part in range(4):
+        with log.open("ab") as file:
+            file.write(
+                b"".join(b"\r%06d of a long bar" % number for number in range(10_000 * part, 10_000 * (part + 1)))
+            )
+        relay = relay_of(run, offsets=offsets)
+        for batch in drain(relay):
+            offsets = batch.offsets
+            assert batch.lines == []
+    assert log.stat().st_size - offsets["rank-0.stdout"] <= lines.CHUNK
+    with log.open("ab") as file:
+        file.write(end)
+    assert rows(drain(relay_of(run, offsets=offsets), final=True)) == ["039999 of a long bar"]
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [(b"\r\n", "x"), (b"\rshort\n", "short"), (b"\r  ", "x"), (b"\rshort", "short"), (b"\n", "x")],
+)
+def test_a_part_that_is_longer_than_a_chunk_is_cut_or_overwritten(run: RunDir, behind: bytes, expected: str) -> None:
+    long = b"x" * (lines.CHUNK + 10)
+    run.log("rank-0", "stdout").write_bytes(long + behind)
+    for final in (False, True):
+        relay = relay_of(run)
+        (row,) = rows([*([] if final else drain(relay)), *drain(relay, final=True)])
+        cut = f"{'x' * 16_384} … [{len(long) - 16_384} bytes cut]"
+        assert row == (cut if expected == "x" else expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_wherever_a_restart_cuts_the_output_each_line_is_stored_once(run: RunDir, seed: int) -> None:
+    source = random.Random(seed)
+    words = [b"a", b"bb ", b"\r", b"\r", b"\n", b" ", b"\x1b[K"]
+    content = b"".join(source.choices(words, k=400))
+    log, offsets, found = run.log("rank-0", "stdout"), dict[str, int](), list[str]()
+    place = 0
+    while place < len(content):
+        place += source.randint(1, 40)
+        log.write_bytes(content[:place])
+        for batch in drain(relay_of(run, offsets=offsets)):
+            offsets = batch.offsets
+            found += rows([batch])
+    found += rows(drain(relay_of(run, offsets=offsets), final=True))
+    whole = run.log("rank-1", "stdout")
+    whole.write_bytes(content)
+    log.unlink()
+    assert found == rows(drain(relay_of(run), final=True))
+    assert len(found) == len(content.removesuffix(b"\n").split(b"\n"))
+
+
 def test_event_files_are_read_once_across_restarts_and_marked(run: RunDir) -> None:
     path = eventfiles.write(run.artifacts / "tb" / eventfiles.NAME, eventfiles.scalars("loss", {1: 0.5}))
     relay = relay_of(run)
@@ -105,6 +185,18 @@ def test_event_files_are_read_once_across_restarts_and_marked(run: RunDir) -> No
     relay = relay_of(run, offsets=batch.offsets)
     assert [point.step for batch in drain(relay) for point in batch.curves] == [2]
     assert drain(relay, final=True) == []
+
+
+def test_points_are_not_older_than_their_attempt(run: RunDir) -> None:
+    now = time.time_ns() // 1000 + 60_000_000
+    lines = (f'{{"type":"metric","step":1,"time":{written},"values":{{"a":1}}}}\n' for written in (30, now))
+    run.events.write_text("".join(lines))
+    brought.remember(run)
+    eventfiles.write(run.artifacts / "tb" / eventfiles.NAME, eventfiles.scalars("loss", {1: 0.5}))
+    started = run.brought.stat().st_mtime_ns // 1000
+    (batch,) = drain(relay_of(run))
+    assert [point.time for point in batch.points] == [started, now]
+    assert [point.time for point in batch.curves] == [started]
 
 
 def test_a_batch_that_was_not_stored_is_read_again(run: RunDir) -> None:

@@ -8,6 +8,7 @@ export type JobSummary = Schemas["JobSummary"];
 export type JobView = Schemas["JobView"];
 export type EventView = Schemas["EventView"];
 export type LogLine = Schemas["LogLine"];
+export type LiveLine = Schemas["LiveLine"];
 export type LogMatch = Schemas["LogMatch"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type WorkerView = Schemas["WorkerView"];

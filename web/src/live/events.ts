@@ -1,5 +1,5 @@
 /** What the one live stream of the page tells its listeners. */
-import type { EventView, JobSummary, LogLine } from "../api/wire";
+import type { EventView, JobSummary, LiveLine, LogLine } from "../api/wire";
 
 export type Topic = "jobs" | "queue" | "workers";
 
@@ -22,6 +22,8 @@ export interface Items {
 
 export type LiveEvent =
   | { readonly kind: "items"; readonly items: Items }
+  /** The newest text of a line of output that has no end so far. Nothing stores it. */
+  | { readonly kind: "line"; readonly line: LiveLine }
   | { readonly kind: "job"; readonly job: JobSummary }
   | { readonly kind: "deleted"; readonly jobId: string }
   /** The list of this topic has changed: read it again. */

@@ -41,6 +41,19 @@ test("a stream that was cut goes on after what was heard, and a repeat is droppe
   expect(told.all.filter(isItems).map((message) => message.type === "items" && message.from)).toEqual([5, 9]);
 });
 
+test("a line without an end is told, and is no place to go on", async () => {
+  const { request, next } = service();
+  const { feed, told } = start(request);
+  feed.ask({ jobs: { job_a: 5 }, topics: [] });
+  const first = await next();
+  await first.send("ready", "");
+  const line = { job_id: "job_a", attempt: 1, rank: 0, stream: "stdout", text: "9%" };
+  await first.send("live", line);
+  expect(await told.until((message) => message.type === "line")).toEqual({ type: "line", line });
+  await first.end();
+  expect((await next()).url.searchParams.get("after")).toBe("job_a:5");
+});
+
 test("each new connection says that something may have been missed", async () => {
   const { request, next } = service();
   const { feed, told } = start(request);

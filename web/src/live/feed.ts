@@ -1,7 +1,7 @@
 /** The one connection to `v1/stream`: keeps its cursor, tries again, and says how it stands. Runs in a worker or a tab. */
 import { url } from "../api/client";
 import { sessionHeaders } from "../api/secret";
-import type { JobSummary } from "../api/wire";
+import type { JobSummary, LiveLine } from "../api/wire";
 import type { Items, LiveStatus, Topic } from "./events";
 import type { FromFeed, State, Wish } from "./messages";
 import { readEvents, type ServerEvent } from "./sse";
@@ -149,6 +149,7 @@ export class Feed {
     }
     const data = JSON.parse(event.data) as unknown;
     if (event.name === "items") this.takeItems(data as Items, positions);
+    else if (event.name === "live") this.tell({ type: "line", line: data as LiveLine });
     else if (event.name === "job") this.tell({ type: "job", job: data as JobSummary });
     else if (event.name === "jobs") {
       const hint = data as { readonly job_id?: string; readonly deleted?: boolean };

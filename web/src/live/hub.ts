@@ -75,6 +75,7 @@ export function union(wishes: readonly Wish[]): Wish {
 
 function concerns(message: FromFeed, wish: Wish): boolean {
   if (message.type === "items") return message.items.job_id in wish.jobs;
+  if (message.type === "line") return message.line.job_id in wish.jobs;
   if (message.type === "job") return wish.topics.includes("jobs") || message.job.id in wish.jobs;
   if (message.type === "deleted") return wish.topics.includes("jobs") || message.jobId in wish.jobs;
   if (message.type === "changed") return wish.topics.includes(message.topic);

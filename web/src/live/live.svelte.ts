@@ -126,7 +126,9 @@ export class Live {
   private deliver(entry: Listener, message: FromFeed): void {
     const all = entry.topics.includes("jobs");
     if (message.type === "items") this.deliverItems(entry, message);
-    else if (message.type === "job") {
+    else if (message.type === "line") {
+      if (entry.positions.has(message.line.job_id)) entry.listen({ kind: "line", line: message.line });
+    } else if (message.type === "job") {
       if (all || entry.positions.has(message.job.id)) entry.listen({ kind: "job", job: message.job });
     } else if (message.type === "deleted") {
       if (all || entry.positions.has(message.jobId)) entry.listen({ kind: "deleted", jobId: message.jobId });
@@ -190,7 +192,7 @@ function alone(told: (message: FromFeed) => void): (message: FromTab) => void {
   return (message) => hub.take(null, message);
 }
 
-/** Keeps the newest of each job and one hint of each kind; items stay in their order. */
+/** Keeps the newest of each job and line, and one hint of each kind; items stay in their order. */
 function merged(messages: readonly FromFeed[]): FromFeed[] {
   const found = new Map<string, FromFeed>();
   for (const [index, message] of messages.entries()) {
@@ -199,7 +201,9 @@ function merged(messages: readonly FromFeed[]): FromFeed[] {
         ? `job ${message.job.id}`
         : message.type === "items"
           ? `items ${index}`
-          : JSON.stringify(message);
+          : message.type === "line"
+            ? `line ${message.line.job_id} ${message.line.rank} ${message.line.stream}`
+            : JSON.stringify(message);
     found.delete(key);
     found.set(key, message);
   }

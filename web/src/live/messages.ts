@@ -1,6 +1,6 @@
 /** What passes between the one connection of the browser and its tabs. */
 import type { Items, LiveStatus, Topic } from "./events";
-import type { JobSummary } from "../api/wire";
+import type { JobSummary, LiveLine } from "../api/wire";
 
 /** What somebody wants to hear: jobs with the position after which they begin, and topics. */
 export interface Wish {
@@ -18,6 +18,7 @@ export type FromFeed =
   | { readonly type: "state"; readonly state: State }
   /** All that the job has stored at positions above `from`, up to `items.position`. */
   | { readonly type: "items"; readonly from: number; readonly items: Items }
+  | { readonly type: "line"; readonly line: LiveLine }
   | { readonly type: "job"; readonly job: JobSummary }
   | { readonly type: "deleted"; readonly jobId: string }
   | { readonly type: "changed"; readonly topic: Topic }

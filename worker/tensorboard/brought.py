@@ -1,0 +1,87 @@
+"""Remembers the event files that were there before an attempt started, such as those that came with its code.
+
+They are recognized by their content: one that was copied, renamed or touched is still one of them, and one that was
+replaced or written anew is not.
+"""
+
+from dataclasses import dataclass, field
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from torchyard.contract.errors import DataError
+from torchyard.contract.record import Record
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import open_inside
+from worker.tensorboard import finding
+from worker.tensorboard.finding import Parts
+
+_HEAD = 32
+"""Bytes at the start of a file that name it: they have the time of its first event, of the microsecond."""
+_TAIL = 4096
+"""Bytes at its end that are compared besides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending(Record):
+    """Where such a file ended, and the digest of its last bytes."""
+
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brought(Record):
+    """The event files of one moment. `endings`: by the first bytes, in hexadecimal."""
+
+    endings: dict[str, list[Ending]] = field(default_factory=dict[str, list[Ending]])
+
+    @classmethod
+    def found_in(cls, job: Path) -> Self:
+        """Returns those that are there now. Raises OSError."""
+        endings: dict[str, list[Ending]] = {}
+        for parts in finding.find(job):
+            file = _opened(job, parts)
+            if file is None:
+                continue
+            with file:
+                size = os.fstat(file.fileno()).st_size
+                if size:
+                    ending = Ending(size=size, digest=_digest(file, size))
+                    endings.setdefault(_head(file), []).append(ending)
+        return cls(endings=endings)
+
+    @classmethod
+    def of(cls, run: RunDir) -> Self:
+        """Returns those of the attempt, none if nobody has looked. Raises OSError."""
+        return read_record(run.brought, cls) or cls()
+
+    def end_in(self, file: BinaryIO) -> int:
+        """Returns how many bytes at the start of a file were there before: all that is behind them is new."""
+        size = os.fstat(file.fileno()).st_size
+        known = self.endings.get(_head(file), [])
+        sizes = {one.size for one in known if one.size <= size and one.digest == _digest(file, one.size)}
+        return max(sizes, default=0)
+
+
+def remember(run: RunDir) -> None:
+    """Writes which event files are there before the attempt starts. Raises OSError."""
+    write_record(run.brought, Brought.found_in(run.job))
+
+
+def _opened(job: Path, parts: Parts) -> BinaryIO | None:
+    try:
+        return open_inside(job, *parts)
+    except DataError:
+        return None  # no such file is read later either
+
+
+def _head(file: BinaryIO) -> str:
+    return os.pread(file.fileno(), _HEAD, 0).hex()
+
+
+def _digest(file: BinaryIO, size: int) -> str:
+    begin = max(size - _TAIL, 0)
+    return hashlib.sha256(os.pread(file.fileno(), size - begin, begin)).hexdigest()
