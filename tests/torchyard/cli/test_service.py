@@ -89,7 +89,7 @@ def test_validate_fills_in_every_recipe_of_a_file(service: Service, tmp_path: Pa
         file.write_text(f"{{trainer: {recipe}}}")
         wrong = _run(service, "validate", str(file))
         assert (wrong.returncode, wrong.stdout) == (1, "")
-        assert "config: Field required" in wrong.stderr
+        assert "config: is missing" in wrong.stderr
 
 
 def test_ps_filters_jobs(service: Service, trained: JobView, failed: JobView) -> None:
