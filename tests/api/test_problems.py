@@ -145,6 +145,10 @@ def test_json_that_is_not_a_spec_is_refused(service: ApiFixture, body: bytes) ->
     assert_problem(service.client.post("/v1/jobs", content=body), 422, "invalid_spec")
 
 
+RAW = re.compile(
+    r"Input should|Value error|String should|Extra inputs|Field required|unable to parse|not allowed here|\^"
+)
+"""Words of pydantic, an expression, and our words for what we have no words for."""
 JUNK: dict[str, Any] = {
     "keys": {"trainer": "image-classification", **{f"{number:x}": 0 for number in range(4_000)}},
     "labels": {"trainer": "image-classification", "labels": {f"-{number:x}": 0 for number in range(4_000)}},
@@ -323,3 +327,22 @@ def test_blobs_that_are_not_mounted_any_more_are_answered_503(service: ApiFixtur
     blobs.rmdir()
     elsewhere.rename(blobs)
     assert service.client.get(download).content == b"weights"
+
+
+def test_no_wrong_parameter_is_answered_in_words_of_a_library(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    seen = 0
+    whole = service.app.openapi()
+    for path, methods in whole["paths"].items():
+        for found in methods.get("get", {}).get("parameters", []):
+            reference = found.get("$ref", "").rpartition("/")[2]
+            parameter = whole["components"]["parameters"][reference] if reference else found
+            if parameter["in"] != "query" or "stream" in path:
+                continue
+            for value in ("", "-1", "no number", "x" * 5_000, "\x00"):
+                where = re.sub(r"\{\w+\}", "nobody", path.replace("{job_id}", job_id))
+                answer = service.client.get(where, params={parameter["name"]: value})
+                if answer.status_code == 422:
+                    seen += 1
+                    assert RAW.search(answer.text) is None, answer.text
+    assert seen > 50

@@ -90,7 +90,7 @@ def test_retries_with_progress_end_at_the_time_limit(db: StoreFixture) -> None:
     error = db.job(job_id).error
     assert error is not None
     assert error["code"] == "time_limit"
-    assert error["message"] == "the job's time limit was reached; its last attempt ended (worker_lost): lost"
+    assert error["message"] == "the job's time limit was reached; its last attempt ended: lost"
 
 
 @pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.PREEMPTED, EndReason.COMPLETED])

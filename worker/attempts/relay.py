@@ -129,6 +129,7 @@ class Relay:
         batch = Batch(offsets=dict(self._offsets))
         self._progress = self._stored_progress
         copy_budget = self._read_events(batch, final=final)
+        batch.reports = batch.offsets.get(_EVENTS) != self._offsets.get(_EVENTS)
         for (source, rank), stream in product(self._sources if logs else (), ("stdout", "stderr")):
             name = f"{source}.{stream}"
             found = self._read_lines(name, batch, keep=_MAX_LINE, final=final)
