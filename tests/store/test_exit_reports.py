@@ -21,7 +21,7 @@ def test_a_stop_without_a_request_ends_as_worker_lost(db: StoreFixture, reason: 
     job = db.job(claim.job_id)
     assert (job.attempts_without_checkpoint, job.restarts, job.not_before is not None) == (1, 0, True)
     assert db.attempt(claim).end_reason == EndReason.WORKER_LOST
-    assert "(worker_lost): it stopped without a request: forged" in job.reason_message
+    assert "ended: it stopped without a request: forged" in job.reason_message
 
 
 @pytest.mark.parametrize("reason", STOPS)
