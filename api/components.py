@@ -60,7 +60,7 @@ _SENT = "#/components/schemas/{model}-Sent"
 
 JOB = "job_0197f3c2a9b47c1e8d20f6b1c4e5a703"
 """The id in examples."""
-_FIELD = FieldError("config.training.epochs", "Input should be greater than or equal to 1")
+_FIELD = FieldError("config.training.epochs", "must be at least 1")
 
 _PROBLEMS: dict[type[TorchyardError], str] = {
     InvalidSpec: "the job spec is not valid",

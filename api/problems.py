@@ -1,10 +1,9 @@
 """Answers every error of the service as an RFC 9457 problem."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 import logging
 import re
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +18,6 @@ import uuid_utils
 from api.components import PROBLEM_TYPE
 from store.blobs import FolderAway
 from torchyard.contract.errors import (
-    FieldError,
     InvalidRequest,
     MethodNotAllowed,
     NotAuthorized,
@@ -29,6 +27,7 @@ from torchyard.contract.errors import (
     TorchyardError,
     Unavailable,
 )
+from torchyard.contract.findings import errors_of
 from torchyard.contract.views import Problem
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -124,12 +123,8 @@ async def _on_folder_away(request: Request, error: Exception) -> Response:
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found: Sequence[Any] = error.errors()
-    errors = tuple(
-        FieldError(".".join(map(str, item["loc"][1:])), str(item["msg"]).removeprefix("Value error, "))
-        for item in found
-    )
-    return answer(request, InvalidRequest("the parameters are not valid", errors=errors))
+    found = [{**item, "loc": item["loc"][1:]} for item in error.errors()]
+    return answer(request, InvalidRequest("the parameters are not valid", errors=errors_of(found)))
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:

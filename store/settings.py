@@ -9,8 +9,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 from torchyard.contract.datadir import redis_url
-from torchyard.contract.durations import LONGEST_STOP_GRACE, parse_duration
+from torchyard.contract.durations import LONGEST_STOP_GRACE, above_zero, parse_duration
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.findings import field_errors
 
 _PREFIX = "TORCHYARD_"
 _SQLITE = "sqlite:///"
@@ -26,7 +27,7 @@ def _absolute_url(url: str) -> str:
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 """A program works in another folder, once it has read its settings."""
 
-Period = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0))]
+Period = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(above_zero)]
 """A duration such as `10m`."""
 
 
@@ -57,10 +58,8 @@ class Settings(BaseSettings):
         try:
             return cls()
         except ValidationError as error:
-            found = [
-                (str(item["loc"][0]).upper(), item["msg"].removeprefix("Value error, ")) for item in error.errors()
-            ]
-            raise ConfigError("; ".join(f"{_PREFIX}{name}: {message}" for name, message in found)) from None
+            found = [f"{_PREFIX}{item.field.upper()}: {item.message}" for item in field_errors(error, cls)]
+            raise ConfigError("; ".join(found)) from None
 
     @property
     def root(self) -> Path:

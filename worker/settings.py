@@ -13,6 +13,7 @@ from store.settings import AbsolutePath
 from torchyard.contract.datadir import format_allowed_paths, parse_allowed_paths
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.views import IsolationView
+from torchyard.contract.wording import allowing
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds
@@ -80,7 +81,9 @@ class Settings(settings.Settings):
     """Whether jobs may make user namespaces, as sandboxes of browsers and containers without root do."""
     packages: Literal["allow", "wheels", "forbid"] = "allow"
     """Whether jobs may have packages of their own installed. `wheels`: none that would have to be built."""
-    package_index: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""
+    package_index: Annotated[
+        str, Field(pattern=allowing(r"^(https?://\S+)?$", "an address that begins with http:// or https://"))
+    ] = ""
     """The URL of the package index, if not that of the job or PyPI."""
     setup_timeout: settings.Period = timedelta(minutes=10)
     """How long the installation of a job's packages may take."""

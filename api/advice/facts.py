@@ -7,9 +7,12 @@ from datetime import timedelta
 from torchyard.contract import terminal
 from torchyard.contract.advice import EvidenceKind, EvidenceView
 from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig
+from torchyard.contract.recipes.script import Script
 from torchyard.contract.recipes.training import Recipe
 from torchyard.contract.views import DeviceView, ErrorView, JobView, LogLine, WorkerView
 
+REQUIREMENTS = "requirements.txt"
+_NO_MODULE = "ModuleNotFoundError: "
 _MOST_TEXT = 500
 """Characters of one text of the job, at most."""
 
@@ -27,15 +30,28 @@ class Facts:
     """The workers that the judgement is about, with who holds their devices: all if the job waits, its own if it runs.
     """
     silence: timedelta | None = None
-    """How long ago the attempt that runs last reported progress or a metric. None: it has reported nothing."""
+    """How long ago the attempt that runs last wrote to its event log, which ends it as a hang. None: it has not yet."""
     checkpoint_step: int | None = None
     """The step of the newest checkpoint; None without any."""
+    has_requirements: bool = False
+    """Whether a module is missing and the bundle of the code has a requirements.txt."""
 
     @property
     def recipe(self) -> Recipe | None:
         """The configuration of a recipe; None for a script."""
         config = self.job.spec.config
         return config if isinstance(config, Recipe) else None
+
+    @property
+    def script(self) -> Script | None:
+        """The configuration of a script; None for a recipe."""
+        config = self.job.spec.config
+        return config if isinstance(config, Script) else None
+
+    @property
+    def misses_module(self) -> bool:
+        """Whether the program failed because a module is not installed."""
+        return self.failure is not None and self.failure.message.startswith(_NO_MODULE)
 
     @property
     def loaders(self) -> ImageDataConfig | SegmentationDataConfig | None:

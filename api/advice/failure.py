@@ -6,12 +6,17 @@ import math
 import signal
 
 from api.advice import memory, output
-from api.advice.facts import Facts, evidence, shown
+from api.advice.facts import REQUIREMENTS, Facts, evidence, shown
+from torchyard.contract import usage
 from torchyard.contract.advice import AdviceView, EvidenceView
 from torchyard.contract.durations import LONGEST, format_duration
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.recipes.script import Script
+from torchyard.contract.text import headline
 from torchyard.contract.views import ErrorView
 
+_SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED}
+"""Ends of which the message says more than any words about their kind."""
 _NONFINITE = "NonFiniteLoss"
 _HOUR = timedelta(hours=1)
 
@@ -22,11 +27,11 @@ def judge(facts: Facts) -> AdviceView:
     if failure is None:
         return AdviceView(headline=f"{job.state}: {shown(job.status_reason.message)}", severity="error")
     waits = job.state == JobState.QUEUED
-    headline = f"attempt {job.attempt} failed" if waits else "failed"
+    failed = f"attempt {job.attempt} failed" if waits else "failed"
     proposed = [step for step in _STEPS.get(failure.code, _read_the_log)(facts, failure) if step]
     again = f"The next attempt {continues(facts)}." if waits else f"A retry {continues(facts)}."
     return AdviceView(
-        headline=f"{headline}: {_what(failure)}",
+        headline=f"{failed}{_what(failure)}",
         cause=_cause(facts, failure),
         evidence=_evidence(facts, failure),
         steps=[*proposed, again] if facts.checkpoint_step is not None or waits else proposed,
@@ -45,7 +50,10 @@ def continues(facts: Facts) -> str:
 
 
 def _what(failure: ErrorView) -> str:
-    """Says in a few words what has happened, and on which rank."""
+    """Says what has happened and on which rank: in a few words, or by the message of an error that says it better."""
+    where = "" if failure.rank is None else f" on rank {failure.rank}"
+    if failure.code in _SAID_BY_MESSAGE and (message := _message(failure)):
+        return f"{where}: {message}"
     words = {
         EndReason.USER_ERROR: "an error of the program",
         EndReason.OUT_OF_MEMORY: "out of memory",
@@ -58,21 +66,32 @@ def _what(failure: ErrorView) -> str:
         EndReason.WORKER_LOST: "its worker was lost",
         EndReason.DEVICE_FAULT: "a device fault",
     }
-    what = words.get(failure.code, failure.code.replace("_", " "))
-    return what if failure.rank is None else f"{what} on rank {failure.rank}"
+    return f": {words.get(failure.code, failure.code.replace('_', ' '))}{where}"
 
 
-def _cause(facts: Facts, failure: ErrorView) -> str:
-    message = shown(failure.message.split("\n", 1)[0]) or _what(failure)
-    frame = None if facts.recipe else output.last_frame(failure.traceback)
-    return message if frame is None else shown(f"{message} ({frame})")
+def _message(failure: ErrorView) -> str:
+    """Returns the line of the message that says most, without the rank that is named beside it."""
+    return shown(headline(failure.message).removeprefix(f"rank {failure.rank}: "))
+
+
+def _cause(facts: Facts, failure: ErrorView) -> str | None:
+    """Says what the headline does not: the message, and the user's line of code."""
+    frame = _frame(facts, failure)
+    if failure.code in _SAID_BY_MESSAGE and _message(failure):
+        return None if frame is None else f"It was raised in {shown(str(frame))}."
+    message = _message(failure) or None
+    return message if frame is None or message is None else shown(f"{message} ({frame})")
+
+
+def _frame(facts: Facts, failure: ErrorView) -> output.Frame | None:
+    return None if facts.recipe else output.last_frame(failure.traceback)
 
 
 def _evidence(facts: Facts, failure: ErrorView) -> list[EvidenceView]:
     found: list[EvidenceView] = []
     if (line := output.decisive_line(failure, facts.lines)) is not None:
         found.append(evidence("log", line.text, line=line.line, rank=line.rank))
-    frame = None if facts.recipe else output.last_frame(failure.traceback)
+    frame = _frame(facts, failure)
     if frame is not None:
         text = f"{frame}: {frame.code}" if frame.code else str(frame)
         found.append(evidence("log", text, line=output.line_of(frame, facts.lines), rank=failure.rank))
@@ -103,8 +122,22 @@ def _by_signal(failure: ErrorView) -> str:
 def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
     if failure.message.startswith(_NONFINITE):
         return steps_for_nonfinite(facts)
-    frame = None if facts.recipe else output.last_frame(failure.traceback)
+    if facts.script is not None and usage.said(failure.message, exit_code=failure.exit_code):
+        return ["Correct the arguments of the program (config.args), and submit it again."]
+    if facts.script is not None and facts.misses_module:
+        return _for_missing_module(facts, facts.script)
+    frame = _frame(facts, failure)
     return _read_the_log(facts, failure) if frame is None else [f"Correct {shown(str(frame))}, and submit it again."]
+
+
+def _for_missing_module(facts: Facts, script: Script) -> list[str]:
+    """Says where a package that the program needs is named."""
+    if script.requirements is not None:
+        return [f"Add its package to {shown(script.requirements)} (config.requirements), and submit it again."]
+    named = f"torchyard run --requirements {REQUIREMENTS}, or config.requirements"
+    if facts.has_requirements:
+        return [f"The code has a {REQUIREMENTS}, which this job does not use: name it ({named}) and submit it again."]
+    return [f"Write its package into a {REQUIREMENTS} beside the code, and name that file ({named})."]
 
 
 def steps_for_nonfinite(facts: Facts) -> list[str]:
@@ -124,15 +157,24 @@ def _for_out_of_memory(facts: Facts, failure: ErrorView) -> list[str]:
     return memory.steps(memory.shortage(failure.message), facts.recipe, facts.job.spec.resources)
 
 
-def _for_hang(facts: Facts, _: ErrorView) -> list[str]:
-    longer = min(2 * facts.job.spec.stall_timeout, LONGEST)
+def _for_hang(facts: Facts, failure: ErrorView) -> list[str]:
+    if failure.traceback is None:  # a collective's own timeout, which shows no stacks
+        return _read_the_log(facts, failure)
     return [
-        "Look at the stacks at the end of each rank's log: they show where it was.",
-        f"If a step may take this long, set stall_timeout to {format_duration(longer)}.",
+        "Look at the stacks, of each rank's threads: they show where it was.",
+        *longer_stall(facts.job.spec.stall_timeout),
     ]
 
 
+def longer_stall(limit: timedelta) -> list[str]:
+    """Proposes twice the time without progress, if there can be more."""
+    longer = min(2 * limit, LONGEST)
+    return [f"If a step may take this long, set stall_timeout to {format_duration(longer)}."] if longer > limit else []
+
+
 def _for_killed(facts: Facts, failure: ErrorView) -> list[str]:
+    if failure.exit_code is None or failure.exit_code >= 0:
+        return _read_the_log(facts, failure)
     if failure.exit_code != -signal.SIGKILL:
         return ["Read the end of the log: native code writes there why it aborts."]
     loaders = 0 if facts.loaders is None or facts.loaders.workers == "auto" else facts.loaders.workers
@@ -143,8 +185,10 @@ def _for_killed(facts: Facts, failure: ErrorView) -> list[str]:
 
 
 def _for_data_error(facts: Facts, _: ErrorView) -> list[str]:
-    source = "" if facts.recipe is None else f" It is {shown(facts.recipe.data.source)}."
-    return [f"Correct config.data.source or what is there, and submit it again.{source}"]
+    if facts.recipe is None:
+        return ["Correct config.code, config.mounts or what is there, and submit it again."]
+    source = shown(facts.recipe.data.source)
+    return [f"Correct config.data.source or what is there, and submit it again. It is {source}."]
 
 
 def _for_config_error(_: Facts, __: ErrorView) -> list[str]:
@@ -157,6 +201,8 @@ def _for_launch_failed(_: Facts, __: ErrorView) -> list[str]:
 
 def _for_time_limit(facts: Facts, _: ErrorView) -> list[str]:
     limit, fraction = facts.job.spec.time_limit, facts.job.progress.fraction
+    if limit >= LONGEST:
+        return ["Ask for less: no job may run longer."]
     if not fraction:
         return [f"Submit it again with a time_limit above {format_duration(limit)}."]
     hours = math.ceil(limit / fraction * 1.1 / _HOUR)

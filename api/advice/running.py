@@ -5,11 +5,12 @@ import math
 
 from api.advice import loaders
 from api.advice.facts import Facts, evidence, percent, shown
-from api.advice.failure import steps_for_nonfinite
+from api.advice.failure import longer_stall, steps_for_nonfinite
 from torchyard.contract.advice import AdviceView, EvidenceView
-from torchyard.contract.durations import LONGEST, format_duration
+from torchyard.contract.durations import format_duration
 from torchyard.contract.job import JobState
 from torchyard.contract.recipes.entry import DATA_WAIT
+from torchyard.contract.views import DeviceView
 
 _STALLED = 0.6
 """A job stalls that was silent for this share of its `stall_timeout`."""
@@ -19,6 +20,7 @@ _WAITS, _HARDLY_WAITS = 0.3, 0.1
 """From this share of a step on, the wait for the loader is worth a change; up to the other one it is not the cause."""
 _BUSY, _IDLE = 0.7, 0.1
 """A utilization from which on devices are used well, and one below which they idle."""
+_ASK_FOR_STACKS = "Ask for the stacks of its ranks: they show where each is now."
 _FEW_BYTES = 0.4
 """The share of a GPU's memory below which twice the batch fits."""
 
@@ -52,8 +54,8 @@ def _stalled(facts: Facts) -> AdviceView | None:
         cause=f"No rank has reported a step for {quiet}.",
         evidence=[evidence("event", f"the newest progress is step {step}"), *_utilization_evidence(facts)],
         steps=[
-            "Ask for the stacks of its ranks: they show where each is now.",
-            f"If a step may take this long, set stall_timeout to {format_duration(min(2 * limit, LONGEST))}.",
+            _ASK_FOR_STACKS,
+            *longer_stall(limit),
         ],
         severity="warning",
     )
@@ -95,7 +97,7 @@ def _idle(facts: Facts) -> AdviceView | None:
         return AdviceView(
             headline=f"utilisation {percent(_mean(used))}: nothing that the job reports says what its devices wait for",
             evidence=_utilization_evidence(facts),
-            steps=["Ask for the stacks of its ranks: they show where each is now."],
+            steps=[_ASK_FOR_STACKS],
             severity="warning",
         )
     return None
@@ -143,14 +145,22 @@ def _healthy(facts: Facts) -> AdviceView:
 
 
 def _utilization(facts: Facts) -> list[float]:
-    return [device.utilization for device in facts.held if device.utilization is not None]
+    return [share for _, share in _used(facts)]
 
 
 def _utilization_evidence(facts: Facts) -> list[EvidenceView]:
     return [
-        evidence("utilization", f"{device.kind} {device.index}: {percent(device.utilization)} at the newest sample")
+        evidence("utilization", f"{device.kind} {device.index}: {percent(share)} at the newest sample")
+        for device, share in _used(facts)
+    ]
+
+
+def _used(facts: Facts) -> list[tuple[DeviceView, float]]:
+    """Returns the GPUs whose use is known. A CPU slot's share is of all CPUs: a busy one has little."""
+    return [
+        (device, device.utilization)
         for device in facts.held
-        if device.utilization is not None
+        if device.kind == "cuda" and device.utilization is not None
     ]
 
 

@@ -1,22 +1,25 @@
 """Says what is the matter with a job and what to do."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from fastapi import APIRouter
 
 from api import present
-from api.advice.facts import Facts
+from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
 from api.auth import JobReader, visible_job
 from api.openapi import problems
 from api.reads import in_turns
 from api.services import ServicesDep
+from store.blobs import Blobs
 from store.db.database import Session
 from store.db.tables import Job, Worker
 from store.queries import advice
 from store.rows import checkpoints, jobs, workers
 from store.rows.access import Caller
 from torchyard.contract.advice import AdviceView
+from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.views import ErrorView
@@ -32,7 +35,8 @@ def get_advice(services: ServicesDep, caller: JobReader, job_id: str) -> AdviceV
     Any text of it may be the job's own.
     """
     with services.store.read() as session:
-        return judge(_facts(session, visible_job(session, job_id, caller), caller))
+        facts = _facts(session, visible_job(session, job_id, caller), caller)
+    return judge(replace(facts, has_requirements=_has_requirements(services.store.blobs, facts)))
 
 
 def _facts(session: Session, row: Job, caller: Caller) -> Facts:
@@ -52,6 +56,14 @@ def _facts(session: Session, row: Job, caller: Caller) -> Facts:
         silence=None if silence is None else timedelta(microseconds=silence),
         checkpoint_step=newest[0].step if newest else None,
     )
+
+
+def _has_requirements(blobs: Blobs, facts: Facts) -> bool:
+    """Returns whether the code of a script that misses a module has a requirements.txt, if it is a bundle."""
+    if facts.script is None or not facts.misses_module:
+        return False
+    digest = digest_in(facts.script.code)
+    return digest is not None and advice.bundle_has(blobs, digest, REQUIREMENTS)
 
 
 def _workers(session: Session, row: Job) -> list[tuple[Worker, bool]]:

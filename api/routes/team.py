@@ -20,13 +20,13 @@ from store.rows import audit, tokens, users
 from store.rows.access import BOOTSTRAP
 from store.rows.audit import AuditFilter
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
-from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch, parse_request
+from torchyard.contract.requests import NO_NUL, USER_NAME, NewToken, NewUser, UserPatch, parse_request
 from torchyard.contract.team import Scope
 from torchyard.contract.views import AuditView, NewTokenView, Page, TokenView, UserView
 
 router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
 
-Text = Annotated[str, Query(max_length=300, pattern=r"^[^\x00]*$")]
+Text = Annotated[str, Query(max_length=300, pattern=NO_NUL)]
 
 
 @router.get("/users")

@@ -1,18 +1,22 @@
 """Reads what advice about a job is made of, besides what its view has. Each read is bounded."""
 
 from contextlib import closing
+from itertools import islice
+import tarfile
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from store.blobs import Blobs
 from store.db.database import now_us
-from store.db.tables import Attempt, Job, JobEvent, LogChunk, PointChunk, Worker
+from store.db.tables import Attempt, Job, JobEvent, LogChunk, Worker
 from store.rows import logs, workers
 from store.rows.logs import Line
-from store.rows.metrics import POINT
+from torchyard.contract.errors import NotFound
 
 _MOST_LINES = 300
+_MOST_MEMBERS = 2000
 _MOST_CHUNKS, _MOST_CHARACTERS = 400, 4 << 20
 """How much of the end of a log is looked at for the lines of one rank, at most."""
 
@@ -45,19 +49,21 @@ def last_failure(session: Session, job: Job) -> dict[str, Any] | None:
 
 
 def silence_us(session: Session, job: Job) -> int | None:
-    """Returns how long ago the newest attempt last reported anything but output, in microseconds. None: it never did.
+    """Returns how long ago the newest attempt last reported something, in microseconds. None: it has not yet.
 
-    That is a message, progress, a checkpoint or a metric.
+    It is measured by the database's clock, and only of the event log, as a stall is.
     """
-    event = select(JobEvent.time).where(
-        JobEvent.job_id == job.id, JobEvent.attempt == job.attempt, JobEvent.type != "state"
-    )
-    chunk = select(PointChunk.data).where(PointChunk.job_id == job.id, PointChunk.attempt == job.attempt)
-    times = [session.scalar(event.order_by(JobEvent.seq.desc()).limit(1))]
-    points = session.scalar(chunk.order_by(PointChunk.first.desc()).limit(1))
-    times.append(None if points is None else POINT.unpack(points[-POINT.size :])[2])
-    reported = [time for time in times if time is not None]
-    return session.execute(select(now_us())).scalar_one() - max(reported) if reported else None
+    newest = select(now_us() - Attempt.reported_at).where(Attempt.job_id == job.id, Attempt.number == job.attempt)
+    return session.scalar(newest)
+
+
+def bundle_has(blobs: Blobs, sha256: str, name: str) -> bool:
+    """Returns whether a bundle has a file of this name among its first 2000. False if it is gone. Raises OSError."""
+    try:
+        with blobs.open(sha256) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            return any(member.name == name for member in islice(tar, _MOST_MEMBERS))
+    except (NotFound, tarfile.TarError):
+        return False
 
 
 def worker_of(session: Session, job: Job) -> tuple[Worker, bool] | None:

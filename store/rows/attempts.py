@@ -63,6 +63,8 @@ class Batch:
     artifacts: list[NewArtifact] = field(default_factory=list[NewArtifact])
     progress: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
+    reports: bool = False
+    """Whether the attempt's event log, by which a stall is measured, had something new."""
     lag_us: int = 0
     """Age of its oldest line when it was read, in microseconds."""
 
@@ -151,6 +153,8 @@ def record(
     Returns the outputs of the attempt that are cut, such as `log`: what is beyond `limits` is dropped.
     """
     values: dict[str, Any] = {"relay_seq": seq + 1, "offsets": batch.offsets, "relay_lag_us": batch.lag_us}
+    if batch.reports:
+        values["reported_at"] = now_us()
     if batch.checkpoints:
         values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
     row = _fenced_update(session, claim, Attempt.relay_seq == seq, **values)

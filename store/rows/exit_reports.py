@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from store.db.tables import Attempt, Job, Worker
 from torchyard.contract.job import OUTCOMES, EndReason, JobState
 from torchyard.contract.records import ExitReport
+from torchyard.contract.text import headline
 
 _STOPS = {EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED}
 _MICROSECOND = timedelta(microseconds=1)
@@ -33,7 +34,8 @@ def verified(
         return report if _was_requested(session, attempt, job, report.reason, requested_stops) else _lost(report)
     limit_us = job.stored_spec.time_limit // _MICROSECOND
     if OUTCOMES[report.reason].state is JobState.QUEUED and job.ran_us + ran_us >= limit_us:
-        message = f"the job's time limit was reached; its last attempt ended ({report.reason}): {report.message}"
+        ended = headline(report.message) or report.reason.replace("_", " ")
+        message = f"the job's time limit was reached; its last attempt ended: {ended}"
         return replace(report, reason=EndReason.TIME_LIMIT, message=message)
     return report
 

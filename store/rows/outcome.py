@@ -13,6 +13,7 @@ from store.rows.jobs import Reason
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
 from torchyard.contract.records import ExitReport
+from torchyard.contract.text import headline
 
 _MAX_BACKOFF_S = 60
 _NO_FAILURE = {EndReason.PAUSED, EndReason.PREEMPTED}
@@ -59,7 +60,7 @@ def _next_state(
 ) -> tuple[JobState, Reason]:
     """Returns the next state with its reason. The job's row is locked, so its requests cannot change meanwhile."""
     outcome = OUTCOMES[report.reason]
-    code, message = str(report.reason), report.message or report.reason.replace("_", " ")
+    code, message = str(report.reason), headline(report.message) or report.reason.replace("_", " ")
     if outcome.state.terminal:
         return outcome.state, Reason(code, message)
     if job.cancel_requested_at is not None:
@@ -76,4 +77,4 @@ def _next_state(
     if report.reason is EndReason.PAUSED:
         return JobState.QUEUED, Reason("resumed", "resumed before the pause took effect")
     wait = f"; the next one starts in {backoff_s} s at the earliest" if backoff_s else ""
-    return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended ({code}): {message}{wait}")
+    return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended: {message}{wait}")

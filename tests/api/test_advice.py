@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store.db.tables import JobEvent
+from store.db.tables import Attempt
 from store.queries import advice
 from store.rows import attempts, jobs, workers
-from store.rows.attempts import NewEvent
+from store.rows.attempts import Claim, NewEvent
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
+from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason
 from torchyard.contract.recipes.entry import DATA_WAIT
@@ -22,6 +23,12 @@ GPU: dict[str, Any] = {"index": 0, "uuid": "cpu-0", "name": "H200", "kind": "cud
 
 def minutes_ago(minutes: float) -> int:
     return time.time_ns() // 1000 - int(minutes * 60_000_000)
+
+
+def report_was(service: ApiFixture, claim: Claim, *, minutes: float) -> None:
+    with service.database.write() as session:
+        moved = update(Attempt).where(Attempt.id == claim.attempt_id)
+        session.execute(moved.values(reported_at=minutes_ago(minutes)))
 
 
 @both_databases
@@ -78,24 +85,31 @@ def test_a_running_job_is_judged_by_its_devices_and_its_newest_wait(service: Api
 
 
 @both_databases
-@pytest.mark.parametrize("newest", ["progress", "metric"])
-def test_a_job_stalls_when_neither_progress_nor_metrics_come(service: ApiFixture, newest: str) -> None:
+def test_a_job_stalls_when_its_event_log_has_nothing_new(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)
     path = f"/v1/jobs/{job_id}/advice"
     assert service.get(path)["severity"] == "info", "it has not begun to report"
     progress = {"step": 7, "fraction": None}
-    service.record(claim, events=[NewEvent("progress", progress, minutes_ago(0))], progress=progress)
-    with service.database.write() as session:
-        session.execute(update(JobEvent).where(JobEvent.job_id == job_id).values(time=minutes_ago(8.1)))
+    service.record(claim, events=[NewEvent("progress", progress, minutes_ago(0))], progress=progress, reports=True)
+    report_was(service, claim, minutes=8.1)
     stalled = service.get(path)
     assert stalled["headline"] == "no progress for 8m: after 10m the attempt ends as a hang"
     assert stalled["evidence"][0]["text"] == "the newest progress is step 7"
-    if newest == "progress":
-        service.record(claim, events=[NewEvent("progress", progress, minutes_ago(0))])
-    else:
-        service.record(claim, points=[MetricPoint("train/loss", 8, 0.5, minutes_ago(0))])
+    service.record(claim, points=[MetricPoint("train/loss", 8, 0.5, minutes_ago(0))], reports=True)
     assert service.get(path)["headline"] == "runs"
+
+
+@both_databases
+def test_no_silence_is_claimed_from_times_that_the_job_wrote(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    path = f"/v1/jobs/{job_id}/advice"
+    old = [MetricPoint("train/loss", 8, 0.5, minutes_ago(600))]
+    service.record(claim, curves=old, events=[NewEvent("message", {"text": "x"}, minutes_ago(600))])
+    assert service.get(path)["headline"] == "runs", "a stall is not measured by these"
+    service.record(claim, points=old, reports=True)
+    assert service.get(path)["headline"] == "runs", "it came just now, whatever its time"
 
 
 def test_a_queued_job_is_judged_by_the_workers(service: ApiFixture) -> None:
@@ -143,3 +157,22 @@ def test_the_lines_of_a_long_log_are_looked_for_at_its_end(
         monkeypatch.setattr(advice, "_MOST_CHUNKS", 100)
         monkeypatch.setattr(advice, "_MOST_CHARACTERS", 10)
         assert [line.line for line in advice.last_lines(session, job, rank=None)] == list(range(151, 401))
+
+
+def test_a_missing_module_names_the_requirements_that_the_bundle_has(service: ApiFixture) -> None:
+    found: list[str] = []
+    for files in ({"requirements.txt": b"einops\n", "train.py": b"import einops\n"}, {"train.py": b"import einops\n"}):
+        bundle = packed_files(files)
+        upload_whole(service.client, bundle)
+        config = {"code": f"bundle:sha256:{bundle.sha256}"}
+        job_id = service.submit(trainer="script", config=config, max_restarts=0)["id"]
+        service.end(
+            service.start(job_id),
+            reason=EndReason.USER_ERROR,
+            message="ModuleNotFoundError: No module named 'einops'",
+            rank=0,
+            exit_code=1,
+        )
+        found += service.get(f"/v1/jobs/{job_id}/advice")["steps"]
+    assert [step[:20] for step in found] == ["The code has a requi", "Write its package in"]
+    assert "torchyard run --requirements requirements.txt" in found[0]

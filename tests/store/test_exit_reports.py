@@ -21,7 +21,7 @@ def test_a_stop_without_a_request_ends_as_worker_lost(db: StoreFixture, reason: 
     job = db.job(claim.job_id)
     assert (job.attempts_without_checkpoint, job.restarts, job.not_before is not None) == (1, 0, True)
     assert db.attempt(claim).end_reason == EndReason.WORKER_LOST
-    assert "(worker_lost): it stopped without a request: forged" in job.reason_message
+    assert "ended: it stopped without a request: forged" in job.reason_message
 
 
 @pytest.mark.parametrize("reason", STOPS)
@@ -90,7 +90,7 @@ def test_retries_with_progress_end_at_the_time_limit(db: StoreFixture) -> None:
     error = db.job(job_id).error
     assert error is not None
     assert error["code"] == "time_limit"
-    assert error["message"] == "the job's time limit was reached; its last attempt ended (worker_lost): lost"
+    assert error["message"] == "the job's time limit was reached; its last attempt ended: lost"
 
 
 @pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.PREEMPTED, EndReason.COMPLETED])

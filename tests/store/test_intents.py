@@ -175,7 +175,7 @@ def test_a_delayed_retry_says_for_how_long(db: StoreFixture) -> None:
     db.end(claim, EndReason.WORKER_LOST, "the host was restarted")
     job = db.job(claim.job_id)
     assert job.not_before is not None
-    expected = "attempt 1 ended (worker_lost): the host was restarted; the next one starts in 1 s at the earliest"
+    expected = "attempt 1 ended: the host was restarted; the next one starts in 1 s at the earliest"
     assert job.reason_message == expected
 
 
@@ -195,7 +195,7 @@ def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     db.record(one, seq=0, checkpoints=[checkpoint("c", step=1)])
     assert db.end(one, EndReason.PREEMPTED, "the worker was asked to stop") is JobState.QUEUED
     job = db.job(one.job_id)
-    assert job.reason_message == "attempt 1 ended (preempted): preempted by a job of ada (priority 5)"
+    assert job.reason_message == "attempt 1 ended: preempted by a job of ada (priority 5)"
     assert db.events(one.job_id)[-1].data["error"]["message"] == "preempted by a job of ada (priority 5)"
     assert (job.preempt_requested_at, job.preempted_for, job.restarts, job.not_before) == (None, None, 0, None)
 
@@ -212,7 +212,7 @@ def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture) -> None:
     db.end(low, EndReason.PREEMPTED)
     db.end(crashed, EndReason.KILLED, "rank 0 was killed by SIGKILL")
     db.end(drained, EndReason.PREEMPTED, "the worker was asked to stop")
-    reasons = [db.job(claim.job_id).reason_message.partition("): ")[2] for claim in (low, crashed, drained)]
+    reasons = [db.job(claim.job_id).reason_message.partition(" ended: ")[2] for claim in (low, crashed, drained)]
     assert reasons[0] == "preempted by a job that was deleted since"
     assert reasons[1].startswith("rank 0 was killed by SIGKILL")
     assert reasons[2] == "the worker was asked to stop"

@@ -34,8 +34,8 @@ def _running(fixture: DaemonFixture, daemon: Daemon) -> Attempt:
 @pytest.mark.parametrize(
     ("xids", "expected", "restarts", "quarantined"),
     [
-        ([31], "(user_error): RuntimeError: CUDA error: uncorrectable ECC error encountered (the driver", 1, False),
-        ([31, 48], "(device_fault): RuntimeError: CUDA error: uncorrectable ECC error encountered;", 0, True),
+        ([31], "RuntimeError: CUDA error: uncorrectable ECC error encountered (the driver", 1, False),
+        ([31, 48], "RuntimeError: CUDA error: uncorrectable ECC error encountered;", 0, True),
     ],
 )
 def test_only_a_confirmed_fault_quarantines_the_gpu_and_counts_no_restart(

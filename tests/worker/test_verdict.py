@@ -113,6 +113,18 @@ def test_an_exit_code_given_by_the_script_is_kept(run: RunDir) -> None:
     assert (report.exit_code, report.message) == (5, "rank 1: exited with code 5")
 
 
+@pytest.mark.parametrize("said", ["train.py: error: unrecognized arguments: --lrr", "Error: No such option: --lrr"])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_wrong_argument_is_reported_in_the_programs_own_words(run: RunDir, said: str, recorded: bool) -> None:
+    run.log("rank-1", "stderr").write_text(f"usage: train.py [-h]\n{said}\n")
+    if recorded:
+        _error(run, 1, time=100, message="exited with code 2", kind="SystemExit")
+    _summary(run, (1, 2))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.exit_code, report.traceback) == (2, None)
+    assert report.message == (f"rank 1: {said}" if recorded else f"rank 1 exited with code 2: {said}")
+
+
 def test_the_report_of_a_crash_in_native_code_has_its_stack(run: RunDir) -> None:
     run.log("rank-1", "stderr").write_text("step 1\nFatal Python error: Segmentation fault\n  File train.py line 3\n")
     _summary(run, (1, -11))

@@ -223,7 +223,7 @@ def _ending(job: JobView) -> Text:
     if job.started_at is not None and job.finished_at is not None:
         line.append(f" after {terminal.duration((job.finished_at - job.started_at).total_seconds())}")
     if job.error is not None:
-        line.append_text(_safe(f": {job.error.message}"))
+        line.append_text(_safe(f": {output.reason(job)}"))
         if job.error.traceback:
             line.append("\n").append_text(_safe(job.error.traceback.rstrip(), style="dim"))
     return line

@@ -129,7 +129,7 @@ def _confirm(jobs: list[JobView]) -> None:
 def _rows(job: JobView) -> list[tuple[str, str]]:
     rows = [("id", job.id), ("name", job.name), ("trainer", job.spec.trainer)]
     rows += [("owner", job.owner), ("visibility", job.visibility)]
-    rows += [("state", f"{job.state}: {job.status_reason.message}"), ("attempt", str(job.attempt))]
+    rows += [("state", f"{job.state}: {output.reason(job)}"), ("attempt", str(job.attempt))]
     rows += [("retry of", job.retry_of or ""), ("priority", str(job.priority) if job.priority else "")]
     rows += [("git", output.git_of(job))]
     rows += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]

@@ -91,7 +91,7 @@ def _row(job: JobSummary) -> tuple[str, ...]:
 
 def _best_or_why(job: JobSummary) -> str:
     if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
-        return job.error.message.splitlines()[0] if job.error and job.error.message else job.status_reason.message
+        return output.reason(job)
     return f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from torchyard.contract import terminal
 from torchyard.contract.job import JobState
+from torchyard.contract.text import headline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,9 +120,20 @@ def live(now: ProgressView, metrics_now: dict[str, float]) -> str:
 
 def error(failed: ErrorView) -> str:
     """Formats an error as `message (code, rank 1, exit code 1)`."""
+    message = headline(failed.message)
+    return f"{message} ({ending(failed)})" if message else ending(failed)
+
+
+def ending(failed: ErrorView) -> str:
+    """Formats how an attempt ended: `user_error, rank 1, exit code 1`."""
     where = f", rank {failed.rank}" if failed.rank is not None else ""
     code = f", exit code {failed.exit_code}" if failed.exit_code is not None else ""
-    return f"{failed.message} ({failed.code}{where}{code})"
+    return f"{failed.code}{where}{code}"
+
+
+def reason(job: JobSummary) -> str:
+    """Says on one line how a job failed, or why it is in its state."""
+    return (headline(job.error.message) if job.error is not None else "") or headline(job.status_reason.message)
 
 
 def count(number: int, what: str) -> str:

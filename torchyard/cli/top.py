@@ -138,7 +138,7 @@ def _ended(jobs: Sequence[JobSummary]) -> list[str]:
 
 def _result(job: JobSummary) -> tuple[str, ...]:
     best = f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
-    failed = job.error.message.splitlines()[0] if job.error is not None and job.error.message else ""
+    failed = output.reason(job) if job.error is not None else ""
     return (_SIGNS.get(job.state, ""), job.name, job.owner, job.state, failed or best)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.contract.advice import AdviceView
-    from torchyard.contract.views import ErrorView, JobView, WorkerView
+    from torchyard.contract.views import JobView, WorkerView
 
 
 def why(job: JobArgument, *, as_json: Json = False) -> None:
@@ -26,6 +26,8 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         found = client.find(job)
         workers = client.workers() if found.state == JobState.QUEUED else []
         advice = _advice(client, found)
+        ended = found.state == JobState.PAUSED or found.state.terminal
+        has_checkpoint = ended and next(iter(client.checkpoints(found.id)), None) is not None
     if as_json:
         views: dict[str, object] = {
             "job": found.model_dump(mode="json"),
@@ -39,11 +41,13 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     if found.state == JobState.QUEUED:
         _explain_waiting(found, workers)
     if found.error is not None:
-        _explain_error(found, found.error)
+        terminal.write(f"ended      {output.ending(found.error)}; attempts: {found.attempt}")
     if advice is not None:
         _advise(found, advice)
-    for line in _next_steps(found):
+    for line in _next_steps(found, has_checkpoint=has_checkpoint):
         terminal.write(line)
+    if found.error is not None and found.error.traceback:
+        terminal.write(f"\n{found.error.traceback.rstrip()}")
     return None
 
 
@@ -59,7 +63,7 @@ def _advice(client: Client, job: JobView) -> AdviceView | None:
 
 def _sentence(job: JobView) -> str:
     verb = {JobState.SUCCEEDED: "", JobState.FAILED: "", JobState.CANCELLED: "was "}.get(job.state, "is ")
-    return f"{job.name} {verb}{job.state}: {job.status_reason.message}"
+    return f"{job.name} {verb}{job.state}: {output.reason(job)}"
 
 
 def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
@@ -77,16 +81,9 @@ def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     return None
 
 
-def _explain_error(job: JobView, error: ErrorView) -> None:
-    terminal.write(f"error      {output.error(error)}")
-    terminal.write(f"attempts   {job.attempt} (max_restarts: {job.spec.max_restarts})")
-    if error.traceback:
-        terminal.write(f"\n{error.traceback.rstrip()}\n")
-
-
 def _advise(job: JobView, advice: AdviceView) -> None:
     """Prints the judgement, but nothing that the first line says already."""
-    known = job.status_reason.message
+    known = output.reason(job)
     if known not in advice.headline:
         terminal.write(f"advice     {terminal.plain(advice.headline)}")
     if advice.cause is not None and advice.cause not in known and advice.cause not in advice.headline:
@@ -99,18 +96,25 @@ def _advise(job: JobView, advice: AdviceView) -> None:
         terminal.write(f"next       {terminal.plain(step)}")
 
 
-def _next_steps(job: JobView) -> list[str]:
+def _next_steps(job: JobView, *, has_checkpoint: bool) -> list[str]:
+    """Names the commands that can be used in the job's state."""
     command = output.command()
     failed_rank = f" --rank {job.error.rank}" if job.error is not None and job.error.rank is not None else ""
     log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last lines")
+    start = "from its newest checkpoint" if has_checkpoint else "from the start: it has no checkpoint"
+    ref, which = ("best", "its best checkpoint") if job.best is not None else ("latest", "its newest checkpoint")
+    retry, download = (
+        (f"{command} retry {job.id}", f"run it again, {start}"),
+        (f"{command} download {job.id} {ref}", which),
+    )
     steps = {
         JobState.QUEUED: [(f"{command} queue", "the jobs ahead of it"), (f"{command} cancel {job.id}", "cancel it")],
         JobState.STARTING: [(f"{command} logs {job.id} -f", "follow it")],
         JobState.RUNNING: [(f"{command} logs {job.id} -f", "follow it")],
-        JobState.PAUSED: [(f"{command} resume {job.id}", "from its newest checkpoint")],
-        JobState.SUCCEEDED: [(f"{command} download {job.id}", "its best checkpoint")],
-        JobState.FAILED: [log, (f"{command} retry {job.id}", "run it again, from its newest checkpoint")],
-        JobState.CANCELLED: [(f"{command} retry {job.id}", "run it again, from its newest checkpoint")],
+        JobState.PAUSED: [(f"{command} resume {job.id}", start)],
+        JobState.SUCCEEDED: [download if has_checkpoint else log],
+        JobState.FAILED: [log, retry],
+        JobState.CANCELLED: [retry],
     }.get(job.state, [])
     width = max((len(line) for line, _ in steps), default=0)
     return ["", *(f"{line:<{width}}  {terminal.paint(what, '2', sys.stdout)}" for line, what in steps)]

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.findings import field_errors
 from torchyard.contract.privatefile import write_private
 
 M = TypeVar("M", bound=BaseModel)
@@ -108,6 +109,7 @@ def parse(kind: type[M], content: bytes, *, path: Path) -> M:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{path} cannot be read: {f'{where}: ' if where else ''}{first['msg']}") from None
+        first = field_errors(error, kind)[0]
+        raise ConfigError(
+            f"{path} cannot be read: {f'{first.field}: ' if first.field else ''}{first.message}"
+        ) from None

@@ -15,6 +15,7 @@ from torchyard.contract.errors import (
     TorchyardError,
     Unavailable,
 )
+from torchyard.contract.findings import errors_of
 from torchyard.contract.views import Problem
 
 V = TypeVar("V", bound=BaseModel)
@@ -34,11 +35,10 @@ def parse(response: httpx2.Response, view: type[V]) -> V:
 
 def unexpected(response: httpx2.Response, expected: str, error: ValidationError) -> ServerError:
     """Returns the error for a body that is not the `expected` view."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
+    first = errors_of(error.errors(include_url=False, include_input=False))[0]
     return ServerError(
         f"{response.url} answered {response.status_code}, but the body is not a {expected}"
-        f" ({where}: {first['msg']}): is it a Torchyard server of this version?"
+        f" ({first.field}: {first.message}): is it a Torchyard server of this version?"
     )
 
 

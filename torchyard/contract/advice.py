@@ -25,7 +25,9 @@ class AdviceView(View):
     """What is the matter with a job and what to do. Nothing is claimed without evidence."""
 
     headline: str
-    cause: str | None = Field(default=None, description="one sentence; null: nothing is wrong, or nobody knows what")
+    cause: str | None = Field(
+        default=None, description="one sentence; null: nothing is wrong, nobody knows what, or the headline says it"
+    )
     evidence: list[EvidenceView] = []
     steps: list[str] = Field(default=[], description="what to do, the most promising first")
     severity: Severity = "info"

@@ -27,6 +27,13 @@ def parse_duration(value: Any) -> timedelta:
     return duration
 
 
+def above_zero(value: timedelta) -> timedelta:
+    """Returns the duration. Raises ValueError for none."""
+    if not value:
+        raise ValueError("must be at least 1s")
+    return value
+
+
 def format_duration(value: timedelta) -> str:
     """Returns the shortest spelling that `parse_duration` reads back; parts of a second are cut off."""
     seconds = int(value.total_seconds())

@@ -6,29 +6,35 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from torchyard.contract.errors import FieldError, InvalidRequest
+from torchyard.contract.findings import field_errors
 from torchyard.contract.job import JobState
 from torchyard.contract.schema import Duration, Schema
-from torchyard.contract.spec import field_errors
 from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.text import unstorable
+from torchyard.contract.wording import allowing
 
 S = TypeVar("S", bound=Schema)
 
-USER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+USER_NAME = allowing(
+    r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$",
+    "1 to 64 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter or a digit",
+)
 UserName = Annotated[str, Field(pattern=USER_NAME)]
-LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:[^\x00]{0,200}$"
+LABEL = allowing(r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:[^\x00]{0,200}$", "a label as KEY:VALUE")
 """The pattern of a label as `key:value`."""
 MOST_ACTIONS = 1000
 """The most jobs on which one request acts."""
-Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
-Search = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+NO_NUL = allowing(r"^[^\x00]*$", "a text without NUL")
+NO_CONTROLS = allowing(r"^[^\x00-\x1f\x7f]*$", "a text without control characters")
+Text = Annotated[str, Field(max_length=200, pattern=NO_NUL)]
+Search = Annotated[str, Field(max_length=200, pattern=NO_CONTROLS)]
 JobAction = Literal["cancel", "pause", "resume", "delete"]
 JobSort = Literal[
     "created", "name", "owner", "state", "priority", "started", "finished",
     "-created", "-name", "-owner", "-state", "-priority", "-started", "-finished",
 ]  # fmt: skip
 """How a list of jobs is sorted. A leading `-` reverses."""
-TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
+TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
 
 
 def _role(value: Any) -> Any:
@@ -44,7 +50,11 @@ def _scope(value: Any) -> Any:
 
 
 def _states(value: Any) -> Any:
-    return [JobState(item) if item in set(JobState) else item for item in value] if isinstance(value, list) else value
+    return [_state(item) for item in value] if isinstance(value, list) else value
+
+
+def _state(value: Any) -> Any:
+    return JobState(value) if isinstance(value, str) and value in set(JobState) else value
 
 
 _UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
@@ -116,7 +126,9 @@ class CodeLogin(Schema):
 class FileLink(Schema):
     """The file to link to."""
 
-    path: Annotated[str, Field(min_length=1, max_length=4000, pattern="^/v1/jobs/")]
+    path: Annotated[
+        str, Field(min_length=1, max_length=4000, pattern=allowing("^/v1/jobs/", "a path that begins with /v1/jobs/"))
+    ]
     """Its path with its query, as a download asks for it."""
 
 
@@ -163,4 +175,4 @@ def parse_request(kind: type[S], raw: object) -> S:
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        raise InvalidRequest("the request is not valid", errors=field_errors(error)) from None
+        raise InvalidRequest("the request is not valid", errors=field_errors(error, kind)) from None

@@ -19,6 +19,7 @@ from pydantic_core import CoreSchema
 
 from torchyard.contract.durations import format_duration, parse_duration
 from torchyard.contract.text import METRIC_KEY
+from torchyard.contract.wording import allowing
 
 LONGEST_URL = 4008
 """Characters of a `file:///…`, at most. A pattern that counts them would take 8 MiB, and 20 ms at each start."""
@@ -84,10 +85,15 @@ class _Only(AfterValidator):
         return {**handler(core), "const": self.value}
 
 
-BundleOrFile = Annotated[str, Field(pattern=rf"^({BUNDLE_PATTERN}|file:///.+)$", max_length=LONGEST_URL)]
+_BUNDLE_OR_FILE = allowing(
+    rf"^({BUNDLE_PATTERN}|file:///.+)$", "bundle:sha256:… or file:///… (`torchyard data push DIR` uploads a folder)"
+)
+BundleOrFile = Annotated[str, Field(pattern=_BUNDLE_OR_FILE, max_length=LONGEST_URL)]
 """The URL of a bundle that the user uploaded, or of what the worker's host has."""
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
-MetricKey = Annotated[str, Field(min_length=1, max_length=200, pattern=METRIC_KEY)]
+MetricKey = Annotated[
+    str, Field(min_length=1, max_length=200, pattern=allowing(METRIC_KEY, "a text without control characters"))
+]
 """The name of a metric: no control characters."""

@@ -17,16 +17,23 @@ from pydantic import (
 )
 
 from torchyard.contract import recipes
-from torchyard.contract.durations import format_duration
+from torchyard.contract.durations import above_zero, format_duration
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
+from torchyard.contract.findings import field_errors
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.schema import Count, Duration, MetricKey, Schema
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
+from torchyard.contract.wording import allowing
 
-JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
+JOB_NAME = "1 to 100 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit"
+JobName = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", JOB_NAME))]
+_LABEL_KEY = allowing(
+    r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$",
+    "1 to 63 letters, digits, `.`, `_`, `/` and `-`, of which the first is a letter or a digit",
+)
+LabelKey = Annotated[str, Field(pattern=_LABEL_KEY)]
 Labels = Annotated[
     dict[LabelKey, Annotated[str, Field(max_length=200)]],
     Field(max_length=32, json_schema_extra={"additionalProperties": False}),
@@ -41,7 +48,9 @@ _MOST_VALUES = 10_000
 _UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
 """The default of a key that may be left out, but not be null."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
+VARIABLE_NAME = allowing(
+    r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", "1 to 100 letters, digits and `_`, of which the first is no digit"
+)
 _RESERVED = re.compile(
     r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
     r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
@@ -117,10 +126,8 @@ class _Common(Schema):
 
     @field_validator("time_limit", "stall_timeout")
     @classmethod
-    def _above_zero(cls, value: Any) -> Any:
-        if not value:
-            raise ValueError("must be at least 1s")
-        return value
+    def _above_zero(cls, value: timedelta) -> timedelta:
+        return above_zero(value)
 
     @field_validator("env")
     @classmethod
@@ -243,7 +250,7 @@ def parse_spec(raw: object) -> Spec:
     try:
         return SPEC.validate_python(raw)
     except ValidationError as error:
-        raise InvalidSpec("the job spec is not valid", errors=field_errors(error)) from None
+        raise InvalidSpec("the job spec is not valid", errors=field_errors(error, JobSpec)) from None
 
 
 def with_grace_within(spec: Spec, longest: timedelta) -> Spec:
@@ -264,19 +271,4 @@ def parse_patch(raw: object) -> JobPatch:
     try:
         return JobPatch.model_validate(raw)
     except ValidationError as error:
-        raise InvalidRequest("the change is not valid", errors=field_errors(error)) from None
-
-
-def field_errors(error: ValidationError) -> tuple[FieldError, ...]:
-    """Pydantic's findings as `field: message`, without the name of the union's branch in the path."""
-    return tuple(
-        FieldError("trainer", f"must be one of {', '.join(CONFIGS)}")
-        if item["type"] in {"union_tag_invalid", "union_tag_not_found"}
-        else FieldError(_path(item["loc"]), item["msg"].removeprefix("Value error, "))
-        for item in error.errors(include_url=False, include_context=False, include_input=False)
-    )
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    parts = location[1:] if location and location[0] in CONFIGS else location
-    return ".".join(str(part)[:200] for part in parts)
+        raise InvalidRequest("the change is not valid", errors=field_errors(error, JobPatch)) from None

@@ -10,6 +10,7 @@ METRIC_KEY = r"^[^\x00-\x1f\x7f]+$"
 METRIC_KEY_LENGTH = 200
 """Characters of a metric's name, at most."""
 
+_TRACEBACK = "Traceback (most recent call last):"
 _DEEPEST = 32
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -23,6 +24,14 @@ def storable(text: str) -> str:
 def printable(text: str) -> str:
     """Returns `text` with U+FFFD for what is no plain character: controls, changes of direction, lone surrogates."""
     return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def headline(message: str) -> str:
+    """Returns the one line of an error's message that says most: the first, or, of a quoted traceback, the last."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if any(line.endswith(_TRACEBACK) for line in lines[1:]) else lines[0]
 
 
 def unstorable(value: Any, *, most_values: int | None = None) -> tuple[str, str] | None:

@@ -169,8 +169,17 @@ def _snapshot(key: str, value: Any) -> Any:
     if not 1 <= len(key) <= 200:
         raise ValueError(f"a metric's key has 1 to 200 characters, not {len(key)}")
     if not hasattr(value, "detach"):
-        return float(value)
+        return _number(key, value)
     if value.numel() != 1:
         raise ValueError(f"{key}: a tensor of {value.numel()} elements is no number")
     tensor = value.detach()
     return float(tensor) if tensor.device.type == "cpu" else tensor.clone()
+
+
+def _number(key: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        shown = f" {value[:100]!r}" if isinstance(value, str) else ""
+        raise kind(f"{key}: a {type(value).__name__}{shown} is no number: {error}"[:500]) from None

@@ -135,6 +135,7 @@ class Relay:
         batch = Batch(offsets=dict(self._offsets))
         self._progress = self._stored_progress
         copy_budget = self._read_events(batch, final=final)
+        batch.reports = batch.offsets.get(_EVENTS) != self._offsets.get(_EVENTS)
         if logs:
             self._read_logs(batch, final=final)
         else:

@@ -85,6 +85,8 @@ class Attempt(Base):
     """Relayed bytes of each file of the run directory."""
     relay_lag_us: Mapped[int] = mapped_column(BigInteger, default=0)
     """Age of the oldest line of the newest batch when it was read, in microseconds."""
+    reported_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When its event log last had something new, by the database's clock. None: nothing yet."""
     checkpoints: Mapped[int] = mapped_column(default=0)
     log_bytes: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """Bytes of log lines that were stored."""

@@ -1,5 +1,7 @@
 """What is advised about an attempt that failed."""
 
+from dataclasses import replace
+import re
 from typing import Any
 
 import pytest
@@ -91,8 +93,8 @@ def test_an_error_of_a_script_names_the_users_own_line() -> None:
     error = failed("user_error", "ValueError: the data is blue", rank=0, exit_code=1, traceback=TRACEBACK)
     lines = log("starts", stream="stdout") + log(*TRACEBACK.splitlines(), first=2) + log("bye", first=99)
     advice = judge(facts("failed", trainer="script", failure=error, lines=lines))
-    assert advice.headline == "failed: an error of the program on rank 0"
-    assert advice.cause == "ValueError: the data is blue (train.py, line 7, in load)"
+    assert advice.headline == "failed on rank 0: ValueError: the data is blue"
+    assert advice.cause == "It was raised in train.py, line 7, in load."
     raised, frame, rank = advice.evidence
     assert (raised.kind, raised.text, raised.line) == ("log", "ValueError: the data is blue", 9)
     assert (frame.text, frame.line) == ('train.py, line 7, in load: raise ValueError("the data is blue")', 5)
@@ -106,7 +108,7 @@ def test_no_line_of_code_is_claimed_of_a_traceback_in_other_peoples_code() -> No
     )
     error = failed("user_error", "JSONDecodeError: no", rank=2, traceback=theirs)
     advice = judge(facts("failed", trainer="script", failure=error))
-    assert (advice.cause, advice.evidence) == ("JSONDecodeError: no", [])
+    assert (advice.headline, advice.cause, advice.evidence) == ("failed on rank 2: JSONDecodeError: no", None, [])
     assert advice.steps == ["Read the end of the log of rank 2."]
 
 
@@ -122,10 +124,11 @@ def test_a_loss_that_is_not_finite_has_the_settings_that_are_not_made() -> None:
 @pytest.mark.parametrize(
     ("code", "more", "headline", "step"),
     [
-        ("hang", {"message": "no progress for 10m"}, "failed: no progress", "set stall_timeout to 20m."),
+        ("hang", {"traceback": "rank 0:"}, "failed: no progress", "set stall_timeout to 20m."),
+        ("hang", {"rank": 1, "exit_code": -6}, "failed: no progress on rank 1", "Read the end of the log of rank 1."),
         ("killed", {"rank": 1, "exit_code": -9}, "failed: killed by SIGKILL on rank 1", "Set data.workers to 4: fewer"),
         ("killed", {"rank": 1, "exit_code": -11}, "failed: killed by SIGSEGV on rank 1", "native code"),
-        ("data_error", {"message": "no masks"}, "failed: the data cannot be used", "It is file:///data."),
+        ("data_error", {"message": "no masks"}, "failed: no masks", "It is file:///data."),
         ("config_error", {}, "failed: the configuration cannot be used", "Correct the configuration"),
         ("launch_failed", {}, "failed: its processes did not start", "launcher's lines"),
         ("time_limit", {}, "failed: the time limit was reached", "time_limit 110h: 24% was done within 1d."),
@@ -166,7 +169,7 @@ def test_a_retry_says_where_it_begins() -> None:
 
 
 def test_a_job_that_waits_for_its_next_attempt_has_the_cause_of_the_last_one() -> None:
-    message = "attempt 1 ended (out_of_memory): CUDA out of memory"
+    message = "attempt 1 ended: CUDA out of memory"
     more: dict[str, Any] = {"failure": failed("out_of_memory", CUDA_OOM, rank=1), "reason": ("retrying", message)}
     advice = judge(facts(JobState.QUEUED, **more))
     assert (advice.severity, advice.headline) == ("warning", "attempt 1 failed: out of memory on rank 1")
@@ -184,3 +187,58 @@ def test_texts_of_a_job_are_bounded_and_control_nothing() -> None:
     for text in texts:
         assert len(text) <= 1000
         assert text.isprintable(), text
+
+
+def test_a_wrong_argument_is_what_the_program_said_and_no_line_of_code() -> None:
+    said = "train.py: error: unrecognized arguments: --lrr 0.1"
+    lines = log("usage: train.py [-h] [--lr LR]", said)
+    failure = failed("user_error", f"rank 0: {said}", rank=0, exit_code=2)
+    advice = judge(facts("failed", trainer="script", failure=failure, lines=lines))
+    assert (advice.headline, advice.cause) == (f"failed on rank 0: {said}", None)
+    assert shown(advice)[0] == ("log", said)
+    assert advice.steps == ["Correct the arguments of the program (config.args), and submit it again."]
+
+
+@pytest.mark.parametrize(
+    ("requirements", "has", "step"),
+    [
+        (None, True, "The code has a requirements.txt, which this job does not use: name it (torchyard run --requirem"),
+        (None, False, "Write its package into a requirements.txt beside the code, and name that file (torchyard run"),
+        ("base.txt", False, "Add its package to base.txt (config.requirements), and submit it again."),
+    ],
+)
+def test_a_missing_module_names_where_its_package_is_named(requirements: str | None, has: bool, step: str) -> None:
+    failure = failed("user_error", "ModuleNotFoundError: No module named 'einops'", rank=0, traceback=TRACEBACK)
+    config = {"requirements": requirements} if requirements else {}
+    found = facts("failed", trainer="script", failure=failure, config=config)
+    advice = judge(replace(found, has_requirements=has))
+    assert advice.headline == "failed on rank 0: ModuleNotFoundError: No module named 'einops'"
+    assert advice.steps[0].startswith(step)
+
+
+def test_the_cause_of_a_quoted_traceback_is_its_last_line() -> None:
+    message = "KeyError: Caught it in worker 0.\nOriginal Traceback (most recent call last):\n  x\nKeyError: 'mask'"
+    assert judge(facts("failed", failure=failed("user_error", message, rank=1))).headline == (
+        "failed on rank 1: KeyError: 'mask'"
+    )
+
+
+@pytest.mark.parametrize("trainer", ["script", "segmentation"])
+@pytest.mark.parametrize("code", [*EndReason])
+def test_each_step_is_true_of_the_job(code: EndReason, trainer: str) -> None:
+    """Each setting that a step names is one of the job, and no step asks for more than a job may have."""
+    most: dict[str, Any] = {"stall_timeout": "3650d", "time_limit": "3650d"}
+    ends: list[dict[str, Any]] = [
+        {},
+        {"rank": 0, "exit_code": 1},
+        {"rank": 0, "exit_code": -9},
+        {"traceback": TRACEBACK},
+    ]
+    for more in ends:
+        for spec in ({}, most):
+            found = facts("failed", trainer=trainer, failure=failed(code, **more), spec=spec)
+            said = " ".join(judge(found).steps)
+            assert "checkpoint" not in said, "there is none"
+            assert trainer != "script" or not re.search(r"data\.source|training\.|optimizer\.", said), said
+            assert spec == {} or not re.search("set (stall_timeout|time_limit)|time_limit above", said), said
+            assert "stacks" not in said or "traceback" in more

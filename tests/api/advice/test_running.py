@@ -129,3 +129,12 @@ def test_a_loss_that_is_not_finite_comes_before_the_utilization(value: float) ->
     assert (advice.headline, advice.severity) == ("train/loss is not finite", "warning")
     assert [item.text for item in advice.evidence] == [f"train/loss is {value}"]
     assert advice.steps[0] == "Set optimizer.lr to 0.0001: it is 0.001."
+
+
+@pytest.mark.parametrize("used", [0.0, 0.04, 0.5])
+def test_a_cpu_slot_is_not_blamed_for_its_share_of_the_hosts_cpus(used: float) -> None:
+    cpu = {"kind": "cpu", "utilization": used}
+    advice = judge(facts(trainer="script", metrics={"loss": 1.0}, gpus=[cpu]))
+    assert (advice.headline, advice.severity, advice.evidence) == ("runs: 24% is done", "info", [])
+    waits = judge(facts(metrics={DATA_WAIT: 0.61}, gpus=[cpu]))
+    assert waits.headline.startswith("61% of each step waits for the data loader")

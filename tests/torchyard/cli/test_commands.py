@@ -31,6 +31,7 @@ from tests.torchyard.client.answers import (
     sse,
 )
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
+from torchyard.contract.job import JobState
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
 
@@ -44,6 +45,18 @@ def server() -> Iterator[FakeServer]:
     with serving() as server:
         server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
         yield server
+
+
+APPLY = {
+    JobState.QUEUED: {"queue", "cancel"},
+    JobState.STARTING: {"logs"},
+    JobState.RUNNING: {"logs"},
+    JobState.PAUSED: {"resume"},
+    JobState.SUCCEEDED: {"download", "logs"},
+    JobState.FAILED: {"logs", "retry"},
+    JobState.CANCELLED: {"retry"},
+}
+"""The commands that a job in each state can be used with; `download` needs a checkpoint."""
 
 
 def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: Path) -> None:
@@ -398,6 +411,7 @@ def test_why_prints_the_advice_and_nothing_twice(server: FakeServer) -> None:
     seen = [{"kind": "log", "text": "a\nline", "line": 7, "rank": 1}, {"kind": "rank", "text": "rank 1 ended"}]
     advice = {"headline": "failed on rank 1", "cause": "it broke", "evidence": seen, "steps": ["Correct it."]}
     server.on(f"{JOB}/advice", advice)
+    server.on(f"{JOB}/checkpoints", page([]))
     assert _run(server, "why", "job_1").stdout.splitlines()[:5] == [
         "a failed: it broke",
         "advice     failed on rank 1",
@@ -408,8 +422,46 @@ def test_why_prints_the_advice_and_nothing_twice(server: FakeServer) -> None:
     assert json.loads(_run(server, "why", "job_1", "--json").stdout)["advice"]["cause"] == "it broke"
 
 
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("state", [*JobState])
+def test_why_names_commands_that_there_are_and_that_apply(
+    server: FakeServer, state: JobState, has_checkpoint: bool
+) -> None:
+    server.on(JOB, job(state=state))
+    server.on("/v1/workers", page([]))
+    file = {"path": "a", "size": 1, "sha256": "0" * 64}
+    checkpoint = {"id": "ckpt_1", "epoch": 1, "step": 1, "attempt": 1, "metrics": {}, "aliases": ["latest"]}
+    listed = [{**checkpoint, "files": [file], "size": 1, "sha256": "0" * 64, "created_at": NOW}]
+    server.on(f"{JOB}/checkpoints", page(listed if has_checkpoint else []))
+    shown = _run(server, "why", "job_1").stdout
+    named = set(re.findall(r"torchyard (\w+) ?", shown.replace("why", "")))
+    assert named, shown
+    assert named <= APPLY[state] - (set() if has_checkpoint else {"download"}), shown
+    assert has_checkpoint or "from its newest checkpoint" not in shown
+    for command in named:
+        assert _run(server, command, "--help").returncode == 0
+
+
+def test_a_traceback_in_the_message_is_shown_once_and_after_the_answer(server: FakeServer) -> None:
+    inner = "Original Traceback (most recent call last):\n  File train.py, line 7\nKeyError: 'mask'"
+    message = f"KeyError: Caught KeyError in DataLoader worker process 0.\n{inner}"
+    reason = {"code": "user_error", "message": message, "since": NOW}
+    error = {"code": "user_error", "message": message, "traceback": f"Traceback (most recent call last):\n{inner}"}
+    server.on(JOB, job(state="failed", status_reason=reason, error=error))
+    server.on("/v1/jobs", page([job(state="failed", status_reason=reason, error=error)]))
+    server.on(f"{JOB}/checkpoints", page([]))
+    server.on(f"{JOB}/advice", {"headline": "failed: KeyError: 'mask'", "steps": ["Correct train.py."]})
+    shown = _run(server, "why", "job_1").stdout
+    assert shown.startswith("a failed: KeyError: 'mask'\n")
+    assert shown.count("Original Traceback") == 1
+    assert shown.index("Correct train.py.") < shown.index("Traceback")
+    assert _run(server, "show", "job_1").stdout.count("Original Traceback") == 1
+    assert _run(server, "ps").stdout.splitlines()[1].endswith("KeyError: 'mask'")
+
+
 def test_why_needs_no_advice_of_an_older_service(server: FakeServer) -> None:
     server.on(JOB, job(state="paused"))
+    server.on(f"{JOB}/checkpoints", page([]))
     done = _run(server, "why", "job_1")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("a is paused: waits")

@@ -89,7 +89,7 @@ def test_validate_fills_in_every_recipe_of_a_file(service: Service, tmp_path: Pa
         file.write_text(f"{{trainer: {recipe}}}")
         wrong = _run(service, "validate", str(file))
         assert (wrong.returncode, wrong.stdout) == (1, "")
-        assert "config: Field required" in wrong.stderr
+        assert "config: is missing" in wrong.stderr
 
 
 def test_ps_filters_jobs(service: Service, trained: JobView, failed: JobView) -> None:
@@ -122,14 +122,25 @@ def test_why_explains_what_a_queued_job_waits_for(service: Service, waiting: Job
 def test_why_explains_how_a_job_failed_and_what_to_do(service: Service, failed: JobView) -> None:
     shown = _run(service, "why", failed.id).stdout
     assert shown.startswith("fails failed: ValueError: the data is blue")
-    assert "(user_error, rank 0, exit code 1)" in shown
-    assert 'File "' in shown and "raise ValueError" in shown
-    assert "advice     failed: an error of the program on rank 0" in shown
-    assert "cause      ValueError: the data is blue (train.py, line 3)" in shown
+    assert "ended      user_error, rank 0, exit code 1; attempts: 1" in shown
+    assert shown.count("Traceback (most recent call last)") == 1
+    assert shown.index("next ") < shown.index("retry ") < shown.index("Traceback"), "the answer comes first"
+    assert "cause      It was raised in train.py, line 3." in shown
     assert "evidence   ValueError: the data is blue (line " in shown
     assert "evidence   train.py, line 3: raise ValueError('the data is blue') (line " in shown
     assert "next       Correct train.py, line 3, and submit it again." in shown
     assert f"logs {failed.id} --rank 0" in shown and f"retry {failed.id}" in shown
+
+
+def test_why_says_which_argument_was_wrong_in_the_programs_own_words(service: Service) -> None:
+    program = "import argparse\nparser = argparse.ArgumentParser(prog='train.py')\nparser.parse_args(['--lrr'])\n"
+    job = service.submit_script("wrong-argument", program, max_restarts=0)
+    service.wait(job.id, JobState.FAILED)
+    shown = _run(service, "why", job.id).stdout
+    assert shown.startswith("wrong-argument failed: rank 0: train.py: error: unrecognized arguments: --lrr")
+    assert "next       Correct the arguments of the program (config.args), and submit it again." in shown
+    assert "line 3" not in shown and "Traceback" not in shown
+    assert "run it again, from the start: it has no checkpoint" in shown
 
 
 def test_why_shows_how_much_memory_was_free_when_there_was_too_little(service: Service) -> None:

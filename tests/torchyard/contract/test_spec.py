@@ -541,7 +541,8 @@ def test_what_is_no_object_is_refused(raw: object) -> None:
 @pytest.mark.parametrize("trainer", [None, "", "detection", "Script", 7, ["script"], {"script": 1}])
 def test_an_unknown_trainer_is_refused(trainer: object) -> None:
     expected = {"trainer": "must be one of image-classification, segmentation, text-classification, script"}
-    assert refused({"trainer": trainer}) == refused({}) == expected
+    assert refused({}) == expected
+    assert refused({"trainer": trainer})["trainer"].removesuffix(": did you mean script?") == expected["trainer"]
 
 
 def test_every_wrong_field_is_named_at_once() -> None:

@@ -119,7 +119,7 @@ def test_a_value_is_kept_as_it_was_when_it_was_logged(folder: RunDir) -> None:
 @pytest.mark.parametrize("value", [torch.zeros(2), "text", None, [1.0]])
 def test_what_is_no_number_is_refused_at_once(folder: RunDir, value: Any) -> None:
     run = context(folder)
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises((TypeError, ValueError), match=rf"^loss: a (tensor|{type(value).__name__}) "):
         run.log({"loss": value}, step=1)
     with pytest.raises(ValueError, match="1 to 200 characters"):
         run.log({"": 1.0}, step=1)

@@ -207,6 +207,19 @@ def test_a_batch_that_was_not_stored_is_read_again(run: RunDir) -> None:
     assert restarted.read() is None
 
 
+def test_a_batch_says_whether_the_event_log_has_something_new(run: RunDir) -> None:
+    relay = relay_of(run)
+    found: list[bool] = []
+    for path, text in ((run.log("rank-0", "stdout"), "a line\n"), (run.events, "{}\n"), (run.events, "{}\n")):
+        with path.open("a") as file:
+            file.write(text)
+        batch = relay.read()
+        assert batch is not None
+        with relay.storing(batch):
+            found.append(batch.reports)
+    assert found == [False, True, True]
+
+
 def test_metrics_progress_and_messages_are_parsed(run: RunDir) -> None:
     run.events.write_text(
         '{"type":"metric","step":3,"time":30,"values":{"train/loss":"NaN","train/lr":0.5,"train/x":"-Infinity"}}\n'

@@ -13,7 +13,7 @@ from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.schema import BundleOrFile
-from torchyard.contract.spec import VARIABLE_NAME, JobName, Priority
+from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Priority
 from torchyard.contract.team import Visibility
 
 _SIZE = re.compile(r"([0-9]{1,12}) ?(?:([KMG])(?:iB|B)?|B)?", re.IGNORECASE)
@@ -106,7 +106,7 @@ KEYS = (
     Key(
         "name",
         JobName,
-        "1 to 100 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit",
+        JOB_NAME,
         "the name of the job; without it, that of the folder",
         '"cracks"',
     ),

@@ -16,6 +16,7 @@ from torchyard.cli.run.keys import KEYS, Key, Value
 from torchyard.client.logins import login_file
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import Env
+from torchyard.contract.wording import suggestion, unknown_key
 
 PROJECT_FILE = "torchyard.toml"
 DEFAULT = "default"
@@ -118,7 +119,7 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
     known = {key.variable: key for key in KEYS}
     given = {name: text for name, text in environment.items() if name.startswith(_PREFIX) and name not in _OTHERS}
     for name in given.keys() - known.keys():
-        raise ConfigError(f"{name} is no setting: there are {', '.join(known)}")
+        raise ConfigError(f"{name} {unknown_key(name, known)}")
     values = {known[name].name: known[name].from_text(text) for name, text in given.items()}
     origins = {known[name].name: name for name in given}
     return _checked(values, origins, origins)
@@ -134,7 +135,8 @@ def _from_file(path: Path) -> Layer:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     for name in content.keys() - {TABLE}:
-        raise ConfigError(f"{path}: {name} is no key: there is the table [{TABLE}], with {', '.join(_BY_NAME)}")
+        inside = f"below the line [{TABLE}], {suggestion(name, _BY_NAME)}"
+        raise ConfigError(f"{path}: {name} is no key: there is the table [{TABLE}]; {inside}")
     values = content.get(TABLE, {})
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: {TABLE} must be a table, which begins with the line [{TABLE}]")
@@ -158,5 +160,5 @@ def _checked(values: Mapping[str, Value], places: Mapping[str, str], origins: Ma
 
 def _known(name: str, place: str) -> Key:
     if name not in _BY_NAME:
-        raise ConfigError(f"{place} is no key: there are {', '.join(_BY_NAME)}")
+        raise ConfigError(f"{place} {unknown_key(name, _BY_NAME)}")
     return _BY_NAME[name]

@@ -6,10 +6,18 @@ from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.training import DataConfig, ModelConfig, Seed
 from torchyard.contract.schema import BUNDLE_PATTERN, LONGEST_URL, Schema
+from torchyard.contract.wording import allowing
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,100}$")]
-Source = Annotated[str, Field(pattern=rf"^(digits|{BUNDLE_PATTERN}|file:///.+)$", max_length=LONGEST_URL)]
-Weights = Annotated[str, Field(pattern=r"^(none|file:///.+|[A-Za-z0-9_.]{1,100})$", max_length=LONGEST_URL)]
+Name = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_]{1,100}$", "1 to 100 letters, digits and `_`"))]
+_SOURCE = allowing(
+    rf"^(digits|{BUNDLE_PATTERN}|file:///.+)$",
+    "digits, bundle:sha256:… or file:///… (`torchyard data push DIR` uploads a folder)",
+)
+Source = Annotated[str, Field(pattern=_SOURCE, max_length=LONGEST_URL)]
+_WEIGHTS = allowing(
+    r"^(none|file:///.+|[A-Za-z0-9_.]{1,100})$", "none, file:///…, or the name of torchvision weights such as DEFAULT"
+)
+Weights = Annotated[str, Field(pattern=_WEIGHTS, max_length=LONGEST_URL)]
 Channels = Annotated[list[float], Field(min_length=1, max_length=4)]
 Augmentation = Literal["hflip", "vflip", "rotate90", "crop", "color"]
 Workers = Annotated[int, Field(ge=0, le=64)] | Literal["auto"]

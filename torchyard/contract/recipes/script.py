@@ -5,6 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from torchyard.contract.schema import BundleOrFile, Schema
+from torchyard.contract.wording import allowing
 
 SCRIPT_METADATA = "script"
 """The requirements are in the metadata of the entrypoint (PEP 723)."""
@@ -15,15 +16,21 @@ MOST_DIFF_BYTES = 65_536
 _PATH = r"[A-Za-z0-9_][A-Za-z0-9_.+\-/]*"
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 
-MountName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-]{1,64}$")]
+_INSIDE = "of letters, digits and `_.+-/`, of which the first is a letter, a digit or `_`"
+MountName = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_\-]{1,64}$", "1 to 64 letters, digits, `_` and `-`"))]
 _Pattern = Annotated[str, Field(min_length=1, max_length=500)]
+_COMMIT = allowing(r"^([0-9a-f]{40}|[0-9a-f]{64})$", "the 40 or 64 hexadecimal digits of a commit")
+_ENTRYPOINT = allowing(rf"^{_PATH}\.py$", f"the path of a .py file below the code folder, {_INSIDE}")
+_MODULE = allowing(rf"^{_NAME}(\.{_NAME})*$", "the name of a module, such as package.train")
+_COMMAND = allowing(rf"^(\./)?{_PATH}$", f"the path of a program below the code folder, {_INSIDE}")
+_REQUIREMENTS = allowing(rf"^{_PATH}$", f"a path below the code folder, {_INSIDE}")
 _PROGRAM = ("entrypoint", "module", "command")
 
 
 class Git(Schema):
     """Where the code comes from. It is kept and shown, and nothing reads it."""
 
-    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$", description="its id")]
+    commit: Annotated[str, Field(pattern=_COMMIT, description="its id")]
     branch: Annotated[str, Field(max_length=500)] | None = Field(default=None, description="null: none is checked out")
     dirty: bool = Field(default=False, description="the code has changes that are not committed")
     diff: str = Field(default="", description=f"those changes, up to {MOST_DIFF_BYTES} bytes")
@@ -43,17 +50,17 @@ class Script(Schema):
         description="`bundle:sha256:…`, a bundle of the submitter, or `file:///…`, a folder below a root that the "
         "worker's operator allowed"
     )
-    entrypoint: Annotated[str, Field(pattern=rf"^{_PATH}\.py$", max_length=503)] | None = Field(
+    entrypoint: Annotated[str, Field(pattern=_ENTRYPOINT, max_length=503)] | None = Field(
         default=None,
         exclude_if=lambda entrypoint: entrypoint is None,
         description="the program: a path below the code folder. Without it, `module` and `command`: train.py",
     )
-    module: Annotated[str, Field(pattern=rf"^{_NAME}(\.{_NAME})*$", max_length=500)] | None = Field(
+    module: Annotated[str, Field(pattern=_MODULE, max_length=500)] | None = Field(
         default=None,
         exclude_if=lambda module: module is None,  # a resolved spec is one that older workers can read
         description="the program as a module of the code folder or of the environment, as `python -m` takes it",
     )
-    command: Annotated[str, Field(pattern=rf"^(\./)?{_PATH}$", max_length=502)] | None = Field(
+    command: Annotated[str, Field(pattern=_COMMAND, max_length=502)] | None = Field(
         default=None,
         exclude_if=lambda command: command is None,
         description="an executable of the code folder or of the environment's PATH. It is started once, not once per "
@@ -70,7 +77,7 @@ class Script(Schema):
         exclude_if=lambda mounts: not mounts,
         description="more bundles or `file:///…` URLs: the program reads each at $TORCHYARD_MOUNTS/NAME",
     )
-    requirements: Annotated[str, Field(pattern=rf"^{_PATH}$", max_length=500)] | None = Field(
+    requirements: Annotated[str, Field(pattern=_REQUIREMENTS, max_length=500)] | None = Field(
         default=None,
         exclude_if=lambda requirements: requirements is None,
         description="the packages that the program needs besides the worker's: a path in the code folder, of a "

@@ -16,6 +16,7 @@ from torchyard.contract.recipes.training import (
     TrainingConfig,
 )
 from torchyard.contract.schema import LONGEST_URL, BundleOrFile, Schema
+from torchyard.contract.wording import allowing
 
 
 class TextModelConfig(ModelConfig):
@@ -24,7 +25,9 @@ class TextModelConfig(ModelConfig):
         description="a RoBERTa encoder: a tiny one for CPUs, or one of the published sizes; ignored if `weights` is a "
         "directory",
     )
-    weights: Annotated[str, Field(pattern=r"^(none|file:///.+)$", max_length=LONGEST_URL)] = Field(
+    weights: Annotated[
+        str, Field(pattern=allowing(r"^(none|file:///.+)$", "none or file:///…"), max_length=LONGEST_URL)
+    ] = Field(
         default="none",
         description="`none`: random weights and a tokenizer trained on the training text; `file:///…`: a local "
         "directory below an allowed root, as `transformers` saves it: a RoBERTa or BERT with its tokenizer; a head for "

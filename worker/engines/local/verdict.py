@@ -3,7 +3,7 @@
 import re
 import signal
 
-from torchyard.contract import disk
+from torchyard.contract import disk, usage
 from torchyard.contract.faults import device_fault
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
@@ -100,6 +100,7 @@ def _from_launcher(run: RunDir, launcher_exit: int, stderr: str, world_size: int
 
 def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitReport:
     prefix = f"rank {error.rank}" if error.type == "SystemExit" else error.type
+    said = _usage_error(run, error.rank, codes.get(error.rank)) if error.type == "SystemExit" else None
     complete = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.WORKER_LOST)
     # torchrun ends the other ranks of a failed group by SIGTERM: it may hit a rank that is exiting with its own error.
     code = codes.get(error.rank, 1)
@@ -107,10 +108,10 @@ def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitRep
     unconfirmed = error.reason is EndReason.WORKER_LOST and not disk.is_short(run.root)
     return ExitReport(
         reason=EndReason.USER_ERROR if unconfirmed else error.reason,
-        message=error.message if complete else f"{prefix}: {error.message}",
+        message=error.message if complete else f"{prefix}: {said or error.message}",
         rank=error.rank,
         exit_code=1 if code == -signal.SIGTERM else code,
-        traceback=error.traceback,
+        traceback=None if said else error.traceback,
     )
 
 
@@ -121,7 +122,7 @@ def _from_exit_code(run: RunDir, rank: int, code: int, *, name: str) -> ExitRepo
     fault = device_fault(stderr) if code == -signal.SIGABRT else None
     hang = _line_with(_COLLECTIVE_TIMEOUT, stderr) if code == -signal.SIGABRT and not fault else None
     other = EndReason.KILLED if code < 0 else EndReason.USER_ERROR
-    quoted = fault or hang
+    quoted = fault or hang or _usage_error(run, rank, code)
     return ExitReport(
         reason=EndReason.DEVICE_FAULT if fault else EndReason.HANG if hang else other,
         message=f"{name} {_describe_exit(code)}" + (f": {quoted[:_QUOTE_LENGTH]}" if quoted else ""),
@@ -129,6 +130,12 @@ def _from_exit_code(run: RunDir, rank: int, code: int, *, name: str) -> ExitRepo
         exit_code=code,
         traceback=fatal[1] + fatal[2] if fatal[1] else None,
     )
+
+
+def _usage_error(run: RunDir, rank: int, code: int | None) -> str | None:
+    """Returns what the program said of its arguments. Its traceback would blame the line that reads them."""
+    found = usage.said(tail_of_stderr(run, f"rank-{rank}"), exit_code=code)
+    return None if found is None else found[:_QUOTE_LENGTH]
 
 
 def _describe_exit(code: int) -> str:

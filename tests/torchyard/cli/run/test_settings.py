@@ -61,7 +61,7 @@ def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[run]\ndevcies = 2", "torchyard.toml: run.devcies is no key: there are name, devices, env,"),
+        ("[run]\ndevcies = 2", "torchyard.toml: run.devcies is no key: did you mean devices? There are name,"),
         ("devices = 2", "torchyard.toml: devices is no key: there is the table [run]"),
         ("run = 2", "torchyard.toml: run must be a table"),
         ('[run]\ndevices = "2"', "run.devices must be a whole number from 1 to 1024; it is '2'"),
@@ -89,7 +89,7 @@ def test_a_wrong_file_is_named_with_the_key_and_what_is_allowed(tmp_path: Path, 
         ("TORCHYARD_RUN_DEVICES", "two", "TORCHYARD_RUN_DEVICES must be a whole number from 1 to 1024; it is 'two'"),
         ("TORCHYARD_RUN_ENV", "A", "TORCHYARD_RUN_ENV must be a table"),
         ("TORCHYARD_RUN_DETACH", "perhaps", "TORCHYARD_RUN_DETACH must be true or false"),
-        ("TORCHYARD_RUN_DEVICE", "2", "TORCHYARD_RUN_DEVICE is no setting: there are TORCHYARD_RUN_NAME,"),
+        ("TORCHYARD_RUN_DEVICE", "2", "TORCHYARD_RUN_DEVICE is no key: did you mean TORCHYARD_RUN_DEVICES?"),
     ],
 )
 def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, says: str) -> None:

@@ -1,0 +1,188 @@
+"""What is said about a wrong spec or request: in our words, with the place and what to do."""
+
+from collections.abc import Iterator
+import copy
+import re
+from typing import Any
+
+import pytest
+
+from torchyard.contract import requests, spec
+from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
+from torchyard.contract.requests import parse_request
+from torchyard.contract.schema import Schema
+from torchyard.contract.spec import CONFIGS, parse_patch, parse_spec
+from torchyard.contract.wording import words
+
+CODE = f"bundle:sha256:{'0' * 64}"
+RAW = re.compile(
+    r"Input should|Value error|String should|Extra inputs|Field required|valid (integer|string|number|dictionary)"
+    r"|not allowed here|literal|constrained|instance of|A-Za-z|[\\^$]"
+)
+"""Words of pydantic, expressions, and our words for what we have no words for."""
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    10**30,
+    1.5,
+    float("nan"),
+    "",
+    "x y",
+    "\ud800",
+    "z" * 40_000,
+    [],
+    [[]],
+    {},
+    {"a": 1},
+]
+REQUESTS = [kind for kind in vars(requests).values() if isinstance(kind, type) and issubclass(kind, Schema)]
+
+
+def errors(raw: object) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidSpec) as caught:
+        parse_spec(raw)
+    return [(item.field, item.message) for item in caught.value.errors]
+
+
+def script(**more: Any) -> dict[str, Any]:
+    return {"trainer": "script", "config": {"code": CODE}, **more}
+
+
+@pytest.mark.parametrize(
+    ("raw", "field", "says"),
+    [
+        (script(nmae="x"), "nmae", "is no key: did you mean name? There are resources, checkpoint, priority,"),
+        (script(resources={"device_per_node": 2}), "resources.device_per_node", "did you mean devices_per_node?"),
+        (script(checkpoint={"every": 2}), "checkpoint.every", "There are every_epochs, every_steps,"),
+        (script(config={"code": CODE, "entrypont": "a.py"}), "config.entrypont", "did you mean entrypoint?"),
+        (script(zzz=1), "zzz", "is no key: there are resources,"),
+        (
+            {"trainer": "image-classification", "config": {"training": {"epoch": 3}}},
+            "config.training.epoch",
+            "is no key: did you mean epochs? There are epochs, max_steps,",
+        ),
+        ({"trainer": "image-classification", "config": {"ema": {"decy": 1}}}, "config.ema.decy", "did you mean decay?"),
+        (script(env={"A": {"secrt": "A"}}), "env.A.secrt", "did you mean secret? There are secret"),
+        (script(env={"A": 3}), "env.A", "must be a text or an object: keys with values"),
+        (script(name="../x"), "name", "must be 1 to 100 letters, digits,"),
+        (script(labels={"!": "x"}), "labels.!", "its name must be 1 to 63 letters"),
+        (script(checkpoint={"mode": "least"}), "checkpoint.mode", "must be min or max"),
+        (script(priority="3"), "priority", "must be a whole number"),
+        (script(priority=101), "priority", "must be at most 100"),
+        (script(time_limit="soon"), "time_limit", "write a duration as a number and a unit: 90s, 15m, 24h or 7d"),
+        (script(launcher="mpi"), "launcher", "must be one of auto, warm, torchrun"),
+        ({"trainer": "script"}, "config", "is missing"),
+        (script(config=5), "config", "must be an object: keys with values"),
+        ({"trainer": "scrip", "config": {}}, "trainer", "script: did you mean script?"),
+        ({}, "trainer", "must be one of image-classification, segmentation, text-classification, script"),
+        ([], "", "must be an object: keys with values"),
+        (
+            {"trainer": "image-classification", "config": {"data": {"workers": "six"}}},
+            "config.data.workers",
+            "must be a whole number or auto",
+        ),
+        (
+            {"trainer": "image-classification", "config": {"data": {"normalize": {"mean": [0.1]}}}},
+            "config.data.normalize.std",
+            "is missing",
+        ),
+    ],
+)
+def test_a_wrong_key_or_value_says_where_it_is_and_what_is_allowed(raw: object, field: str, says: str) -> None:
+    found = errors(raw)
+    assert any(name == field and says in message for name, message in found), found
+
+
+def test_a_request_has_the_keys_that_it_may_have() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_patch({"lables": {}})
+    assert caught.value.errors == (
+        FieldError("lables", "is no key: did you mean labels? There are name, labels, priority, visibility"),
+    )
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request(requests.NewToken, {"scopes": ["reed"]})
+    (error,) = caught.value.errors
+    assert (error.field, error.message[:15]) == ("scopes.0", "must be one of ")
+
+
+def test_unknown_keys_are_compared_and_listed_within_bounds() -> None:
+    many = {f"{'n' * 90_000}{number}": 1 for number in range(2_000)}
+    found = errors(script(**many))
+    assert len(found) == 2_000
+    assert "there are resources" in found[49][1]
+    assert {message for _, message in found[50:]} == {"is no key"}
+    assert max(len(name) for name, _ in found) == 200
+
+
+@pytest.mark.parametrize("trainer", [*CONFIGS])
+def test_no_wrong_value_of_a_spec_is_answered_in_words_of_a_library(trainer: str) -> None:
+    config = {"code": CODE} if trainer == "script" else {"data": {"source": CODE}, "ema": {}, "early_stopping": {}}
+    valid = parse_spec({"trainer": trainer, "config": config, "env": {"TZ": "x"}, "labels": {"a": "b"}})
+    whole = valid.model_dump(mode="json")
+    for changed in changes(whole):
+        try:
+            parse_spec(changed)
+        except InvalidSpec as error:
+            assert_ours(error.errors)
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
+def test_no_wrong_value_of_a_request_is_answered_in_words_of_a_library(kind: type[Schema]) -> None:
+    for name in kind.model_fields:
+        for value in [*ODD, *([item] for item in ODD), *({"state": item, "q": item, "label": [item]} for item in ODD)]:
+            try:
+                parse_request(kind, {name: value})
+            except InvalidRequest as error:
+                assert_ours(error.errors)
+
+
+def test_every_pattern_of_the_models_has_words() -> None:
+    for kind in (*REQUESTS, spec.JobPatch, *CONFIGS.values(), spec.ScriptSpec):
+        for pattern in patterns(kind.model_json_schema()):
+            assert words({"type": "string_pattern_mismatch", "ctx": {"pattern": pattern}}).startswith("must be ")
+
+
+def assert_ours(found: tuple[FieldError, ...]) -> None:
+    assert found
+    for error in found:
+        assert RAW.search(error.message) is None, error
+        assert re.search(r"literal|constrained|\[key|SecretRef|Normalization", error.field) is None, error
+
+
+def changes(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields copies in which one key, at any depth, has an odd value, is missing, or is new."""
+    for path in paths(value):
+        for odd in ODD:
+            yield replaced(value, path, odd)
+    yield value | {"odd": 1}
+
+
+def paths(value: object, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield (*before, key)
+            yield from paths(item, (*before, key))
+
+
+def replaced(value: dict[str, Any], path: tuple[str, ...], new: object) -> dict[str, Any]:
+    changed = copy.deepcopy(value)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return changed
+
+
+def patterns(schema: object) -> Iterator[str]:
+    """Yields the patterns of texts; those of durations are checked in code."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from patterns(item)
+    if isinstance(schema, dict):
+        found = schema.get("pattern")
+        if isinstance(found, str) and "smhd" not in found:
+            yield found
+        for item in schema.values():
+            yield from patterns(item)
