@@ -8,7 +8,10 @@ import httpx2
 from pydantic import ValidationError
 
 from torchyard.client.responses import unexpected
-from torchyard.contract.views import EndView, EventKind, EventView, LogLine, MetricView, StoredKind, StreamKind
+from torchyard.contract.views import EndView, EventKind, EventView, JobView, LogLine, MetricView, StoredKind, StreamKind
+
+Update = JobView | EventView | MetricView | LogLine
+"""What `follow` yields."""
 
 _TIMEOUT = httpx2.Timeout(45, connect=5)
 """The server sends a heartbeat every 15 s."""
