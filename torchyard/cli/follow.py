@@ -22,7 +22,7 @@ from torchyard.contract.views import EventView, JobView, LogLine, MetricView, Pr
 _PROGRESS_INTERVAL_S = 2.0
 """Seconds between two lines of progress if stderr is not a terminal."""
 _BAR_WIDTH = 16
-_EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 2}
+_EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 3}
 
 
 def exit_code(job: JobView) -> int:
