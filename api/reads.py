@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.auth import Principal, authenticate
+from api.auth import Principal
 from api.compression import gzipped
 from api.problems import Interrupted
 from api.services import ServicesDep
@@ -27,17 +27,16 @@ Parts = Generator[None, None, T]
 class Reader:
     """The reads of one request."""
 
-    def __init__(self, request: Request, turns: Turns, user: str) -> None:
+    def __init__(self, request: Request, turns: Turns) -> None:
         self._request = request
         self._turns = turns
-        self._user = user
 
-    async def answer(self, parts: Parts[Any]) -> Response:
+    async def answer(self, parts: Parts[Any], caller: Principal) -> Response:
         """Returns the answer with the view, or the JSON, that the parts return, or the answer that they return.
 
         Raises what they do, TooManyRequests, and Interrupted if the caller leaves: then no further part is read.
         """
-        reading = asyncio.ensure_future(self._last(_encoded(parts, self._request)))
+        reading = asyncio.ensure_future(self._last(_encoded(parts, self._request), caller))
         leaving = asyncio.ensure_future(_left(self._request))
         try:
             await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -49,36 +48,32 @@ class Reader:
                 task.cancel()
             await asyncio.gather(reading, leaving, return_exceptions=True)
 
-    async def stream(self, parts: Generator[T]) -> AsyncGenerator[T]:
+    async def stream(self, parts: Generator[T], caller: Principal) -> AsyncGenerator[T]:
         """Yields what the parts yield, each made in a turn. Between them it has no place in the line.
 
         Raises what they do, and TooManyRequests before the first.
         """
         run = self._turns.begin
         while True:
-            ended, found = await _interruptible(run, self._user, parts)
+            ended, found = await _interruptible(run, caller.key, parts)
             if ended:
                 return
             yield found
             run = self._turns.go_on
 
-    async def _last(self, parts: Parts[Response]) -> Response:
-        ended, found = await _interruptible(self._turns.begin, self._user, parts)
+    async def _last(self, parts: Parts[Response], caller: Principal) -> Response:
+        ended, found = await _interruptible(self._turns.begin, caller.key, parts)
         while not ended:
-            ended, found = await _interruptible(self._turns.go_on, self._user, parts)
+            ended, found = await _interruptible(self._turns.go_on, caller.key, parts)
         return found
 
 
-async def _reader(
-    request: Request, services: ServicesDep, caller: Annotated[Principal, Depends(authenticate)]
-) -> Reader:
-    return Reader(request, services.reads, caller.key)
+async def _reader(request: Request, services: ServicesDep) -> Reader:
+    return Reader(request, services.reads)
 
 
-async def _writer(
-    request: Request, services: ServicesDep, caller: Annotated[Principal, Depends(authenticate)]
-) -> Reader:
-    return Reader(request, services.writes, caller.key)
+async def _writer(request: Request, services: ServicesDep) -> Reader:
+    return Reader(request, services.writes)
 
 
 ReaderDep = Annotated[Reader, Depends(_reader)]
@@ -86,14 +81,14 @@ ReaderDep = Annotated[Reader, Depends(_reader)]
 
 
 def in_turns(route: Callable[..., Any], *, of: Any = ReaderDep) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """Returns the route that runs `route` in turns of its caller, and answers with the JSON of what it returns.
+    """Returns the route that runs `route` in turns of its `caller`, and answers with the JSON of what it returns.
 
     A route that is a generator is read in parts, and must name its `response_model`.
     """
 
     @wraps(route)
-    async def answer(*, reader: Reader, **arguments: Any) -> Response:
-        return await reader.answer(_parts(route, arguments))
+    async def answer(*, reader: Reader, caller: Principal, **arguments: Any) -> Response:
+        return await reader.answer(_parts(route, {**arguments, "caller": caller}), caller)
 
     signature = inspect.signature(route)
     own = Parameter("reader", Parameter.KEYWORD_ONLY, annotation=of)

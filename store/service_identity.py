@@ -54,7 +54,7 @@ class ServiceIdentity:
             if known is None or known.blobs is None:
                 service_id(self._database)
                 # Programs that start together take turns: the row is locked.
-                with self._database.write() as session:
+                with self._database.write("identify") as session:
                     known = _adopted(session, self._blobs)
             check(known, self._blobs)
             self._blobs.bind(known.id)
@@ -69,7 +69,7 @@ def service_id(database: Database) -> str:
     if known is not None:
         return known.id
     # It is committed before any folder is marked with it.
-    with database.write() as session:
+    with database.write("identify") as session:
         insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
         new = insert(Service).values(number=1, id=f"svc_{secrets.token_hex(8)}")
         session.execute(new.on_conflict_do_nothing())
@@ -92,7 +92,7 @@ def check(known: Known, blobs: Blobs) -> None:
 
 def move(database: Database, blobs: Blobs) -> None:
     """Stores that the service's folder of blobs is this one. Raises Unavailable."""
-    with database.write() as session:
+    with database.write("identify") as session:
         session.execute(update(Service).values(blobs=_place(blobs)))
 
 

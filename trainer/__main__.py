@@ -1,13 +1,11 @@
 """`python -P -m trainer` runs one rank of a built-in recipe, in the environment of an attempt."""
 
-from collections.abc import Mapping
 import logging
 import sys
-from typing import Any
 
 import torchyard
 from torchyard.contract.collector import paused
-from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes import REGISTRY, Recipe
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
@@ -60,24 +58,11 @@ def make_training(run: Run, *, config: Recipe, world: World) -> Training:
         local_size=world.local_size,
         metadata=state,
     )
-    _check_data(task, world, state)
     policy = CheckpointPolicy.model_validate(run.config["checkpoint"])
     _check_monitors(task, config, policy)
     return Training(
         task, trainer=run.config["trainer"], config=config, policy=policy, run=run, world=world, state=state
     )
-
-
-def _check_data(task: Task, world: World, state: Mapping[str, Any] | None) -> None:
-    """Checks that all ranks and all attempts have the same data and the same split."""
-    ours = (task.data_hash, task.split_hash)
-    if world.from_rank_0(ours) != ours:
-        raise DataError("the ranks read different data: is another program writing to the source?")
-    if state is not None and (state["data_hash"], state["split_hash"]) != ours:
-        raise DataError(
-            "the data has changed since the checkpoint was saved: samples were added, removed or changed. Submit a new "
-            "job, or restore the data"
-        )
 
 
 def _check_monitors(task: Task, config: Recipe, policy: CheckpointPolicy) -> None:

@@ -35,7 +35,8 @@ class Card:
     world_size: int
     device: str
     precision: str
-    data_hash: str
+    data_hash: str | None
+    """The digest of the data's contents. None until the files are hashed."""
     split_hash: str
     versions: Mapping[str, str | None]
     samples_per_second: float | None = None
@@ -47,7 +48,7 @@ class Card:
         return asdict(self)
 
 
-def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str) -> Card:
+def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str, data_hash: str | None) -> Card:
     """Returns the card of a run that has not begun; `precision` is the resolved one, never `auto`.
 
     The model must not be wrapped or sharded yet. Only rank 0 counts the FLOPs, as only its card is written.
@@ -67,7 +68,7 @@ def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str)
         world_size=world.size,
         device=torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "CPU",
         precision=precision,
-        data_hash=task.data_hash,
+        data_hash=data_hash,
         split_hash=task.split_hash,
         versions=versions(),
     )

@@ -7,6 +7,7 @@ import torch
 
 from torchyard.contract.recipes import Recipe
 from torchyard.run import Run
+from trainer.contents import Contents
 from trainer.finiteness import nonfinite_weights
 from trainer.state import RunState
 from trainer.task import Evaluation, Task
@@ -15,8 +16,11 @@ from trainer.task import Evaluation, Task
 class Checkpoints:
     """Writes the state of a run with what identifies its recipe and its data."""
 
-    def __init__(self, task: Task, *, trainer: str, config: Recipe, run: Run, state: RunState) -> None:
+    def __init__(
+        self, task: Task, *, trainer: str, config: Recipe, run: Run, state: RunState, contents: Contents
+    ) -> None:
         self._task, self._trainer, self._run, self._state = task, trainer, run, state
+        self._contents = contents
         self._config = config.model_dump(mode="json")
         self._parameters = frozenset(name for name, _ in task.model.named_parameters(remove_duplicate=False))
 
@@ -35,7 +39,7 @@ class Checkpoints:
             **self._state.state_dict(at_stop=at_stop),
             "metrics": metrics,
         }
-        card = report.card.as_dict()
+        card = {**report.card.as_dict(), "data_hash": self._contents.data_hash}  # which the state has just collected
         self._run.card(card)
         self._run.save_checkpoint(
             state,
@@ -54,7 +58,6 @@ class Checkpoints:
         return {
             "recipe": self._trainer,
             "config": self._config,
-            "data_hash": self._task.data_hash,
-            "split_hash": self._task.split_hash,
+            **self._contents.state_dict(),
             "threads": torch.get_num_threads(),
         }

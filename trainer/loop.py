@@ -11,6 +11,7 @@ from trainer.batching import make_sampler
 from trainer.best import Best
 from trainer.card import describe
 from trainer.checkpoints import Checkpoints
+from trainer.contents import Contents
 from trainer.learner import Learner
 from trainer.models.initial import train_mode
 from trainer.optimization import scaled_lr
@@ -43,8 +44,13 @@ class Training:
         world: World,
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepares the run; `state` is that of a checkpoint. Raises ConfigError if the configuration cannot work."""
+        """Prepares the run; `state` is that of a checkpoint.
+
+        Raises ConfigError if the configuration cannot work, and DataError if the data is not that of the checkpoint.
+        """
         self.task, self.config, self.policy, self.run, self.world = task, config, policy, run, world
+        self.contents = Contents(task, source=config.data.source, run=run, world=world)
+        self.contents.check(state)
         if state is not None:
             task.model.load_state_dict(state["raw"] or state["model"])
         training = config.training
@@ -57,7 +63,13 @@ class Training:
         )
         self.report = Report(
             run,
-            card=describe(task, sampler=self.sampler, world=world, precision=precision.name),
+            card=describe(
+                task,
+                sampler=self.sampler,
+                world=world,
+                precision=precision.name,
+                data_hash=self.contents.data_hash,
+            ),
             window=LossWindow(world, training.max_nonfinite_steps),
             device=world.device,
         )
@@ -78,13 +90,22 @@ class Training:
             world=world,
             seed=training.seed,
         )
-        self.checkpoints = Checkpoints(task, trainer=trainer, config=config, run=run, state=parts)
+        self.checkpoints = Checkpoints(
+            task, trainer=trainer, config=config, run=run, state=parts, contents=self.contents
+        )
         seed_everything(training.seed + 1 + world.rank)
         if state is not None:
             parts.load_state_dict(state)
 
     def train(self) -> bool:
         """Trains to the end of the run. Returns False if it stops before. Raises NonFiniteLoss and DataError."""
+        self.contents.start()
+        try:
+            return self._train()
+        finally:
+            self.contents.close()
+
+    def _train(self) -> bool:
         position = self.position
         self.report.introduce(
             self.task.description, config=self.config, base_lr=self.base_lr, total_steps=position.total_steps
@@ -137,6 +158,8 @@ class Training:
         metrics = {**self.report.metrics, **evaluation.metrics}
         self.best.observe(metrics, epoch=position.epoch, step=position.step)
         position.complete_epoch(end_run=last or stops_early)
+        if position.ended:
+            self.contents.finish()
         if (
             position.ended
             or self._is_due(position.epoch, self.policy.every_epochs)

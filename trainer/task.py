@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor, nn
 
 from torchyard.run.publishing import Content
+from trainer.data.identity import Identity
 from trainer.world import World
 
 
@@ -59,8 +60,8 @@ class Task(Protocol):
         ...
 
     @property
-    def data_hash(self) -> str:
-        """A digest of the source. It changes if a sample is added, removed or changed."""
+    def identity(self) -> Identity:
+        """What tells the data of the source from other data."""
         ...
 
     @property

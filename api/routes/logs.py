@@ -125,7 +125,7 @@ async def download_logs(
     timestamps: Annotated[bool, Query(description="begin each line with its time, in UTC")] = False,
 ) -> StreamingResponse:
     """Sends the lines that are stored now as a file, as they were written. The connection ends with the token."""
-    read = reader.stream(_file(services, caller, job_id, where, timestamps=timestamps))
+    read = reader.stream(_file(services, caller, job_id, where, timestamps=timestamps), caller)
     name = str(await anext(read))
     text = while_permitted(cast("AsyncGenerator[bytes]", read), services, caller, job_id)
     headers = {"Content-Disposition": disposition(name), "Cache-Control": "no-store"}

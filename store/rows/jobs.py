@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import json
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import BigInteger, bindparam, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -37,7 +37,17 @@ WAITING = Reason("waiting", "waiting for a worker to look at it")
 # these.
 _JOBS, _EVENTS = Base.metadata.tables["jobs"], Base.metadata.tables["job_events"]
 _NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since)
-_NEW_EVENT = insert(_EVENTS)
+_LAST_EVENT = (
+    select(_EVENTS.c.time)
+    .where(_EVENTS.c.job_id == bindparam("of_job"))
+    .order_by(_EVENTS.c.seq.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_TOLD = func.coalesce(bindparam("told", type_=BigInteger()), now_us())
+_NOT_LATER = case((now_us() < _TOLD, now_us()), else_=_TOLD)
+# Ranks, workers and the database each have a clock. A job's events never run backwards, and never into the future.
+_NEW_EVENT = insert(_EVENTS).values(time=case((_LAST_EVENT > _NOT_LATER, _LAST_EVENT), else_=_NOT_LATER))
 _HOLDERS = (
     select(Allocation.worker_id, Allocation.device, Attempt.job_id)
     .join(Attempt, Attempt.id == Allocation.attempt_id)
@@ -246,14 +256,14 @@ def set_card(session: Session, job_id: str, card: dict[str, Any]) -> None:
 def add_event(
     session: Session, job_id: str, *, type: str, attempt: int | None, data: dict[str, Any], time: int | None = None
 ) -> None:
-    """Appends an event to the job, in the caller's transaction. `time` is in microseconds; None means now."""
+    """Appends an event to the job, in the caller's transaction.
+
+    `time` is when it happened by the clock of who tells it, in microseconds; None means now. It is stored as a time
+    between that of the event before it and now, by the database's clock.
+    """
     seq = reserve_positions(session, job_id, 1)
     announcement_of(session).mark_changed(job_id)
-    session.execute(
-        insert(JobEvent).values(
-            job_id=job_id, seq=seq, time=now_us() if time is None else time, type=type, attempt=attempt, data=data
-        )
-    )
+    _insert_event(session, job_id, seq=seq, type=type, attempt=attempt, data=data, time=time)
 
 
 def reserve_positions(session: Session, job_id: str, count: int, **values: Any) -> int:
@@ -302,4 +312,18 @@ def _insert_state_event(
     detail: dict[str, Any] | None = None,
 ) -> None:
     data = {"from": source, "to": target, "reason": {"code": reason.code, "message": reason.message}, **(detail or {})}
-    session.execute(_NEW_EVENT, {"job_id": job_id, "seq": seq, "type": "state", "attempt": attempt, "data": data})
+    _insert_event(session, job_id, seq=seq, type="state", attempt=attempt, data=data)
+
+
+def _insert_event(
+    session: Session,
+    job_id: str,
+    *,
+    seq: int,
+    type: str,
+    attempt: int | None,
+    data: dict[str, Any],
+    time: int | None = None,
+) -> None:
+    values = {"job_id": job_id, "seq": seq, "type": type, "attempt": attempt, "data": data}
+    session.execute(_NEW_EVENT, {**values, "of_job": job_id, "told": time})

@@ -4,7 +4,9 @@ import time
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from store.db.tables import JobEvent
 from store.queries import advice
 from store.rows import attempts, jobs, workers
 from store.rows.attempts import NewEvent
@@ -83,7 +85,9 @@ def test_a_job_stalls_when_neither_progress_nor_metrics_come(service: ApiFixture
     path = f"/v1/jobs/{job_id}/advice"
     assert service.get(path)["severity"] == "info", "it has not begun to report"
     progress = {"step": 7, "fraction": None}
-    service.record(claim, events=[NewEvent("progress", progress, minutes_ago(8.1))], progress=progress)
+    service.record(claim, events=[NewEvent("progress", progress, minutes_ago(0))], progress=progress)
+    with service.database.write() as session:
+        session.execute(update(JobEvent).where(JobEvent.job_id == job_id).values(time=minutes_ago(8.1)))
     stalled = service.get(path)
     assert stalled["headline"] == "no progress for 8m: after 10m the attempt ends as a hang"
     assert stalled["evidence"][0]["text"] == "the newest progress is step 7"

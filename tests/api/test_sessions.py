@@ -53,7 +53,14 @@ class Browser:
 
     def as_another_client(self, path: str, **headers: str) -> Any:
         """Asks without a cookie and without headers, as what follows a link does."""
-        return TestClient(self.service.app).get(path, headers=headers)
+        return self.another_client.get(path, headers=headers)
+
+    @property
+    def another_client(self) -> TestClient:
+        """In the same event loop, as the service watches for changes of access there."""
+        client = TestClient(self.service.app)
+        client.portal = self.service.client.portal
+        return client
 
 
 @pytest.fixture
@@ -166,7 +173,7 @@ def test_a_link_downloads_one_file_and_parts_of_it(browser: Browser) -> None:
     assert browser.as_another_client(link).content == b"state"
     part = browser.as_another_client(link, Range="bytes=1-2")
     assert (part.status_code, part.content) == (206, b"ta")
-    assert TestClient(browser.service.app).head(link).headers["content-length"] == "5"
+    assert browser.another_client.head(link).headers["content-length"] == "5"
     odd = f"/v1/jobs/{browser.job}/artifacts/a%20b/%C3%A9%26%3F.txt"
     assert browser.as_another_client(browser.link(odd)).content == b"left"
     log = browser.link(f"/v1/jobs/{browser.job}/logs/download?timestamps=true&rank=0")

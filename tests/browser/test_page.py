@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
     "name",
     [
         "page.test.ts",
+        pytest.param("busy.test.ts", marks=pytest.mark.thorough),
         pytest.param("charts.test.ts", marks=pytest.mark.thorough),
         pytest.param("live.test.ts", marks=pytest.mark.thorough),
         pytest.param("logs.test.ts", marks=pytest.mark.thorough),

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.failpoints import test_attempts, test_bundles, test_processes, test_requests, test_sweeping
+from tests.failpoints import test_attempts, test_bundles, test_identity, test_processes, test_requests, test_sweeping
 from torchyard.contract import failpoints
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.records import Manifest
@@ -94,6 +94,7 @@ def test_every_failpoint_is_tested() -> None:
         *test_attempts.POINTS,
         *test_attempts.LOOKS,
         *test_bundles.POINTS,
+        *test_identity.POINTS,
         *test_sweeping.POINTS,
         *test_sweeping.ASIDE,
         *test_processes.WORKER,

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+import tempfile
 import uuid
 
 import pytest
@@ -13,11 +14,13 @@ from torchyard.contract.records import Sandbox
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views import IsolationView
 from worker.engines.base import AttemptKey
+from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
 from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of
 
 START = "warm"
+ROOT = Path(__file__).parents[2]
 KEY = AttemptKey("job_x", 1)
 SHM = Path("/dev/shm")
 HOLDS_SHARED_MEMORY = """
@@ -49,6 +52,14 @@ for _ in range(200):
     deep /= "d"
     deep.mkdir()
 deep.chmod(0)
+"""
+WRITES_TO_TMP = """
+import os, pathlib, sys
+pathlib.Path("/tmp/literal").write_text("x")
+pathlib.Path("/var/tmp/other").write_text("x")
+assert not pathlib.Path("/tmp", sys.argv[1]).exists()
+print(os.environ["TMPDIR"])
+print(sorted(path.name for path in pathlib.Path("/tmp").iterdir() if path.is_file()))
 """
 
 
@@ -122,6 +133,33 @@ def test_a_jobs_home_stays_and_its_temporary_files_go_however_deep(attempt: Atte
     assert report.reason is EndReason.COMPLETED, report
     assert (attempt.places.home / "mine").read_text() == (attempt.run.job / "mine").read_text() == "x"
     assert not attempt.places.temporary.exists()
+
+
+@pytest.mark.skipif(not isolation().own_mounts, reason="this host forbids mounts of one's own")
+def test_the_systems_temporary_folders_are_the_attempts_own(warm_process: WarmProcess) -> None:
+    others = Path("/tmp", f"others-{uuid.uuid4()}")
+    others.write_text("x")
+    try:
+        with tempfile.TemporaryDirectory(dir=ROOT, prefix=".test-") as folder:  # not below a folder that is replaced
+            attempt = Attempt.create(Path(folder), warm=warm_process, launcher="warm")
+            attempt.start_job(WRITES_TO_TMP, args=[others.name], world_size=1)
+            report = attempt.report()
+            assert report.reason is EndReason.COMPLETED, report
+            assert attempt.log("rank-0", "stdout").splitlines() == ["/tmp", "['literal', 'other']"]
+            assert not Path("/tmp/literal").exists() and not attempt.places.temporary.exists()
+    finally:
+        others.unlink()
+
+
+@pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
+def test_an_error_in_the_systems_temporary_folder_names_that_of_the_job(attempt: Attempt) -> None:
+    attempt.isolation = isolation().model_copy(update={"own_mounts": False, "own_pids": False})
+    attempt.start_job("open('/tmp/literal', 'w')", world_size=1)
+    message = attempt.report().message
+    assert "/tmp/literal" in message
+    assert message.endswith(
+        f"Jobs have a temporary folder of their own: the variable TMPDIR, {attempt.places.temporary}"
+    )
 
 
 @pytest.mark.parametrize("level", ["off", "shared"])

@@ -81,6 +81,7 @@ def job(root: Path, config: dict[str, Any], *, trainer: str = "image-classificat
 
 def environment(run: RunDir, *, data: str, resume_from: Path | None = None) -> dict[str, str]:
     env: dict[str, str] = {Env.RUN_DIR: str(run.job), Env.CONFIG: str(run.config), Env.DATA: data}
+    env["XDG_CACHE_HOME"] = str(run.root / "cache")
     return env | ({Env.RESUME_FROM: str(resume_from)} if resume_from else {})
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from torchyard.run.publishing import Content
+from trainer.data.identity import Identity
 from trainer.task import Batch, Evaluation
 from trainer.world import World
 
@@ -24,7 +25,7 @@ class Regression:
     metadata: dict[str, Any] = {}
     files: Mapping[str, Content] = {}
     samples = SAMPLES
-    data_hash = split_hash = "0" * 64
+    identity, split_hash = Identity(digest="0" * 64), "0" * 64
 
     def __init__(self, *extra: nn.Module, values: Sequence[float] = ()) -> None:
         torch.manual_seed(0)

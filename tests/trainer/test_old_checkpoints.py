@@ -102,5 +102,5 @@ def test_an_old_checkpoint_resumes_bit_equal_to_the_old_code(
         assert points(new, key) == points(old, key) != []
     for name in saved:
         ours, theirs = state(new, name), state(old, name)
-        assert ours.keys() == theirs.keys()
-        assert [key for key in ours if not same(ours[key], theirs[key])] == []
+        assert ours.keys() - theirs.keys() == {"data_files", "data_listing"}
+        assert [key for key in theirs if not same(ours[key], theirs[key])] == []

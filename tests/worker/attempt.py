@@ -36,7 +36,7 @@ from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
 from worker.sandbox.confinement import Confinement
 from worker.sandbox.places import UNPACKED, Places, WorkerPlaces
-from worker.sandbox.policy import sandbox_of
+from worker.sandbox.policy import sandbox_of, temporary_in
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
 """Runs a test twice: with torchrun or its stand-in, and with forks of the warm process."""
@@ -182,19 +182,21 @@ class Attempt:
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
         places, confinement = self.places, self.confinement
         places.create()
+        sandbox = sandbox_of(
+            confinement.isolation,
+            run=self.run,
+            places=places,
+            readable=confinement.readable,
+            writable=confinement.writable,
+            gpus=False,
+        )
+        own = places.environment({}) | ({} if sandbox is None else {"TMPDIR": temporary_in(sandbox)})
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
             argv=argv,
-            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **places.environment({}), **self.environment()},
-            sandbox=sandbox_of(
-                confinement.isolation,
-                run=self.run,
-                places=places,
-                readable=confinement.readable,
-                writable=confinement.writable,
-                gpus=False,
-            ),
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **own, **self.environment()},
+            sandbox=sandbox,
             cwd=str(self.run.job),
             world_size=self.world_size,
             time_limit=timedelta(seconds=time_limit),

@@ -67,6 +67,9 @@ class DaemonFixture:
             redis_url=self.redis_url,
         )
         settings.root.mkdir(exist_ok=True)
+        if folder != "worker":  # the workers of a service share its blobs
+            (self.folder / "worker" / "blobs").mkdir(exist_ok=True)
+            settings.blobs.symlink_to(self.folder / "worker" / "blobs")
         slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
         found = inventory or Inventory(slots)
         gpus = [device.uuid for device in found.devices if device.kind == "cuda"]

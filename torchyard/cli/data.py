@@ -32,7 +32,7 @@ def push(
     Like `run`, it leaves out what git ignores and .torchyardignore names.
     """
     from torchyard.cli.run.keys import parse_size
-    from torchyard.cli.run.upload import packed, upload
+    from torchyard.cli.run.upload import left_out, packed, upload
 
     try:
         most = parse_size(max_size)
@@ -42,6 +42,8 @@ def push(
         client.me()
         with packed(folder, max_size=most) as bundle:
             terminal.note(f"{output.count(len(bundle.files), 'file')}, {terminal.size(bundle.size)}")
+            for line in left_out(bundle):
+                terminal.note(f"left out   {terminal.plain(line)}")
             upload(client, bundle)
             found = {"url": bundle.url, "sha256": bundle.sha256, "size": bundle.size, "files": len(bundle.files)}
     terminal.write(json.dumps(found) if as_json else bundle.url)

@@ -1,9 +1,11 @@
 """Shows a job while it runs: a line for each event, and a progress bar in a terminal."""
 
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
 import math
+import re
 import sys
 import time
 from typing import Any, Self
@@ -22,6 +24,8 @@ from torchyard.contract.views import EventView, JobView, LogLine, MetricView, Pr
 _PROGRESS_INTERVAL_S = 2.0
 """Seconds between two lines of progress if stderr is not a terminal."""
 _BAR_WIDTH = 16
+_REMEMBERED = 100
+"""Lines of the log in which an event is looked for that says the same."""
 _EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 3}
 
 
@@ -59,6 +63,8 @@ class Watch:
         self._step = 0
         self._progress = ProgressView()
         self._metrics: dict[str, float] = {}
+        self._lines: deque[str] = deque(maxlen=_REMEMBERED)
+        """The newest lines of the log that are on the same screen as the events. A recipe writes its epochs to both."""
 
     def __enter__(self) -> Self:
         if self._terminal:
@@ -82,6 +88,8 @@ class Watch:
             self._show_metric(update)
         elif self._log is not None:
             self._show_log(self._log(update))
+            if self._shares_screen:
+                self._lines.append(update.text)
 
     def _show_job(self, job: JobView) -> None:
         if job.state.terminal:
@@ -125,6 +133,8 @@ class Watch:
                 return  # the job itself follows, and has more to print; or it was shown
             line.append(f"{state:<10}", style=output.COLOURS[state])
             line.append_text(_safe(f" {data['reason']['message']}"))
+        elif self._is_in_log(event):
+            return
         elif event.type == "checkpoint":
             line.append_text(_safe(_checkpoint(data)))
         elif event.type == "message":
@@ -135,11 +145,26 @@ class Watch:
         self._print(line)
 
     def _show_log(self, text: str) -> None:
-        if self._terminal and sys.stdout.isatty():
+        if self._shares_screen:
             self._print(_safe(text))  # the console prints above the bar
         else:
             terminal.write(text)
             sys.stdout.flush()
+
+    @property
+    def _shares_screen(self) -> bool:
+        """Whether events and log lines are in one terminal."""
+        return self._terminal and sys.stdout.isatty()
+
+    def _is_in_log(self, event: EventView) -> bool:
+        """Whether a line of the log on the screen says what the event says."""
+        data = event.data
+        if event.type == "message":
+            return data["level"] == "info" and any(line.endswith(data["text"]) for line in self._lines)
+        if event.type == "checkpoint":
+            epoch = re.compile(rf"\bepoch {data['epoch']}/[0-9]+  step {data['step']}\b")
+            return any(map(epoch.search, self._lines))
+        return False
 
     def _print(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True)

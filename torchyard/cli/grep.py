@@ -36,8 +36,38 @@ class Nearby:
         return [*self.client.logs(self.job_id, rank=self.rank, limit=self.context, before=before, after=after)]
 
 
-def print_matches(matches: Iterable[LogMatch], nearby: Nearby, *, with_time: bool, as_json: bool) -> bool:
+class Place:
+    """Shows in a terminal, on one line of stderr, how far a long search is. The next line of output takes its place."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+
+    def show(self, line: int) -> None:
+        """Shows that the log is searched up to this line."""
+        if sys.stderr.isatty():
+            self._write(f"Searched up to line {line:,}")
+            self._is_shown = True
+
+    def clear(self) -> None:
+        """Takes back what is shown."""
+        if self._is_shown:
+            self._write("")
+            self._is_shown = False
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+def print_matches(matches: Iterable[LogMatch], nearby: Nearby, place: Place, *, with_time: bool, as_json: bool) -> bool:
     """Prints each match and the lines around it once, with a line `--` between parts. Returns whether there was one."""
+    try:
+        return _print(matches, nearby, place, with_time=with_time, as_json=as_json)
+    finally:
+        place.clear()
+
+
+def _print(matches: Iterable[LogMatch], nearby: Nearby, place: Place, *, with_time: bool, as_json: bool) -> bool:
     printed = 0
     following: Sequence[LogLine] = []
 
@@ -54,6 +84,7 @@ def print_matches(matches: Iterable[LogMatch], nearby: Nearby, *, with_time: boo
                 show(line)
 
     for match in matches:
+        place.clear()
         show_following(below=match.line)
         preceding = [line for line in nearby.before(match.line) if line.line > printed]
         first = preceding[0].line if preceding else match.line
@@ -63,6 +94,7 @@ def print_matches(matches: Iterable[LogMatch], nearby: Nearby, *, with_time: boo
             show(line)
         show(match)
         following = nearby.after(match.line)
+    place.clear()
     show_following()
     return printed > 0
 

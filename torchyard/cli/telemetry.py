@@ -67,11 +67,14 @@ def logs(
         found = client.get(job).view
         last = first = client.lines_before(found.id, begin) if begin is not None else 0
         if grep is not None:
-            from torchyard.cli.grep import Nearby, print_matches
+            from torchyard.cli.grep import Nearby, Place, print_matches
 
-            matches = client.search_logs(found.id, grep, regex=regex, case=case, rank=rank, after=first)
+            place = Place()
+            matches = client.search_logs(
+                found.id, grep, regex=regex, case=case, rank=rank, after=first, searched=place.show
+            )
             nearby = Nearby(client, found.id, rank=rank, context=context)
-            if not print_matches(matches, nearby, with_time=timestamps, as_json=as_json):
+            if not print_matches(matches, nearby, place, with_time=timestamps, as_json=as_json):
                 terminal.note("No such line.")
                 raise typer.Exit(1)
             return

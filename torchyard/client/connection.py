@@ -1,6 +1,6 @@
 """Sends calls to one server, and sends them again where that does no harm."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 import time
@@ -59,8 +59,13 @@ class Connection:
         """Sends the call and returns the answer's view. Raises as `send` does."""
         return parse(await self.send(call), call.view)
 
-    async def pages(self, call: Call[Page[V]], *, limit: int | None = None) -> AsyncGenerator[V]:
-        """Yields the items of a list, at most `limit`. Each page is fetched when it is needed."""
+    async def pages(
+        self, call: Call[Page[V]], *, limit: int | None = None, going_on: Callable[[str], None] | None = None
+    ) -> AsyncGenerator[V]:
+        """Yields the items of a list, at most `limit`. Each page is fetched when it is needed.
+
+        `going_on` is told the cursor of each further page before it is fetched.
+        """
         left = limit
         while True:
             page = await self.answer(call)
@@ -69,6 +74,8 @@ class Connection:
             left = None if left is None else left - len(page.data)
             if not page.has_more or page.next is None or (left is not None and left <= 0):
                 return
+            if going_on is not None:
+                going_on(page.next)
             call = calls.next_page(call, page.next)
 
     async def send(self, call: Call[Any]) -> httpx2.Response:

@@ -1,6 +1,6 @@
 """Every operation of a client, written once: Client and AsyncClient differ in their transport alone."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
@@ -353,11 +353,13 @@ class ClientCore(TeamCore):
         after: int = 0,
         before: int | None = None,
         limit: int | None = None,
+        searched: Callable[[int], None] | None = None,
     ) -> AsyncGenerator[LogMatch]:
         """Yields the first `limit` lines that contain `pattern`, oldest first, with the places of the matches.
 
         `regex`: the pattern is a regular expression in RE2's syntax. `case`: capital and small letters differ. `after`
-        and `before` are numbers of lines. Raises InvalidRequest.
+        and `before` are numbers of lines. A long search takes several requests: before each further one, `searched` is
+        told the line up to which the log is searched. Raises InvalidRequest.
         """
         call = calls.search_logs(
             job_id,
@@ -369,7 +371,12 @@ class ClientCore(TeamCore):
             before=before,
             limit=limit,
         )
-        return self._connection.pages(call, limit=limit)
+
+        def going_on(cursor: str) -> None:
+            if searched is not None:
+                searched(int(cursor))
+
+        return self._connection.pages(call, limit=limit, going_on=going_on)
 
     async def lines_before(self, job_id: str, moment: datetime) -> int:
         """Returns the number of the last line that was stored before `moment`, or 0. Fetches few lines."""

@@ -26,7 +26,7 @@ COMMITS = (
     *("team", "drain", "register", "heartbeat", "renew", "claim", "preempt", "group_jobs", "reason", "rescue"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
-    *("join_points", "move_aside", "other"),
+    *("join_points", "move_aside", "identify", "other"),
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")

@@ -72,6 +72,8 @@ class Sandbox(Record):
     """May be read, written and controlled."""
     temporary: str
     """The attempt's own temporary folder, one of `writable`. It is removed at the end."""
+    temporary_at: list[str] = field(default_factory=list[str])
+    """Folders of the system, such as `/tmp`, that show the temporary folder instead, where mounts are its own."""
     strict: Strict | None = None
     """If set, a helper makes the sandbox, and decides itself what is in it: the lists are empty."""
 

@@ -39,6 +39,7 @@ TRACEBACK_LIMIT = 32_000
 _HEAD = 4_000  # characters kept of the start of a long traceback: its end says more
 _SECRETS_S = 60.0  # how long the supervisor may take to answer
 _FULL_DISK_S = 60.0  # how long a record of this rank waits for a full disk
+_TEMPORARIES = ("/tmp", "/var/tmp")  # noqa: S108 as programs name them
 _LINES = 3  # lines kept of the message of a GPU's allocator
 _SMALLER_RECIPE = "lower training.per_device_batch_size, or set training.auto_batch"
 _SMALLER_SCRIPT = "take smaller batches"
@@ -241,6 +242,8 @@ def _sandbox_advice(error: BaseException) -> str:
     if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
         return ""
     folder = os.path.dirname(os.path.abspath(os.fsdecode(error.filename)))  # noqa: PTH100, PTH120 it may be no path
+    if folder in _TEMPORARIES:
+        return f". Jobs have a temporary folder of their own: the variable TMPDIR, {os.environ.get('TMPDIR', '')}"
     return (
         f". Jobs write to TORCHYARD_RUN_DIR, and read what the worker's operator allows: --allow-path {folder},"
         f" or --allow-path {folder}:rw to write"

@@ -14,6 +14,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
 from trainer.data.digests import arrays_digest, split_digest
 from trainer.data.digits import read_digits
+from trainer.data.identity import Identity
 from trainer.data.images import ImageData, InMemory, resized, split_indices
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -32,7 +33,7 @@ def load_digits(config: ImageDataConfig) -> ImageData:
         InMemory(images[train], targets[train]),
         InMemory(images[val], targets[val]),
         [str(digit) for digit in range(10)],
-        data_hash=arrays_digest({"pictures": pictures, "labels": labels}),
+        identity=Identity(digest=arrays_digest({"pictures": pictures, "labels": labels})),
         split_hash=split_digest(map(str, train.tolist()), map(str, val.tolist())),
     )
 
@@ -56,11 +57,12 @@ def load_npz(path: Path, config: ImageDataConfig) -> ImageData:
         _index(path, name, _labels(path, name, arrays, len(pictures)), classes)
         for name, pictures in (("y_train", train), ("y_test", val))
     )
+    digest = arrays_digest(arrays)
     return _data(
         InMemory(resized(train, config.image_size), train_labels),
         InMemory(resized(val, config.image_size), val_labels),
         [str(name) for name in classes],
-        data_hash=arrays_digest(arrays),
+        identity=Identity(digest=digest, root=path, digests={".": digest}),
         split_hash=split_digest(
             (f"x_train/{index}" for index in range(len(train))), (f"x_test/{index}" for index in range(len(val)))
         ),
@@ -121,7 +123,7 @@ def _index(path: Path, name: str, labels: Array, classes: Array) -> Tensor:
     return torch.from_numpy(np.searchsorted(classes, labels))
 
 
-def _data(train: InMemory, val: InMemory, classes: list[str], *, data_hash: str, split_hash: str) -> ImageData:
+def _data(train: InMemory, val: InMemory, classes: list[str], *, identity: Identity, split_hash: str) -> ImageData:
     _, channels, height, width = train.pictures.shape
     return ImageData(
         train,
@@ -131,7 +133,7 @@ def _data(train: InMemory, val: InMemory, classes: list[str], *, data_hash: str,
         height=height,
         width=width,
         in_memory=True,
-        data_hash=data_hash,
+        identity=identity,
         split_hash=split_hash,
     )
 

@@ -20,7 +20,7 @@ def arrays_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def files_digest(root: Path, files: Iterable[Path]) -> str:
+def listing_digest(root: Path, files: Iterable[Path]) -> str:
     """Returns the digest of the files' names below `root` and their sizes. Raises DataError."""
     return _lines_digest(f"{_name(root, file)}\0{_size(file)}" for file in sorted(files))
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
 from trainer.data.decoding import decode, header
-from trainer.data.digests import files_digest, split_digest
+from trainer.data.digests import split_digest
+from trainer.data.identity import identity_of_files
 from trainer.data.images import ImageData, split_indices
 from trainer.data.loading import load_batches, to_device
 
@@ -82,7 +83,7 @@ def load_folders(root: Path, config: ImageDataConfig, *, channels: int | None = 
         height=form.height,
         width=form.width,
         in_memory=False,
-        data_hash=files_digest(root, [*files, *val_files]),
+        identity=identity_of_files(root, [*files, *val_files]),
         split_hash=split_digest(*([path.relative_to(root).as_posix() for path in part] for part in (files, val_files))),
     )
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torchyard.contract.recipes import Normalization
+from trainer.data.identity import Identity
 from trainer.data.loading import to_device
 
 MAX_MEASURED = 2048
@@ -39,8 +40,7 @@ class ImageData:
     height: int
     width: int
     in_memory: bool
-    data_hash: str
-    """The digest of the source: of its values in memory, or of the files' names and sizes on disk."""
+    identity: Identity
     split_hash: str
     """The digest of which samples train and which are held out."""
 

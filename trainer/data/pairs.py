@@ -13,7 +13,8 @@ from torch import Tensor
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import SegmentationDataConfig
 from trainer.data.decoding import UNREADABLE, header, load, pixels
-from trainer.data.digests import files_digest, split_digest
+from trainer.data.digests import split_digest
+from trainer.data.identity import Identity, identity_of_files
 from trainer.data.images import MAX_MEASURED, split_indices
 from trainer.data.loading import load_batches, to_device
 
@@ -76,8 +77,7 @@ class PairData:
 
     train: Pairs
     val: Pairs
-    data_hash: str
-    """The digest of the files' names and sizes."""
+    identity: Identity
     split_hash: str
     """The digest of the pairs' names, each with its split."""
 
@@ -101,7 +101,7 @@ def load_pairs(root: Path, config: SegmentationDataConfig) -> PairData:
     return PairData(
         Pairs(train, form),
         Pairs(val, form),
-        data_hash=files_digest(root, files),
+        identity=identity_of_files(root, files),
         split_hash=split_digest([pair.name for pair in train], [pair.name for pair in val]),
     )
 

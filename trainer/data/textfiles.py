@@ -20,10 +20,11 @@ _Record = tuple[int, Any, Any]
 
 @dataclass(frozen=True)
 class Sample:
-    """A text and the name of its class."""
+    """A text, the name of its class, and the file that it is from."""
 
     text: str
     label: str
+    file: Path
 
 
 def class_files(folder: Path, *, by_suffix: bool | None = None) -> dict[str, Path]:
@@ -59,7 +60,7 @@ def read_classes(files: Mapping[str, Path]) -> list[Sample]:
     samples: list[Sample] = []
     for label, file in files.items():
         texts = [line.strip() for line in io.StringIO(_read(file), newline=None)]
-        found = [Sample(text, label) for text in texts if text]
+        found = [Sample(text, label, file) for text in texts if text]
         if not found:
             raise DataError(f"{file} is empty")
         samples += found
@@ -73,7 +74,7 @@ def read_table(file: Path) -> list[Sample]:
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise DataError(f"{file} is not a folder, and its name does not end in {', '.join(_READERS)}")
-    read = [_sample(f"{file}, line {line}", text, label) for line, text, label in reader(file, _read(file))]
+    read = [_sample(file, line, text, label) for line, text, label in reader(file, _read(file))]
     samples = [sample for sample in read if sample.text]
     if not samples:
         raise DataError(f"{file} is empty")
@@ -131,7 +132,8 @@ _READERS: dict[str, Callable[[Path, str], Iterator[_Record]]] = {
 }
 
 
-def _sample(where: str, text: Any, label: Any) -> Sample:
+def _sample(file: Path, line: int, text: Any, label: Any) -> Sample:
+    where = f"{file}, line {line}"
     if not isinstance(text, str):
         raise DataError(f"{where}: text is not a string")
     is_number = (isinstance(label, int) and not isinstance(label, bool)) or (
@@ -139,7 +141,7 @@ def _sample(where: str, text: Any, label: Any) -> Sample:
     )
     if not is_number and not isinstance(label, str):
         raise DataError(f"{where}: label is neither a string nor a number")
-    sample = Sample(text.strip(), str(label).strip())
+    sample = Sample(text.strip(), str(label).strip(), file)
     if not sample.label:
         raise DataError(f"{where}: label is empty")
     try:

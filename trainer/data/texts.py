@@ -1,7 +1,9 @@
 """Labelled texts and their two splits."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 import hashlib
+from itertools import groupby
 import json
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextDataConfig
+from trainer.data.identity import Identity
 from trainer.data.images import split_indices
 from trainer.data.textfiles import Sample, class_files, named_by_suffix, read_classes, read_table
 
@@ -29,8 +32,8 @@ class TextData:
     train: Texts
     val: Texts
     classes: list[str]
-    data_hash: str
-    """The digest of all texts and labels in their order."""
+    identity: Identity
+    """Its digest is that of all texts and labels in their order."""
     split_hash: str
     """The digest of which texts train and which are held out."""
 
@@ -53,13 +56,13 @@ def load_texts(path: Path, config: TextDataConfig) -> TextData:
         held_out[split_indices(labels, fraction=config.val_fraction, seed=config.split_seed)[1]] = True
     if not held_out.any():
         raise DataError(f"{path}: there is no text for validation")
-    data_hash = _hash(samples)
+    digest = _hash(samples)
     return TextData(
         train=_part(samples, labels, ~held_out),
         val=_part(samples, labels, held_out),
         classes=classes,
-        data_hash=data_hash,
-        split_hash=hashlib.sha256(data_hash.encode() + held_out.numpy().tobytes()).hexdigest(),
+        identity=Identity(digest=digest, root=path, digests=_digests(path, samples)),
+        split_hash=hashlib.sha256(digest.encode() + held_out.numpy().tobytes()).hexdigest(),
     )
 
 
@@ -96,7 +99,13 @@ def _part(samples: list[Sample], labels: Tensor, chosen: Tensor) -> Texts:
     return Texts([samples[index].text for index in chosen.nonzero().flatten().tolist()], labels[chosen])
 
 
-def _hash(samples: list[Sample]) -> str:
+def _digests(root: Path, samples: list[Sample]) -> dict[str, str]:
+    """Returns the digest of each file by its name below `root`."""
+    by_file = groupby(samples, key=lambda sample: sample.file)
+    return {file.relative_to(root).as_posix(): _hash(found) for file, found in by_file}
+
+
+def _hash(samples: Iterable[Sample]) -> str:
     digest = hashlib.sha256()
     for sample in samples:
         digest.update(json.dumps([sample.label, sample.text]).encode())

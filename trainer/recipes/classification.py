@@ -15,6 +15,7 @@ from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
 from trainer.data.folders import load_folders
+from trainer.data.identity import Identity
 from trainer.data.images import ImageData, Normalizer, choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.mixup import mixup
@@ -73,8 +74,8 @@ class Classifier:
         return len(self.data.train)
 
     @property
-    def data_hash(self) -> str:
-        return self.data.data_hash
+    def identity(self) -> Identity:
+        return self.data.identity
 
     @property
     def split_hash(self) -> str:

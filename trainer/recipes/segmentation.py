@@ -13,6 +13,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import Normalization, Segmentation
 from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
+from trainer.data.identity import Identity
 from trainer.data.images import Normalizer, choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.pairs import PairData, Pairs, load_pairs
@@ -82,8 +83,8 @@ class Segmenter:
         return len(self.data.train)
 
     @property
-    def data_hash(self) -> str:
-        return self.data.data_hash
+    def identity(self) -> Identity:
+        return self.data.identity
 
     @property
     def split_hash(self) -> str:

@@ -15,6 +15,7 @@ from torchyard.contract.collector import paused
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
 from torchyard.run.publishing import Content
+from trainer.data.identity import Identity
 from trainer.data.sources import local_path
 from trainer.data.texts import TextData, load_texts
 from trainer.data.tokens import TokenizerFiles, Tokens, tokenize, train_tokenizer
@@ -40,7 +41,7 @@ class TextClassifier:
     classes: list[str]
     train: Tokens
     val: Tokens
-    data_hash: str
+    identity: Identity
     split_hash: str
     device: torch.device
 
@@ -145,7 +146,7 @@ def make_task(
         classes=data.classes,
         train=train,
         val=val,
-        data_hash=data.data_hash,
+        identity=data.identity,
         split_hash=data.split_hash,
         device=device,
     )

@@ -31,6 +31,7 @@ while not run.should_stop():
 
 export class Feeds {
   readonly folder = mkdtempSync(join(tmpdir(), "torchyard-feed-"));
+  private readonly timers: ReturnType<typeof setInterval>[] = [];
 
   constructor() {
     writeFileSync(join(this.folder, "feed.py"), PROGRAM);
@@ -56,6 +57,16 @@ export class Feeds {
     const path = join(this.folder, name);
     writeFileSync(`${path}.new`, `${until} ${ends ? "ends" : "waits"}`);
     renameSync(`${path}.new`, path);
+  }
+
+  /** Has the job log four steps every 100 ms from this one on, until `stop`. */
+  keepLogging(name: string, from: number): void {
+    let step = from;
+    this.timers.push(setInterval(() => this.goal(name, (step += 4)), 100));
+  }
+
+  stop(): void {
+    for (const timer of this.timers) clearInterval(timer);
   }
 
   remove(): void {

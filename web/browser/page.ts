@@ -16,14 +16,14 @@ export interface Look {
   readonly height?: number;
 }
 
-/** Opens a fresh browser context at `path` below `root`, with a one-time code of the service. */
+/** Opens a fresh browser context at `path` below `root`, with a one-time code of the service: the administrator's, or that of a token. */
 export async function visit(
   browser: Browser,
   service: Service,
   path = "",
-  { root = `${service.url}/`, ...look }: Look & { root?: string } = {},
+  { root = `${service.url}/`, token, ...look }: Look & { root?: string; token?: string } = {},
 ): Promise<Visit> {
-  const visited = await open(browser, new URL(`${path}#code=${await code(service)}`, root), look);
+  const visited = await open(browser, new URL(`${path}#code=${await code(service, token)}`, root), look);
   await accept(visited.page);
   return visited;
 }

@@ -33,7 +33,7 @@ before(async () => {
     Service.start({
       slots: 2,
       allow: `${feeds.folder}:${broken}`,
-      settings: { TORCHYARD_ALLOWED_HOSTS: NAME },
+      settings: { TORCHYARD_ALLOWED_HOSTS: NAME, TORCHYARD_VISIBILITY: "team" },
     }),
     launch([NAME]),
   ]);
@@ -131,6 +131,55 @@ test("the keyboard alone finds a job, pauses it and resumes it", async () => {
   await page.waitForURL(/\/jobs\/job_/);
   await leave(visited);
 });
+
+const READERS = [
+  { role: "viewer", scopes: null, offered: [] },
+  { role: "member", scopes: null, offered: ["Retry"] },
+  { role: "operator", scopes: ["jobs:read"], offered: [] },
+] as const;
+
+for (const { role, scopes, offered } of READERS)
+  test(`${scopes ? "a token that only reads" : `a ${role}`} is offered nothing that the service refuses`, async () => {
+    await service.ask("v1/users", { method: "POST", body: { name: `some-${role}`, role } });
+    const { token } = await service.ask<{ token: string }>("v1/tokens", {
+      method: "POST",
+      body: { user: `some-${role}`, ...(scopes ? { scopes } : {}) },
+    });
+    const visited = await visit(browser, service, "", { token });
+    const { page } = visited;
+    const refused: string[] = [];
+    page.on("response", (answer) => {
+      if (answer.status() === 403) refused.push(`${answer.request().method()} ${answer.url()}`);
+    });
+    const found: string[] = [];
+    const jobs = [runs, waits, failed, trained].map((job) => `jobs/${job.id}`);
+    for (const path of ["", "jobs", ...jobs, `compare?jobs=${trained.id},${runs.id}`]) {
+      await page.goto(`${service.url}/${path}`);
+      await page.locator(".status.live").waitFor();
+      await page
+        .locator("main")
+        .getByText(/cracks-unet|runs|waits|breaks/)
+        .first()
+        .waitFor();
+      if (path === "") assert.equal(await page.getByText("The yard is empty").count(), 0);
+      if (path === "jobs") {
+        await page.keyboard.press("j");
+        await page.keyboard.press("x");
+        await page.getByRole("toolbar").waitFor();
+      }
+      const buttons = page.getByRole("button", { name: /^(Pause|Resume|Cancel|Kill|Retry|Delete)$/ });
+      found.push(...(await buttons.allInnerTexts()));
+      await page.keyboard.press("p");
+      await page.keyboard.press("Control+k");
+      const options = page.getByRole("option", {
+        name: role === "member" ? /this job/ : /Pauses|Resumes|Undoes/,
+      });
+      found.push(...(await options.allInnerTexts()));
+    }
+    assert.deepEqual(found, offered);
+    assert.deepEqual(refused, []);
+    await leave(visited);
+  });
 
 test("eight tabs load on a plain-HTTP name, are live, and copy", async () => {
   const root = service.url.replace("127.0.0.1", NAME);

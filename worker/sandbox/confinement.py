@@ -9,7 +9,7 @@ from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.views import IsolationView
 from worker.engines.base import Plan
 from worker.sandbox.places import WorkerPlaces
-from worker.sandbox.policy import STRICT_TEMPORARY, sandbox_of, strict_sandbox
+from worker.sandbox.policy import TEMPORARY, sandbox_of, strict_sandbox, temporary_in
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Confinement:
         env = places.environment(environ) | {Env.ISOLATION.value: self.isolation.level}
         if self.isolation.level == "strict":
             strict = Strict(helper=str(self.helper), owner=plan.owner, bundles=sorted(plan.bundles))
-            return Confined(env | {"TMPDIR": str(STRICT_TEMPORARY)}, strict_sandbox(strict, places))
+            return Confined(env | {"TMPDIR": str(TEMPORARY)}, strict_sandbox(strict, places))
         own_packages = () if plan.environment is None else (plan.environment,)
         sandbox = sandbox_of(
             self.isolation,
@@ -60,4 +60,4 @@ class Confinement:
             gpus=bool(plan.gpus),
             environ={**environ, **env},
         )
-        return Confined(env, sandbox)
+        return Confined(env if sandbox is None else env | {"TMPDIR": temporary_in(sandbox)}, sandbox)

@@ -21,8 +21,14 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
         namespaces.unshare(pids=sandbox.own_pids)
         if sandbox.own_pids:
             init.become_init(announce)
-        readable, closed = sandbox.readable, sandbox.closed
-        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, readable=readable, closed=closed)
+        namespaces.make_mounts(
+            sandbox.writable,
+            pids=sandbox.own_pids,
+            readable=sandbox.readable,
+            closed=sandbox.closed,
+            temporary=sandbox.temporary,
+            temporary_at=sandbox.temporary_at,
+        )
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:

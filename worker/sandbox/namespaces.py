@@ -54,12 +54,20 @@ def unshare(*, pids: bool) -> None:
 
 
 def make_mounts(
-    writable: Sequence[str], *, pids: bool, readable: Sequence[str] = (), closed: Sequence[str] = ()
+    writable: Sequence[str],
+    *,
+    pids: bool,
+    readable: Sequence[str] = (),
+    closed: Sequence[str] = (),
+    temporary: str = "",
+    temporary_at: Sequence[str] = (),
 ) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
     `writable` and `readable` are canonical paths: one that leads through a link is an error, and so is a writable one
     that is or contains `/` or a folder of `closed`.
+
+    Each folder of `temporary_at` shows `temporary`, one of `writable`. No other path of the lists may lie there.
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
@@ -68,23 +76,28 @@ def make_mounts(
     wide = folders_above(["/", *closed])
     _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     _cover_run([*readable, *writable, *_GPU_SOCKETS])
+    own = [path for path in writable if path != _SHM and not (temporary_at and path == temporary)]
+    if temporary_at:
+        with _opened(temporary, wide) as place:
+            for shown in temporary_at:
+                _mount(place, shown, flags=_MS_BIND)
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
     _mount("devpts", _TERMINALS, kind="devpts", flags=_MS_NOSUID | _MS_NOEXEC, data="newinstance,ptmxmode=0666")
     if not Path(_NEW_TERMINAL).is_symlink():  # to the one in the folder
         _mount(f"{_TERMINALS}/ptmx", _NEW_TERMINAL, flags=_MS_BIND)
     if pids:
         _mount("proc", "/proc", kind="proc", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    own = [path for path in writable if path != _SHM]
     for path in own:
         with _opened(path, wide) as place:
             _mount(place, place, flags=_MS_BIND | _MS_REC)
     _set_read_only("/", _AT_RECURSIVE, read_only=True)
-    for path in (_SHM, _TERMINALS):
+    for path in (_SHM, _TERMINALS, *temporary_at):
         _set_read_only(path, 0, read_only=False)
     for path in own:
         with _opened(path, wide) as place:
             _set_read_only(place, 0, read_only=False)
-    os.chdir(folder)  # the mount of before would stay below this process
+    # The mount of before would stay below this process.
+    os.chdir(folder if folder.is_dir() else "/")
     _reopen_stdin()
 
 

@@ -3,7 +3,7 @@ what is their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import importlib.util
 import os
 from pathlib import Path
@@ -41,8 +41,9 @@ _PATHS = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CUDA_HOME", "CUDA
 """Variables of the operator that name files which jobs may read."""
 
 
-STRICT_TEMPORARY = Path("/tmp")  # noqa: S108 the attempt's own
-"""Where an attempt in strict isolation sees its temporary folder: sockets in it need a short path."""
+TEMPORARY = Path("/tmp")  # noqa: S108 the attempt's own
+"""Where an attempt with mounts of its own sees its temporary folder: sockets in it need a short path."""
+_TEMPORARIES = (TEMPORARY, Path("/var/tmp"))  # noqa: S108 as above
 
 
 def sandbox_of(
@@ -70,6 +71,9 @@ def sandbox_of(
     closed = (run.root, caches, caches.with_name(ENVIRONMENTS), caches.with_name(UNPACKED))
     hidden = (Path.home(), *closed)
     found = (*map(Path, _KERNEL), *of_system(), *of_python(hidden), *_of_variables(environ), *readable)
+    temporary = canonical(places.temporary)
+    may_read = [*_paths(found), *map(canonical, (*own, run.input))]
+    may_write = [*map(canonical, (run.job, places.home)), temporary, *_paths((shm, *writable))]
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
@@ -77,10 +81,11 @@ def sandbox_of(
         filtered=isolation.filtered,
         namespaces=namespaces,
         closed=list(map(canonical, closed)),
-        readable=[*_paths(found), *map(canonical, (*own, run.input))],
-        writable=[*map(canonical, (run.job, places.home, places.temporary)), *_paths((shm, *writable))],
+        readable=may_read,
+        writable=may_write,
         devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
-        temporary=str(places.temporary),
+        temporary=temporary,
+        temporary_at=_replaced(temporary, (*may_read, *may_write)) if isolation.own_mounts else [],
     )
 
 
@@ -122,8 +127,14 @@ def strict_sandbox(strict: Strict, places: Places) -> Sandbox:
 
 def rules(sandbox: Sandbox) -> list[tuple[str, Access]]:
     """Returns the sandbox as rules of Landlock."""
-    by_access = ((READ, sandbox.readable), (WRITE, sandbox.writable), (DEVICE, sandbox.devices))
+    writable = [temporary_in(sandbox) if path == sandbox.temporary else path for path in sandbox.writable]
+    by_access = ((READ, sandbox.readable), (WRITE, writable), (DEVICE, sandbox.devices))
     return [(path, access) for access, paths in by_access for path in paths]
+
+
+def temporary_in(sandbox: Sandbox) -> str:
+    """Returns the path by which the processes in a sandbox find their temporary folder."""
+    return sandbox.temporary_at[0] if sandbox.temporary_at else sandbox.temporary
 
 
 def check_place(data_dir: Path) -> None:
@@ -160,6 +171,17 @@ def of_python(hidden: Sequence[Path]) -> Iterator[Path]:
 def _of_variables(environ: Mapping[str, str]) -> Iterator[Path]:
     for name in _PATHS:
         yield from (Path(part) for part in environ.get(name, "").split(os.pathsep) if part.startswith("/"))
+
+
+def _replaced(temporary: str, opened: Iterable[str]) -> list[str]:
+    """Returns the system's temporary folders in which the attempt has nothing but its own one."""
+    others = [Path(path) for path in opened if path != temporary]
+    folders = (folder for folder in _TEMPORARIES if folder.is_dir() and os.path.realpath(folder) == str(folder))
+    return [
+        str(folder)
+        for folder in folders
+        if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in others)
+    ]
 
 
 def _devices(*, gpus: bool, terminals: bool) -> Iterator[Path]:

@@ -192,6 +192,24 @@ def test_grep_colours_the_match_in_a_terminal(server: FakeServer) -> None:
     assert "CUDA \x1b[1;31mOOM\x1b[0m!" in screen
 
 
+def test_grep_goes_on_to_the_end_and_shows_in_a_terminal_how_far_it_is(server: FakeServer) -> None:
+    server.on(JOB, job())
+    first = found(match(7, "oom")) | {"has_more": True, "next": "1200"}
+    second = found() | {"has_more": True, "next": "2400", "complete": False}
+    answers = (first, second, found(match(3000, "oom")))
+    server.on(f"{JOB}/logs/search", *answers, *answers)
+    done = _run(server, "logs", "job_1", "--rank", "0", "--grep", "oom")
+    assert (done.stdout, done.stderr) == ("7:oom\n3000:oom\n", "")
+    _, screen = in_terminal(["logs", "job_1", "--rank", "0", "--grep", "oom"], _environment(server))
+    assert re.findall(r"up to line [\d,]+|oom", re.sub(r"\x1b\[[0-9;]*m", "", screen)) == [
+        "oom",
+        "up to line 1,200",
+        "up to line 2,400",
+        "oom",
+    ]
+    assert "up to line 2,400\r\x1b[K" in screen  # it gives way to what is found
+
+
 def test_grep_without_a_match_says_so(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs/search", found())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from torchyard.contract.errors import DataError
-from trainer.data.digests import arrays_digest, files_digest, split_digest
+from trainer.data.digests import arrays_digest, listing_digest, split_digest
 
 
 def test_the_digest_of_arrays_depends_on_names_types_shapes_and_values() -> None:
@@ -26,12 +26,12 @@ def test_the_digest_of_files_depends_on_names_and_sizes_not_on_the_folder(tmp_pa
             path.parent.mkdir(parents=True)
             path.write_text(name)
     here, there = (sorted((tmp_path / root).rglob("*.png")) for root in ("here", "there"))
-    digest = files_digest(tmp_path / "here", here)
-    assert digest == files_digest(tmp_path / "there", reversed(there))
+    digest = listing_digest(tmp_path / "here", here)
+    assert digest == listing_digest(tmp_path / "there", reversed(there))
     here[0].write_text("longer")
-    assert files_digest(tmp_path / "here", here) != digest != files_digest(tmp_path / "there", there[:1])
+    assert listing_digest(tmp_path / "here", here) != digest != listing_digest(tmp_path / "there", there[:1])
     with pytest.raises(DataError, match=r"gone\.png cannot be read"):
-        files_digest(tmp_path, [tmp_path / "gone.png"])
+        listing_digest(tmp_path, [tmp_path / "gone.png"])
 
 
 def test_the_digest_of_a_split_depends_on_the_split_of_each_sample() -> None:

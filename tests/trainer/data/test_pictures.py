@@ -218,17 +218,17 @@ def test_digests_identify_the_content_and_the_split(tmp_path: Path) -> None:
     first, again, other = (
         load_digits(config(split_seed=seed, image_size=size)) for seed, size in ((0, 8), (0, 9), (1, 8))
     )
-    assert first.data_hash == again.data_hash == other.data_hash
+    assert first.identity.digest == again.identity.digest == other.identity.digest
     assert first.split_hash == again.split_hash != other.split_hash
     npz = load_npz(arrays(tmp_path / "a.npz"), config())
     changed = load_npz(arrays(tmp_path / "b.npz", y_test=np.array([3, 5])), config())
-    assert npz.data_hash != changed.data_hash
+    assert npz.identity.digest != changed.identity.digest
     assert npz.split_hash == changed.split_hash
     root = folders(tmp_path / "folders")
     before = load_folders(root, config())
     picture(root / "val" / "dog" / "2.png")
     after = load_folders(root, config())
-    assert before.data_hash != after.data_hash
+    assert before.identity.digest != after.identity.digest
     assert before.split_hash != after.split_hash
 
 

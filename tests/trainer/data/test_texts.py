@@ -39,7 +39,7 @@ def test_a_split_holds_out_the_same_share_of_each_class_and_every_text_once(tmp_
 def test_a_split_depends_on_the_seed_alone(tmp_path: Path) -> None:
     first, again, other = (load_texts(folder(tmp_path), config(split_seed=seed)) for seed in (0, 0, 1))
     assert first.val.texts == again.val.texts != other.val.texts
-    assert first.data_hash == again.data_hash == other.data_hash
+    assert first.identity.digest == again.identity.digest == other.identity.digest
     assert first.split_hash == again.split_hash != other.split_hash
 
 
@@ -48,9 +48,12 @@ def test_the_digests_see_a_changed_text_a_changed_label_and_another_share(tmp_pa
     data = load_texts(file(tmp_path / "a.jsonl", lines), config())
     text = load_texts(file(tmp_path / "b.jsonl", lines.replace('"7"', '"8"')), config())
     label = load_texts(file(tmp_path / "c.jsonl", lines.replace('"7", "label": 1', '"7", "label": 0')), config())
-    assert len({item.data_hash for item in (data, text, label)}) == 3
+    assert len({item.identity.digest for item in (data, text, label)}) == 3
     assert data.split_hash != load_texts(tmp_path / "a.jsonl", config(val_fraction=0.5)).split_hash
-    assert data.data_hash == load_texts(file(tmp_path / "d.jsonl", lines.replace("\n", "\r\n\n")), config()).data_hash
+    assert (
+        data.identity.digest
+        == load_texts(file(tmp_path / "d.jsonl", lines.replace("\n", "\r\n\n")), config()).identity.digest
+    )
 
 
 def test_a_folder_may_have_its_own_split(tmp_path: Path) -> None:

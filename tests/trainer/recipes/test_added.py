@@ -48,12 +48,13 @@ TRAINER = '''
 import torch
 from torch import nn
 
+from trainer.data.identity import Identity
 from trainer.task import Batch, Evaluation
 
 
 class LineTask:
     metadata, files, description = {}, {}, "8 points"
-    data_hash = split_hash = "0" * 64
+    identity, split_hash = Identity(digest="0" * 64), "0" * 64
     samples = 8
 
     def __init__(self, config, device):

@@ -128,7 +128,7 @@ def test_a_blank_batch_has_the_shapes_of_a_real_one_and_draws_no_random_numbers(
 def test_the_task_describes_its_data() -> None:
     one: Task = task()
     other: Task = task(data={"split_seed": 5})
-    assert one.data_hash == other.data_hash
+    assert one.identity.digest == other.identity.digest
     assert one.split_hash != other.split_hash
     assert one.description == "1528 training and 269 validation pictures of 1×8×8, 10 classes"
     assert (one.samples, dict(one.files)) == (1528, {})

@@ -92,7 +92,7 @@ def bagged(root: Path, *, classes: int = 2) -> TextClassifier:
         classes=data.classes,
         train=train,
         val=val,
-        data_hash=data.data_hash,
+        identity=data.identity,
         split_hash=data.split_hash,
         device=CPU,
     )
@@ -176,7 +176,7 @@ def test_a_checkpoint_is_evaluated_with_its_own_tokenizer_and_model(tmp_path: Pa
     again = task(tmp_path, metadata=state, model={"dropout": 0.3}, weights="file:///gone")
     again.model.load_state_dict(state["model"])
     assert again.metadata == classifier.metadata
-    assert again.data_hash != classifier.data_hash
+    assert again.identity.digest != classifier.identity.digest
     batch = classifier.largest_batch(4)
     assert torch.equal(again.model.eval()(batch.inputs), classifier.model.eval()(batch.inputs))
 

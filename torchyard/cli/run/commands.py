@@ -105,7 +105,7 @@ def run(
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
         with packed(folder, max_size=settings["max_size"], needed=program.file) as bundle:
             spec = job_spec(program, settings, bundle, folder=folder)
-            for line in plan(spec, program, bundle):
+            for line in plan(spec, program, bundle, server=client.server.url):
                 terminal.note(line)
             if program.file is None:
                 terminal.note(f"There is no {program.value} in this folder: the worker's environment must have it.")

@@ -7,14 +7,13 @@ from typing import Any
 from torchyard.cli import output
 from torchyard.cli.run.program import Program
 from torchyard.cli.run.settings import Settings
+from torchyard.cli.run.upload import MOST_SHOWN, left_out
 from torchyard.client.launching import code_config, name_of
 from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract import terminal
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.spec import ScriptSpec, parse_spec
-
-_MOST_SHOWN = 5
 
 
 def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Path) -> ScriptSpec:
@@ -43,9 +42,13 @@ def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Pa
     )
 
 
-def plan(spec: ScriptSpec, program: Program, bundle: Bundle) -> list[str]:
-    """Returns the lines that say what will run, and what of the folder is sent."""
-    rows = [("program", shlex.join(_words(program))), ("devices", str(spec.resources.devices_per_node))]
+def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> list[str]:
+    """Returns the lines that say what will run on which server, and what of the folder is sent."""
+    rows = [
+        ("server", server),
+        ("program", shlex.join(_words(program))),
+        ("devices", str(spec.resources.devices_per_node)),
+    ]
     rows += [("launcher", "none: the command starts its own processes" if spec.config.command else spec.launcher)]
     rows += [("restarts", str(spec.max_restarts or "0: --max-restarts N has it run again after it has failed"))]
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]
@@ -53,13 +56,12 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle) -> list[str]:
     rows += [("git", output.git(spec.config.git) if spec.config.git is not None else "")]
     rows += [("code", f"{output.count(len(bundle.files), 'file')}, {terminal.size(bundle.size)}")]
     large = sorted(bundle.large.items(), key=lambda item: -item[1])
-    rows += [("large", f"{name} {terminal.size(size)}") for name, size in large[:_MOST_SHOWN]]
-    rows += [("left out", f"{name}: {why}") for name, why in [*bundle.skipped.items()][:_MOST_SHOWN]]
+    rows += [("large", f"{name} {terminal.size(size)}") for name, size in large[:MOST_SHOWN]]
+    if len(large) > MOST_SHOWN:
+        rows.append(("large", f"and {len(large) - MOST_SHOWN} more"))
     if large:
         rows.append(("", f"({IGNORE_FILE} leaves files out, and `{output.command()} data push DIR` sends data once)"))
-    for label, found in (("large", bundle.large), ("left out", bundle.skipped)):
-        if len(found) > _MOST_SHOWN:
-            rows.append((label, f"and {len(found) - _MOST_SHOWN} more"))
+    rows += [("left out", line) for line in left_out(bundle)]
     return [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
 
 

@@ -10,6 +10,8 @@ from torchyard.client import Client
 from torchyard.client.packing import Bundle, pack
 from torchyard.contract import terminal
 
+MOST_SHOWN = 5
+"""The most files of one kind that are shown."""
 _ERASE = "\r\x1b[K"
 """Takes back what is on the terminal's line."""
 
@@ -21,6 +23,13 @@ def packed(folder: Path, *, max_size: int, needed: str | None = None) -> Generat
         bundle = pack(folder, max_size=max_size, needed=needed)
     with bundle:
         yield bundle
+
+
+def left_out(bundle: Bundle) -> list[str]:
+    """Returns which files of the folder are not in the bundle, and why: the first few."""
+    lines = [f"{name}: {why}" for name, why in [*bundle.skipped.items()][:MOST_SHOWN]]
+    more = len(bundle.skipped) - MOST_SHOWN
+    return [*lines, f"and {more} more"] if more > 0 else lines
 
 
 def upload(client: Client, bundle: Bundle) -> None:

@@ -57,7 +57,8 @@ class Bundle:
 
 def pack(folder: str | Path = ".", *, max_size: int = MAX_SIZE, needed: str | None = None) -> Bundle:
     """Packs what git tracks or does not ignore in the folder; without git, all its files. `.torchyardignore` names
-    more to leave out. The same files give the same bundle on every machine.
+    more to leave out; `.env` files are left out unless one of its `!` lines names them. The same files give the same
+    bundle on every machine.
 
     Raises ConfigError if a file cannot be read or changes meanwhile or `needed` is not among the files, InvalidBundle
     for names that not every machine can have, TooLarge for more than `max_size` bytes, and OSError if the disk is full.

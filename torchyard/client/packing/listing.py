@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 import errno
 import os
 from pathlib import Path
+import re
 import stat
+from typing import TypeAlias
 
 from torchyard.client.packing import git
 from torchyard.contract.errors import ConfigError
@@ -14,6 +16,13 @@ IGNORE_FILE = ".torchyardignore"
 """A file of the folder, in the syntax of .gitignore. What it matches is not packed."""
 NEVER_PACKED = frozenset({".git", ".venv", "__pycache__", "node_modules", ".torchyard"})
 """Names of files and folders that are never packed, wherever they are."""
+_PRIVATE = re.compile(r"\.env(?:rc|\..*)?", re.IGNORECASE)
+"""Names of files that mostly hold passwords. They are packed only if a `!` line of IGNORE_FILE names them."""
+_WHY_PRIVATE = f"it may hold passwords; a line !NAME in {IGNORE_FILE} has it packed"
+
+
+_Rules: TypeAlias = Callable[[str], bool | None]
+"""Whether a name is ignored. False: a `!` line names it. None: no line does."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,12 @@ class _Lister:
             raise ConfigError(f"{self._folder} is not a folder")
         ignored = _ignored(self._folder)
         for name, is_tracked in sorted(self._names(self._folder, "").items()):
-            if NEVER_PACKED.isdisjoint(name.split("/")) and not ignored(name):
-                self._add(name, is_tracked=is_tracked)
+            if not NEVER_PACKED.isdisjoint(name.split("/")) or ignored(name):
+                continue
+            if (private := _private_part(name)) is not None and ignored(name) is None:
+                self._listing.skipped[private] = _WHY_PRIVATE
+            else:
+                self._add(name, ignored, is_tracked=is_tracked)
         self._add_linked_folders(ignored)
         return self._listing
 
@@ -79,7 +92,7 @@ class _Lister:
             return {}
         return self._names(path, f"{name}/")
 
-    def _add(self, name: str, *, is_tracked: bool) -> None:
+    def _add(self, name: str, ignored: _Rules, *, is_tracked: bool) -> None:
         listed = self._folder / name
         try:
             path = Path(os.path.realpath(listed, strict=True))
@@ -91,7 +104,10 @@ class _Lister:
                 self._skip(name, "it is a link to nothing", is_tracked=is_tracked)
             return  # deleted, but still in git's index
         wrong = self._why_not(path, status)
-        if wrong is not None:
+        inside = os.path.relpath(path, self._folder)
+        if wrong is None and _private_part(inside) is not None and ignored(inside) is None:
+            self._listing.skipped[name] = f"it is a link to {inside}, which is left out"
+        elif wrong is not None:
             self._skip(name, wrong, is_tracked=is_tracked)
         elif stat.S_ISDIR(status.st_mode):
             self._linked_folders[name] = path
@@ -113,7 +129,7 @@ class _Lister:
             )
         self._listing.skipped[name] = reason
 
-    def _add_linked_folders(self, ignored: Callable[[str], bool]) -> None:
+    def _add_linked_folders(self, ignored: _Rules) -> None:
         """Adds the files below each linked folder once more, below the link."""
         listed = dict(self._listing.files)
         for link, target in self._linked_folders.items():
@@ -125,21 +141,29 @@ class _Lister:
                     self._listing.files[copy] = found
 
 
-def _ignored(folder: Path) -> Callable[[str], bool]:
-    """Returns whether the folder's .torchyardignore matches a name."""
+def _private_part(name: str) -> str | None:
+    """Returns the name up to the first part that is private, or None."""
+    parts = name.split("/")
+    found = next((number for number, part in enumerate(parts, start=1) if _PRIVATE.fullmatch(part)), None)
+    return None if found is None else "/".join(parts[:found])
+
+
+def _ignored(folder: Path) -> _Rules:
+    """Returns what the folder's .torchyardignore says of a name."""
     path = folder / IGNORE_FILE
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        return lambda name: False
+        return lambda name: None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     from pathspec import GitIgnoreSpec
 
     try:
-        return GitIgnoreSpec.from_lines(lines).match_file
+        rules = GitIgnoreSpec.from_lines(lines)
     except ValueError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
+    return lambda name: rules.check_file(name).include
 
 
 def _walk(folder: Path) -> Iterator[str]:

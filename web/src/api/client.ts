@@ -23,6 +23,13 @@ export function onSignedOut(then: () => void): void {
   signedOut = then;
 }
 
+let refused: () => void = () => undefined;
+
+/** Calls `then` whenever the service refuses what the session may not do. */
+export function onRefused(then: () => void): void {
+  refused = then;
+}
+
 /** Returns the URL of an API path such as `v1/jobs`. */
 export function url(path: string, query: Query = {}): string {
   const found = new URL(path, BASE);
@@ -93,6 +100,7 @@ async function send(
   }
   if (!answer.ok) {
     if (answer.status === 401) signedOut();
+    if (answer.status === 403) refused();
     throw await errorOf(answer);
   }
   return answer;

@@ -60,6 +60,7 @@ export class Board {
   #colours = new Map<string, Colour>();
   #timers = new Map<string, ReturnType<typeof setTimeout>>();
   #isPaused = false;
+  #isOpening = false;
   #openedAt = 0;
 
   constructor(readonly follow: Follow) {}
@@ -89,14 +90,14 @@ export class Board {
     this.#ghost = ghost;
     for (const key of this.#series.keys()) this.#stale.add(key);
     for (const key of this.#loading) this.#stale.add(key);
-    this.#later("load", 0, () => this.#load());
+    this.#soon("load", 0, () => this.#load());
   }
 
   /** Sets the part of the x axis that is shown, for which finer rows are read. */
   zoom(kind: XKind, span: Span | null): void {
     this.#zoom = span && { kind, span };
     this.#zooming.abort();
-    if (span) this.#later("zoom", SETTLED_MS, () => void this.#readDetail());
+    if (span) this.#soon("zoom", SETTLED_MS, () => void this.#readDetail());
     this.#changed();
   }
 
@@ -111,7 +112,7 @@ export class Board {
   /** Says that a chart of this key can be seen. Returns how to take it back. */
   want(key: string): () => void {
     this.#wanted.set(key, (this.#wanted.get(key) ?? 0) + 1);
-    this.#later("load", 0, () => this.#load());
+    this.#soon("load", 0, () => this.#load());
     return () => {
       const left = (this.#wanted.get(key) ?? 1) - 1;
       if (left > 0) this.#wanted.set(key, left);
@@ -193,6 +194,7 @@ export class Board {
     const signal = this.#opened.signal;
     const ids = this.#jobs.map((job) => job.id);
     if (ids.length === 0) return this.#take([]);
+    this.#isOpening = true;
     try {
       const [curves] = await Promise.all([
         readCurves({ job: ids }, signal),
@@ -203,6 +205,8 @@ export class Board {
       this.#take(curves.jobs);
     } catch (error) {
       this.#failed(error, signal);
+    } finally {
+      if (!signal.aborted) this.#isOpening = false;
     }
   }
 
@@ -225,14 +229,15 @@ export class Board {
         ? null
         : this.follow({ jobs: positions }, (event) => this.#heard(event));
     unfollow?.(); // after the new one, so that the stream goes on
-    this.#later("load", 0, () => this.#load());
+    this.#soon("load", 0, () => this.#load());
     this.#changed();
   }
 
   #heard(event: LiveEvent): void {
     if (event.kind === "items") this.#append(event.items);
-    // The stream also says so when it begins, right after all was read.
-    if (event.kind === "changed" && Date.now() - this.#openedAt > JUST_OPENED_MS) void this.#reopen();
+    // The stream also says so when it begins, right after all was read. A slow answer is waited for, not asked for anew.
+    const isNew = !this.#isOpening && Date.now() - this.#openedAt > JUST_OPENED_MS;
+    if (event.kind === "changed" && isNew) void this.#reopen();
   }
 
   /** Reads the curves of all keys that can be seen and are not there yet, or not as they should be. */
@@ -284,7 +289,7 @@ export class Board {
     this.#pending.delete(key);
     this.version += 1;
     this.#changed();
-    if (this.#zoom) this.#later("zoom", 0, () => void this.#readDetail());
+    if (this.#zoom) this.#soon("zoom", 0, () => void this.#readDetail());
   }
 
   #append(items: Items): void {
@@ -295,7 +300,7 @@ export class Board {
     if (keys.some((key) => !known.has(key))) {
       for (const key of keys) known.add(key);
       this.#countKeys();
-      this.#later("load", 0, () => this.#load());
+      this.#soon("load", 0, () => this.#load());
     }
     for (const key of keys) {
       if (this.#loading.has(key)) this.#pending.set(key, [...(this.#pending.get(key) ?? []), items]);
@@ -326,7 +331,7 @@ export class Board {
       if (series.detail && step <= series.detail.to)
         series.detail.columns.append(step, points.time[i] ?? 0, attempt, value);
       if (attempt > known)
-        this.#later(`attempt ${items.job_id}`, AGAIN_MS, () => void this.#attemptBegan(items.job_id));
+        this.#soon(`attempt ${items.job_id}`, AGAIN_MS, () => void this.#attemptBegan(items.job_id));
     }
   }
 
@@ -398,9 +403,14 @@ export class Board {
     for (const listener of this.#listeners) listener();
   }
 
-  #later(name: string, wait: number, act: () => void): void {
-    clearTimeout(this.#timers.get(name));
-    this.#timers.set(name, setTimeout(act, wait));
+  /** Acts once after the wait, however often it is asked for meanwhile: live points must not put it off. */
+  #soon(name: string, wait: number, act: () => void): void {
+    if (this.#timers.has(name)) return;
+    const timer = setTimeout(() => {
+      this.#timers.delete(name);
+      act();
+    }, wait);
+    this.#timers.set(name, timer);
   }
 
   #abortReading(): void {
@@ -414,10 +424,12 @@ export class Board {
     this.#unfollow?.();
     this.#unfollow = null;
     this.#opened.abort();
+    this.#isOpening = false;
     this.#zooming.abort();
     this.#abortReading();
     this.#pending.clear();
     for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
   }
 }
 

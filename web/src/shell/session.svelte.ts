@@ -1,5 +1,5 @@
 /** Who uses the page: a session whose cookie the page cannot read, and whose second secret it sends. */
-import { ApiError, get, onSignedOut, post } from "../api/client";
+import { ApiError, get, onRefused, onSignedOut, post } from "../api/client";
 import { forget, hold, keep, kept, secret } from "../api/secret";
 import type { CodeOwnerView, MeView, SessionView } from "../api/wire";
 
@@ -35,6 +35,7 @@ class Session {
   /** Asks who this is, and whether to take the account of the address's code, if it has one. */
   async begin(): Promise<void> {
     onSignedOut(() => this.expire());
+    onRefused(() => void this.review());
     hold(kept());
     await this.ask(takeCode());
   }
@@ -69,6 +70,13 @@ class Session {
   /** Shows the login, as the service does not know the session any more. */
   expire(): void {
     if (this.stage === "in") this.end(ENDED);
+  }
+
+  /** Asks again what the account may do: an administrator may have changed it. */
+  private async review(): Promise<void> {
+    if (this.stage !== "in") return;
+    const me = await get<MeView>("v1/me").catch(() => null);
+    if (me !== null && this.stage === "in") this.me = me;
   }
 
   /** Shows the login; the page in a newer session, if another tab has opened one. */

@@ -86,7 +86,7 @@ def read_order(config: Config, start: Start, stack: ExitStack) -> Order:
         input=opened(*run, "input"),
         job=opened(*run, "job"),
         home=opened("caches", owner),
-        temporary=replace(opened("tmp", temporary), path=policy.STRICT_TEMPORARY),
+        temporary=replace(opened("tmp", temporary), path=policy.TEMPORARY),
         bundles=[opened(UNPACKED, owner, sha256, process.boot_id()) for sha256 in plan.sandbox.strict.bundles],
         devices=device_nodes([uuid for uuid in plan.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]),
     )

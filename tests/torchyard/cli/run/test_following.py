@@ -7,6 +7,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import JOB, NOW, event, job, line, page, sse
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
 from torchyard.client.packing import pack
@@ -35,6 +36,34 @@ def test_the_exit_code_is_that_of_the_jobs_state(server: FakeServer, folder: Pat
     assert (done.returncode, done.stdout) == (code, "rank 0 | text 1\n")
     assert "nothing is sent" in done.stderr
     assert done.stderr.splitlines()[-1].endswith("after 0 s")
+
+
+def test_a_terminal_shows_once_what_a_recipe_writes_to_its_log_and_to_its_events(
+    server: FakeServer, folder: Path
+) -> None:
+    _serve_bundle(server, folder)
+    server.on("/v1/jobs", page([]), Answer(job(), 201), page([]), Answer(job(), 201))
+    server.on(JOB, job(state="running"), job(state="running"), job(state="succeeded", started_at=NOW, finished_at=NOW))
+    said = ["1528 training pictures", "epoch 1/2  step 24  train/loss 0.5  val/loss 0.25", "of the program"]
+    lines = [{**line(number), "text": f"2026-11-23 23:35:52,577 {text}"} for number, text in enumerate(said, start=1)]
+    message = {**event(4, "running"), "type": "message", "data": {"level": "info", "text": "1528 training pictures"}}
+    checkpoints = [
+        {
+            **event(5, "running"),
+            "type": "checkpoint",
+            "data": {"epoch": epoch, "step": step, "metrics": {"val/loss": 0.25}},
+        }
+        for epoch, step in ((1, 24), (1, 30), (None, 36))
+    ]
+    events = [("message", 4, message), *(("checkpoint", 5 + number, item) for number, item in enumerate(checkpoints))]
+    items = [("log", number, item) for number, item in enumerate(lines, start=1)]
+    server.on(f"{JOB}/stream", sse(*items, *events, ("end", 9, {"state": "succeeded"})))
+    code, screen = in_terminal(["run", "train.py"], environment(server.url, TOKEN), columns=150, cwd=folder)
+    assert code == 0
+    assert screen.count("1528 training pictures") == 1
+    assert [screen.count(text) for text in ("epoch 1/2", "epoch 1 ", "step 36")] == [1, 1, 1]
+    piped = _run(server, folder)
+    assert piped.stdout.count("1528 training pictures") == piped.stderr.count("1528 training pictures") == 1
 
 
 def test_no_job_is_submitted_if_the_upload_fails(server: FakeServer, folder: Path) -> None:

@@ -60,9 +60,19 @@ def test_the_plan_says_what_will_run_and_how_to_come_back(team: Team, folder: Pa
     assert "restarts   0: --max-restarts N has it run again after it has failed" in said
     assert _job(team, done.stdout.strip())["spec"]["max_restarts"] == 0
     assert "code       4 files, 11.0 MiB" in said
+    assert said[0] == f"server     {team.url}"
     assert "large      photos.npz 11.0 MiB" in said
     assert said[-1].endswith(f"logs {done.stdout.strip()} -f")
     assert "\x1b" not in done.stderr + done.stdout
+
+
+def test_files_with_passwords_stay_here_and_the_plan_says_so(team: Team, folder: Path) -> None:
+    (folder / "package" / ".env").write_text("PASSWORD=x\n")
+    done = _run(team, folder, "run", "-d", "train.py")
+    left_out = ".env: it may hold passwords; a line !NAME in .torchyardignore has it packed"
+    assert f"left out   package/{left_out}" in done.stderr.splitlines()
+    assert "package/.env" not in _files(team, _job(team, done.stdout.strip())["spec"]["config"]["code"])
+    assert f"left out   {left_out}" in _run(team, folder, "data", "push", "package").stderr.splitlines()
 
 
 def test_what_the_server_has_is_not_sent_again(team: Team, folder: Path) -> None:

@@ -59,6 +59,20 @@ def test_what_is_never_code_is_not_packed_even_if_git_tracks_it(repository: Path
     assert not [name for name in _packed(repository) if "__pycache__" in name or "node_modules" in name]
 
 
+def test_a_file_with_passwords_is_left_out_even_if_git_tracks_it(repository: Path) -> None:
+    (repository / "lib" / ".env").write_text("PASSWORD=first\n")
+    _git(repository, "add", "--force", "lib/.env")
+    _git(repository, "commit", "--quiet", "--message", "second")
+    (repository / "lib" / ".env").write_text("PASSWORD=second\n")
+    with pack(repository) as packed:
+        assert [*packed.skipped] == ["lib/.env"]
+        found = git.origin(repository, packed.files)
+    assert found is not None
+    assert "PASSWORD" not in found.diff
+    (repository / ".torchyardignore").write_text("!.env\n")
+    assert "lib/.env" in _packed(repository)
+
+
 def test_a_tracked_link_that_leads_outside_is_an_error_and_an_untracked_one_is_told(repository: Path) -> None:
     (repository / "outside").symlink_to("/etc/hostname")
     with pack(repository) as packed:
@@ -110,10 +124,10 @@ def test_a_repository_that_git_cannot_read_is_an_error(repository: Path, monkeyp
 def test_without_git_a_folder_without_a_repository_is_packed_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _write(tmp_path / "plain", "a.py", ".env")
-    assert _packed(tmp_path / "plain") == (".env", "a.py")
+    _write(tmp_path / "plain", "a.py", ".config")
+    assert _packed(tmp_path / "plain") == (".config", "a.py")
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert _packed(tmp_path / "plain") == (".env", "a.py")
+    assert _packed(tmp_path / "plain") == (".config", "a.py")
     assert git.origin(tmp_path / "plain", ["a.py"]) is None
 
 

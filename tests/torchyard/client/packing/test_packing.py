@@ -98,8 +98,34 @@ def test_names_that_not_every_machine_can_have_are_refused(tmp_path: Path, names
 
 def test_what_is_never_code_is_not_packed(tmp_path: Path) -> None:
     hidden = [f"{top}/x" for top in (".git", ".venv", "node_modules", ".torchyard", "__pycache__", "a/__pycache__")]
-    _write(tmp_path, dict.fromkeys([*hidden, "train.py", "a/.env", "a/b.py"], (b"", False)))
-    assert _packed(tmp_path) == ("a/.env", "a/b.py", "train.py")
+    _write(tmp_path, dict.fromkeys([*hidden, "train.py", "a/.envs", "a/b.py"], (b"", False)))
+    assert _packed(tmp_path) == ("a/.envs", "a/b.py", "train.py")
+
+
+def test_files_with_passwords_are_left_out_and_told_unless_they_are_named(tmp_path: Path) -> None:
+    names = [
+        ".env",
+        ".env.production",
+        "sub/.Env",
+        "sub/.envrc",
+        "venv/.env/lib/x.py",
+        "venv/.env/y.py",
+        "train.env",
+        "a.py",
+    ]
+    _write(tmp_path, dict.fromkeys(names, (b"", False)))
+    (tmp_path / "settings").symlink_to(".env")
+    with pack(tmp_path) as packed:
+        assert [*packed.files] == ["a.py", "train.env"]
+        assert [*packed.skipped] == [".env", ".env.production", "settings", "sub/.Env", "sub/.envrc", "venv/.env"]
+        assert packed.skipped[".env"] == "it may hold passwords; a line !NAME in .torchyardignore has it packed"
+        assert packed.skipped["settings"] == "it is a link to .env, which is left out"
+    (tmp_path / ".torchyardignore").write_text("*.py\n!/.env\n")
+    with pack(tmp_path) as packed:
+        assert [*packed.files] == [".env", ".torchyardignore", "settings", "train.env"]
+        assert [*packed.skipped] == [".env.production", "sub/.Env", "sub/.envrc"]
+    with pytest.raises(ConfigError, match=r"\.envrc would not be in the bundle: it may hold passwords"):
+        pack(tmp_path, needed="sub/.envrc")
 
 
 def test_the_ignore_file_has_the_syntax_of_git(tmp_path: Path) -> None:

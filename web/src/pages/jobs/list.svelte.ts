@@ -3,8 +3,8 @@ import { ApiError, get } from "../../api/client";
 import { Reading } from "../../api/reading.svelte";
 import type { JobsPage, JobState, JobSummary } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
+import { merged, newest } from "../../live/told";
 import { queryOf, type Filter } from "./filter";
-import { newest } from "./newest";
 
 const PAGE = 100;
 const MOST = 1_000; // of one answer
@@ -67,7 +67,7 @@ export class JobList {
     this.told.set(event.job.id, event.job);
     const at = this.rows.findIndex((row) => row.id === event.job.id);
     const row = this.rows[at];
-    if (row) this.rows = this.rows.with(at, newest(row, event.job));
+    if (row) this.rows = this.rows.with(at, merged(row, event.job));
   }
 
   close(): void {
@@ -99,6 +99,6 @@ export class JobList {
 /** Returns each job once, as it is known best: a row may move between two pages while they are read. */
 function unique(rows: readonly JobSummary[], told: ReadonlyMap<string, JobSummary>): JobSummary[] {
   const found = new Map<string, JobSummary>();
-  for (const row of rows) found.set(row.id, newest(row, told.get(row.id)));
+  for (const row of rows) found.set(row.id, newest(told.get(row.id), row));
   return [...found.values()];
 }

@@ -4,30 +4,37 @@ import { plain, visible } from "./ansi";
 
 export interface SearchPage {
   readonly data: readonly LogMatch[];
-  readonly complete: boolean;
+  readonly last_line: number;
+  /** The line behind which the search goes on; null where nothing is left. */
   readonly next: string | null;
 }
 
-export type ReadMatches = (after: string | null) => Promise<SearchPage>;
+/** Reads what matches behind a line. An answer has a part of it: of the log, or of the matches. */
+export type ReadMatches = (after: string) => Promise<SearchPage>;
 
-const MOST_MATCHES = 5000;
+/** After so many more matches, a person says whether to go on: all of a log would fill the memory. */
+export const MATCHES_AT_ONCE = 20_000;
 
-/** The lines that match, in order. `complete`: the whole log was searched; else there may be more. */
+/** The lines that match, in order. */
 export interface Found {
   readonly lines: readonly LogMatch[];
-  readonly complete: boolean;
+  /** The number of the last line that was searched. */
+  readonly searched: number;
+  /** Whether that was the log's last line. */
+  readonly isWhole: boolean;
 }
 
-/** Yields what was found so far, after each page, until the whole log is searched or enough lines match. */
-export async function* search(read: ReadMatches): AsyncGenerator<Found> {
-  const lines: LogMatch[] = [];
-  let after: string | null = null;
-  for (;;) {
-    const page = await read(after);
+export const NOTHING: Found = { lines: [], searched: 0, isWhole: false };
+
+/** Yields what was found so far, after each page, from what was found before to the end of the log. */
+export async function* search(read: ReadMatches, before: Found = NOTHING): AsyncGenerator<Found> {
+  const lines = [...before.lines];
+  for (let after: string | null = String(before.searched); after !== null;) {
+    const page: SearchPage = await read(after);
     lines.push(...page.data);
-    yield { lines: lines.slice(0, MOST_MATCHES), complete: page.complete && lines.length <= MOST_MATCHES };
-    if (page.complete || page.next === null || lines.length >= MOST_MATCHES) return;
     after = page.next;
+    yield { lines: [...lines], searched: Number(after ?? page.last_line), isWhole: after === null };
+    if (lines.length - before.lines.length >= MATCHES_AT_ONCE) return;
   }
 }
 

@@ -54,6 +54,15 @@ test("live lines are added once, and only at the end", async () => {
   expect(middle.total).toBe(5001);
 });
 
+test("who reads further up keeps the lines, however many come", async () => {
+  const window = new LogWindow(log(MOST_LINES));
+  await window.showAround(1);
+  while (!window.ends) await window.extendDown();
+  expect(window.addLive([line(MOST_LINES + 1)], true)).toBe(0);
+  expect([window.lines[0]?.line, window.lines.length, window.ends]).toEqual([1, MOST_LINES, false]);
+  expect(window.total).toBe(MOST_LINES + 1);
+});
+
 test("lines that come live while a page is read are not lost", async () => {
   const answers: (() => void)[] = [];
   const read = log(10);

@@ -94,9 +94,13 @@ export class LogWindow {
     }
   }
 
-  /** Adds lines that the job has just written, if the window ends where they begin. Returns how many were dropped. */
-  addLive(lines: readonly LogLine[]): number {
+  /**
+   * Adds lines that the job has just written, if the window ends where they begin. Returns how many were dropped. With
+   * `keeps`, none is dropped, as somebody reads them: the window ends before the new ones.
+   */
+  addLive(lines: readonly LogLine[], keeps = false): number {
     this.total = Math.max(this.total, lines.at(-1)?.line ?? 0);
+    if (keeps && this.lines.length + lines.length > MOST_LINES) this.ends = false;
     if (this.reading > 0) this.late.push(...lines);
     const last = this.lines.at(-1)?.line ?? 0;
     return this.ends ? this.append(lines.filter((line) => line.line > last)) : 0;

@@ -1,0 +1,59 @@
+import { flushSync, mount, unmount } from "svelte";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { JobSummary } from "../../api/wire";
+import type { LiveEvent } from "../../live/events";
+import { live } from "../../live/live.svelte";
+import { setQuery } from "../../router.svelte";
+import Job from "./Job.svelte";
+
+const asked: string[] = [];
+let tell: (event: LiveEvent) => void;
+let page: Record<string, unknown>;
+
+const job = {
+  ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 3, position: 10 },
+  ...{ metrics: {}, progress: { step: 0 }, status_reason: { code: "running" }, spec: {}, devices: [] },
+};
+
+function answer(path: string): unknown {
+  if (path.endsWith("/attempts")) return { data: [] };
+  return path.endsWith("/advice") ? { severity: "info", headline: "", evidence: [], steps: [] } : job;
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  asked.length = 0;
+  setQuery({ tab: "spec" });
+  vi.stubGlobal("fetch", (target: string) => {
+    const path = new URL(target).pathname;
+    asked.push(path);
+    return Promise.resolve(new Response(JSON.stringify(answer(path))));
+  });
+  vi.spyOn(live, "watch").mockImplementation((_, listener) => {
+    tell = listener;
+    return () => undefined;
+  });
+  page = mount(Job, { target: document.body, props: { jobId: "job_a" } });
+});
+
+afterEach(async () => {
+  await unmount(page);
+  setQuery({ tab: null });
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
+test("the advice is read again every half minute, also while the job logs", async () => {
+  flushSync();
+  await vi.advanceTimersByTimeAsync(100);
+  const advice = (): number => asked.filter((path) => path.endsWith("/advice")).length;
+  tell({ kind: "job", job: { ...job, position: 11 } as unknown as JobSummary });
+  await vi.advanceTimersByTimeAsync(100);
+  const before = advice();
+  for (let position = 12; position < 12 + 40; position++) {
+    tell({ kind: "job", job: { ...job, position } as unknown as JobSummary });
+    await vi.advanceTimersByTimeAsync(1000);
+  }
+  expect(advice()).toBe(before + 1);
+});
