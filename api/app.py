@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from api import documentation, monitoring, openapi, page, problems
 from api.compression import Compression
 from api.cookies import PlainCookies
-from api.guard import AllowedHosts, SecurityHeaders
+from api.guard import AllowedHosts, CommonHeaders
 from api.routes import (
     advice,
     artifacts,
@@ -72,7 +72,7 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
     app.add_middleware(Compression)
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(CommonHeaders)
     app.router.routes.extend(_routes().routes)
     documentation.install(app)
     monitoring.install(app, services)

@@ -22,10 +22,12 @@ from torchyard.contract.errors import (
     QuotaExceeded,
     RangeNotSatisfiable,
     RequestTimeout,
+    SessionEnded,
     TooLarge,
     TooManyRequests,
     TorchyardError,
     Unavailable,
+    UnknownRoute,
     UrlTooLong,
 )
 from torchyard.contract.requests import (
@@ -72,6 +74,8 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     Forbidden: "this needs the scope cluster:write, which your role or your token does not have",
     QuotaExceeded: "alice may have 100 queued or paused jobs and has 100: wait, or cancel some",
     NotFound: f"there is no job {JOB}",
+    UnknownRoute: "GET /v1/absent: Not Found",
+    SessionEnded: "the session has ended: log in again",
     MethodNotAllowed: "PUT /v1/jobs: Method Not Allowed",
     Conflict: f"job {JOB} has succeeded: it cannot be cancelled",
     TooLarge: "send at most 1048576 bytes",

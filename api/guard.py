@@ -1,4 +1,4 @@
-"""Protects browsers: security headers on every answer, and a check of the `Host` header."""
+"""Protects browsers: headers on every answer, and a check of the `Host` header."""
 
 from ipaddress import ip_address
 import re
@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api import problems
 from api.settings import Settings
 from torchyard.contract.errors import HostNotAllowed, MalformedHttp, TorchyardError
+from torchyard.contract.version import HEADER, own_version
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -21,18 +22,19 @@ SECURITY_HEADERS = (
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::[0-9]{0,5})?")
 
 
-class SecurityHeaders:
-    """Adds SECURITY_HEADERS to every answer. A header that a route sets itself is kept."""
+class CommonHeaders:
+    """Adds SECURITY_HEADERS and the service's version to every answer. A header that a route sets itself is kept."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self._headers = (*SECURITY_HEADERS, (HEADER.lower().encode(), own_version().encode()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = list(message["headers"])
                 present = {name.lower() for name, _ in own}
-                message["headers"] = own + [header for header in SECURITY_HEADERS if header[0] not in present]
+                message["headers"] = own + [header for header in self._headers if header[0] not in present]
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

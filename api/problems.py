@@ -21,18 +21,18 @@ from torchyard.contract.errors import (
     InvalidRequest,
     MethodNotAllowed,
     NotAuthorized,
-    NotFound,
     RangeNotSatisfiable,
     TooLarge,
     TorchyardError,
     Unavailable,
+    UnknownRoute,
 )
 from torchyard.contract.findings import errors_of
 from torchyard.contract.views import Problem
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_HTTP = {kind.status: kind for kind in (NotFound, MethodNotAllowed, TooLarge, RangeNotSatisfiable)}
+_HTTP = {kind.status: kind for kind in (UnknownRoute, MethodNotAllowed, TooLarge, RangeNotSatisfiable)}
 """The errors that the framework raises itself, by status."""
 _log = logging.getLogger(__name__)
 

@@ -66,7 +66,7 @@ def _fill(service: Service) -> tuple[str, str]:
     with service.client() as client:
         specs = [{**_SPEC, "name": f"digits-{n}", "resources": {"devices_per_node": 100 + n}} for n in range(REQUESTS)]
         first = [client.submit(spec).id for spec in specs]
-        wait_for(lambda: client.get(first[-1]).status_reason.code == "too_big", "the first pass", pause=0.1)
+        wait_for(lambda: client.get(first[-1]).view.status_reason.code == "too_big", "the first pass", pause=0.1)
     engine = create_engine(service.database)
     with engine.begin() as connection:
         for place, job_id in enumerate(first):

@@ -67,7 +67,7 @@ def train(client: Client, data: Path, *, processes: int) -> tuple[JobView, float
             "resources": {"devices_per_node": processes},
             "config": {**CONFIG, "data": {"source": data.as_uri()}},
         }
-    )
+    ).view
     began = time.monotonic()
     for update in client.follow(job.id, logs=False):
         if isinstance(update, MetricView) and update.key == METRIC:

@@ -41,7 +41,9 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
         large = [client.submit(fits | {"resources": {"devices_per_node": 100 + n}}).id for n in range(REQUESTS)]
         _fill(service.database, large)
         wait_for(
-            lambda: client.get(large[-1]).status_reason.code == "too_big", "the first pass over the queue", pause=0.1
+            lambda: client.get(large[-1]).view.status_reason.code == "too_big",
+            "the first pass over the queue",
+            pause=0.1,
         )
         starts = [_start(client, fits) for _ in range(REPEATS)]
         cpu = _idle_cpu_percent(service)
@@ -57,7 +59,7 @@ def _start(client: Client, spec: dict[str, object]) -> float:
     submitted = time.time()
     job_id = client.submit(spec).id
     wait_for(lambda: client.get(job_id).state.terminal, "the end of the job", pause=0.1)
-    started = client.get(job_id).started_at
+    started = client.get(job_id).view.started_at
     assert started is not None
     return started.timestamp() - submitted
 
@@ -73,7 +75,7 @@ def _idle_cpu_percent(service: Service) -> float:
 
 def _get_ms(client: Client, job_id: str) -> float:
     began = time.monotonic()
-    assert client.get(job_id).status_reason.position == WAITING + REQUESTS
+    assert client.get(job_id).view.status_reason.position == WAITING + REQUESTS
     return (time.monotonic() - began) * 1e3
 
 

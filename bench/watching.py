@@ -38,7 +38,7 @@ def watch(service: Service, client: Client, spec: dict[str, Any]) -> Watched:
     """Submits a job and follows it until it has succeeded."""
     lines: dict[str, float] = {}
     submitted = time.time()
-    job = client.submit(spec)
+    job = client.submit(spec).view
     accepted = time.time()
     for update in client.follow(job.id, metrics=False):
         if isinstance(update, LogLine) and update.stream == "stdout":

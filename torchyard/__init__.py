@@ -4,14 +4,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchyard.client import AsyncClient, Client
+    from torchyard.client import AsyncClient, AsyncJob, Client, Job
+    from torchyard.contract.errors import NotFound, TorchyardError
     from torchyard.run import Run, init
 
-__all__ = ["AsyncClient", "Client", "Run", "init"]
+    __version__: str
+
+__all__ = ["AsyncClient", "AsyncJob", "Client", "Job", "NotFound", "Run", "TorchyardError", "__version__", "init"]
 
 _MODULES = {
     "AsyncClient": "torchyard.client",
+    "AsyncJob": "torchyard.client",
     "Client": "torchyard.client",
+    "Job": "torchyard.client",
+    "NotFound": "torchyard.contract.errors",
+    "TorchyardError": "torchyard.contract.errors",
     "Run": "torchyard.run",
     "init": "torchyard.run",
 }
@@ -21,6 +28,8 @@ def __getattr__(name: str) -> Any:
     # Imported when it is first used: a training script needs no client, and a client no training.
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
+    if name == "__version__":
+        return import_module("torchyard.contract.version").own_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

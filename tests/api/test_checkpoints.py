@@ -230,7 +230,8 @@ def test_a_browser_shows_pictures_and_nothing_else(service: ApiFixture, path: st
 def test_a_file_that_is_not_listed_is_not_found(service: ApiFixture, path: str) -> None:
     outside = ("../state.pt", "%2e%2e/%2e%2e/torchyard.db", "/etc/passwd", "%00")
     for name in ("nope", "overlays", "", "state.pt/", "x" * 3000, *outside):
-        assert_problem(service.client.get(f"{path}/epoch-1/files/{name}"), 404, "not_found")
+        code = "unknown_route" if name == "../state.pt" else "not_found"  # the client resolves it to another path
+        assert_problem(service.client.get(f"{path}/epoch-1/files/{name}"), 404, code)
 
 
 def test_a_file_whose_bytes_are_gone_is_not_found(service: ApiFixture, path: str) -> None:

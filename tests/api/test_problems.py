@@ -15,6 +15,7 @@ from api.app import create_app
 from api.settings import Settings
 from store.db.database import Database
 from tests.api.service import SPEC, TOKEN, ApiFixture
+import torchyard
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.views import Problem
 
@@ -253,7 +254,12 @@ def test_a_parameter_out_of_range_is_refused_by_name(
 
 @pytest.mark.parametrize("path", ["/jobs.html", "/v1", "/v1/nothing", "/v1/jobs/", "/v2/jobs"])
 def test_an_unknown_path_is_not_found(service: ApiFixture, path: str) -> None:
-    assert_problem(service.client.get(path), 404, "not_found")
+    assert_problem(service.client.get(path), 404, "unknown_route")
+
+
+def test_every_answer_says_the_services_version(service: ApiFixture) -> None:
+    for path in ("/v1/jobs", "/v1/nothing", "/healthz"):
+        assert service.client.get(path).headers["Torchyard-Version"] == torchyard.__version__
 
 
 def test_a_method_that_a_path_lacks_is_refused_with_those_it_has(service: ApiFixture) -> None:
@@ -269,7 +275,7 @@ def test_a_method_that_a_path_lacks_is_refused_with_those_it_has(service: ApiFix
 def test_every_answer_has_a_request_id_the_callers_own_if_it_is_valid(service: ApiFixture) -> None:
     sent = {"X-Request-ID": "build-7.a_b"}
     assert service.client.get("/v1/jobs", headers=sent).headers["X-Request-ID"] == "build-7.a_b"
-    assert assert_problem(service.client.get("/v1/x", headers=sent), 404, "not_found").request_id == "build-7.a_b"
+    assert assert_problem(service.client.get("/v1/x", headers=sent), 404, "unknown_route").request_id == "build-7.a_b"
     for unsound in ("", "a b", "x" * 101, "a;b"):
         made = service.client.get("/healthz", headers={"X-Request-ID": unsound}).headers["X-Request-ID"]
         assert made.startswith("req_")

@@ -363,7 +363,7 @@ class FaultInjector(threading.Thread):
     def _newest(self, process: job_processes.JobProcess) -> CheckpointView | None:
         """Returns the newest checkpoint of a job whose current attempt runs, so that it has already resumed."""
         try:
-            job = self._client.get(process.job_id)
+            job = self._client.get(process.job_id).view
             newest = next(self._client.checkpoints(process.job_id), None)
         except TorchyardError:
             return None

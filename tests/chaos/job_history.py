@@ -50,7 +50,7 @@ def read(client: Client, job_id: str) -> JobHistory:
     checkpoints = list(client.checkpoints(job_id))
     points = [item.view for item in client.stream(job_id, only=["metric"]) if isinstance(item.view, MetricView)]
     return JobHistory(
-        job=client.get(job_id),
+        job=client.get(job_id).view,
         events=list(client.events(job_id)),
         points=points,
         curve={one.key: {point.step: point.value for point in one.points} for one in series},

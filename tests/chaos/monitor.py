@@ -82,7 +82,7 @@ class Monitor(threading.Thread):
     def _is_resumed(self, kill: Kill) -> bool:
         assert kill.job_id is not None
         try:
-            job = self._client.get(kill.job_id)
+            job = self._client.get(kill.job_id).view
         except NotFound:
             return False  # the check of its history reports it if it stays missing
         resting = job.state.terminal or job.state is JobState.PAUSED

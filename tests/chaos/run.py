@@ -106,7 +106,7 @@ def _report(options: Options, evidence: Evidence, found: Sequence[str]) -> Repor
         recovered=monitor.recovered,
         unmeasured=monitor.unrecovered,
         ends=Counter(str(chaos_job.state) for chaos_job in evidence.chaos_jobs),
-        attempts=[evidence.client.get(chaos_job.job_id).attempt for chaos_job in evidence.chaos_jobs],
+        attempts=[evidence.client.get(chaos_job.job_id).view.attempt for chaos_job in evidence.chaos_jobs],
         polls=monitor.polls,
         violations=found,
     )

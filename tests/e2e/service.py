@@ -102,13 +102,13 @@ class Service:
 
     def submit_script(self, name: str, text: str, **spec: Any) -> JobView:
         code = self.script(name, text)
-        return self.client.submit({"trainer": "script", "name": name, "config": {"code": code}, **spec})
+        return self.client.submit({"trainer": "script", "name": name, "config": {"code": code}, **spec}).view
 
     def wait(self, job_id: str, *states: JobState) -> JobView:
         """Waits until the job is in one of `states` (any terminal one by default) and returns it."""
 
         def look() -> JobView | None:
-            job = self.client.get(job_id)
+            job = self.client.get(job_id).view
             wanted = job.state in states if states else job.state.terminal
             assert wanted or not job.state.terminal, f"{job.state}: {job.error} {job.status_reason}"
             return job if wanted else None

@@ -122,9 +122,7 @@ def test_one_file_goes_to_stdout_and_a_folder_does_not(service: Service, tmp_pat
 
 
 def test_the_client_fetches_what_a_job_left(service: Service, job: JobView, tmp_path: Path) -> None:
-    from torchyard.client import Job
-
-    found = {item.path: item for item in Job(service.client, job).artifacts("plots")}
+    found = {item.path: item for item in service.client.get(job.id).artifacts("plots")}
     assert {path: item.size for path, item in found.items()} == {
         "plots/deep/50%2F #1?.txt": 3,
         "plots/loss.png": 256 * 5000,

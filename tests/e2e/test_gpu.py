@@ -51,7 +51,7 @@ def test_a_gpu_in_use_by_another_program_is_not_offered_and_the_job_says_so(serv
         )
 
         def reason() -> str | None:
-            message = service.client.get(job.id).status_reason.message
+            message = service.client.get(job.id).view.status_reason.message
             return message if "not ours" in message else None
 
         told = until(reason, what="the reason names the stranger")

@@ -31,7 +31,7 @@ def test_requested_stops_lose_no_work(service: Service) -> None:
     service.wait(job.id, JobState.QUEUED)
     assert client.submit({"trainer": "image-classification"}).state is JobState.QUEUED
     until(lambda: client.workers()[0].devices[0].job_id is None, what="the drained worker holds nothing")
-    assert client.get(job.id).attempt == 3
+    assert client.get(job.id).view.attempt == 3
     waiting = next(client.list(state=["queued"], name="image-classification"))
     client.cancel(waiting.id)
     client.undrain(worker.id)
@@ -95,7 +95,7 @@ def test_the_jobs_of_a_disabled_user_end_whatever_their_grace_is(service: Servic
 
 
 def _has_begun(service: Service, job_id: str) -> bool:
-    job = service.client.get(job_id)
+    job = service.client.get(job_id).view
     assert not job.state.terminal, job.status_reason
     return bool(service.client.metrics(job_id).data)
 
@@ -107,7 +107,7 @@ def _running_with_a_step(service: Service, name: str, **spec: object) -> JobView
 
 
 def _goes_on(service: Service, job_id: str, *, attempt: int) -> bool:
-    job = service.client.get(job_id)
+    job = service.client.get(job_id).view
     assert not job.state.terminal, job.status_reason
     points = service.client.metrics(job_id, attempt=attempt).data
     return job.state is JobState.RUNNING and job.attempt == attempt and bool(points)

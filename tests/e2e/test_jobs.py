@@ -77,7 +77,7 @@ def test_two_jobs_share_the_devices_one_after_the_other(service: Service) -> Non
     small = service.submit_script("too-big", LIGHT, resources={"devices_per_node": 64})
 
     def reason(job_id: str) -> str | None:
-        found = service.client.get(job_id).status_reason
+        found = service.client.get(job_id).view.status_reason
         return found.message if found.code != "waiting" else None
 
     busy = until(lambda: reason(second.id), what="the second job has its reason")

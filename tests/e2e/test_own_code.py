@@ -114,7 +114,7 @@ def test_a_job_that_waits_says_so_until_it_starts(service: Service, folder: Path
     write(folder, {"train.py": HELLO})
     detached = torchyard(service, folder, "run", "-d", "train.py")
     job_id = detached.stdout.strip()
-    until(lambda: waits(service.client.get(job_id)), what="the job says what it waits for")
+    until(lambda: waits(service.client.get(job_id).view), what="the job says what it waits for")
     gate.touch()
     done = torchyard(service, folder, "logs", "-f", job_id)
     assert done.stdout == "rank 0 | hello\n"
@@ -140,7 +140,7 @@ pathlib.Path("out/one.pt").write_bytes(b"weights")
     write(folder, {"train.py": program})
     assert torchyard(service, folder, "run", "--checkpoints", "out/*.pt", "train.py").returncode == 0
     with service.client as client:
-        job = client.find("captured")
+        job = client.get("captured")
         (saved,) = client.checkpoints(job.id)
         (file,) = saved.files
         fetched = client.download(job.id, ref="latest", file=file.path, to=folder / "fetched.pt")

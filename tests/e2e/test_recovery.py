@@ -91,13 +91,16 @@ def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_pro
         for attempt, victim, code in ((1, "job/ranks/1.json", "killed"), (2, "ctl/supervisor.json", "worker_lost")):
             until(
                 lambda attempt=attempt: (
-                    (found := service.client.get(job.id)).attempt == attempt and found.state is JobState.RUNNING
+                    (found := service.client.get(job.id).view).attempt == attempt and found.state is JobState.RUNNING
                 ),
                 what=f"attempt {attempt} runs",
             )
             record = (service.data / "runs" / job.id / str(attempt) / victim).read_text()
             os.kill(int(record.split('"pid":')[1].split(",")[0]), signal.SIGKILL)
-            until(lambda attempt=attempt: service.client.get(job.id).attempt > attempt, what="the next attempt starts")
+            until(
+                lambda attempt=attempt: service.client.get(job.id).view.attempt > attempt,
+                what="the next attempt starts",
+            )
             ended = [event for event in service.client.events(job.id) if event.data.get("to") == "queued"][-1]
             assert ended.data["error"]["code"] == code
         (service.code / "gated" / "gate").touch()

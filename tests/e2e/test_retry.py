@@ -25,7 +25,7 @@ def test_a_failed_job_is_retried_from_its_newest_checkpoint_and_deleted(tmp_path
     failed = service.submit_script("flaky", SCRIPT, max_restarts=0)
     service.wait(failed.id, JobState.FAILED)
     retried = service.client.retry(failed.id)
-    assert retried.retry_of == failed.id
+    assert retried.view.retry_of == failed.id
     done = service.wait(retried.id, JobState.SUCCEEDED)
     assert done.attempt == 1
     assert "resumed at 2" in [line.text for line in service.client.logs(retried.id, rank=0)]

@@ -46,7 +46,7 @@ def service(host: StrictHost) -> Generator[Service]:
 def test_digits_are_learned_and_the_job_is_told_how_it_was_isolated(service: Service) -> None:
     job = service.client.submit({"trainer": "image-classification", "config": {"data": {"source": "digits"}}})
     service.wait(job.id, JobState.SUCCEEDED)
-    best = service.client.get(job.id).best
+    best = service.client.get(job.id).view.best
     assert best is not None
     messages = " ".join(str(event.data) for event in service.client.events(job.id))
     assert "strict isolation executes every program anew" in messages

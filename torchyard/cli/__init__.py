@@ -1,11 +1,13 @@
 """The `torchyard` command. Writes data to stdout, and messages to stderr.
 
-Exit codes: 0 success, 1 failure, 2 the followed job was cancelled or the arguments are wrong, 4 not authorized.
+Exit codes: 0 success, 1 failure, 2 the arguments are wrong, 3 the followed job was cancelled, 4 not authorized.
 """
 
 import io
 import os
 import sys
+from typing import Annotated
+import warnings
 
 import typer
 
@@ -36,13 +38,21 @@ from torchyard.cli.run import config
 from torchyard.cli.up import commands as local
 from torchyard.contract import terminal
 from torchyard.contract.errors import NotAuthorized, TorchyardError
+from torchyard.contract.version import own_version
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        terminal.write(f"torchyard {own_version()}")
+        raise typer.Exit()
+
 
 app = typer.Typer(
     name="torchyard",
-    help="Submit distributed PyTorch training jobs, watch them, fetch their checkpoints.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 # What follows the program are its own arguments, also those that look like options.
 app.command("run", context_settings={"allow_interspersed_args": False})(own.run)
@@ -70,9 +80,20 @@ for name, group in (
     app.add_typer(group, name=name)
 
 
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Submit distributed PyTorch training jobs, watch them, fetch their checkpoints."""
+
+
 def main() -> None:
     """Runs the command line and exits."""
     _prepare_streams()
+    warnings.showwarning = _show_warning
     try:
         app(prog_name="torchyard")
     except TorchyardError as error:
@@ -84,6 +105,10 @@ def main() -> None:
         what = error.strerror or str(error)
         terminal.note(f"error: {error.filename}: {what}" if error.filename else f"error: {what}")
         sys.exit(1)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    terminal.note(f"warning: {message}")
 
 
 def _prepare_streams() -> None:

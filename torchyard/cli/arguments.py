@@ -16,13 +16,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 JobArgument = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="A job's id, or its name for the newest job of that name.", autocompletion=job_names
+        metavar="JOB",
+        help="A job's id or the beginning of it, or its name for the newest job of that name.",
+        autocompletion=job_names,
     ),
 ]
-JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB…", help="Ids or names.", autocompletion=job_names)]
-WorkersArgument = Annotated[list[str], typer.Argument(metavar="WORKER…", help="Ids or names of hosts.")]
+JobsArgument = Annotated[
+    list[str], typer.Argument(metavar="JOB…", help="Ids, beginnings of ids, or names.", autocompletion=job_names)
+]
+WorkersArgument = Annotated[
+    list[str], typer.Argument(metavar="WORKER…", help="Ids, beginnings of ids, or names of hosts.")
+]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The job spec, YAML or JSON; - reads stdin.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]
+
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", help="The same command with the same key answers the job of the first one."),
+]
 
 
 def connect(*, patience: float = 30.0) -> Client:
@@ -30,6 +41,14 @@ def connect(*, patience: float = 30.0) -> Client:
     from torchyard.client import Client
 
     return Client(patience=patience)
+
+
+def label_of(text: str) -> tuple[str, str]:
+    """Parses a label, `KEY=VALUE`. Raises BadParameter."""
+    key, found, value = text.partition("=")
+    if not (key and found):
+        raise typer.BadParameter(f"{text!r} is not a label: write KEY=VALUE")
+    return key, value
 
 
 def moment(text: str) -> datetime:

@@ -15,11 +15,14 @@ from torchyard.contract import terminal
 if TYPE_CHECKING:
     from torchyard.contract.views import CheckpointView
 
+_CAPTURED = "captured"
+"""The source of a checkpoint that is a file which the program wrote."""
+
 
 def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     """List a job's checkpoints, newest first."""
     with connect() as client:
-        shown = client.find(job)
+        shown = client.get(job).view
         found = [*client.checkpoints(shown.id)]
     if as_json:
         return output.write_json(found)
@@ -32,16 +35,15 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
 
 def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
     """Returns the lines of a table of checkpoints."""
-    headers = ("CHECKPOINT", "EPOCH", "STEP", "SIZE", "ALIASES", "METRICS")
-    return output.table(headers, [_row(item) for item in found], spare="CHECKPOINT")
+    captured = any(item.source == _CAPTURED for item in found)
+    headers = ("CHECKPOINT", "EPOCH", "STEP", *(("FILE",) if captured else ()), "SIZE", "ALIASES", "METRICS")
+    return output.table(headers, [_row(item, with_file=captured) for item in found], spare="CHECKPOINT")
 
 
 def download(
     job: JobArgument,
     *,
-    best: Annotated[
-        bool, typer.Option("--best", help="The best checkpoint by the job's monitored metric (the default).")
-    ] = False,
+    best: Annotated[bool, typer.Option("--best", help="The best checkpoint by the job's monitored metric.")] = False,
     latest: Annotated[bool, typer.Option("--latest", help="The newest checkpoint.")] = False,
     epoch: Annotated[int | None, typer.Option(min=1, help="The checkpoint of epoch N.")] = None,
     ref: Annotated[str | None, typer.Option(help="A checkpoint's id, or an alias such as step-300.")] = None,
@@ -51,7 +53,7 @@ def download(
     to: Annotated[Path, typer.Option("--output", "-o", help="The file to write, or the folder for it.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Download a checkpoint, verify its sha256 and print its path.
+    """Download a checkpoint, verify its sha256 and print its path. By default it is the best, else the newest one.
 
     If a download was interrupted, the same command continues it.
     """
@@ -62,8 +64,8 @@ def download(
     if len(names) > 1:
         raise typer.BadParameter("choose one of --best, --latest, --epoch and --ref")
     with connect() as client:
-        found = client.find(job)
-        checkpoint = client.checkpoint(found.id, names[0] if names else "best")
+        found = client.get(job).view
+        checkpoint = client.checkpoint(found.id, names[0] if names else None)
         with Transfer() as transfer:
             path = client.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
     if as_json:
@@ -74,11 +76,13 @@ def download(
     terminal.note(f"Verified: sha256 {sha256}.")
 
 
-def _row(checkpoint: CheckpointView) -> tuple[str, ...]:
+def _row(checkpoint: CheckpointView, *, with_file: bool) -> tuple[str, ...]:
+    captured = checkpoint.files[0].path if checkpoint.source == _CAPTURED and checkpoint.files else ""
     return (
         checkpoint.id,
         "" if checkpoint.epoch is None else str(checkpoint.epoch),
         str(checkpoint.step),
+        *((captured,) if with_file else ()),
         terminal.size(checkpoint.size),
         ", ".join(checkpoint.aliases),
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),

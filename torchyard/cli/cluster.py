@@ -85,9 +85,13 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
 
 
 def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
+    from torchyard.client.references import only_id
     from torchyard.contract.errors import Conflict, NotFound
 
     found = [worker for worker in workers if name in {worker.id, worker.name}]
+    if not found:
+        begun = only_id(name, {worker.id: worker.name for worker in workers})
+        found = [worker for worker in workers if worker.id == begun]
     if not found:
         raise NotFound(f"there is no worker with the id or name {name!r}")
     if len(found) > 1:

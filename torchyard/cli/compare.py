@@ -33,8 +33,12 @@ def compare(
     if not 2 <= len(jobs) <= _MOST_JOBS:
         raise typer.BadParameter(f"name 2 to {_MOST_JOBS} jobs")
     with connect() as client:
-        found = [*{job.id: job for job in map(client.find, jobs)}.values()]
+        found = [*{job.id: job for job in (client.get(ref).view for ref in jobs)}.values()]
         latest = _latest(client.curves([job.id for job in found]))
+    known = {name for values in latest.values() for name in values}
+    if absent := {*(key or ())} - known:
+        terminal.note(output.no_such_metric(absent, known, whose="These jobs have"))
+        raise typer.Exit(1)
     keys = key or _shared(latest)
     differing = _differing([_flat(job.spec.model_dump(mode="json")) for job in found])
     if as_json:

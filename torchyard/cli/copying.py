@@ -56,7 +56,7 @@ def cp(
     if names and dest is None:
         raise typer.BadParameter(f"name the file or folder to write, such as . for {source}")
     with connect() as client:
-        job_id = client.find(job).id
+        job_id = client.get(job).id
         if not names:
             return _list(client, job_id, as_json=as_json)
         assert dest is not None

@@ -26,7 +26,7 @@ _PROGRESS_INTERVAL_S = 2.0
 _BAR_WIDTH = 16
 _REMEMBERED = 100
 """Lines of the log in which an event is looked for that says the same."""
-_EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 2}
+_EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 3}
 
 
 def exit_code(job: JobView) -> int:

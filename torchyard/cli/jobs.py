@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def show(job: JobArgument, *, as_json: Json = False) -> None:
     """Show one job, its model card and its checkpoints."""
     with connect() as client:
-        found = client.find(job)
+        found = client.get(job).view
         if as_json:
             return output.write_json(found)
         checkpoints = [*client.checkpoints(found.id)]
@@ -70,7 +70,7 @@ def share(
     """Let every user of the server read jobs: spec, logs, metrics and checkpoints."""
     with connect() as client:
         visibility = "private" if private else "team"
-        changed = [client.update(client.find(ref).id, visibility=visibility) for ref in jobs]
+        changed = [client.update(client.get(ref).id, visibility=visibility) for ref in jobs]
     if as_json:
         return output.write_json(changed)
     for job in changed:
@@ -86,7 +86,7 @@ def rm(
 ) -> None:
     """Remove jobs that have ended, with their metrics, logs and checkpoints."""
     with connect() as client:
-        found = {job.id: job for job in (client.find(ref) for ref in jobs)}
+        found = {job.id: job for job in (client.get(ref).view for ref in jobs)}
         _check_ended([*found.values()])
         if not yes:
             _confirm([*found.values()])
@@ -101,7 +101,7 @@ def rm(
 def _change(jobs: list[str], change: Callable[[Client, str], JobView], *, pending: str = "", as_json: bool) -> None:
     """Changes each job, and prints the states. `pending` describes a job that is still running."""
     with connect() as client:
-        changed = [change(client, client.find(ref).id) for ref in jobs]
+        changed = [change(client, client.get(ref).id) for ref in jobs]
     if as_json:
         return output.write_json(changed)
     for job in changed:

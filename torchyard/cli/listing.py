@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.arguments import Json, connect, moment
+from torchyard.cli.arguments import Json, connect, label_of, moment
 from torchyard.cli.completion import job_names
 from torchyard.cli.screen import redraw
 from torchyard.contract import terminal
@@ -45,7 +45,7 @@ def ps(
     as_json: Json = False,
 ) -> None:
     """List your jobs, newest first."""
-    labels = dict(_label(text) for text in label or ())
+    labels = dict(label_of(text) for text in label or ())
     created_after = moment(since) if since is not None else None
     if watch and (as_json or not sys.stdout.isatty()):
         raise typer.BadParameter(
@@ -93,10 +93,3 @@ def _best_or_why(job: JobSummary) -> str:
     if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
         return output.reason(job)
     return f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, found, value = text.partition("=")
-    if not (key and found):
-        raise typer.BadParameter(f"{text!r} is not a label: write KEY=VALUE")
-    return key, value

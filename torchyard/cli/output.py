@@ -89,6 +89,12 @@ def metrics(values: dict[str, float]) -> str:
     return _GAP.join(f"{key} {value:.4g}" for key, value in values.items())
 
 
+def no_such_metric(absent: Iterable[str], known: Iterable[str], *, whose: str) -> str:
+    """Says which metrics are absent, and which there are."""
+    names, there = (", ".join(terminal.plain(key) for key in sorted(keys)) for keys in (absent, known))
+    return f"No such metric: {names}. {whose} {there or 'no metrics'}."
+
+
 def short_progress(job: JobSummary) -> str:
     """Formats the known parts of `epoch 2/3, 67%`."""
     now = job.progress

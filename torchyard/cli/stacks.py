@@ -25,7 +25,7 @@ def stacks(
 ) -> None:
     """Print where each rank of a running job is: the Python stacks of its threads. The job goes on."""
     with connect() as client:
-        found = client.stacks(client.find(job).id, timeout=timeout)
+        found = client.stacks(client.get(job).id, timeout=timeout)
     if as_json:
         return output.write_json(found)
     terminal.write("\n\n".join(_section(rank) for rank in found.ranks))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.arguments import FileArgument, Follow, JobArgument, Json, connect
+from torchyard.cli.arguments import FileArgument, Follow, IdempotencyKey, JobArgument, Json, connect
 from torchyard.contract import terminal
 from torchyard.contract.team import Visibility
 
@@ -39,6 +39,7 @@ def submit(
     visibility: Annotated[
         Visibility | None, typer.Option(help="Overrides the spec's visibility: who may read the job.")
     ] = None,
+    idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
@@ -46,13 +47,20 @@ def submit(
     spec = _read_spec(file)
     spec |= {key: value for key, value in (("name", name), ("visibility", visibility)) if value is not None}
     with connect() as client:
-        accepted(client, client.submit(spec), follow=follow, as_json=as_json)
+        accepted(client, client.submit(spec, idempotency_key=idempotency_key).view, follow=follow, as_json=as_json)
 
 
-def retry(job: JobArgument, *, follow: Follow = False, as_json: Json = False) -> None:
+def retry(
+    job: JobArgument, *, idempotency_key: IdempotencyKey = None, follow: Follow = False, as_json: Json = False
+) -> None:
     """Submit an ended job again. The new job continues from its newest checkpoint."""
     with connect() as client:
-        accepted(client, client.retry(client.find(job).id), follow=follow, as_json=as_json)
+        accepted(
+            client,
+            client.retry(client.get(job).id, idempotency_key=idempotency_key).view,
+            follow=follow,
+            as_json=as_json,
+        )
 
 
 def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from torchyard.cli.arguments import JobArgument, Json, connect, moment
 from torchyard.contract import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views import JobView, LogLine, MetricsView, SeriesView
+    from torchyard.contract.views import LogLine, MetricsView, SeriesView
 
 _MOST_POINTS = 100_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last are full-width
@@ -65,7 +65,7 @@ def logs(
         )
 
     with connect() as client:
-        found = client.find(job)
+        found = client.get(job).view
         last = first = client.lines_before(found.id, begin) if begin is not None else 0
         if grep is not None:
             from torchyard.cli.grep import Nearby, Place, print_matches
@@ -96,7 +96,7 @@ def logs(
                 is_new = isinstance(line, LiveLine) or (isinstance(line, LogLine) and line.line > last)
                 if isinstance(line, LogLine | LiveLine) and is_new and rank in {None, line.rank}:
                     watch.show(line)
-        raise typer.Exit(exit_code(client.get(found.id)))
+        raise typer.Exit(exit_code(client.get(found.id).view))
 
 
 def metrics(
@@ -115,8 +115,12 @@ def metrics(
     if plot + as_csv + as_json + (tensorboard is not None) > 1:
         raise typer.BadParameter("choose one of --plot, --csv, --tensorboard and --json")
     with connect() as client:
-        found = client.find(job)
+        found = client.get(job).view
         view = client.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if every else None)
+        if absent := {*(key or ())} - {series.key for series in view.data}:
+            known = [item.key for one in client.curves([found.id]).jobs for item in one.keys]
+            terminal.note(output.no_such_metric(absent, known, whose="This job has"))
+            raise typer.Exit(1)
     if every and not as_json and view.max_points is not None and view.max_points < _MOST_POINTS:
         terminal.note(f"Each metric has at most {view.max_points} points here. For all of them, name one with --key.")
     if as_json:
@@ -124,7 +128,7 @@ def metrics(
     if as_csv:
         return _write_csv(view)
     if not view.data:
-        return terminal.note(_nothing(found, key))
+        return terminal.note("No metrics." if found.state.terminal else "No metrics yet.")
     if tensorboard is not None:
         from torchyard.cli.tensorboard import write_events
 
@@ -168,9 +172,3 @@ def _row(series: SeriesView) -> tuple[str, ...]:
         f"{max(values):.6g}",
         series.source,
     )
-
-
-def _nothing(job: JobView, keys: list[str] | None) -> str:
-    if keys and job.metrics:
-        return f"No such metric. This job has {', '.join(job.metrics)}."
-    return "No metrics" if job.state.terminal else "No metrics yet."

@@ -56,16 +56,22 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
 
 @tokens.command("revoke")
 def revoke(
-    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens.")], *, as_json: Json = False
+    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or beginnings of ids of yours.")],
+    *,
+    as_json: Json = False,
 ) -> None:
     """Revoke tokens. Their open streams and sessions end at once."""
+    from torchyard.client.references import only_id
+
     with connect() as client:
-        for token_id in tokens:
+        own = {token.id: token.name for token in client.tokens()}
+        chosen = [only_id(ref, own) or ref for ref in tokens]
+        for token_id in chosen:
             client.revoke_token(token_id)
             if not as_json:
                 terminal.write(f"{token_id}  revoked")
     if as_json:
-        terminal.write(json.dumps({"revoked": tokens}))
+        terminal.write(json.dumps({"revoked": chosen}))
 
 
 def _lifetime(text: str) -> timedelta | None:

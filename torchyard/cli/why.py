@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def why(job: JobArgument, *, as_json: Json = False) -> None:
     """Explain why a job does not start or how it ended, and what to do next."""
     with connect() as client:
-        found = client.find(job)
+        found = client.get(job).view
         workers = client.workers() if found.state == JobState.QUEUED else []
         advice = _advice(client, found)
         ended = found.state == JobState.PAUSED or found.state.terminal

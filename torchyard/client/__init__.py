@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from torchyard.client.client import Client
-from torchyard.client.core import Update
-from torchyard.client.handles import Artifact, Checkpoint, Job, Metrics, Series
-from torchyard.client.stream import StreamItem
+from torchyard.client.handles import Artifact, Checkpoint, Job
+from torchyard.client.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
+from torchyard.client.series import Metrics, Series
+from torchyard.client.stream import StreamItem, Update
 from torchyard.contract.views import EndView, EventView, JobSummary, JobView, LiveLine, LogLine, MetricView
 
 if TYPE_CHECKING:
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Artifact",
+    "AsyncArtifact",
+    "AsyncCheckpoint",
     "AsyncClient",
+    "AsyncJob",
     "Checkpoint",
     "Client",
     "EndView",

@@ -1,9 +1,11 @@
 """Runs the core's operations without an event loop: each await blocks the thread until its result is there."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager
+from functools import wraps
+import inspect
 import time
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, overload
 import weakref
 
 import httpx2
@@ -11,7 +13,65 @@ import httpx2
 from torchyard.client.discovery import Server
 from torchyard.client.transport import http_options
 
+C = TypeVar("C")
+H = TypeVar("H")
+P = ParamSpec("P")
 T = TypeVar("T")
+Core_co = TypeVar("Core_co", covariant=True)
+
+
+class Driver(Generic[Core_co]):
+    """An object whose methods are operations of its core, which block until their result is there."""
+
+    def __init__(self, core: Core_co) -> None:
+        self._core = core
+
+
+@overload
+def blocking(
+    operation: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Driver[C], P], T]: ...
+@overload
+def blocking(
+    operation: Callable[Concatenate[C, P], Coroutine[Any, Any, T]], handle: type[H]
+) -> Callable[Concatenate[Driver[C], P], H]: ...
+def blocking(operation: Callable[..., Coroutine[Any, Any, Any]], handle: type[Any] | None = None) -> Callable[..., Any]:
+    """Returns the method that runs the operation and returns its result, or with `handle`, that driver of it."""
+
+    @wraps(operation)
+    def method(driver: Driver[Any], /, *args: Any, **options: Any) -> Any:
+        result = run(operation(driver._core, *args, **options))  # pyright: ignore[reportPrivateUsage] - its method
+        return result if handle is None else handle(result)
+
+    if handle is not None:
+        vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=handle)
+    return method
+
+
+@overload
+def iterating(
+    operation: Callable[Concatenate[C, P], AsyncGenerator[T]],
+) -> Callable[Concatenate[Driver[C], P], Generator[T]]: ...
+@overload
+def iterating(
+    operation: Callable[Concatenate[C, P], AsyncGenerator[Any]], handle: type[H]
+) -> Callable[Concatenate[Driver[C], P], Generator[H]]: ...
+def iterating(
+    operation: Callable[..., AsyncGenerator[Any]], handle: type[Any] | None = None
+) -> Callable[..., Generator[Any]]:
+    """Returns the method that yields the operation's items, which are fetched as the caller asks for them, or with
+    `handle`, that driver of each.
+    """
+
+    @wraps(operation)
+    def method(driver: Driver[Any], /, *args: Any, **options: Any) -> Generator[Any]:
+        items = operation(driver._core, *args, **options)  # pyright: ignore[reportPrivateUsage] - its method
+        return iterate(items) if handle is None else _handles(iterate(items), handle)
+
+    signature = inspect.signature(operation)
+    item = handle or get_args(signature.return_annotation)[0]
+    vars(method)["__signature__"] = signature.replace(return_annotation=Generator[item])
+    return method
 
 
 def run(operation: Coroutine[Any, Any, T]) -> T:
@@ -37,6 +97,11 @@ def iterate(items: AsyncGenerator[T]) -> Generator[T]:
             yield item
     finally:
         run(items.aclose())
+
+
+def _handles(items: Generator[T], handle: Callable[[T], H]) -> Generator[H]:
+    for item in items:
+        yield handle(item)
 
 
 class BlockingTransport:

@@ -1,11 +1,11 @@
 """The operations on bundles, as `AsyncClient.bundles` and `Client.bundles` have them."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.client import calls
-from torchyard.client.blocking import iterate, run
+from torchyard.client.blocking import Driver, blocking, iterating
 from torchyard.client.connection import Connection
 from torchyard.client.download import OnProgress, PartFile
 from torchyard.client.upload import OnUpload
@@ -62,23 +62,11 @@ class BundlesCore:
         return target
 
 
-class Bundles:
+class Bundles(Driver[BundlesCore]):
     """The operations of `BundlesCore`, which block until their result is there."""
 
-    def __init__(self, core: BundlesCore) -> None:
-        self._core = core
-
-    def upload(self, bundle: "Bundle", *, progress: OnUpload | None = None) -> BundleView:
-        return run(self._core.upload(bundle, progress=progress))
-
-    def list(self, *, limit: int | None = None) -> Generator[BundleView]:
-        return iterate(self._core.list(limit=limit))
-
-    def get(self, sha256: str) -> BundleView:
-        return run(self._core.get(sha256))
-
-    def delete(self, sha256: str) -> None:
-        run(self._core.delete(sha256))
-
-    def download(self, sha256: str, to: str | Path = ".", *, progress: OnProgress | None = None) -> Path:
-        return run(self._core.download(sha256, to, progress=progress))
+    upload = blocking(BundlesCore.upload)
+    list = iterating(BundlesCore.list)
+    get = blocking(BundlesCore.get)
+    delete = blocking(BundlesCore.delete)
+    download = blocking(BundlesCore.download)

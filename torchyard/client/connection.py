@@ -5,6 +5,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 import time
 from typing import Any, TypeVar
+import warnings
 
 import httpx2
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from torchyard.client.responses import parse, problem, unreachable
 from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport
 from torchyard.client.upload import OnUpload, compressed, plain
+from torchyard.client.versions import difference
 from torchyard.contract.errors import (
     Conflict,
     NotFound,
@@ -26,6 +28,7 @@ from torchyard.contract.errors import (
     TorchyardError,
     Unavailable,
 )
+from torchyard.contract.version import HEADER
 from torchyard.contract.views import BundleView, Page
 
 V = TypeVar("V", bound=BaseModel)
@@ -47,6 +50,7 @@ class Connection:
         self._transport = transport
         self._patience = patience
         self._reached = False
+        self._compared = False
 
     async def close(self) -> None:
         await self._transport.close()
@@ -105,7 +109,7 @@ class Connection:
             )
         except httpx2.TransportError as error:
             raise unreachable(self._server, error) from error
-        self._reached = True
+        self._hear(response)
         return response
 
     async def fill(self, part: PartFile, path: str) -> None:
@@ -176,6 +180,7 @@ class Connection:
         finally:
             with suppress(ValueError):  # a thread still makes the next item of a request that was cancelled
                 body.close()
+        self._hear(response)
         if not response.is_success:
             raise problem(response)
         return parse(response, BundleView)
@@ -209,13 +214,22 @@ class Connection:
     async def _open(self, path: str, **options: Any) -> AsyncGenerator[StreamedResponse]:
         try:
             async with self._transport.stream(path, **options) as streamed:
+                self._hear(streamed.response)
                 if not streamed.response.is_success:
                     await streamed.read()
                     raise problem(streamed.response)
-                self._reached = True
                 yield streamed
         except httpx2.TransportError as error:
             raise unreachable(self._server, error) from error
+
+    def _hear(self, response: httpx2.Response) -> None:
+        """Notes that the server answers. Warns once if it is of another version than this client."""
+        self._reached = True
+        if self._compared or HEADER not in response.headers:  # a proxy may have answered instead
+            return
+        self._compared = True
+        if (text := difference(response)) is not None:
+            warnings.warn(text, stacklevel=2)
 
     def _new_backoff(self) -> Backoff:
         return Backoff(self._patience if self._reached else _FIRST_PATIENCE_S)

@@ -14,10 +14,12 @@ from torchyard.client.calls import LogLines, LogStream, Spec
 from torchyard.client.connection import Connection
 from torchyard.client.discovery import Server
 from torchyard.client.download import OnProgress, PartFile, file_to_download
+from torchyard.client.job import AsyncJob
 from torchyard.client.launching import Mounts, arguments, program_of, script_spec, upload_code
 from torchyard.client.packing import MAX_SIZE
+from torchyard.client.references import find_checkpoint, find_job, free_name
 from torchyard.client.responses import file_name, parse
-from torchyard.client.stream import StreamItem, StreamReader, followed_kinds
+from torchyard.client.stream import StreamItem, StreamReader, Update, followed_kinds
 from torchyard.client.team import TeamCore
 from torchyard.client.transport import Transport
 from torchyard.contract.advice import AdviceView
@@ -38,11 +40,9 @@ from torchyard.contract.views import (
     EventView,
     JobSummary,
     JobView,
-    LiveLine,
     LogLine,
     LogMatch,
     MetricsView,
-    MetricView,
     QueueEntry,
     ReadyView,
     StacksView,
@@ -51,9 +51,6 @@ from torchyard.contract.views import (
     WorkerHistoryView,
     WorkerView,
 )
-
-Update = JobView | EventView | MetricView | LogLine | LiveLine
-"""What `follow` yields."""
 
 _LONGEST_WAIT_S = 20
 """For this long the server is asked to hold its answer back until the job changes."""
@@ -74,11 +71,11 @@ class ClientCore(TeamCore):
         """Closes the connections."""
         await self._connection.close()
 
-    async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> JobView:
-        """Submits a job, once even if the connection breaks. If the server knows the key, it returns the job of the
-        first call with that key.
+    async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJob:
+        """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
+        the server knows the key, it is the job of the first call with that key.
         """
-        return await self._connection.answer(calls.submit(spec, key=idempotency_key))
+        return AsyncJob(self, await self._connection.answer(calls.submit(spec, key=idempotency_key)))
 
     async def run(
         self,
@@ -95,14 +92,15 @@ class ClientCore(TeamCore):
         max_size: int = MAX_SIZE,
         idempotency_key: str | None = None,
         **spec: Any,
-    ) -> JobView:
+    ) -> AsyncJob:
         """Packs `folder`, uploads what the server does not have of it, and submits a job that runs `program` of it.
 
         `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `mounts` are more
         folders, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`. `checkpoints` are patterns of files that
         become checkpoints. `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`,
-        `time_limit`, `resources`, …. The blocking client returns a `Job`. Raises ConfigError, InvalidBundle, TooLarge,
-        InvalidSpec, and QuotaExceeded.
+        `time_limit`, `resources`, …. Without `name` it has the folder's name, and the next free number where a job has
+        that, unless there is an `idempotency_key`, as a repeated call must be the same. Returns what `submit` does.
+        Raises ConfigError, InvalidBundle, TooLarge, InvalidSpec, and QuotaExceeded.
         """
         needed = program if program.endswith(".py") and not module else None
         wanted = script_spec(name=name, folder=folder, devices=devices, more=spec)
@@ -116,27 +114,25 @@ class ClientCore(TeamCore):
             "checkpoints": [*checkpoints],
         }
         wanted["config"] = {key: value for key, value in config.items() if value}
+        if name is None and idempotency_key is None:
+            wanted["name"] = await self.free_name(wanted["name"])
         return await self.submit(wanted, idempotency_key=idempotency_key)
 
     async def validate(self, spec: Spec) -> JobSpec:
         """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
         return (await self._connection.answer(calls.validate(spec))).spec
 
-    async def get(self, job_id: str) -> JobView:
-        """Returns the job. Raises NotFound."""
-        return await self._connection.answer(calls.get(job_id))
+    async def get(self, ref: str) -> AsyncJob:
+        """Returns the job with the id `ref`, else the newest job of that name, else the only one whose id begins with
+        `ref`, which then has four digits at least. It is a `Job`, of an AsyncClient an `AsyncJob`.
 
-    async def find(self, ref: str) -> JobView:
-        """Returns the job with the id `ref`, else the newest job of that name. Raises NotFound."""
-        if ref.startswith("job_"):
-            try:
-                return await self.get(ref)
-            except NotFound:
-                pass  # a job may have such a name
-        found = await self._connection.answer(calls.jobs(name=ref, limit=1))
-        if not found.data:
-            raise NotFound(f"there is no job with the id or name {ref!r}")
-        return await self.get(found.data[0].id)
+        Raises NotFound, and Conflict if several ids begin with `ref`.
+        """
+        return AsyncJob(self, await find_job(self._connection, ref))
+
+    async def free_name(self, name: str) -> str:
+        """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
+        return await free_name(self._connection, name)
 
     async def advice(self, job_id: str) -> AdviceView:
         """Returns what is the matter with the job and what to do. Raises NotFound, also if the service is older."""
@@ -250,12 +246,13 @@ class ClientCore(TeamCore):
         """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""
         return await self._connection.answer(calls.resume(job_id))
 
-    async def retry(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
-        """Submits a new job with the same spec, which continues from the newest checkpoint of this one.
+    async def retry(self, job_id: str, *, idempotency_key: str | None = None) -> AsyncJob:
+        """Submits a new job with the same spec, which continues from the newest checkpoint of this one. Returns what
+        `submit` does.
 
         Raises Conflict if this job has not ended.
         """
-        return await self._connection.answer(calls.retry(job_id, key=idempotency_key))
+        return AsyncJob(self, await self._connection.answer(calls.retry(job_id, key=idempotency_key)))
 
     async def delete(self, job_id: str) -> None:
         """Removes the job and everything that it stored. Raises Conflict if it has not ended."""
@@ -416,21 +413,23 @@ class ClientCore(TeamCore):
         """Yields the job's checkpoints, newest first."""
         return self._connection.pages(calls.checkpoints(job_id))
 
-    async def checkpoint(self, job_id: str, ref: str = "best") -> CheckpointView:
-        """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
-        return await self._connection.answer(calls.checkpoint(job_id, ref))
+    async def checkpoint(self, job_id: str, ref: str | None = None) -> CheckpointView:
+        """Returns one checkpoint. `ref` is an id or its beginning, `best`, `latest`, `epoch-N` or `step-N`; without it,
+        the best, else the latest. Raises NotFound, and Conflict if several ids begin with `ref`.
+        """
+        return await find_checkpoint(self._connection, job_id, ref)
 
     async def download(
         self,
         job_id: str,
-        ref: str = "best",
+        ref: str | None = None,
         *,
         file: str | None = None,
         to: str | Path = ".",
         on_progress: OnProgress | None = None,
     ) -> Path:
         """Fetches a checkpoint's `state.pt`, or its `file` of that path, and returns the path that it wrote: `to`, or
-        if that is a folder, the server's name for the file in it.
+        if that is a folder, the server's name for the file in it. `ref` is one of `checkpoint`.
 
         The file is written whole, with the listed sha256, or not at all. After a failure the bytes that arrived stay in
         a `.part` file, and the next download continues from them. Raises NotFound, OSError, Conflict if another process
@@ -515,7 +514,7 @@ class ClientCore(TeamCore):
     async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Client
         """Waits until the job has ended, and returns it. `timeout` is in seconds. Raises TimeoutError."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        job = await self.get(job_id)
+        job = await self._connection.answer(calls.get(job_id))
         while not job.state.terminal:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -548,14 +547,14 @@ class ClientCore(TeamCore):
         A job that has not ended is yielded first; the last item is the job in its final state. `live` is as in
         `stream`.
         """
-        job = await self.get(job_id)
+        job = await self._connection.answer(calls.get(job_id))
         if not job.state.terminal:
             yield job
         async with aclosing(self.stream(job_id, only=followed_kinds(logs=logs, metrics=metrics), live=live)) as items:
             async for item in items:
                 if not isinstance(item.view, EndView):
                     yield item.view
-        yield await self.get(job_id)
+        yield await self._connection.answer(calls.get(job_id))
 
     async def follow_logs(self, job_id: str, *, after: int = 0, rank: int | None = None) -> AsyncGenerator[LogLine]:
         """Yields the lines of output numbered above `after` as they are stored, until the job has ended."""

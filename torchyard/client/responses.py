@@ -7,13 +7,17 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from torchyard.client.discovery import Server
+from torchyard.client.versions import lacking
 from torchyard.contract.errors import (
     Conflict,
+    MethodNotAllowed,
     ServerError,
     ServerUnreachable,
     TooManyRequests,
     TorchyardError,
     Unavailable,
+    UnknownRoute,
+    all_errors,
 )
 from torchyard.contract.findings import errors_of
 from torchyard.contract.views import Problem
@@ -22,6 +26,7 @@ V = TypeVar("V", bound=BaseModel)
 
 _BUSY, _PASSING = 429, frozenset({502, 503, 504})
 """Answers of a proxy after which the same call may succeed."""
+_KINDS = {kind.code: kind for kind in all_errors()}
 _FILE_NAME = re.compile(r'filename="([A-Za-z0-9][A-Za-z0-9._-]{0,199})"')
 
 
@@ -50,10 +55,10 @@ def problem(response: httpx2.Response) -> TorchyardError:
         return _of_another_server(response)
     lines = [f"{found.detail or found.title} (request {found.request_id})"]
     lines += [f"  {error.field}: {error.message}" if error.field else f"  {error.message}" for error in found.errors]
-    kinds = {kind.code: kind for kind in TorchyardError.__subclasses__()}
-    error = kinds.get(found.code, ServerError)(
-        "\n".join(lines), errors=tuple(found.errors), retry_after=_retry_after(response)
-    )
+    kind = _KINDS.get(found.code, ServerError)
+    if issubclass(kind, UnknownRoute | MethodNotAllowed) and (why := lacking(response)) is not None:
+        lines.append(f"  {why}")
+    error = kind("\n".join(lines), errors=tuple(found.errors), retry_after=_retry_after(response))
     if isinstance(error, Conflict):
         error.received = found.received
     return error

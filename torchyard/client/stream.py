@@ -12,12 +12,16 @@ from torchyard.contract.views import (
     EndView,
     EventKind,
     EventView,
+    JobView,
     LiveLine,
     LogLine,
     MetricView,
     StoredKind,
     StreamKind,
 )
+
+Update = JobView | EventView | MetricView | LogLine | LiveLine
+"""What `follow` yields."""
 
 _TIMEOUT = httpx2.Timeout(45, connect=5)
 """The server sends a heartbeat every 15 s."""

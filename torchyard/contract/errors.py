@@ -1,5 +1,6 @@
 """The exception tree. Every error has a stable `code`; the API renders them all in one place."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -107,6 +108,13 @@ class NotFound(TorchyardError):
     code = "not_found"
     status = 404
     title = "There is no such object"
+
+
+class UnknownRoute(NotFound):
+    """The service has no such call: the address is wrong, or the client and the service are of different versions."""
+
+    code = "unknown_route"
+    title = "There is no such call"
 
 
 class MethodNotAllowed(TorchyardError):
@@ -228,3 +236,10 @@ class ServerUnreachable(TorchyardError):
     code = "unreachable"
     status = 503
     title = "The service cannot be reached"
+
+
+def all_errors(root: type[TorchyardError] = TorchyardError) -> Iterator[type[TorchyardError]]:
+    """Yields every class of the tree below `root`."""
+    for kind in root.__subclasses__():
+        yield kind
+        yield from all_errors(kind)

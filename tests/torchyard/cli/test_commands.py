@@ -258,7 +258,7 @@ def test_a_closed_pipe_is_not_an_error(server: FakeServer) -> None:
         assert process.stderr.read() == ""
 
 
-@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 2)])
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 3)])
 def test_follow_exits_with_the_code_of_the_jobs_state(server: FakeServer, state: str, code: int) -> None:
     error = ERROR if state == "failed" else None
     server.on("/v1/jobs", Answer(job(), 201))
@@ -351,7 +351,9 @@ def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_
     assert not (tmp_path / "other.pt").exists()
 
 
-@pytest.mark.parametrize(("option", "ref"), [(["--latest"], "latest"), (["--epoch", "3"], "epoch-3"), ([], "best")])
+@pytest.mark.parametrize(
+    ("option", "ref"), [(["--latest"], "latest"), (["--epoch", "3"], "epoch-3"), (["--best"], "best")]
+)
 def test_download_requests_the_chosen_checkpoint(server: FakeServer, option: list[str], ref: str) -> None:
     server.on(JOB, job())
     assert _run(server, "download", "job_1", *option).returncode == 1

@@ -67,6 +67,13 @@ def test_a_chosen_metric_is_shown_where_a_job_has_it(server: FakeServer) -> None
     assert done.stderr == "Their specs do not differ.\n"
 
 
+def test_a_chosen_metric_that_no_job_has_fails_and_names_those_there_are(server: FakeServer) -> None:
+    serve(server, job(), job(id="job_2"), job_1={"val/loss": 0.25}, job_2={"lr": 0.1})
+    done = _run(server, "compare", "job_1", "job_2", "--key", "typo", "--key", "lr")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "No such metric: typo. These jobs have lr, val/loss.\n"
+
+
 def test_json_has_the_jobs_and_what_differs(server: FakeServer) -> None:
     serve(server, job(spec=spec(1, 0.1)), job(id="job_2", spec=spec(1, 0.2)), job_1={"a": "NaN"}, job_2={"a": 1.0})
     found = json.loads(_run(server, "compare", "job_1", "job_2", "--json").stdout)

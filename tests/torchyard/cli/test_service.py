@@ -53,7 +53,7 @@ def trained(service: Service) -> JobView:
     assert "epoch 2/2" in done.stdout
     assert "succeeded" in done.stderr.splitlines()[-1]
     assert "val/accuracy" in done.stderr
-    return service.client.find("digits")
+    return service.client.get("digits").view
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def failed(service: Service) -> JobView:
 def waiting(service: Service) -> Generator[JobView]:
     """A job that no worker can start."""
     job = service.submit_script("large", "", resources={"devices_per_node": 999})
-    yield until(lambda: _with_reason(service.client.get(job.id)), what="the scheduler has looked at it")
+    yield until(lambda: _with_reason(service.client.get(job.id).view), what="the scheduler has looked at it")
     service.client.cancel(job.id)
 
 

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, Self, cast
 
-from torchyard.client import AsyncClient, Client
+from torchyard.client import AsyncArtifact, AsyncCheckpoint, AsyncClient, AsyncJob, Client
 
+_HANDLES = (AsyncJob, AsyncCheckpoint, AsyncArtifact)
 Connect = Callable[..., Client]
 """Makes a client, with the arguments of `Client`."""
 
@@ -43,9 +44,14 @@ class _Methods:
 
         def method(*args: Any, **options: Any) -> Any:
             result: Any = attribute(*args, **options)
-            return self._iterate(result) if isinstance(result, AsyncGenerator) else self._runner.run(result)
+            if isinstance(result, AsyncGenerator):
+                return self._iterate(result)
+            return self._driven(self._runner.run(result))
 
         return method
+
+    def _driven(self, result: Any) -> Any:
+        return _Methods(self._runner, result) if isinstance(result, _HANDLES) else result
 
     def _iterate(self, items: AsyncGenerator[Any]) -> Generator[Any]:
         async def following() -> Any:
@@ -57,7 +63,7 @@ class _Methods:
                     item = self._runner.run(following())
                 except StopAsyncIteration:
                     return
-                yield item
+                yield self._driven(item)
         finally:
             self._runner.run(_close(items))
 

@@ -23,7 +23,7 @@ def test_both_clients_have_the_same_documented_methods() -> None:
 
 
 def test_the_help_of_the_blocking_client_shows_what_it_returns() -> None:
-    assert str(inspect.signature(Client.get)).endswith("-> torchyard.contract.views.JobView")
+    assert str(inspect.signature(Client.get)).endswith("-> torchyard.client.handles.Job")
     assert "-> collections.abc.Generator[" in str(inspect.signature(Client.list))
     assert not inspect.iscoroutinefunction(Client.get)
 

@@ -47,8 +47,8 @@ def test_submit_sends_the_spec_the_token_and_a_new_idempotency_key(server: FakeS
 
 def test_a_resolved_spec_can_be_submitted_again(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs", Answer(job(), 201))
-    spec = client.submit({"trainer": "image-classification"}).spec
-    assert client.submit(spec).spec == spec
+    spec = client.submit({"trainer": "image-classification"}).view.spec
+    assert client.submit(spec).view.spec == spec
     assert json.loads(server.requests[1].body)["time_limit"] == "1d"
 
 
@@ -111,16 +111,16 @@ def test_an_action_names_jobs_or_a_filter(server: FakeServer, client: Client) ->
     ]
 
 
-def test_find_tries_an_id_first_then_the_newest_job_of_that_name(server: FakeServer, client: Client) -> None:
+def test_get_tries_an_id_first_then_the_newest_job_of_that_name(server: FakeServer, client: Client) -> None:
     server.on(JOB, job())
-    assert client.find("job_1").id == "job_1"
+    assert client.get("job_1").id == "job_1"
     server.on("/v1/jobs", page([job(id="job_9", name="job_x"), job(id="job_8", name="job_x")]))
     server.on("/v1/jobs/job_9", job(id="job_9", name="job_x"))
-    assert client.find("job_x") == client.get("job_9")
+    assert client.get("job_x").view == client.get("job_9").view
     assert server.requests[-3].query == {"name": ["job_x"], "limit": ["1"]}
     server.on("/v1/jobs", page([]))
     with pytest.raises(NotFound, match="no job with the id or name 'other'"):
-        client.find("other")
+        client.get("other")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, c
     server.on("/v1/jobs/validate", {"spec": {"trainer": "image-classification"}})
     assert client.validate({"trainer": "image-classification"}).name == "image-classification"
     server.on(f"{JOB}/retry", Answer(job(id="job_2", retry_of="job_1"), 201))
-    assert client.retry("job_1").retry_of == "job_1"
+    assert client.retry("job_1").view.retry_of == "job_1"
     assert server.requests[-1].headers["Idempotency-Key"]
     server.on(JOB, job(name="b"))
     assert client.update("job_1", name="b", labels={}).name == "b"

@@ -1,6 +1,5 @@
-"""A job and its checkpoints as objects."""
+"""A job and its checkpoints as objects, of both clients."""
 
-from collections.abc import Generator
 from pathlib import Path
 import sys
 from types import ModuleType
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.torchyard.client.answers import DATA, JOB, event, job, metrics, page, serve_checkpoint, sse
-from tests.torchyard.client.fake_server import TOKEN, FakeServer
+from tests.torchyard.client.fake_server import FakeServer
 from torchyard.client import Client, Job
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
@@ -17,15 +16,9 @@ from torchyard.contract.views import JobView
 
 
 @pytest.fixture
-def client(server: FakeServer) -> Generator[Client]:
-    with Client(server.url, TOKEN) as client:
-        yield client
-
-
-@pytest.fixture
 def running(server: FakeServer, client: Client) -> Job:
     server.on(JOB, job(state="running", version=2))
-    return Job.find(client, "job_1")
+    return client.get("job_1")
 
 
 def test_a_job_is_found_by_its_id_and_waited_for(server: FakeServer, running: Job) -> None:

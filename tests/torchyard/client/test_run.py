@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.torchyard.client.answers import NOW, job
+from tests.torchyard.client.answers import NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from torchyard.client import Client
 from torchyard.client.packing import pack
@@ -32,12 +32,13 @@ def serve_bundle(server: FakeServer, folder: Path) -> str:
 
 
 def submitted(server: FakeServer) -> dict[str, Any]:
-    return next(json.loads(request.body) for request in server.requests if request.path == "/v1/jobs")
+    posts = [request for request in server.requests if (request.method, request.path) == ("POST", "/v1/jobs")]
+    return json.loads(posts[-1].body)
 
 
 def test_a_folder_becomes_a_job(server: FakeServer, client: Client, code: Path) -> None:
     url = serve_bundle(server, code)
-    server.on("/v1/jobs", Answer(job(), 201))
+    server.on("/v1/jobs", page([]), Answer(job(), 201))
     found = client.run(
         "train.py", folder=code, devices=2, args=["--lr", 0.1], checkpoints=["out/*.pt"], time_limit="1h"
     )
@@ -64,7 +65,7 @@ def test_a_job_says_which_commit_its_code_is_from(server: FakeServer, client: Cl
         subprocess.run(["git", *words], cwd=code, check=True)
     (code / "train.py").write_text("print('changed')\n")
     serve_bundle(server, code)
-    server.on("/v1/jobs", Answer(job(), 201))
+    server.on("/v1/jobs", page([]), Answer(job(), 201))
     client.run("train.py", folder=code)
     told = submitted(server)["config"]["git"]
     assert (told["branch"], told["dirty"]) == ("main", True)

@@ -10,12 +10,12 @@ import pytest
 from redis import Redis
 from redis.client import PubSub
 
+from store import redis_names
 from store.announcement import live_line
-from store.changes import CHANNEL
 from store.db.database import Database
 from store.queue import Queue
 from tests.servers import redis_server
-from tests.store.fixture import store_on
+from tests.store.fixture import a_service, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import JobState
@@ -32,7 +32,7 @@ OUT, ERR = (0, "stdout"), (0, "stderr")
 def shown(redis_url: str, job_id: str) -> Generator[Iterator[LiveLine]]:
     """Yields what is shown of the job from now on."""
     with Redis.from_url(redis_url, decode_responses=True) as redis, redis.pubsub() as subscription:
-        subscription.subscribe(CHANNEL)
+        subscription.subscribe(redis_names.changes(a_service()))
         assert subscription.get_message(timeout=20) is not None
         yield _lines(subscription, job_id)
 
@@ -55,7 +55,7 @@ def redis_url(tmp_path: Path) -> Generator[str]:
 @pytest.fixture
 def announcing(simulated: SimulatedRunnerFixture, database: Database, redis_url: str) -> SimulatedRunnerFixture:
     """A claimed job whose worker has a Redis."""
-    store = store_on(database, queue=Queue(redis_url), blobs=simulated.context.store.blobs)
+    store = store_on(database, queue=Queue(redis_url, service=a_service), blobs=simulated.context.store.blobs)
     simulated.context = replace(simulated.context, store=store)
     return simulated
 

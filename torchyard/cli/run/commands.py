@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from torchyard.cli.arguments import Json, connect
+from torchyard.cli.arguments import IdempotencyKey, Json, connect, label_of
 from torchyard.contract import terminal
 from torchyard.contract.team import Visibility
 
@@ -22,7 +22,9 @@ def run(
     detach: Annotated[
         bool | None, typer.Option("--detach/--follow", "-d/-f", show_default=False, help="Submit, and do not follow.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="The job's name. Default: that of the folder.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")
+    ] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="GPUs, or CPU slots: one process for each.")] = None,
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the program. Repeatable.")
@@ -50,8 +52,20 @@ def run(
         int | None, typer.Option(min=0, help="How often it runs again after it has failed: 0.")
     ] = None,
     priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
+    preemptible: Annotated[
+        bool | None,
+        typer.Option(
+            "--preemptible/--no-preemptible",
+            show_default=False,
+            help="A job of higher priority may stop it, with a checkpoint; it goes on later.",
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the job. Repeatable.")
+    ] = None,
     visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job.")] = None,
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The most that is packed: 200MiB.")] = None,
+    idempotency_key: IdempotencyKey = None,
     as_json: Json = False,
 ) -> None:
     """Upload this folder, run a program of it as a job, and follow the job.
@@ -78,6 +92,8 @@ def run(
             "time_limit": time_limit,
             "max_restarts": max_restarts,
             "priority": priority,
+            "preemptible": preemptible,
+            "labels": dict(label_of(text) for text in label or ()),
             "visibility": visibility,
             "max_size": max_size,
             "detach": detach,
@@ -94,8 +110,10 @@ def run(
             if program.file is None:
                 terminal.note(f"There is no {program.value} in this folder: the worker's environment must have it.")
             upload(client, bundle)
-        job = client.submit(spec)
-        accepted(client, job, follow=not settings["detach"], as_json=as_json)
+        if settings["name"] is None and idempotency_key is None:  # with a key, a repeated command sends the same spec
+            spec = spec.model_copy(update={"name": client.free_name(spec.name)})
+        job = client.submit(spec, idempotency_key=idempotency_key)
+        accepted(client, job.view, follow=not settings["detach"], as_json=as_json)
 
 
 def _after_dashes(words: list[str]) -> bool:

@@ -13,7 +13,7 @@ from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.schema import BundleOrFile
-from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Priority
+from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Labels, Priority
 from torchyard.contract.team import Visibility
 
 _SIZE = re.compile(r"([0-9]{1,12}) ?(?:([KMG])(?:iB|B)?|B)?", re.IGNORECASE)
@@ -107,7 +107,7 @@ KEYS = (
         "name",
         JobName,
         JOB_NAME,
-        "the name of the job; without it, that of the folder",
+        "the name of the job; without it, that of the folder, with a number if another job has it",
         '"cracks"',
     ),
     Key(
@@ -186,6 +186,23 @@ KEYS = (
         "higher starts first",
         "0",
         from_text=_number,
+    ),
+    Key(
+        "preemptible",
+        bool,
+        "true or false",
+        "a job of higher priority may stop it, with a checkpoint; it goes on later",
+        "true",
+        from_text=_truth,
+    ),
+    Key(
+        "labels",
+        Labels,
+        'a table of at most 32 labels, such as {team = "vision"}',
+        "labels, by which jobs are found",
+        '{team = "vision"}',
+        default={},
+        from_text=pairs,
     ),
     Key(
         "visibility",

@@ -112,7 +112,7 @@ def _from_flags(flags: Mapping[str, Value]) -> Layer:
 
 
 def _flag(name: str) -> str:
-    return {"secrets": "secret", "mounts": "mount"}.get(name, name.replace("_", "-"))
+    return {"secrets": "secret", "mounts": "mount", "labels": "label"}.get(name, name.replace("_", "-"))
 
 
 def _from_environment(environment: Mapping[str, str]) -> Layer:

@@ -25,13 +25,17 @@ def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Pa
         "checkpoints": settings["checkpoints"],
     }
     secrets = {name: {"secret": secret} for name, secret in settings["secrets"].items()}
-    plain = {key: settings[key] for key in ("time_limit", "max_restarts", "priority", "launcher", "visibility")}
+    plain = {
+        key: settings[key]
+        for key in ("time_limit", "max_restarts", "priority", "preemptible", "launcher", "visibility")
+    }
     return _checked(
         {
             "trainer": "script",
             "name": settings["name"] or name_of(folder),
             "resources": {"devices_per_node": settings["devices"]},
             "env": {**settings["env"], **secrets},
+            "labels": settings["labels"],
             "config": config,
             **{key: value for key, value in plain.items() if value is not None},
         }

@@ -80,7 +80,7 @@ def _demo(client: Client, data_dir: Path, *, stays: bool, as_json: bool) -> int:
 
 
 def _train(client: Client, spec: dict[str, Any]) -> JobView:
-    job = client.submit(spec)
+    job = client.submit(spec).view
     terminal.note(f"  {job.id}")
     try:
         with Watch() as watch:

@@ -3,6 +3,7 @@
 import sys
 
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.version import own_version
 
 
 def argv(module: str, *arguments: str) -> list[str]:
@@ -18,7 +19,7 @@ def check_installed() -> None:
     """Raises ConfigError if torchyard-server is not installed at the version of torchyard."""
     from importlib.metadata import PackageNotFoundError, version  # takes long, and most commands start no program
 
-    own = version("torchyard")
+    own = own_version()
     try:
         server = version("torchyard-server")
     except PackageNotFoundError:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.terminal import in_terminal
-from tests.torchyard.client.answers import JOB, NOW, event, job, line, sse
+from tests.torchyard.client.answers import JOB, NOW, event, job, line, page, sse
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
 from torchyard.client.packing import pack
 
@@ -26,10 +26,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 2)])
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 3)])
 def test_the_exit_code_is_that_of_the_jobs_state(server: FakeServer, folder: Path, state: str, code: int) -> None:
     _serve_bundle(server, folder)
-    server.on("/v1/jobs", Answer(job(), 201))
+    server.on("/v1/jobs", page([]), Answer(job(), 201))
     server.on(JOB, job(state="running"), job(state="running"), job(state=state, started_at=NOW, finished_at=NOW))
     server.on(f"{JOB}/stream", sse(("log", 1, line(1)), ("state", 2, event(2, state)), ("end", 3, {"state": state})))
     done = _run(server, folder)
@@ -42,7 +42,7 @@ def test_a_terminal_shows_once_what_a_recipe_writes_to_its_log_and_to_its_events
     server: FakeServer, folder: Path
 ) -> None:
     _serve_bundle(server, folder)
-    server.on("/v1/jobs", Answer(job(), 201))
+    server.on("/v1/jobs", page([]), Answer(job(), 201), page([]), Answer(job(), 201))
     server.on(JOB, job(state="running"), job(state="running"), job(state="succeeded", started_at=NOW, finished_at=NOW))
     said = ["1528 training pictures", "epoch 1/2  step 24  train/loss 0.5  val/loss 0.25", "of the program"]
     lines = [{**line(number), "text": f"2026-11-23 23:35:52,577 {text}"} for number, text in enumerate(said, start=1)]

@@ -17,6 +17,9 @@ from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team, serving_team
 from tests.torchyard.cli.terminal import in_terminal
 
+_NAMED = ([], [], ["--name", "net-7"], [], ["--idempotency-key", "a-key"], ["--name", "other"])
+"""Options of runs of one folder, one after the other."""
+
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases) -> Generator[Team]:
@@ -98,14 +101,28 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
         "--max-size": "1MiB",
         "--checkpoints": "out/*.pt",
         "--max-restarts": "1",
+        "--label": "team=vision",
     }
     words = [word for pair in options.items() for word in pair]
-    done = _run(team, folder, "run", *words, "--secret", "KEY", "--mount", "more=file:///data", "-d", "train.py")
+    done = _run(
+        team,
+        folder,
+        "run",
+        *words,
+        "--secret",
+        "KEY",
+        "--mount",
+        "more=file:///data",
+        "--preemptible",
+        "-d",
+        "train.py",
+    )
     assert done.returncode == 0, done.stderr
     spec = _job(team, done.stdout.strip())["spec"]
     assert (spec["name"], spec["priority"], spec["launcher"]) == ("cracks", -5, "torchrun")
     assert (spec["time_limit"], spec["visibility"]) == ("2h", "private")
     assert spec["resources"]["devices_per_node"] == 3
+    assert (spec["labels"], spec["preemptible"]) == ({"team": "vision"}, True)
     assert (spec["config"]["checkpoints"], spec["max_restarts"]) == (["out/*.pt"], 1)
     assert spec["env"] == {"A": "b=c", "WANDB_API_KEY": {"secret": "KEY"}, "KEY": {"secret": "KEY"}}
     assert spec["config"]["mounts"] == {"photos": url, "more": "file:///data"}
@@ -115,6 +132,21 @@ def test_settings_of_the_project_hold_where_there_is_no_flag(team: Team, folder:
     (folder / "torchyard.toml").write_text('[run]\ndevices = 2\ndetach = true\nname = "of-the-file"\n')
     job = _job(team, _run(team, folder, "run", "--name", "of-the-flag", "train.py").stdout.strip())
     assert (job["name"], job["spec"]["resources"]["devices_per_node"]) == ("of-the-flag", 2)
+
+
+def test_runs_of_a_folder_have_names_that_differ(team: Team, tmp_path: Path) -> None:
+    folder = tmp_path / "net"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)\n")
+    jobs = [_job(team, _run(team, folder, "run", "-d", *given, "train.py").stdout.strip()) for given in _NAMED]
+    assert [job["name"] for job in jobs] == ["net", "net-2", "net-7", "net-8", "net", "other"]
+
+
+def test_a_run_with_a_key_is_submitted_once(team: Team, folder: Path) -> None:
+    command = ("run", "-d", "--idempotency-key", "nightly", "train.py")
+    first, second = _run(team, folder, *command), _run(team, folder, *command)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
 
 
 @pytest.mark.parametrize(
@@ -169,8 +201,8 @@ def test_a_terminal_has_a_bar_and_ctrl_c_leaves_the_job_alone(team: Team, folder
     code, screen = in_terminal(["run", "train.py"], own, answer="\x03", shown="queued for", cwd=folder)
     assert code == 130
     assert "\x1b[2Kcode " in screen
-    assert "Detached: my-project continues." in screen
-    [job] = _jobs(team, "--name", "my-project", "--limit", "1")
+    assert "Detached: my-project" in screen and "continues." in screen
+    [job] = _jobs(team, "--limit", "1")
     assert job["state"] == "queued"
     assert f"logs {job['id']} -f" in screen
 

@@ -1,0 +1,29 @@
+"""What `import torchyard` offers, and what it loads."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import torchyard
+from torchyard.client.handles import Job
+from torchyard.contract import errors
+
+
+def test_the_package_has_its_version_its_errors_and_the_handle_of_a_job() -> None:
+    assert torchyard.__version__ == importlib.metadata.version("torchyard")
+    assert (torchyard.TorchyardError, torchyard.NotFound) == (errors.TorchyardError, errors.NotFound)
+    assert torchyard.Job is Job
+    assert {*torchyard.__all__} <= {*dir(torchyard)}
+
+
+def test_what_is_not_used_is_not_loaded() -> None:
+    program = """
+import sys, torchyard
+assert not {name for name in sys.modules if name.startswith(("torchyard.", "importlib.metadata"))}
+from torchyard import TorchyardError, NotFound
+assert not {"pydantic", "httpx2"} & {*sys.modules}
+from torchyard import Job
+assert not {"torch", "asyncio", "fastapi", "store"} & {*sys.modules}
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

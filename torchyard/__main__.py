@@ -1,0 +1,3 @@
+from torchyard.cli import main
+
+main()

@@ -1,0 +1,106 @@
+"""Finds what a person names: an id, a name, or the beginning of an id."""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+import re
+
+from torchyard.client import calls
+from torchyard.client.connection import Connection
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.views import CheckpointView, JobView
+
+_SHORT = re.compile(r"[a-z]{2,8}_[0-9a-f]{4,}")
+"""The beginning of an id: at least four digits follow its kind, or any new object would change what it names."""
+_MOST_LISTED = 5
+_MOST_READ = 1000
+"""Of jobs whose names contain another one."""
+_LONGEST_STEM = 90
+"""Characters of a name before its number: a name has at most 100."""
+
+
+async def find_job(connection: Connection, ref: str) -> JobView:
+    """Returns the job with the id `ref`, else the newest job of that name, else the only one whose id begins with it.
+
+    Raises NotFound, and Conflict if several ids begin with it.
+    """
+    if ref.startswith("job_"):
+        try:
+            return await connection.answer(calls.get(ref))
+        except NotFound:
+            pass  # a job may have such a name
+    named = (await connection.answer(calls.jobs(name=ref, limit=1))).data
+    job_id = named[0].id if named else only_id(ref, await _jobs_begun(connection, ref))
+    if job_id is None:
+        raise NotFound(f"there is no job with the id or name {ref!r}")
+    return await connection.answer(calls.get(job_id))
+
+
+async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) -> CheckpointView:
+    """Returns the checkpoint `ref` of a job; without it, the best, else the latest.
+
+    Raises NotFound, and Conflict if several ids begin with `ref`.
+    """
+    try:
+        return await connection.answer(calls.checkpoint(job_id, ref or "best"))
+    except NotFound:
+        found = "latest" if ref is None else await _checkpoint_begun(connection, job_id, ref)
+        if found is None:
+            raise
+    return await connection.answer(calls.checkpoint(job_id, found))
+
+
+async def free_name(connection: Connection, name: str) -> str:
+    """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
+    stem, number, found = name[:_LONGEST_STEM], 1, name
+    while (await connection.answer(calls.jobs(name=found, limit=1))).data:
+        number = 1 + (number if number > 1 else await _last_number(connection, stem))
+        found = f"{stem}-{number}"
+    return found
+
+
+def only_id(ref: str, known: Mapping[str, str]) -> str | None:
+    """Returns the id of `known` that begins with `ref`, or None. `known` has what is said of each, by id.
+
+    Raises Conflict, which lists them, if there are several.
+    """
+    if not _SHORT.fullmatch(ref):
+        return None
+    found = {id: about for id, about in known.items() if id.startswith(ref)}
+    if len(found) > 1:
+        listed = [f"  {id}  {about}" for id, about in found.items()][:_MOST_LISTED]
+        more = ["  …"] if len(found) > _MOST_LISTED else []
+        raise Conflict(
+            "\n".join([f"several ids begin with {ref}: write more of the one that you mean", *listed, *more])
+        )
+    return next(iter(found), None)
+
+
+async def _last_number(connection: Connection, stem: str) -> int:
+    """Returns the number of the newest job with a name such as `stem-3`; 1 where none has a number."""
+    numbered = re.compile(rf"{re.escape(stem)}-([1-9][0-9]{{0,5}})")
+    async with aclosing(connection.pages(calls.jobs(q=f"{stem}-"), limit=_MOST_READ)) as jobs:
+        async for job in jobs:
+            if match := numbered.fullmatch(job.name):
+                return int(match[1])
+    return 1
+
+
+async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> str | None:
+    if not _SHORT.fullmatch(ref):
+        return None
+    found = [item async for item in connection.pages(calls.checkpoints(job_id))]
+    return only_id(ref, {item.id: f"step {item.step}" for item in found})
+
+
+async def _jobs_begun(connection: Connection, ref: str) -> Mapping[str, str]:
+    """Returns the newest jobs whose ids begin with `ref`: no more than it takes to list them."""
+    found: dict[str, str] = {}
+    if not _SHORT.fullmatch(ref):
+        return found
+    async with aclosing(connection.pages(calls.jobs(q=ref))) as jobs:
+        async for job in jobs:
+            if job.id.startswith(ref):
+                found[job.id] = f"{job.name}, {job.state}"
+            if len(found) > _MOST_LISTED:
+                break
+    return found

@@ -1,0 +1,26 @@
+"""The version of Torchyard, which client and server tell each other."""
+
+import functools
+import re
+
+HEADER = "Torchyard-Version"
+"""In every answer of the API."""
+UNKNOWN = "unknown"
+_VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})[0-9A-Za-z.+-]{0,50}")
+
+
+@functools.cache
+def own_version() -> str:
+    """Returns the version of the distribution `torchyard`; `unknown` where its metadata is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # takes long, and most commands need none
+
+    try:
+        return version("torchyard")
+    except PackageNotFoundError:
+        return UNKNOWN
+
+
+def release(version: str) -> tuple[int, int] | None:
+    """Returns major and minor of a version such as `0.1.0`; None for what is no such version."""
+    match = _VERSION.fullmatch(version)
+    return None if match is None else (int(match[1]), int(match[2]))
