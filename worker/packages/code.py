@@ -39,7 +39,8 @@ class Code:
         if len(content) > most:
             raise too_large(name, size=max(found.st_size, len(content)), most=most)
         try:
-            return content.removeprefix(_MARK).decode().replace("\r\n", "\n")
+            # uv takes each of the three for the end of a line.
+            return content.removeprefix(_MARK).decode().replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError:
             raise DataError(f"{name} is not a text in UTF-8") from None
 

@@ -16,7 +16,15 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.inspection import prctl
 from worker.packages.code import Code
 from worker.packages.lines import Lines
-from worker.packages.metadata import dependencies, metadata_of, names_torch, require_one_index, require_registries, toml
+from worker.packages.metadata import (
+    dependencies,
+    metadata_of,
+    names_torch,
+    require_one_index,
+    require_registries,
+    require_wheels,
+    toml,
+)
 from worker.packages.order import (
     CONSTRAINTS,
     LOCK,
@@ -65,7 +73,7 @@ def read(order: ReadOrder) -> tuple[ReadReport, Mapping[str, bytes]]:
 
 
 def _requirements(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
-    lines = Lines(code.text, own_index=order.own_index)
+    lines = Lines(code.text, own_index=order.own_index, builds=order.builds)
     lines.add_file(order.name)
     return _flat(lines)
 
@@ -92,9 +100,11 @@ def _project(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
 def _script(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
     block, table = metadata_of(code.text(order.name, MAX_LOCK_BYTES), order.name)
     wanted = dependencies(table, order.name)
-    lines = Lines(code.text, own_index=order.own_index)
+    lines = Lines(code.text, own_index=order.own_index, builds=order.builds)
     if order.own_index:
         require_one_index(table, order.name, strict=True)
+    if not order.builds:
+        require_wheels(table, order.name)
     for item in wanted:
         lines.add_requirement(item, order.name)
     if order.own_index:

@@ -318,6 +318,32 @@ def test_nothing_is_built_where_the_operator_allows_wheels_alone(packages: Packa
     assert "built" not in found.message
 
 
+_WHOLE = "[tool.uv]\nno-binary-package = ['gamma']"
+
+
+@pytest.mark.parametrize("own_index", [True, False])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "gamma\n--no-binary gamma\n"),
+        ("requirements.txt", "gamma\n--only-binary :none: --no-binary=gamma\n"),
+        ("requirements.txt", "gamma\r--no-binary gamma\n"),
+        ("requirements.txt", "gamma\n--no-bi\\\nnary gamma\n"),
+        ("requirements.txt", "-r https://localhost/more.txt\n"),
+        ("train.py", _script(f"dependencies = ['gamma']\n{_WHOLE}")),
+    ],
+)
+def test_no_job_has_a_package_built_where_the_operator_allows_wheels_alone(
+    packages: Packages, index: Index, name: str, text: str, own_index: bool
+) -> None:
+    packages.builds, packages.own_index = False, own_index
+    index.add_source("gamma", build="raise SystemExit('built')")
+    place = f"--index-url {index.url}\n" if name == "requirements.txt" and not own_index else ""
+    with pytest.raises(ConfigError, match=r"leave .*(no-binary|https://localhost|tool\.uv).* out"):
+        packages.install(place + text, name=name)
+    assert index.asked == []
+
+
 def test_what_cannot_be_read_is_said(packages: Packages) -> None:
     code = packages.folder / "code"
     code.mkdir()
