@@ -24,6 +24,8 @@ class Code:
 
         Raises DataError, also for a file outside the folder, and OSError.
         """
+        if "\0" in name:
+            raise DataError(f"{name!r} is not the name of a file")
         code = Path(self.folder)
         path = Path(os.path.realpath(code / name))
         if not path.is_relative_to(code):

@@ -57,6 +57,8 @@ def main() -> None:
         report = ReadReport(problem=problem, message=error.message[:_MOST_WORDS])
     except OSError as error:
         report = ReadReport(error=error.errno or errno.EIO)
+    except RecursionError:
+        report = ReadReport(problem="data", message=f"{order.name} is nested too deeply to be read")
     except (MemoryError, SystemError):  # Python raises the second where there is no memory for the first
         report = ReadReport(problem="data", message=f"{order.name} needs more than 1 GiB of memory to be read")
     with open(1, "wb", closefd=False) as answer:

@@ -56,6 +56,18 @@ def test_text_that_is_nested_deeply_is_refused(packages: Packages) -> None:
         packages.install(_script("x = " + "[" * 100_000), name="train.py")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alpha; " + "(" * 50_000 + "os_name == 'posix'" + ")" * 50_000, "requirements.txt is nested too deeply"),
+        ("-r more\0.txt", r"'more\\x00.txt' is not the name of a file"),
+    ],
+)
+def test_text_that_no_parser_expects_is_no_failure_of_the_host(packages: Packages, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        packages.install(text)
+
+
 def test_only_processes_of_their_own_parse_what_users_brought() -> None:
     found = {
         (str(item.file), item.top)
