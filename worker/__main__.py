@@ -73,7 +73,7 @@ def main() -> int:
 def _confinement(settings: Settings) -> Confinement:
     isolation = levels.level_of(settings.isolation, needs=settings.helper_needs)
     if isolation.level == "landlock":
-        policy.check_place(settings.root)
+        policy.check_place(settings.root, writable=settings.writable)
     if settings.temporary is not None:
         settings.temporary.mkdir(mode=0o700, exist_ok=True)
     return Confinement(

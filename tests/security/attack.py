@@ -7,6 +7,7 @@ directory: `refused: …`, or what the attacker got.
 from collections.abc import Callable
 import contextlib
 import ctypes
+import fcntl
 import http.client
 import json
 import os
@@ -173,6 +174,7 @@ def privileges() -> dict[str, Attack]:
         "a program that sets the user ID": _set_user_id,
         "a new program that sets the user ID": _create_with_user_id,
         "a stop at the end of a process": _stop_at_the_end,
+        "a lease on a file": _take_lease,
         "io_uring": _call(_checked, "syscall", 425, 1, ctypes.create_string_buffer(120)),
     } | {f"open {path}": _call(_open_terminal, path) for path in TARGETS.get("terminals", ())}
 
@@ -218,6 +220,14 @@ def _set_user_id() -> object:
 
 def _create_with_user_id() -> object:
     return os.open(Path(os.environ["TMPDIR"], "created"), os.O_CREAT | os.O_WRONLY, 0o4755)
+
+
+def _take_lease() -> object:
+    """Makes all wait that open a file of this user."""
+    path = Path(os.environ["TMPDIR"], "leased")
+    path.write_bytes(b"")
+    with path.open("rb") as file:
+        return fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
 
 def _stop_at_the_end() -> object:

@@ -71,6 +71,24 @@ def test_no_worker_starts_where_all_jobs_read_its_data(tmp_path: Path, monkeypat
         policy.check_place(tmp_path / "data")
 
 
+@pytest.mark.parametrize("variable", ["TORCH_HOME", "HF_HOME", "SSL_CERT_DIR"])
+def test_no_worker_starts_where_jobs_could_replace_what_all_read_by_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    shared, secret = tmp_path / "shared", tmp_path / "home"
+    for folder in (shared, secret):
+        folder.mkdir()
+    (tmp_path / "by-link").symlink_to("shared")
+    (shared / "hub").symlink_to(secret)  # what a job has put there
+    own = shared if variable == "HF_HOME" else shared / "hub"
+    for named in (own, tmp_path / "by-link" / own.relative_to(shared)):
+        monkeypatch.setenv(variable, str(named))
+        with pytest.raises(ConfigError, match=f"which all jobs read, is named in {shared}, which they may write"):
+            policy.check_place(tmp_path / "data", writable=[shared])
+    monkeypatch.setenv(variable, str(tmp_path / "other"))
+    policy.check_place(tmp_path / "data", writable=[shared])
+
+
 def test_a_supervisor_works_in_the_workers_empty_folder(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """The data directory as all programs know it: whose its files are, what jobs may not name, and its own Redis."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import os
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from torchyard.contract.errors import ConfigError
 
 REDIS_USER = "torchyard"
 _EMPTY = "empty"
+_MOST_LINKS = 40
+"""On one way. The kernel follows no more."""
 WRITABLE = "rw"
 """Follows an allowed folder that jobs may write: `DIR:rw`."""
 
@@ -46,11 +48,34 @@ def check_allowed_paths(data_dir: Path, allowed: Mapping[Path, bool]) -> None:
                 " the database and every job's files. Allow another folder (--allow-path, TORCHYARD_ALLOW_PATHS)"
             )
         for parent, writable in allowed.items():
-            if writable and found != parent.resolve() and found.is_relative_to(parent.resolve()):
+            inside = found != parent.resolve() and found.is_relative_to(parent.resolve())
+            if writable and (inside or folder_on_the_way(path, [parent]) is not None):
                 raise ConfigError(
                     f"jobs must not be allowed {path} beside {parent}{os.pathsep}{WRITABLE}: they may write there, so"
                     f" they could replace it by a link to other files. Leave {path} out, or allow it elsewhere"
                 )
+
+
+def folder_on_the_way(path: Path, folders: Iterable[Path]) -> Path | None:
+    """Returns the one of `folders` that has a name on the way to `path`, links included, or None.
+
+    Who may write that folder decides where the path leads.
+    """
+    wanted = {identity: folder for folder in folders if (identity := _identity(folder)) is not None}
+    current, names, links = Path("/"), list(reversed(path.absolute().parts[1:])), 0
+    while names and links <= _MOST_LINKS:
+        if (found := wanted.get(_identity(current) or (-1, -1))) is not None:
+            return found
+        name = names.pop()
+        try:
+            target = (current / name).readlink()
+        except OSError:  # it is no link
+            current = current.parent if name == ".." else current / name
+            continue
+        links += 1
+        current = Path("/") if target.is_absolute() else current
+        names += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return None
 
 
 def parse_allowed_paths(text: str) -> dict[Path, bool]:
@@ -89,3 +114,11 @@ def redis_url(folder: Path, *, socket: Path | None = None) -> str:
     except OSError as error:
         raise ConfigError(f"the password of Redis cannot be read: {error}") from None
     return f"unix://{REDIS_USER}:{password}@{path}"
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

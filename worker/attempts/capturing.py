@@ -141,7 +141,8 @@ class Capturing:
         new = [match for match in found if match.status.st_size and match.status.st_mtime_ns > started_ns]
         new = [match for match in new if (name := _name_of(match)) not in self._known and name not in taken]
         for match in [match for match in new if self._mask.finds("/".join(match.parts))]:
-            self._refuse(match.parts, _name_of(match), DataError("its path has the value of a secret"), warn)
+            # Its name is not kept: each time that the job writes the file, it has another one.
+            self._say_left_out(match.parts, "its path has the value of a secret", warn)
             new.remove(match)
         if not final:
             new = [match for match in new if self._is_settled(match, before)]
@@ -189,8 +190,11 @@ class Capturing:
         """Leaves a file out: for good, or until it is looked at again if it has only changed."""
         if not isinstance(error, Changed):
             self._known.add(name)
-            path = storable(self._mask.text("/".join(parts)))[-200:]
-            self._warn_once(path, f"{path} is not stored as a checkpoint: {error.message}", warn)
+            self._say_left_out(parts, error.message, warn)
+
+    def _say_left_out(self, parts: Parts, why: str, warn: Callable[[str], None]) -> None:
+        path = storable(self._mask.text("/".join(parts)))[-200:]
+        self._warn_once(path, f"{path} is not stored as a checkpoint: {why}", warn)
 
     def _warn_once(self, topic: str, text: str, warn: Callable[[str], None]) -> None:
         if topic not in self._warned and len(self._warned) < MOST_CAPTURED:

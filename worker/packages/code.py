@@ -24,6 +24,8 @@ class Code:
 
         Raises DataError, also for a file outside the folder, and OSError.
         """
+        if "\0" in name:
+            raise DataError(f"{name!r} is not the name of a file")
         code = Path(self.folder)
         path = Path(os.path.realpath(code / name))
         if not path.is_relative_to(code):
@@ -39,7 +41,8 @@ class Code:
         if len(content) > most:
             raise too_large(name, size=max(found.st_size, len(content)), most=most)
         try:
-            return content.removeprefix(_MARK).decode().replace("\r\n", "\n")
+            # uv takes each of the three for the end of a line.
+            return content.removeprefix(_MARK).decode().replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError:
             raise DataError(f"{name} is not a text in UTF-8") from None
 

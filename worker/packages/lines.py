@@ -12,13 +12,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from torchyard.contract.errors import ConfigError, DataError
 from worker.packages.code import too_large
-from worker.packages.metadata import one_index
+from worker.packages.metadata import one_index, only_wheels
 from worker.packages.order import MAX_TEXT_BYTES
 
 _TORCH = re.compile(r"torch(?![\w.\-])", re.IGNORECASE)
 _INCLUDES = {"-r": "-r", "--requirement": "-r", "--requirements": "-r", "-c": "-c", "--constraint": "-c"}
 _PLAIN_OPTIONS = {"--no-binary", "--only-binary", "--pre", "--prefer-binary", "--require-hashes"}
 """The options of a file that name no place from which packages come."""
+_BUILDS = "--no-binary"
+"""For uv, this option of a file counts more than its own `--no-build`."""
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9:,._-]*")
 _HASH = re.compile(r"[a-z0-9]{1,20}:[0-9A-Fa-f]{1,200}")
 _SHOWN = 100
@@ -27,16 +29,18 @@ _SHOWN = 100
 class Lines:
     """Collects requirements and constraints. `read` returns the text of a file of at most so many bytes.
 
-    `own_index`: the operator chose where packages come from, so that the job may not.
+    `own_index`: the operator chose where packages come from, so that the job may not. `builds`: whether packages that
+    are no wheels may be built.
     """
 
-    def __init__(self, read: Callable[[str, int], str], *, own_index: bool) -> None:
+    def __init__(self, read: Callable[[str, int], str], *, own_index: bool, builds: bool = True) -> None:
         self.requirements: list[str] = []
         self.constraints: list[str] = []
         self.names_torch = False
         """Whether torch itself is required."""
         self._read = read
         self._own_index = own_index
+        self._builds = builds
         self._seen: set[tuple[str, bool]] = set()
         self._bytes = 0
 
@@ -73,11 +77,15 @@ class Lines:
     def _add_remote(self, kind: str, url: str, where: str, *, constrains: bool) -> None:
         if self._own_index:
             raise ConfigError(f"{where}: {one_index(f'{kind} {url[:_SHOWN]}')}")
+        if not self._builds:  # nobody has read what is there
+            raise ConfigError(f"{where}: {only_wheels(f'{kind} {url[:_SHOWN]}')}")
         self._keep(f"{kind} {url}", constrains=constrains)
 
     def _add(self, line: str, where: str, *, constrains: bool) -> None:
         if not constrains and _TORCH.match(line):
             self.names_torch = True
+        if not self._builds and line.startswith("-") and _BUILDS in line:
+            raise ConfigError(f"{where}: {only_wheels(_BUILDS)}")
         if self._own_index:
             line = _checked_option(line, where) if line.startswith("-") else _checked_requirement(line, where)
         self._keep(line, constrains=constrains)

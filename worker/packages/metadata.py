@@ -10,6 +10,7 @@ from worker.packages.order import MAX_TEXT_BYTES
 
 _BEGIN, _END = "# /// script", "# ///"
 _INDEX_KEYS = {"index", "index-url", "extra-index-url", "find-links", "no-index", "sources", "pip"}
+_BUILD_KEYS = {"no-binary", "no-binary-package", "pip"}
 
 
 def metadata_of(script: str, name: str) -> tuple[str, dict[str, Any]]:
@@ -61,6 +62,18 @@ def require_one_index(table: dict[str, Any], name: str, *, strict: bool = False)
     chosen = sorted(key for key in _table(_table(table.get("tool")).get("uv")) if strict or key in _INDEX_KEYS)
     if chosen:
         raise ConfigError(f"{name}: {one_index(f'tool.uv.{chosen[0]}')}")
+
+
+def require_wheels(table: dict[str, Any], name: str) -> None:
+    """Raises ConfigError if `[tool.uv]` asks for packages to be built: for uv that counts more than `--no-build`."""
+    chosen = sorted(_BUILD_KEYS & _table(_table(table.get("tool")).get("uv")).keys())
+    if chosen:
+        raise ConfigError(f"{name}: {only_wheels(f'tool.uv.{chosen[0]}')}")
+
+
+def only_wheels(option: str) -> str:
+    """Returns why an option is refused."""
+    return f"this worker builds no packages (TORCHYARD_PACKAGES is wheels): leave {option} out"
 
 
 def one_index(option: str) -> str:

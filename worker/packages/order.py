@@ -40,6 +40,8 @@ class ReadOrder(Record):
     """The file below `code`: the requirements, `pyproject.toml`, or the script."""
     own_index: bool
     """The operator chose where packages come from, so that the job may not."""
+    builds: bool
+    """Whether packages that are no wheels may be built."""
     seconds: int
     """The limit of processor time."""
 

@@ -16,7 +16,15 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.inspection import prctl
 from worker.packages.code import Code
 from worker.packages.lines import Lines
-from worker.packages.metadata import dependencies, metadata_of, names_torch, require_one_index, require_registries, toml
+from worker.packages.metadata import (
+    dependencies,
+    metadata_of,
+    names_torch,
+    require_one_index,
+    require_registries,
+    require_wheels,
+    toml,
+)
 from worker.packages.order import (
     CONSTRAINTS,
     LOCK,
@@ -49,6 +57,8 @@ def main() -> None:
         report = ReadReport(problem=problem, message=error.message[:_MOST_WORDS])
     except OSError as error:
         report = ReadReport(error=error.errno or errno.EIO)
+    except RecursionError:
+        report = ReadReport(problem="data", message=f"{order.name} is nested too deeply to be read")
     except (MemoryError, SystemError):  # Python raises the second where there is no memory for the first
         report = ReadReport(problem="data", message=f"{order.name} needs more than 1 GiB of memory to be read")
     with open(1, "wb", closefd=False) as answer:
@@ -65,7 +75,7 @@ def read(order: ReadOrder) -> tuple[ReadReport, Mapping[str, bytes]]:
 
 
 def _requirements(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
-    lines = Lines(code.text, own_index=order.own_index)
+    lines = Lines(code.text, own_index=order.own_index, builds=order.builds)
     lines.add_file(order.name)
     return _flat(lines)
 
@@ -92,9 +102,11 @@ def _project(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
 def _script(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
     block, table = metadata_of(code.text(order.name, MAX_LOCK_BYTES), order.name)
     wanted = dependencies(table, order.name)
-    lines = Lines(code.text, own_index=order.own_index)
+    lines = Lines(code.text, own_index=order.own_index, builds=order.builds)
     if order.own_index:
         require_one_index(table, order.name, strict=True)
+    if not order.builds:
+        require_wheels(table, order.name)
     for item in wanted:
         lines.add_requirement(item, order.name)
     if order.own_index:

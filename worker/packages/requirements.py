@@ -44,7 +44,14 @@ def order_of(code: Path, config: Script, rules: PackageRules) -> ReadOrder | Non
         kind = "lock"
     if name is None:
         raise ConfigError("config.requirements: script needs an entrypoint, whose metadata it reads")
-    return ReadOrder(code=str(code), kind=kind, name=name, own_index=bool(rules.index), seconds=rules.read_seconds)
+    return ReadOrder(
+        code=str(code),
+        kind=kind,
+        name=name,
+        own_index=bool(rules.index),
+        builds=rules.builds,
+        seconds=rules.read_seconds,
+    )
 
 
 def shown(order: ReadOrder) -> str:

@@ -48,8 +48,7 @@ class Places:
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Returns the variables that name these places. `environ`: the worker's variables."""
         cache = self.home / ".cache"
-        shared = {"HF_HUB_CACHE": str(Path(environ["HF_HOME"], "hub"))} if "HF_HOME" in environ else {}
-        return shared | {
+        return shared_caches(environ) | {
             "HOME": str(self.home),
             "TMPDIR": str(self.temporary),
             "XDG_CACHE_HOME": str(cache),
@@ -57,6 +56,11 @@ class Places:
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "torchinductor"),
             "TRITON_CACHE_DIR": str(cache / "triton"),
         }
+
+
+def shared_caches(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that name what all jobs read of the operator's caches. `environ`: the worker's."""
+    return {"HF_HUB_CACHE": str(Path(environ["HF_HOME"], "hub"))} if "HF_HOME" in environ else {}
 
 
 class WorkerPlaces:

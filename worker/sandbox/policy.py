@@ -10,13 +10,14 @@ from pathlib import Path
 import sys
 from typing import TYPE_CHECKING
 
+from torchyard.contract.datadir import folder_on_the_way
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
 from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
 from worker.sandbox.opening import canonical, check_names
-from worker.sandbox.places import ENVIRONMENTS, UNPACKED, Places
+from worker.sandbox.places import ENVIRONMENTS, UNPACKED, Places, shared_caches
 
 if TYPE_CHECKING:
     from torchyard.contract.views import IsolationView  # it needs pydantic, which a process that installs does not
@@ -137,9 +138,20 @@ def temporary_in(sandbox: Sandbox) -> str:
     return sandbox.temporary_at[0] if sandbox.temporary_at else sandbox.temporary
 
 
-def check_place(data_dir: Path) -> None:
-    """Raises ConfigError if what all jobs read contains the data directory."""
-    shared = (*of_system(), *of_python((Path.home(), data_dir)), *_of_variables(os.environ))
+def check_place(data_dir: Path, *, writable: Iterable[Path] = ()) -> None:
+    """Raises ConfigError if what all jobs read contains the data directory, or is named in a folder of `writable`.
+
+    `writable`: what jobs may write. They could replace a name there by a link to anything.
+    """
+    environ = {**os.environ, **shared_caches(os.environ)}
+    shared = (*of_system(), *of_python((Path.home(), data_dir)), *_of_variables(environ))
+    for path in shared:
+        if (folder := folder_on_the_way(path, writable)) is not None:
+            raise ConfigError(
+                f"{path}, which all jobs read, is named in {folder}, which they may write: they could replace it by a"
+                " link to other files. Let them write another folder (--allow-path, TORCHYARD_ALLOW_PATHS), or change"
+                " the variable that names this one"
+            )
     try:
         check_names(shared, closed=[os.path.realpath(data_dir)])
     except PermissionError as error:

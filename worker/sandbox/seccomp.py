@@ -4,7 +4,8 @@ The kernel's keyrings belong to a user, so a job would have those of the service
 give the service's user to everybody on the host who can execute it. Two processes that stop each other at their end
 could never be killed. Limits and priorities of a process can be set by every process of the same user: without a pid
 namespace, a job may set only its own. A process is root in a user namespace of its own, and reaches much more of the
-kernel there: unless the operator allows that, a job gets none.
+kernel there: unless the operator allows that, a job gets none. Whoever opens a file on which a process of the same user
+has a lease waits for that process, the service too.
 """
 
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ _PTRACE_REQUESTS, _PTRACE_O_TRACEEXIT = (0x4206, 0x4200, 21), 0x40
 _CLONE_NEWUSER = 0x10000000
 _CLONE3 = 435
 """On every architecture. A filter does not see its flags. The C library does without."""
+_F_SETLEASE = 1024
 _HIDDEN = (425, 437)
 """io_uring_setup and openat2, on every architecture: a filter does not see what they open. Programs do without."""
 
@@ -43,6 +45,7 @@ class _Machine:
     modes: tuple[tuple[int, int], ...]
     """The calls that set the mode of a file, each with the argument that has the mode."""
     ptrace: int
+    fcntl: int
     unshares: tuple[int, int]
     """unshare and clone: their first argument has the flags."""
     setns: int
@@ -59,6 +62,7 @@ _MACHINES = {
         keyrings=(248, 249, 250),
         modes=((2, 2), (85, 1), (90, 1), (91, 1), (133, 1), (257, 3), (259, 2), (268, 2), (452, 2)),
         ptrace=101,
+        fcntl=72,
         unshares=(272, 56),
         setns=308,
         by_pid=(302, 142, 144, 314),
@@ -69,6 +73,7 @@ _MACHINES = {
         keyrings=(217, 218, 219),
         modes=((33, 2), (52, 1), (53, 2), (56, 3), (452, 2)),
         ptrace=117,
+        fcntl=25,
         unshares=(97, 220),
         setns=268,
         by_pid=(261, 118, 119, 274),
@@ -103,9 +108,9 @@ def restrict(*, others: bool, namespaces: bool = False) -> None:
 def program(*, others: bool, namespaces: bool = False) -> bytes:
     """Returns the filter, as `struct sock_filter` in a row.
 
-    It denies keyrings, programs that set the user ID, stops at the end of a traced process, calls that hide these, and
-    those of another architecture. With `others`, also limits and priorities of other processes. Without `namespaces`,
-    also new user namespaces, and the entry of others.
+    It denies keyrings, leases, programs that set the user ID, stops at the end of a traced process, calls that hide
+    these, and those of another architecture. With `others`, also limits and priorities of other processes. Without
+    `namespaces`, also new user namespaces, and the entry of others.
     """
     return b"".join(_instructions(_MACHINES[os.uname().machine], others=others, namespaces=namespaces))
 
@@ -131,6 +136,8 @@ def _instructions(machine: _Machine, *, others: bool, namespaces: bool) -> Itera
     for request in _PTRACE_REQUESTS:
         stops += _when(_EQUAL, request, [*_deny_bits(3, _PTRACE_O_TRACEEXIT), _allow()])
     yield from _when(_EQUAL, machine.ptrace, [*stops, _allow()])
+    commands = [_instruction(_LOAD, _ARGUMENTS + 8), *_when(_EQUAL, _F_SETLEASE, [_deny(errno.EPERM)]), _allow()]
+    yield from _when(_EQUAL, machine.fcntl, commands)
     for number in machine.by_pid if others else ():
         yield from _when(_EQUAL, number, [*_deny_other(0), _allow()])
     for number, user in machine.by_who if others else ():

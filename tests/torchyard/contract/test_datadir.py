@@ -33,10 +33,13 @@ def test_a_folder_around_or_in_the_data_directory_is_refused(tmp_path: Path, all
         datadir.check_allowed_paths(tmp_path / "link" / "data", {tmp_path / allowed: False})
 
 
-@pytest.mark.parametrize("inside", ["shared/deep", "link"])
+@pytest.mark.parametrize("inside", ["shared/deep", "link", "shared/away", "shared/away/deeper", "by-way"])
 def test_a_folder_in_one_that_jobs_may_write_is_refused(tmp_path: Path, inside: str) -> None:
     (tmp_path / "shared" / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "deeper").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "shared" / "deep")
+    (tmp_path / "shared" / "away").symlink_to("../elsewhere")
+    (tmp_path / "by-way").symlink_to("shared/away/deeper")
     shared, nested = tmp_path / "shared", tmp_path / inside
     datadir.check_allowed_paths(tmp_path / "data", {shared: False, nested: False})
     datadir.check_allowed_paths(tmp_path / "data", {shared: True, tmp_path / "shared-too": True})

@@ -14,6 +14,7 @@ from torchyard.contract.rundir import RunDir
 from worker.attempts import capturing
 from worker.attempts.matching import Search
 from worker.attempts.relay import Relay
+from worker.mask import Mask
 
 
 @pytest.fixture(autouse=True)
@@ -175,6 +176,19 @@ def test_at_most_a_thousand_files_are_captured(run: RunDir, monkeypatch: pytest.
     found = look(relay_of(run, "*.pt"), final=True)
     assert len(captured(found)) == 3
     assert "further ones are not" in warnings(found)[0]
+
+
+def test_a_file_with_a_secret_in_its_name_takes_no_more_memory_each_time_that_it_is_written(run: RunDir) -> None:
+    known, told = set[str](), list[str]()
+    mask = Mask(["a secret value"])
+    found = capturing.Capturing(run, Blobs(run.root / "blobs"), ["*.pt"], known=known, limit=1, mask=mask, look_s=0)
+    path = run.artifacts / "a secret value.pt"
+    path.write_bytes(b"x")
+    for _ in range(3):
+        os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+        found.take(1, step=0, final=True, taken=(), warn=told.append)
+    assert known == set()
+    assert told == ["artifacts/***.pt is not stored as a checkpoint: its path has the value of a secret"]
 
 
 def test_patterns_match_within_names_and_across_folders(tmp_path: Path) -> None:

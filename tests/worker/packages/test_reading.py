@@ -56,6 +56,18 @@ def test_text_that_is_nested_deeply_is_refused(packages: Packages) -> None:
         packages.install(_script("x = " + "[" * 100_000), name="train.py")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alpha; " + "(" * 50_000 + "os_name == 'posix'" + ")" * 50_000, "requirements.txt is nested too deeply"),
+        ("-r more\0.txt", r"'more\\x00.txt' is not the name of a file"),
+    ],
+)
+def test_text_that_no_parser_expects_is_no_failure_of_the_host(packages: Packages, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        packages.install(text)
+
+
 def test_only_processes_of_their_own_parse_what_users_brought() -> None:
     found = {
         (str(item.file), item.top)
@@ -316,6 +328,32 @@ def test_nothing_is_built_where_the_operator_allows_wheels_alone(packages: Packa
     found = packages.install("gamma\n")
     assert isinstance(found, NotInstalled)
     assert "built" not in found.message
+
+
+_WHOLE = "[tool.uv]\nno-binary-package = ['gamma']"
+
+
+@pytest.mark.parametrize("own_index", [True, False])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "gamma\n--no-binary gamma\n"),
+        ("requirements.txt", "gamma\n--only-binary :none: --no-binary=gamma\n"),
+        ("requirements.txt", "gamma\r--no-binary gamma\n"),
+        ("requirements.txt", "gamma\n--no-bi\\\nnary gamma\n"),
+        ("requirements.txt", "-r https://localhost/more.txt\n"),
+        ("train.py", _script(f"dependencies = ['gamma']\n{_WHOLE}")),
+    ],
+)
+def test_no_job_has_a_package_built_where_the_operator_allows_wheels_alone(
+    packages: Packages, index: Index, name: str, text: str, own_index: bool
+) -> None:
+    packages.builds, packages.own_index = False, own_index
+    index.add_source("gamma", build="raise SystemExit('built')")
+    place = f"--index-url {index.url}\n" if name == "requirements.txt" and not own_index else ""
+    with pytest.raises(ConfigError, match=r"leave .*(no-binary|https://localhost|tool\.uv).* out"):
+        packages.install(place + text, name=name)
+    assert index.asked == []
 
 
 def test_what_cannot_be_read_is_said(packages: Packages) -> None:

@@ -50,15 +50,15 @@ class Config:
         if not uids or uids[0] < 1000 or given.service_user[0] in uids:
             raise ConfigError("--first-uid and --uids must name uids of their own: from 1000 on, not the service's")
         data_dir = given.data_dir.resolve()
-        allowed = {path.resolve(): rw for text in given.allow_path for path, rw in parse_allowed_paths(text).items()}
-        check_allowed_paths(data_dir, allowed)
-        policy.check_place(data_dir)
+        named = {path: rw for text in given.allow_path for path, rw in parse_allowed_paths(text).items()}
+        check_allowed_paths(data_dir, named)
+        policy.check_place(data_dir, writable=[path for path, rw in named.items() if rw])
         return cls(
             service=given.service_user,
             data_dir=data_dir,
             socket=given.socket,
             state=State(given.state_dir, uids),
-            allowed=allowed,
+            allowed={path.resolve(): rw for path, rw in named.items()},
             network=given.network,
             shm=given.shm,
             cgroups=Cgroups(root=given.cgroup, memory=given.memory, pids=given.pids),
