@@ -97,7 +97,10 @@ async def identified(request: Request, services: Services, token: str) -> Princi
         return _admitted(services, _ADMIN, request)
     found = await services.at_once(_of_token, services, token)
     if found is not None:
-        return _admitted(services, found, request)
+        admitted = _admitted(services, _principal(found), request)
+        if found.is_first_use:
+            await services.note(_mark_used, services, found.token_id)
+        return admitted
     await _count_failed_login(services, request, what="tokens")
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
 
@@ -215,7 +218,7 @@ async def _count_failed_login(services: Services, request: Request, *, what: str
     """Raises TooManyRequests if the client has sent too many wrong ones."""
     nobody = _of_request(services, _NOBODY, request)
     services.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong {what}")
-    await services.at_once(team.record_failed_login, services.store, nobody)
+    await services.note(team.record_failed_login, services.store, nobody)
 
 
 def _is_still_valid(services: Services, principal: Principal) -> bool:
@@ -231,17 +234,16 @@ def _is_still_valid(services: Services, principal: Principal) -> bool:
     return now is not None and now.role is principal.role
 
 
-def _of_token(services: Services, token: str) -> Principal | None:
+def _of_token(services: Services, token: str) -> Identity | None:
     with services.store.read() as session:
-        identity = tokens.find(session, token)
-    if identity is None:
-        return None
-    if identity.is_first_use:
-        try:
-            team.mark_token_used(services.store, identity.token_id)
-        except Unavailable as error:
-            _log.warning("the last use of a token is not stored: %s", error.message)
-    return _principal(identity)
+        return tokens.find(session, token)
+
+
+def _mark_used(services: Services, token_id: str) -> None:
+    try:
+        team.mark_token_used(services.store, token_id)
+    except Unavailable as error:
+        _log.warning("the last use of a token is not stored: %s", error.message)
 
 
 def _of_cookies(services: Services, cookies: Sequence[str], csrf: str) -> Principal | None:

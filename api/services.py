@@ -29,7 +29,8 @@ T = TypeVar("T")
 THREADS = 20
 """Threads for small answers and small changes."""
 _DOORS = 4
-_CONNECTIONS = THREADS + _DOORS + 3 * turns.THREADS
+_NOTES = 2
+_CONNECTIONS = THREADS + _DOORS + _NOTES + 3 * turns.THREADS
 """A connection to the database for each thread that may use one, so that none waits for another's."""
 _BURST_S = 10
 """A caller's requests of this many seconds may come at once."""
@@ -61,6 +62,8 @@ class Services:
     """The threads of requests that change or check much."""
     doors: CapacityLimiter
     """The threads that find out who makes a request. Nothing else may occupy them."""
+    notes: CapacityLimiter
+    """The threads that store what was found out, which may have to wait for other writes."""
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -84,11 +87,19 @@ class Services:
             reads=Turns(),
             writes=Turns(),
             doors=CapacityLimiter(_DOORS),
+            notes=CapacityLimiter(_NOTES),
         )
 
     async def at_once(self, ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs a short question of who may do what in a thread, however busy all others are. Raises what it does."""
+        """Runs a short question of who may do what in a thread, however busy all others are. Raises what it does.
+
+        It must not write: a write waits for those of others.
+        """
         return await to_thread.run_sync(partial(ask, *args, **kwargs), limiter=self.doors)
+
+    async def note(self, write: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Stores a use or a refusal of a credential in a thread, which others are not kept waiting for."""
+        await to_thread.run_sync(partial(write, *args, **kwargs), limiter=self.notes)
 
     def cookie_name(self, *, secure: bool) -> str:
         """Returns the name of the session's cookie, which differs between services of one host: cookies ignore ports.
