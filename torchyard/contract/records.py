@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+from torchyard.contract.boot import boot_id
 from torchyard.contract.events import CardValues, Epoch, MetricName, Step, Time
 from torchyard.contract.job import EndReason
 from torchyard.contract.record import Record, at_most, between, cut_at, matching
@@ -33,8 +34,7 @@ class ProcessIdentity(Record):
         except (FileNotFoundError, ProcessLookupError):
             return None
         fields = stat.rpartition(b")")[2].split()  # the process name before it may contain anything
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return cls(pid=pid, start_time=int(fields[19]), boot_id=boot_id)
+        return cls(pid=pid, start_time=int(fields[19]), boot_id=boot_id())
 
 
 @dataclass(frozen=True, kw_only=True)

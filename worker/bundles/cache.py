@@ -20,6 +20,7 @@ import uuid
 
 from store.blobs import Blobs
 from torchyard.contract import disk, failpoints
+from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import DataError, NotFound
 from torchyard.contract.failpoints import failpoint
 from worker.bundles.unpack import UnpackReport
@@ -43,7 +44,7 @@ class BundleCache:
 
     def tree(self, sha256: str, *, owner: str) -> Path:
         """Returns where the bundle's files are or would be."""
-        return self.root / owner / sha256 / _boot_id()
+        return self.root / owner / sha256 / boot_id()
 
     def fetch(self, sha256: str, *, owner: str, check: Check = lambda: None) -> Path:
         """Unpacks the bundle unless it is here, and returns the folder with its files.
@@ -87,7 +88,7 @@ class BundleCache:
 def remove_leftovers(folder: Path) -> None:
     """Removes what no longer counts in the folder of a bundle: needs its lock. Raises OSError."""
     for name in folders_inside(folder):
-        if name != _boot_id():
+        if name != boot_id():
             remove_inside(folder, name)
 
 
@@ -147,10 +148,6 @@ def is_still(folder: Path, descriptor: int) -> bool:
         return os.path.samestat(folder.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def _run(blob: int, folder: Path, sha256: str, check: Check) -> UnpackReport:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated
 import uuid
 
+from torchyard.contract.boot import boot_id
 from torchyard.contract.record import Record, matching
 from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.untrusted import folder_inside
@@ -127,7 +128,3 @@ def folders(root: Path) -> Iterator[tuple[str, Path]]:
     for owner in folders_inside(root):
         for name in folders_inside(root, owner):
             yield owner, root / owner / name
-
-
-def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

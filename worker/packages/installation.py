@@ -13,6 +13,7 @@ import sys
 import time
 
 from torchyard.contract import disk, failpoints
+from torchyard.contract.boot import boot_id
 from torchyard.contract.durations import format_duration
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import RunDir
@@ -134,7 +135,7 @@ class Installation:
             return None
         self._locks.append(shared)
         disk.require_free_space(folder, _LEAST_BYTES)
-        self._start(requirements, folder, downloads / cache.boot_id())
+        self._start(requirements, folder, downloads / boot_id())
         return None
 
     def _start(self, requirements: Requirements, folder: Path, downloads: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import signal
 from typing import Literal
 
+from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import write_record
@@ -331,6 +332,6 @@ def _count_ranks(run: RunDir, world_size: int) -> int:
 def _why_supervisor_is_gone(supervisor: ProcessIdentity) -> str:
     if supervisor.pid == UNKNOWN_SUPERVISOR.pid:
         return "the worker stopped while it started the attempt"
-    if supervisor.boot_id != process.boot_id():
+    if supervisor.boot_id != boot_id():
         return "the host was restarted"
     return "the attempt's supervisor was killed"

@@ -6,7 +6,6 @@ import ctypes
 from dataclasses import dataclass
 from datetime import timedelta
 import errno
-import functools
 import os
 from pathlib import Path
 import re
@@ -15,6 +14,7 @@ import signal
 import time
 from typing import Literal, TypeVar
 
+from torchyard.contract.boot import boot_id
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
 
@@ -231,12 +231,6 @@ def describe_unkillable(survivors: Iterable[ProcessIdentity]) -> str:
     """Returns the message about processes that `kill_all` could not kill."""
     pids = ", ".join(str(process.pid) for process in survivors)
     return f"these processes cannot be killed, and keep the devices of the attempt until they end: {pids}"
-
-
-@functools.cache
-def boot_id() -> str:
-    """Returns the id of this boot of the host."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 import re
 import stat
 
+from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.untrusted import RECORD_LIMIT, folder_inside, open_inside
-from worker.engines.local import process
 from worker.sandbox import policy
 from worker.sandbox.places import UNPACKED
 from worker.sandbox.strict.config import Config
@@ -87,7 +87,7 @@ def read_order(config: Config, start: Start, stack: ExitStack) -> Order:
         job=opened(*run, "job"),
         home=opened("caches", owner),
         temporary=replace(opened("tmp", temporary), path=policy.TEMPORARY),
-        bundles=[opened(UNPACKED, owner, sha256, process.boot_id()) for sha256 in plan.sandbox.strict.bundles],
+        bundles=[opened(UNPACKED, owner, sha256, boot_id()) for sha256 in plan.sandbox.strict.bundles],
         devices=device_nodes([uuid for uuid in plan.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]),
     )
 
