@@ -44,7 +44,7 @@ def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(serv
 
     (service.code / "gated" / "gate").touch()
     with running(service):
-        again = service.client.get(finished.id)
+        again = service.client.get(finished.id).view
         assert again == finished
         assert [line.text for line in service.client.logs(finished.id, rank=0)] == ["done"]
         done = service.wait(job.id, JobState.SUCCEEDED)

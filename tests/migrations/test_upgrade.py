@@ -47,13 +47,17 @@ def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
     old_python: Path, database_url: str, database: Database, tmp_path: Path
 ) -> None:
-    code = tmp_path / "code"
+    code, blobs = tmp_path / "code", tmp_path / "blobs"
     code.mkdir()
+    blobs.mkdir()
     (code / "train.py").write_text(SCRIPT)
     db = StoreFixture(database)
     with servers.redis_server(tmp_path) as redis, ExitStack() as running:
         queue = Queue(redis, service=service_of(database))
         running.callback(queue.close)
+        for name in ("old", "new"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "blobs").symlink_to(blobs)
         for name, python in (("old", old_python), ("new", sys.executable)):
             running.enter_context(older.worker(python, tmp_path / name, database=database_url, redis=redis))
         until(lambda: len(db.read(workers.list_all)) == 2, what="both workers are there")

@@ -66,7 +66,7 @@ def changes() -> dict[str, Attack]:
     """Changes what is not the job's own."""
     token, input_ = DATA / "token", RUN.parent / "input"
     outside = (DATA / "x", RUN.parent / "x", RUN.parent / "ctl/exit.json", RUN.parent / "ctl/stop.json", input_ / "x")
-    outside += (HOME / ".bashrc", Path(TARGETS["code"], "x"), Path("/tmp/torchyard-attack"), Path("/var/tmp/attack"))
+    outside += (HOME / ".bashrc", Path(TARGETS["code"], "x"), Path("/tmp/torchyard-attack"))
     return {f"write {path}": _call(path.write_text, "x") for path in outside} | {
         "write a table": _write_table,
         "truncate the token": _call(os.truncate, token, 0),

@@ -20,7 +20,14 @@ _CONVERTERS = frozenset({"matching"})
 _IN_LITERAL = r"\\.|\[(?:[^\]\\\n]|\\.)*\]"
 _LITERAL = re.compile(rf"(?<=[=(,:?!&|\s])/((?:[^/\\\n\[* >]|{_IN_LITERAL})(?:[^/\\\n\[]|{_IN_LITERAL})*)/([gimsuy]*)")
 """An expression of JavaScript, where a value is expected."""
-_BUILTINS = {"re": re, "map": map, "str": str}
+
+
+def _allowing(pattern: str, _words: str) -> str:
+    """Stands for `torchyard.contract.wording.allowing`."""
+    return pattern
+
+
+_BUILTINS = {"re": re, "map": map, "str": str, "allowing": _allowing}
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,7 @@ def _name_of(call: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> str:
     """Returns the name that the result has, or that of the function around the call."""
     node: ast.AST | None = call
     while node is not None:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return node.name
         if isinstance(node, ast.Assign) and isinstance(parents.get(node), ast.Module | ast.ClassDef):
             return ast.unparse(node.targets[0])

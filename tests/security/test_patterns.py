@@ -29,6 +29,8 @@ OF_OURS = {
 """Expressions that see no text of others, or only where they harm nobody, and take more steps."""
 MADE_AT_RUN_TIME = {
     "store/queries/log_patterns.py:plain": "an escaped text",
+    "torchyard/cli/follow.py:_is_in_log": "two numbers between what is known",
+    "torchyard/client/references.py:_last_number": "an escaped name, and a number",
     "torchyard/contract/record.py:matching": "its callers' expressions are found, too",
     "worker/engines/local/stacks.py:_has_signal": "the name of a signal mask, in /proc/PID/status",
 }
