@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing
 import json
 from pathlib import Path
 import random
@@ -32,6 +32,7 @@ from store.store import Store
 from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_process, api_thread
+from tests.api.showing import shown
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import JobPatch
@@ -50,24 +51,6 @@ def url(tmp_path: Path, service: ApiFixture, redis_url: str) -> Iterator[str]:
 
 def announce(service: ApiFixture, *names: str) -> None:
     service.queue.announce(Announcement(changed={*names}))
-
-
-@contextmanager
-def shown(service: ApiFixture, lines: list[LiveLine]) -> Iterator[None]:
-    """Shows the lines again and again, as nothing stores them for an API that has not subscribed yet."""
-    heard = threading.Event()
-
-    def show() -> None:
-        while not heard.wait(0.05):
-            service.queue.show(lines)
-
-    thread = threading.Thread(target=show)
-    thread.start()
-    try:
-        yield
-    finally:
-        heard.set()
-        thread.join()
 
 
 def store_batch(service: ApiFixture, claim: Claim, number: int) -> None:

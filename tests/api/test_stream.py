@@ -30,6 +30,7 @@ from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process, api_thread
+from tests.api.showing import shown
 from tests.servers import administered, redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
@@ -188,10 +189,13 @@ def test_a_line_without_an_end_comes_without_an_id_to_who_wants_logs_and_is_not_
         )
         begun = [[next(watcher) for _ in range(count)] for watcher, count in ((first, 3), (logs, 3), (metrics, 3))]
         assert {item.event for sent in begun for item in sent} == {"state"}
-        service.queue.show([other, line])
-        assert next(first) == next(logs) == SentEvent(NO_ID, "live", line.model_dump())
+        with shown(service, [other, line]):
+            assert next(first) == next(logs) == SentEvent(NO_ID, "live", line.model_dump())
         run(service, claim, 1)
-        assert "live" not in {item.event for watcher in (first, logs, metrics) for item in watcher}
+        assert {item.data["job_id"] for watcher in (first, logs) for item in watcher if item.event == "live"} <= {
+            claim.job_id
+        }
+        assert "live" not in {item.event for item in metrics}
     again = service.client.get(f"/v1/jobs/{claim.job_id}/stream").text
     assert "event: log" in again
     assert "event: live" not in again
