@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+import json
 import os
 from pathlib import Path
 import re
@@ -64,7 +65,8 @@ def running_by(command: str, folder: Path, environment: dict[str, str]) -> Gener
     try:
         until(lambda: "Ready." in output() or not is_running(process.pid), what="the service is ready", context=output)
         assert is_running(process.pid), output()
-        with Client(data_dir=folder / ".torchyard") as client:  # several jobs that start cold cost more
+        server = json.loads((folder / ".torchyard" / "server.json").read_bytes())  # whatever login the caller has
+        with Client(server["url"], server["token"]) as client:  # several jobs that start cold cost more
             until(lambda: _starts_warm(client), what="jobs start warm", context=output)
         yield
     finally:
