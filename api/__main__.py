@@ -36,7 +36,8 @@ def main() -> int:
     sys.setswitchinterval(_SWITCH_S)
     try:
         settings = Settings.load()
-        app = create_app(settings)
+        with paused():
+            app = create_app(settings)
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         enter_empty_folder(settings.root)
     except (TorchyardError, OSError) as error:
