@@ -22,7 +22,7 @@ with paused():
     from store.store import Store
 
 _SWITCH_S = 0.0005
-"""For so long a thread that computes keeps the interpreter from the others: each answer waits for it several times."""
+"""Switch interval of the interpreter. Each answer waits several times for threads that compute."""
 _OWN_DESCRIPTORS = 256
 """File descriptors besides those of connections: a busy one has its socket and a file, an idle one its socket."""
 _RETRY_S = 0.5

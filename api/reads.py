@@ -32,7 +32,7 @@ class Reader:
         self._turns = turns
 
     async def answer(self, parts: Parts[Any], caller: Principal) -> Response:
-        """Returns the answer with the view, or the JSON, that the parts return, or the answer that they return.
+        """Runs the parts, and returns the answer. They return a view, JSON, or an answer of their own.
 
         Raises what they do, TooManyRequests, and Interrupted if the caller leaves: then no further part is read.
         """

@@ -15,7 +15,7 @@ _LEAST_PART = 4
 _MOST_TRIES = 100
 """Of places where a cut value may begin or end. Beyond them, more is masked than needed."""
 _FEW = 32
-"""As many parts are each looked for in a text, without first asking which can be there."""
+"""Up to so many parts are searched for one by one. Of more, only those whose first characters are in the text."""
 _CUT = re.compile(r" … \[\d+ bytes cut\]$")
 
 

@@ -91,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _is_news(action: str, left_out: Collection[str], manifest: BackupManifest) -> bool:
-    """Returns whether blobs are missing of which nobody was told: a script that makes backups must notice."""
+    """Returns whether a backup leaves blobs out, or a check misses blobs that the backup does not name as missing."""
     if action == "make":
         return bool(left_out)
     return action == "check" and not set(left_out) <= set(manifest.damaged)

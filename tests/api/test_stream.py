@@ -192,9 +192,11 @@ def test_a_line_without_an_end_comes_without_an_id_to_who_wants_logs_and_is_not_
         with shown(service, [other, line]):
             assert next(first) == next(logs) == SentEvent(NO_ID, "live", line.model_dump())
         run(service, claim, 1)
-        assert {item.data["job_id"] for watcher in (first, logs) for item in watcher if item.event == "live"} <= {
-            claim.job_id
-        }
+        for watcher in (first, logs):
+            heard = [*watcher]
+            stored = next(place for place, item in enumerate(heard) if item.event == "log")
+            assert all(item.data == line.model_dump() for item in heard[:stored] if item.event == "live")
+            assert "live" not in {item.event for item in heard[stored:]}
         assert "live" not in {item.event for item in metrics}
     again = service.client.get(f"/v1/jobs/{claim.job_id}/stream").text
     assert "event: log" in again

@@ -27,6 +27,7 @@ V = TypeVar("V", bound=BaseModel)
 _BUSY, _PASSING = 429, frozenset({502, 503, 504})
 """Answers of a proxy after which the same call may succeed."""
 _KINDS = {kind.code: kind for kind in reversed([*all_errors()])}
+"""The class of each code. Where a subclass has the code of its base, it is the base."""
 _FILE_NAME = re.compile(r'filename="([A-Za-z0-9][A-Za-z0-9._-]{0,199})"')
 
 

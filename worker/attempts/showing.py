@@ -9,7 +9,7 @@ Texts: TypeAlias = Mapping[tuple[int | None, str], str]
 
 _SPACE_S = 1.0
 _AGAIN_S = 10.0
-"""A text that stays is sent again after so long, for who came later."""
+"""Seconds after which an unchanged text is sent again, for readers that connected later."""
 
 
 class Showing:

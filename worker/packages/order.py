@@ -41,7 +41,7 @@ class ReadOrder(Record):
     own_index: bool
     """The operator chose where packages come from, so that the job may not."""
     builds: bool
-    """Whether packages that are no wheels may be built."""
+    """Whether packages may be built from source."""
     seconds: int
     """The limit of processor time."""
 
@@ -75,5 +75,5 @@ class InstallOrder(Record):
     site: list[str]
     """Folders with the worker's packages, which the environment sees behind its own."""
     builds: bool
-    """Whether packages that are no wheels may be built."""
+    """Whether packages may be built from source."""
     sandbox: Sandbox
