@@ -74,8 +74,9 @@ async function open(
   return { page, context, complaints };
 }
 
-/** Asserts that nothing was wrong, and closes the context. */
-export async function leave({ context, complaints }: Visit): Promise<void> {
+/** Asserts that nothing was wrong, and closes the context; a request that a test still intercepts ends with it, unasked. */
+export async function leave({ page, context, complaints }: Visit): Promise<void> {
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await context.close();
   assert.deepEqual(complaints, []);
 }
