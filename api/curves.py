@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from api.shares import share
 from store.queries.series import SeriesColumns
-from torchyard.contract.curves import CurveColumns, CurveView
+from torchyard.contract.views.curves import CurveColumns, CurveView
 
 if TYPE_CHECKING:
     from api.buckets import Buckets, Values

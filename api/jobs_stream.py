@@ -18,7 +18,7 @@ from store.rows.logs import Line
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, Unavailable
 from torchyard.contract.record import json_number
-from torchyard.contract.views import ChangedView, ListedView, StoredKind, StreamCursor, StreamTopic
+from torchyard.contract.views.telemetry import ChangedView, ListedView, StoredKind, StreamCursor, StreamTopic
 
 _MOST_ITEMS = 2000
 """The most items of one event."""

@@ -15,7 +15,7 @@ from torchyard.contract.errors import (
     TorchyardError,
     UrlTooLong,
 )
-from torchyard.contract.views import EventKind
+from torchyard.contract.views.telemetry import EventKind
 
 DESCRIPTION = """\
 Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/metrics`.

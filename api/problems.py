@@ -28,7 +28,7 @@ from torchyard.contract.errors import (
     UnknownRoute,
 )
 from torchyard.contract.findings import errors_of
-from torchyard.contract.views import Problem
+from torchyard.contract.views.base import Problem
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")

@@ -12,7 +12,7 @@ from store.rows import jobs
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
 from torchyard.contract.job import JobState
-from torchyard.contract.views import EndView, StoredKind
+from torchyard.contract.views.telemetry import EndView, StoredKind
 
 HEARTBEAT = b": heartbeat\n\n"
 HEARTBEAT_S = 15.0

@@ -16,7 +16,8 @@ from store.rows import artifacts
 from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.text import storable
-from torchyard.contract.views import ArtifactView, Page
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.checkpoints import ArtifactView
 
 router = APIRouter(tags=["artifacts"], responses=problems(Unavailable))
 

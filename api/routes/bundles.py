@@ -37,7 +37,8 @@ from torchyard.contract.errors import (
     TooManyRequests,
     Unavailable,
 )
-from torchyard.contract.views import BundleView, Page
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.checkpoints import BundleView
 
 router = APIRouter(tags=["bundles"], responses=problems(Unavailable))
 

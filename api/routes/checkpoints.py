@@ -18,7 +18,8 @@ from store.rows import checkpoints
 from store.rows.checkpoints import ListedCheckpoint
 from torchyard.contract.errors import InvalidCursor, NotFound, Unavailable
 from torchyard.contract.rundir import STATE_FILE
-from torchyard.contract.views import CheckpointView, Page
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.checkpoints import CheckpointView
 
 router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
 

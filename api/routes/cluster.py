@@ -22,7 +22,9 @@ from store.rows import device_history, jobs, workers
 from store.rows.access import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.spec import CONFIGS, SPEC
-from torchyard.contract.views import Page, QueueEntry, TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.cluster import TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.views.jobs import QueueEntry
 
 router = APIRouter(tags=["cluster"])
 

@@ -15,9 +15,9 @@ from api.shares import MAX_POINTS, share
 from store.db.database import Session
 from store.queries import series
 from store.queries.series import PointFilter
-from torchyard.contract.curves import CurvesView, CurveView, JobKeys, KeyView
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.schema import MetricKey
+from torchyard.contract.views.curves import CurvesView, CurveView, JobKeys, KeyView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 

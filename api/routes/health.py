@@ -16,7 +16,7 @@ from api.services import ServicesDep
 from store.rows import jobs
 from store.store import Store
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
-from torchyard.contract.views import HealthView, ReadyView
+from torchyard.contract.views.cluster import HealthView, ReadyView
 
 router = APIRouter(tags=["service"])
 

@@ -30,7 +30,9 @@ from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import LABEL, ActionFilter, JobActions, JobSort, Search, Text, parse_request
 from torchyard.contract.spec import parse_patch
-from torchyard.contract.views import ActionsView, EventView, JobPage, JobView, Page, RefusedAction
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.jobs import ActionsView, JobPage, JobView, RefusedAction
+from torchyard.contract.views.telemetry import EventView
 
 router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 

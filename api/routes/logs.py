@@ -20,7 +20,7 @@ from store.rows import logs
 from store.rows.access import Caller
 from store.rows.logs import LAST_LINE, LogFilter
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views import LogMatch, LogPage, LogSearchView
+from torchyard.contract.views.telemetry import LogMatch, LogPage, LogSearchView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 

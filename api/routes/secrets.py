@@ -14,7 +14,8 @@ from store.rows import secrets
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.requests import SecretValue, parse_request
 from torchyard.contract.spec import VARIABLE_NAME
-from torchyard.contract.views import Page, RotationView, SecretView
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.team import RotationView, SecretView
 
 router = APIRouter(tags=["team"], responses=problems(Unavailable))
 

@@ -17,7 +17,7 @@ from api.services import Services, ServicesDep
 from store.commands import team
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.requests import CodeLogin, FileLink, Login, parse_request
-from torchyard.contract.views import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
+from torchyard.contract.views.team import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
 
 router = APIRouter(
     prefix="/v1", tags=["team"], responses=problems(NotAuthorized, Unavailable, Forbidden, TooManyRequests)

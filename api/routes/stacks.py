@@ -10,7 +10,7 @@ from api.services import ServicesDep
 from store.commands import requests
 from store.rows import stacks
 from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.views import StacksView
+from torchyard.contract.views.telemetry import StacksView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Conflict, Unavailable))
 

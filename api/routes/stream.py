@@ -18,7 +18,7 @@ from store.queries.timeline import Head
 from store.rows.access import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.team import Scope
-from torchyard.contract.views import StoredKind, StreamTopic
+from torchyard.contract.views.telemetry import StoredKind, StreamTopic
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 

@@ -16,7 +16,7 @@ from store.db.database import Session
 from store.db.tables import Job
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.spec import Spec, parse_spec, with_grace_within
-from torchyard.contract.views import JobView, SpecView
+from torchyard.contract.views.jobs import JobView, SpecView
 
 router = APIRouter(tags=["jobs"])
 

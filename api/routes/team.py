@@ -22,7 +22,8 @@ from store.rows.audit import AuditFilter
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
 from torchyard.contract.requests import NO_NUL, USER_NAME, NewToken, NewUser, UserPatch, parse_request
 from torchyard.contract.team import Scope
-from torchyard.contract.views import AuditView, NewTokenView, Page, TokenView, UserView
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.team import AuditView, NewTokenView, TokenView, UserView
 
 router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
 

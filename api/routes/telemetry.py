@@ -17,7 +17,7 @@ from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
-from torchyard.contract.views import MetricsView, PointView, SeriesView
+from torchyard.contract.views.telemetry import MetricsView, PointView, SeriesView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 

@@ -12,8 +12,8 @@ from store.rows import joining
 from store.rows.attempts import Claim
 from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture, both_databases
-from torchyard.contract.curves import CurvesView
 from torchyard.contract.job import EndReason
+from torchyard.contract.views.curves import CurvesView
 
 MICROSECONDS = 1_700_000_000_000_000
 

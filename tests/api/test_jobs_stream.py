@@ -37,7 +37,8 @@ from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import JobPatch
 from torchyard.contract.team import Role
-from torchyard.contract.views import ChangedView, ItemsView, JobSummary, ListedView, LiveLine
+from torchyard.contract.views.jobs import JobSummary
+from torchyard.contract.views.telemetry import ChangedView, ItemsView, ListedView, LiveLine
 
 KEYS = [f"train/k{number}" for number in range(3)]
 

@@ -34,7 +34,7 @@ from tests.api.showing import shown
 from tests.servers import administered, redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import LiveLine
+from torchyard.contract.views.telemetry import LiveLine
 
 # A test of connections does not depend on the kind of database, except for PostgreSQL's own connections.
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
