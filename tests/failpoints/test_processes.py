@@ -20,7 +20,7 @@ from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.job import JobState
-from worker.engines.local import process
+from worker.host import process
 
 SIDES = ("before", "after")
 RECORD = ("fsync", "rename", "renamed")

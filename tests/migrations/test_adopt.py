@@ -21,7 +21,7 @@ from tests.e2e.service import until
 from tests.migrations import older
 from tests.store.fixture import StoreFixture, service_of
 from torchyard.contract.job import JobState
-from worker.engines.local import process
+from worker.host import process
 
 BEFORE = "fd3a8857677a"
 """The last commit before the rebuild of the worker."""

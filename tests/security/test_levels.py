@@ -20,7 +20,8 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from worker.engines.local import orphans, process, supervisors
+from worker.engines.local import supervisors
+from worker.host import orphans, process
 from worker.sandbox import landlock, levels, namespaces, seccomp
 from worker.sandbox.levels import Isolation
 from worker.sandbox.namespaces import Namespaces

@@ -10,9 +10,9 @@ from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service
 from tests.worker.attempt import Attempt
 from tests.worker.schedulers import SchedulersFixture
-from worker.engines.local import process
 from worker.engines.local.warm.manager import WarmProcess
-from worker.untrusted import remove_inside
+from worker.host import process
+from worker.host.untrusted import remove_inside
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,8 @@ from tests.worker.programs import HAS_DAEMONS
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import read_record
-from worker.engines.local import process
 from worker.engines.local.warm.process import TITLE
+from worker.host import process
 
 WORKER = """
 import sys
@@ -32,7 +32,8 @@ sys.path.insert(0, sys.argv.pop(1))
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
 from tests.worker.stand_in import TorchrunStandIn
 from worker.__main__ import main
-from worker.engines.local import engine, orphans
+from worker.engines.local import engine
+from worker.host import orphans
 orphans.start = LightWarmProcess().start
 argv = sys.argv[1:]
 engine.TorchrunLauncher = lambda: TorchrunStandIn(argv)

@@ -16,7 +16,7 @@ import pytest
 from tests.worker.attempt import wait_for
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
-from worker.engines.local import process
+from worker.host import process
 
 SLEEP = "import time\nwhile True: time.sleep(1)\n"
 

@@ -26,7 +26,7 @@ from torchyard.contract.events import Message, parse_line
 from torchyard.contract.job import EndReason
 from torchyard.host import failpoints
 from torchyard.host.recordfiles import write_record
-from worker.engines.local import process
+from worker.host import process
 
 
 def test_the_owner_is_told_of_unkillable_processes(attempt: Attempt) -> None:

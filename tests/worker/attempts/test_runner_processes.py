@@ -21,8 +21,9 @@ from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport, ProcessIdentity
 from torchyard.host import failpoints
 from torchyard.host.recordfiles import write_record
-from worker.engines.local import process, stop_requests
+from worker.engines.local import stop_requests
 from worker.engines.local.engine import LocalEngine
+from worker.host import process
 from worker.sandbox import levels
 
 READY = """

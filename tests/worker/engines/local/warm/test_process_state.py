@@ -10,8 +10,8 @@ import pytest
 
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
-from worker.engines.local import process
 from worker.engines.local.warm.manager import WarmProcess
+from worker.host import process
 
 State = dict[str, Any]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import stat
 
 from worker.sandbox import policy
+from worker.sandbox.helper import mounts
+from worker.sandbox.helper.config import Config
+from worker.sandbox.helper.mounts import IdmapRefused
+from worker.sandbox.helper.orders import Folder, Order
 from worker.sandbox.opening import Identity, folders_above, require_narrow
-from worker.sandbox.strict import mounts
-from worker.sandbox.strict.config import Config
-from worker.sandbox.strict.mounts import IdmapRefused
-from worker.sandbox.strict.orders import Folder, Order
 from worker.sandbox.strict.protocol import Refusal
 
 

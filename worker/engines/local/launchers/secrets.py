@@ -15,7 +15,7 @@ import socket
 import struct
 import time
 
-from worker.engines.local import process
+from worker.host import process
 
 _PEER = struct.Struct("3i")
 """`struct ucred` of unix(7): pid, uid and gid."""

@@ -15,9 +15,9 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.records import LaunchPlan
 from torchyard.host.untrusted import RECORD_LIMIT, folder_inside, open_inside
 from worker.sandbox import policy
+from worker.sandbox.helper.config import Config
+from worker.sandbox.helper.gpus import device_nodes
 from worker.sandbox.places import UNPACKED
-from worker.sandbox.strict.config import Config
-from worker.sandbox.strict.gpus import device_nodes
 from worker.sandbox.strict.protocol import Refusal, Start
 
 _TEMPORARY = re.compile(r"torchyard-[0-9a-f]{10}-[0-9a-f]{10}")

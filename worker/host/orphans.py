@@ -16,7 +16,7 @@ import threading
 from typing import BinaryIO
 
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process
+from worker.host import process
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from typing import Self
 from torchyard.contract.datadir import WRITABLE, check_allowed_paths, parse_allowed_paths
 from torchyard.contract.errors import ConfigError
 from worker.sandbox import policy
-from worker.sandbox.strict.cgroups import Cgroups
+from worker.sandbox.helper.cgroups import Cgroups
+from worker.sandbox.helper.state import State
 from worker.sandbox.strict.protocol import Network
-from worker.sandbox.strict.state import State
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -3,7 +3,7 @@
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
 from torchyard.host.untrusted import read_tail
-from worker.overwriting import newest_part
+from worker.host.overwriting import newest_part
 
 TAIL = 16_384
 """The most bytes of a log that a report quotes."""

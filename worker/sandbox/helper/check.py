@@ -6,9 +6,9 @@ from pathlib import Path
 import subprocess
 
 from torchyard.contract.errors import ConfigError
-from worker.sandbox.strict import bubblewrap, mounts
-from worker.sandbox.strict.bubblewrap import Box
-from worker.sandbox.strict.config import Config
+from worker.sandbox.helper import bubblewrap, mounts
+from worker.sandbox.helper.bubblewrap import Box
+from worker.sandbox.helper.config import Config
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64")
 

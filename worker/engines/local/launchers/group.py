@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
-from worker.engines.local.warm import fork
+from worker.engines.local.launchers import fork
 
 _LOOPBACK = "127.0.0.1"
 _SETTLE_S = 0.2

@@ -1,4 +1,4 @@
-"""`python -P -m worker.sandbox.strict.helper`: the program of root that starts attempts in strict isolation.
+"""`python -P -m worker.sandbox.helper`: the program of root that starts attempts in strict isolation.
 
 It answers the service's user alone, on a socket, with the fixed verbs of `protocol`. Each connection gets a process of
 its own: it lives as long as its attempt, also when the helper itself is restarted.
@@ -14,10 +14,11 @@ import struct
 import sys
 
 from torchyard.contract.errors import ConfigError
-from worker.engines.local import process
-from worker.sandbox.strict import attempt, protocol
-from worker.sandbox.strict.check import check_host
-from worker.sandbox.strict.config import Config
+from worker.host import process
+from worker.sandbox.helper import attempt
+from worker.sandbox.helper.check import check_host
+from worker.sandbox.helper.config import Config
+from worker.sandbox.strict import protocol
 from worker.sandbox.strict.protocol import Capabilities, Done, Refusal, Refused, Signal, Start, Status, send
 
 _PEER = struct.Struct("3i")

@@ -28,19 +28,20 @@ from torchyard.host.disk import PASSING, retry_while_unavailable
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import append_untrusted, read_untrusted
-from worker.engines.local import process, secrets
+from worker.engines.local.launchers import secrets
 from worker.engines.local.launchers.base import Launch
 from worker.engines.local.launchers.command import CommandAgent
 from worker.engines.local.launchers.strict import StrictLaunch
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
-from worker.engines.local.ranks import running_ranks
-from worker.engines.local.shared_memory import SharedMemoryFiles
-from worker.engines.local.stalls import StallDetector
-from worker.engines.local.time_limit import TimeLimit
-from worker.engines.local.verdict import judge, raised
-from worker.mask import Mask
-from worker.untrusted import remove_inside
+from worker.engines.local.supervisor.ranks import running_ranks
+from worker.engines.local.supervisor.shared_memory import SharedMemoryFiles
+from worker.engines.local.supervisor.stalls import StallDetector
+from worker.engines.local.supervisor.time_limit import TimeLimit
+from worker.engines.local.supervisor.verdict import judge, raised
+from worker.host import process
+from worker.host.mask import Mask
+from worker.host.untrusted import remove_inside
 
 _POLL_S = 0.2
 _KILL_TIMEOUT = timedelta(seconds=30)
@@ -305,7 +306,3 @@ def _log(text: str) -> None:
     """Writes to supervisor.log. Ignores an error: the log may be on a full disk."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode())
-
-
-if __name__ == "__main__":
-    main()

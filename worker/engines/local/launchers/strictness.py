@@ -3,7 +3,7 @@
 from torchyard.contract.records import LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.host.untrusted import read_untrusted
-from worker.engines.local import process
+from worker.host import process
 from worker.sandbox.strict import client
 
 

@@ -13,14 +13,14 @@ from typing import NoReturn
 
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from worker.engines.local import process
+from worker.host import process
 from worker.sandbox import policy, privileges, seccomp
-from worker.sandbox.strict import bubblewrap, mounts
-from worker.sandbox.strict.bubblewrap import Bind, Box
-from worker.sandbox.strict.cgroups import Group
-from worker.sandbox.strict.config import Config
-from worker.sandbox.strict.orders import Order, read_order
-from worker.sandbox.strict.places import Place, places_of
+from worker.sandbox.helper import bubblewrap, mounts
+from worker.sandbox.helper.bubblewrap import Bind, Box
+from worker.sandbox.helper.cgroups import Group
+from worker.sandbox.helper.config import Config
+from worker.sandbox.helper.orders import Order, read_order
+from worker.sandbox.helper.places import Place, places_of
 from worker.sandbox.strict.protocol import Ended, Refusal, Start, Started, send
 
 _LONGEST_INFO = 1 << 16

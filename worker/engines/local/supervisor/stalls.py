@@ -9,8 +9,8 @@ from torchyard.contract.durations import format_duration
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from worker.engines.local import process
-from worker.engines.local.logtail import tail_of_stderr
+from worker.engines.local.launchers.logtail import tail_of_stderr
+from worker.host import process
 
 _DUMP_S = 1.0
 """How long the ranks have to write their stacks."""

@@ -10,7 +10,8 @@ import time
 from torchyard.contract.devices import DeviceReport, StartsReport
 from worker.attempts.runners import AttemptRunners
 from worker.devices.quarantine import DeviceUse, Quarantine
-from worker.engines.base import AttemptKey, Engine
+from worker.engines.base import Engine
+from worker.host.attempt_key import AttemptKey
 
 MIN_FREE_BYTES = 64 << 20
 """No job starts if the disk of the run directories has fewer free bytes."""

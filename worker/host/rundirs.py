@@ -9,7 +9,7 @@ from store.ids import is_id
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
 from torchyard.host.untrusted import read_untrusted
-from worker.untrusted import folders_inside, remove_inside, walk_status
+from worker.host.untrusted import folders_inside, remove_inside, walk_status
 
 STALE_PREFIX = ".stale."
 _BLOCK = 512

@@ -10,7 +10,7 @@ from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
 from torchyard.contract.rundir import RunDir
 from torchyard.host import disk
 from torchyard.host.untrusted import read_untrusted
-from worker.engines.local.logtail import tail_of_stderr
+from worker.engines.local.launchers.logtail import tail_of_stderr
 
 _QUOTE_LENGTH = 1000
 """The most characters of a quoted error message."""
