@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import JobReader, visible_job
+from api.access.auth import JobReader, visible_job
 from api.curves.columns import Shape, curves
 from api.curves.encoding import encoded
 from api.curves.shares import MAX_POINTS, share
 from api.openapi.completion import problems
-from api.reads import Parts, in_turns
+from api.parameters.reads import Parts, in_turns
 from api.routes.telemetry import Step
 from api.services import Services, ServicesDep
 from store.db.database import Session
