@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 
-from torchyard.contract import inspection
-from torchyard.contract.collector import paused
 from torchyard.contract.datadir import enter_empty_folder, make_files_private
 from torchyard.contract.errors import TorchyardError, Unavailable
+from torchyard.host import inspection
+from torchyard.host.collector import paused
 
 with paused():
     from api.app import create_app
-    from api.server import Server
+    from api.http.server import Server
     from api.settings import Settings
     from store.store import Store
 

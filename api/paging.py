@@ -16,7 +16,7 @@ from store.queries import listing
 from store.queries.listing import ListCursor, QueueCursor
 from torchyard.contract.errors import InvalidCursor
 from torchyard.contract.requests import USER_NAME, JobSort
-from torchyard.contract.views import Page, View
+from torchyard.contract.views.base import Page, View
 
 V = TypeVar("V", bound=View)
 

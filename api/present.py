@@ -21,38 +21,30 @@ from store.uploads.folder import Partial
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import SPEC, Spec
 from torchyard.contract.team import Role
-from torchyard.contract.views import (
-    ArtifactView,
-    AuditView,
-    BestView,
-    BundleView,
-    CheckpointView,
+from torchyard.contract.views.base import View
+from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
+from torchyard.contract.views.cluster import (
     DeviceColumns,
     DeviceHistory,
     DeviceView,
-    ErrorView,
-    EventView,
-    HeldDevice,
     HolderView,
-    JobSummary,
-    JobView,
-    LogLine,
-    LogMatch,
-    MetricView,
-    ProgressView,
-    QueueEntry,
-    RankStacksView,
-    SecretView,
-    StacksView,
     StartsView,
-    StatusReason,
-    TokenView,
-    UserView,
-    View,
-    WaitingReason,
     WorkerHistoryView,
     WorkerView,
 )
+from torchyard.contract.views.jobs import (
+    BestView,
+    ErrorView,
+    HeldDevice,
+    JobSummary,
+    JobView,
+    ProgressView,
+    QueueEntry,
+    StatusReason,
+    WaitingReason,
+)
+from torchyard.contract.views.team import AuditView, SecretView, TokenView, UserView
+from torchyard.contract.views.telemetry import EventView, LogLine, LogMatch, MetricView, RankStacksView, StacksView
 
 _SUMMARY_METRICS = frozenset({"train/loss", "val/loss"})
 """The metrics that a list shows of each job, besides the monitored one."""

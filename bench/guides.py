@@ -24,10 +24,10 @@ from bench.table import Row
 from bench.torchrun import clean_up_on_sigterm, environment, run_dir, started
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.events import Metric, parse_line
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import RankError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
+from torchyard.host.recordfiles import read_record
 
 METRICS = {"image-classification": "val/accuracy", "segmentation": "val/iou", "text-classification": "val/accuracy"}
 DEVIATIONS = 3

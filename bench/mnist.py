@@ -20,7 +20,7 @@ from typing import Any
 from bench.service import up
 from torchyard.client import Client, MetricView
 from torchyard.contract.job import JobState
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 
 TARGET = 0.985
 """The accuracy to reach on the 10,000 test digits."""

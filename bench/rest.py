@@ -15,9 +15,9 @@ from bench.table import Row
 from tests.chaos.job_processes import warm_process_of
 from torchyard.client import Client
 from torchyard.contract.job import JobState
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import read_record
 
 SETTLE_S = 5.0
 WATCH_S = 30.0

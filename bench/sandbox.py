@@ -10,10 +10,10 @@ import time
 from bench import table
 from bench.service import scratch
 from bench.table import Row
-from torchyard.contract import inspection
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.records import Sandbox
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.views import IsolationView
+from torchyard.host import inspection
 from worker.engines.base import AttemptKey
 from worker.sandbox import landlock, levels, namespaces, privileges
 from worker.sandbox.entry import enter
@@ -42,7 +42,7 @@ def measure() -> Iterator[Row]:
         )
 
 
-def _sandbox(folder: Path, isolation: IsolationView) -> Sandbox:
+def _sandbox(folder: Path, isolation: IsolationReport) -> Sandbox:
     run = RunDir(folder / "run")
     run.create()
     places = WorkerPlaces(folder, temporary=folder).of(AttemptKey("job_x", 1), owner="ada")

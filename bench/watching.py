@@ -12,7 +12,8 @@ from torchyard.contract.events import Metric, parse_line
 from torchyard.contract.job import JobState
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.views import JobView, LogLine
+from torchyard.contract.views.jobs import JobView
+from torchyard.contract.views.telemetry import LogLine
 
 
 @dataclass(frozen=True)

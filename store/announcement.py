@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from torchyard.contract.views import LiveLine
+from torchyard.contract.views.telemetry import LiveLine
 
 QUEUE, WORKERS = "topic:queue", "topic:workers"
 """The names under which changes of the queue, and of workers and their devices, are announced."""

@@ -18,9 +18,9 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from torchyard.contract.errors import NotFound
-from torchyard.contract.failpoints import failpoint
-from torchyard.contract.privatefile import create_private
-from torchyard.contract.recordfiles import sync_folder
+from torchyard.host.failpoints import failpoint
+from torchyard.host.privatefile import create_private
+from torchyard.host.recordfiles import sync_folder
 
 _CHUNK = 1 << 20
 _ABANDONED_S = 24 * 3600

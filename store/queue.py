@@ -12,8 +12,8 @@ from redis.retry import Retry
 from store import announcement, redis_names
 from store.announcement import Announcement
 from torchyard.contract.errors import ConfigError, Unavailable
-from torchyard.contract.failpoints import failpoint
-from torchyard.contract.views import LiveLine
+from torchyard.contract.views.telemetry import LiveLine
+from torchyard.host.failpoints import failpoint
 
 _SLOW_S = 0.5
 """An announcement that fails after this long pauses further ones."""
@@ -175,7 +175,7 @@ def _client(url: str) -> Redis:
 
 @contextmanager
 def _translated(what: str = "read") -> Generator[None]:
-    """Translates errors of one exchange with Redis. `what` is one of `PUSHES` in contract/failpoints.py, or `read`."""
+    """Translates errors of one exchange with Redis. `what` is one of `PUSHES` in host/failpoints.py, or `read`."""
     try:
         failpoint(f"queue.{what}.before")
         yield

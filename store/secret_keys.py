@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.privatefile import create_private
+from torchyard.host.privatefile import create_private
 
 _KEY_BYTES, _NONCE_BYTES = 32, 12
 _HOW = "make one with: python3 -c 'import secrets; print(secrets.token_hex(32))'"

@@ -18,8 +18,8 @@ from store.db.database import Database
 from store.db.revision import require_migrated
 from store.db.tables import Artifact, Bundle, Checkpoint, Service
 from store.db.upsert import upsert
-from torchyard.contract.disk import PASSING
 from torchyard.contract.errors import ConfigError, Unavailable
+from torchyard.host.disk import PASSING
 
 _NEWEST = 10
 """Rows of each kind whose blobs are looked for in a folder that the database does not know yet."""

@@ -17,7 +17,7 @@ from store.rows import jobs
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.settings import Settings
-from torchyard.contract.views import LiveLine
+from torchyard.contract.views.telemetry import LiveLine
 
 logger = logging.getLogger(__name__)
 

@@ -11,17 +11,20 @@ from typing import Literal
 import pytest
 
 ROOT = Path(__file__).parent.parent
+GROUND = ("torchyard.contract", "torchyard.host")
+"""What all programs say to each other, and what they need of their host."""
 LAW: dict[str, frozenset[str]] = {
     "torchyard.contract": frozenset({"torchyard.contract"}),
-    "torchyard.run": frozenset({"torchyard.contract", "torchyard.run"}),
+    "torchyard.host": frozenset({"torchyard.contract", "torchyard.host"}),
+    "torchyard.run": frozenset({*GROUND, "torchyard.run"}),
     "torchyard.integrations": frozenset({"torchyard", "torchyard.run", "torchyard.integrations"}),
-    "torchyard.client": frozenset({"torchyard.contract", "torchyard.client"}),
-    "torchyard.cli": frozenset({"torchyard.contract", "torchyard.client", "torchyard.cli"}),
-    "store": frozenset({"torchyard.contract", "store"}),
-    "api": frozenset({"torchyard.contract", "store", "api"}),
-    "worker": frozenset({"torchyard.contract", "store", "worker"}),
-    "trainer": frozenset({"torchyard.contract", "torchyard.run", "trainer"}),
-    "migrations": frozenset({"torchyard.contract", "store", "migrations"}),
+    "torchyard.client": frozenset({*GROUND, "torchyard.client"}),
+    "torchyard.cli": frozenset({*GROUND, "torchyard.client", "torchyard.cli"}),
+    "store": frozenset({*GROUND, "store"}),
+    "api": frozenset({*GROUND, "store", "api"}),
+    "worker": frozenset({*GROUND, "store", "worker"}),
+    "trainer": frozenset({*GROUND, "torchyard.run", "trainer"}),
+    "migrations": frozenset({*GROUND, "store", "migrations"}),
 }
 """Each package, and which of ours it may import."""
 
@@ -207,7 +210,7 @@ def test_a_rank_needs_the_standard_library_alone() -> None:
 def test_the_client_and_the_command_line_need_no_server_package() -> None:
     """What they import anywhere, lazily too, is the standard library or what the distribution depends on."""
     wheels = {"backports", "httpx2", "pathspec", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
-    packages = ("torchyard.contract", "torchyard.client", "torchyard.cli")
+    packages = (*GROUND, "torchyard.client", "torchyard.cli")
     inside = [found for found in ALL if any(_is_in(found.file, package) for package in packages)]
     allowed = {*sys.stdlib_module_names, "torchyard", *wheels}
     missing = [found for found in inside if found.top not in allowed and found.when != "never"]

@@ -4,10 +4,10 @@ import logging
 import sys
 
 import torchyard
-from torchyard.contract.collector import paused
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes import REGISTRY, Recipe
 from torchyard.contract.spec import CheckpointPolicy
+from torchyard.host.collector import paused
 from torchyard.run import Run
 
 with paused():

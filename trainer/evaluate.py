@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from torchyard.contract.collector import paused
 from torchyard.contract.errors import ConfigError, DataError, TorchyardError
 from torchyard.contract.recipes import REGISTRY, Recipe
+from torchyard.host.collector import paused
 
 with paused():
     import torch

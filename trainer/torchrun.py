@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import Any
 
-from torchyard.contract.collector import paused
+from torchyard.host.collector import paused
 
 with paused():
     from torch.distributed import TCPStore, run  # pyright: ignore[reportPrivateImportUsage]

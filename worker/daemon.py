@@ -15,7 +15,7 @@ from store.store import Store
 from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
-from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.executor import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper

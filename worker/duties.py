@@ -82,7 +82,7 @@ class Duties:
 
     def register(self) -> tuple[str, list[Claim]]:
         """Registers this worker. Returns its name and the attempts that it owns. Raises Unavailable."""
-        views = [view.model_dump(mode="json") for view in self._devices.observe_before_adoption()]
+        views = [view.to_dict() for view in self._devices.observe_before_adoption()]
         return workers.register(
             self._store, self._worker_id, name=self._name, devices=views, shares_cpus_of=self._shares_cpus_of
         )
@@ -106,8 +106,8 @@ class Duties:
         self._drain_interval.make_due()
 
     def _send_heartbeat(self) -> None:
-        views = [view.model_dump(mode="json") for view in self._devices.report()]
-        starts = self._devices.starts().model_dump(mode="json")
+        views = [view.to_dict() for view in self._devices.report()]
+        starts = self._devices.starts().to_dict()
         sharers = workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts)
         if self._worker_id in sharers:
             self._devices.share_cpus(place=sharers.index(self._worker_id), workers=len(sharers))

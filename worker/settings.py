@@ -11,8 +11,8 @@ from store import settings
 from store.rows.limits import DEFAULTS, OutputLimits
 from store.settings import AbsolutePath
 from torchyard.contract.datadir import format_allowed_paths, parse_allowed_paths
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.durations import parse_duration
-from torchyard.contract.views import IsolationView
 from torchyard.contract.wording import allowing
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation
@@ -126,7 +126,7 @@ class Settings(settings.Settings):
             artifact_bytes=self.max_artifact_bytes,
         )
 
-    def package_rules(self, isolation: IsolationView) -> PackageRules:
+    def package_rules(self, isolation: IsolationReport) -> PackageRules:
         """Returns how this worker, with that isolation, installs packages of jobs."""
         return PackageRules(
             allowed=self.packages != "forbid",

@@ -9,7 +9,7 @@ from pathlib import Path
 import stat
 from uuid import uuid4
 
-from torchyard.contract.untrusted import folder_inside
+from torchyard.host.untrusted import folder_inside
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from torchyard.contract import terminal
-from torchyard.contract.advice import EvidenceKind, EvidenceView
 from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig
 from torchyard.contract.recipes.script import Script
 from torchyard.contract.recipes.training import Recipe
-from torchyard.contract.views import DeviceView, ErrorView, JobView, LogLine, WorkerView
+from torchyard.contract.views.advice import EvidenceKind, EvidenceView
+from torchyard.contract.views.cluster import DeviceView, WorkerView
+from torchyard.contract.views.jobs import ErrorView, JobView
+from torchyard.contract.views.telemetry import LogLine
+from torchyard.host import terminal
 
 REQUIREMENTS = "requirements.txt"
 _NO_MODULE = "ModuleNotFoundError: "

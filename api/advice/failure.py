@@ -8,12 +8,12 @@ import signal
 from api.advice import memory, output
 from api.advice.facts import REQUIREMENTS, Facts, evidence, shown
 from torchyard.contract import usage
-from torchyard.contract.advice import AdviceView, EvidenceView
 from torchyard.contract.durations import LONGEST, format_duration
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.recipes.script import Script
 from torchyard.contract.text import headline
-from torchyard.contract.views import ErrorView
+from torchyard.contract.views.advice import AdviceView, EvidenceView
+from torchyard.contract.views.jobs import ErrorView
 
 _SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED}
 """Ends of which the message says more than any words about their kind."""

@@ -2,8 +2,8 @@
 
 from api.advice import failure, running, waiting
 from api.advice.facts import Facts, evidence, shown
-from torchyard.contract.advice import AdviceView
 from torchyard.contract.job import JobState
+from torchyard.contract.views.advice import AdviceView
 
 
 def judge(facts: Facts) -> AdviceView:

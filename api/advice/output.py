@@ -6,7 +6,8 @@ from pathlib import PurePath
 import re
 
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import ErrorView, LogLine
+from torchyard.contract.views.jobs import ErrorView
+from torchyard.contract.views.telemetry import LogLine
 
 _SPEAKS_OF = {
     EndReason.OUT_OF_MEMORY: re.compile(r"out of memory|can't allocate memory|MemoryError", re.IGNORECASE),

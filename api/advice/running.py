@@ -6,11 +6,11 @@ import math
 from api.advice import loaders
 from api.advice.facts import Facts, evidence, percent, shown
 from api.advice.failure import longer_stall, steps_for_nonfinite
-from torchyard.contract.advice import AdviceView, EvidenceView
 from torchyard.contract.durations import format_duration
 from torchyard.contract.job import JobState
 from torchyard.contract.recipes.entry import DATA_WAIT
-from torchyard.contract.views import DeviceView
+from torchyard.contract.views.advice import AdviceView, EvidenceView
+from torchyard.contract.views.cluster import DeviceView
 
 _STALLED = 0.6
 """A job stalls that was silent for this share of its `stall_timeout`."""

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from api.advice import failure
 from api.advice.facts import Facts, shown
-from torchyard.contract.advice import AdviceView
 from torchyard.contract.fitting import suitable
 from torchyard.contract.spec import Resources
-from torchyard.contract.views import WorkerView
+from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.views.cluster import WorkerView
 
 _GIB = 1 << 30
 _RETRYING = "retrying"

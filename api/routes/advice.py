@@ -9,7 +9,7 @@ from api import present
 from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
 from api.auth import JobReader, visible_job
-from api.openapi import problems
+from api.openapi.completion import problems
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.blobs import Blobs
@@ -18,11 +18,11 @@ from store.db.tables import Job, Worker
 from store.queries import advice
 from store.rows import checkpoints, jobs, workers
 from store.rows.access import Caller
-from torchyard.contract.advice import AdviceView
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState
-from torchyard.contract.views import ErrorView
+from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.views.jobs import ErrorView
 
 router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from api import present
 from api.auth import FileReader, JobReader, visible_job
 from api.blobs import Blob, send_blob
-from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
+from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterArtifact, Limit, id_after, page
 from api.reads import in_turns
 from api.services import ServicesDep
@@ -16,7 +16,8 @@ from store.rows import artifacts
 from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.text import storable
-from torchyard.contract.views import ArtifactView, Page
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.checkpoints import ArtifactView
 
 router = APIRouter(tags=["artifacts"], responses=problems(Unavailable))
 

@@ -4,16 +4,16 @@ from fastapi import APIRouter
 
 from api import present
 from api.auth import JobReader, visible_job
-from api.openapi import problems
+from api.openapi.completion import problems
 from api.paging import AfterNumber, Limit, number_after, page
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.queries import attempts
 from store.queries.attempts import ListedAttempt
-from torchyard.contract.attempts import AttemptDevice, AttemptView
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import Page
+from torchyard.contract.views.attempts import AttemptDevice, AttemptView
+from torchyard.contract.views.base import Page
 
 router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 

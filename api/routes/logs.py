@@ -8,8 +8,8 @@ from fastapi.responses import StreamingResponse
 
 from api import logfile, present
 from api.auth import FileReader, JobReader, visible_job
-from api.files import disposition
-from api.openapi import LOG_FILE, problems
+from api.http.files import disposition
+from api.openapi.completion import LOG_FILE, problems
 from api.paging import AfterNumber, Limit, number_after
 from api.permits import while_permitted
 from api.reads import Parts, ReaderDep, in_turns
@@ -20,7 +20,7 @@ from store.rows import logs
 from store.rows.access import Caller
 from store.rows.logs import LAST_LINE, LogFilter
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views import LogMatch, LogPage, LogSearchView
+from torchyard.contract.views.telemetry import LogMatch, LogPage, LogSearchView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 

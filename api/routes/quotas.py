@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.auth import Account, UserManager
-from api.body import Body, parsed
-from api.openapi import problems, reads
+from api.http.body import Body, parsed
+from api.openapi.completion import problems, reads
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import quotas as commands
@@ -15,7 +15,8 @@ from store.rows import quotas, users
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.requests import QuotaPatch, parse_request
 from torchyard.contract.team import Resource, Role, Scope
-from torchyard.contract.views import Page, QuotaUse, QuotaView, UserQuotaView
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.team import QuotaUse, QuotaView, UserQuotaView
 
 router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
 

@@ -6,15 +6,16 @@ from fastapi import APIRouter
 
 from api import present
 from api.auth import SecretOwner, UserManager
-from api.body import Body, parsed
-from api.openapi import problems, reads
+from api.http.body import Body, parsed
+from api.openapi.completion import problems, reads
 from api.services import ServicesDep
 from store.commands import secrets as commands
 from store.rows import secrets
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.requests import SecretValue, parse_request
 from torchyard.contract.spec import VARIABLE_NAME
-from torchyard.contract.views import Page, RotationView, SecretView
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.team import RotationView, SecretView
 
 router = APIRouter(tags=["team"], responses=problems(Unavailable))
 

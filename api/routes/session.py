@@ -7,17 +7,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api import present
-from api.address import is_https
 from api.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
-from api.body import Body, LoginBody, parsed
 from api.codes import LIFETIME_S
-from api.components import JOB
-from api.openapi import problems, reads
+from api.http.address import is_https
+from api.http.body import Body, LoginBody, parsed
+from api.openapi.completion import problems, reads
+from api.openapi.components import JOB
 from api.services import Services, ServicesDep
 from store.commands import team
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.requests import CodeLogin, FileLink, Login, parse_request
-from torchyard.contract.views import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
+from torchyard.contract.views.team import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
 
 router = APIRouter(
     prefix="/v1", tags=["team"], responses=problems(NotAuthorized, Unavailable, Forbidden, TooManyRequests)

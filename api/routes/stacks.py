@@ -4,13 +4,13 @@ from fastapi import APIRouter
 
 from api import present
 from api.auth import JobId, JobReader, JobWriter
-from api.openapi import problems
+from api.openapi.completion import problems
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import requests
 from store.rows import stacks
 from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.views import StacksView
+from torchyard.contract.views.telemetry import StacksView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Conflict, Unavailable))
 

@@ -8,17 +8,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.auth import JobReader, check_watched, check_watcher, open_stream
-from api.jobs_stream import Wanted
-from api.openapi import JOBS_STREAM, STREAM, problems
+from api.openapi.completion import JOBS_STREAM, STREAM, problems
 from api.paging import NUMBER, POSITIONS, number_after, positions_after
 from api.services import Services, ServicesDep
+from api.streams.jobs import Wanted
 from store.ids import is_id
 from store.queries import timeline
 from store.queries.timeline import Head
 from store.rows.access import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.team import Scope
-from torchyard.contract.views import StoredKind, StreamTopic
+from torchyard.contract.views.telemetry import StoredKind, StreamTopic
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 

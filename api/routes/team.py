@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 
 from api import present
 from api.auth import Auditor, Principal, TokenOwner, UserManager
-from api.body import Body, parsed
-from api.openapi import problems, reads
+from api.http.body import Body, parsed
+from api.openapi.completion import problems, reads
 from api.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
 from api.reads import in_turns
 from api.services import ServicesDep
@@ -22,7 +22,8 @@ from store.rows.audit import AuditFilter
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
 from torchyard.contract.requests import NO_NUL, USER_NAME, NewToken, NewUser, UserPatch, parse_request
 from torchyard.contract.team import Scope
-from torchyard.contract.views import AuditView, NewTokenView, Page, TokenView, UserView
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.team import AuditView, NewTokenView, TokenView, UserView
 
 router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
 

@@ -18,8 +18,8 @@ from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import Blobs
 from store.settings import Settings
-from torchyard.contract import terminal
 from torchyard.contract.errors import TorchyardError
+from torchyard.host import terminal
 
 _SHOWN = 5
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}

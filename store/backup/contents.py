@@ -19,8 +19,8 @@ from typing import Literal
 from store.blobs import Blobs
 from torchyard.contract.errors import ConfigError, NotFound
 from torchyard.contract.record import Record
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import ManifestFile
+from torchyard.host.recordfiles import read_record
 
 _BLOB = re.compile(r"([0-9a-f]{64}) ([0-9]{1,18})")
 

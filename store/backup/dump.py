@@ -20,7 +20,7 @@ from store.db.database import Database
 from store.db.tables import Artifact, Bundle, Checkpoint
 from store.service_identity import Known
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
-from torchyard.contract.recordfiles import sync_folder
+from torchyard.host.recordfiles import sync_folder
 
 _PROGRAM = "torchyard-backup"
 _LONGEST_ERROR = 2000

@@ -13,7 +13,7 @@ from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, file_entry, write_list
 from store.blobs import Blobs
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.recordfiles import sync_folder, write_record
+from torchyard.host.recordfiles import sync_folder, write_record
 
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 

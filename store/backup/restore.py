@@ -12,7 +12,7 @@ from store.backup.contents import BackupManifest, Folder, check_files, file_entr
 from store.blobs import Blobs
 from store.db.database import Database
 from torchyard.contract.errors import ConfigError, Conflict
-from torchyard.contract.recordfiles import sync_folder
+from torchyard.host.recordfiles import sync_folder
 
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 _SKIP = "--skip-damaged restores everything else"

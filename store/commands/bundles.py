@@ -14,9 +14,9 @@ from store.store import Store
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
 from torchyard.contract.bundles import BundleContents, verify
-from torchyard.contract.disk import FULL, PASSING, require_free_space
 from torchyard.contract.errors import Conflict, InvalidBundle, NotFound, TooLarge, Unavailable
-from torchyard.contract.failpoints import failpoint
+from torchyard.host.disk import FULL, PASSING, require_free_space
+from torchyard.host.failpoints import failpoint
 
 _REST = 1 << 20
 _FULL_DISK_PAUSE_S = 10

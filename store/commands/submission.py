@@ -14,7 +14,7 @@ from store.store import Store
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 
 Show = Callable[[Session, Job], JobView]
 """Renders a job, in the transaction of its submission."""

@@ -22,9 +22,9 @@ from sqlalchemy.types import TypeDecorator
 
 from store.db import engine, interruption
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.failpoints import failpoint
 from torchyard.contract.record import json_number
 from torchyard.contract.text import storable
+from torchyard.host.failpoints import failpoint
 
 _TEMPORARY = {"42P01", "42703", "25006"}
 """PostgreSQL's codes for a missing table, a missing column, and a read-only server, whose disk is full or which is a
@@ -121,7 +121,7 @@ class Database:
     def write(self, purpose: str = "other") -> Generator[Session]:
         """Opens a transaction: committed at the end of the block, rolled back by any exception. Raises Unavailable.
 
-        `purpose` is one of `torchyard.contract.failpoints.COMMITS`.
+        `purpose` is one of `torchyard.host.failpoints.COMMITS`.
         """
         with (
             self._turn(),

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Allocation, Attempt, Worker
-from torchyard.contract.views import DeviceView
+from torchyard.contract.devices import DeviceReport
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class HeldBefore:
 
     worker: str
     uuid: str
-    known: DeviceView | None
+    known: DeviceReport | None
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def after(session: Session, job_id: str, *, number: int, limit: int) -> list[Lis
     wanted = {row.worker_id for row in rows} | {row.worker_id for row in held}
     workers = {row.id: row for row in session.scalars(select(Worker).where(Worker.id.in_(wanted)))}
     known = {
-        (worker.id, device["uuid"]): DeviceView.model_validate(device)
+        (worker.id, device["uuid"]): DeviceReport.from_dict(device)
         for worker in workers.values()
         for device in worker.devices
     }

@@ -10,8 +10,8 @@ from store.db.database import now_us
 from store.db.tables import Attempt, Job, Series, Worker
 from store.rows import jobs, workers
 from store.rows.attempts import LEASE
+from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import JobState
-from torchyard.contract.views import StartsView
 
 DEVICE_STATES = ("free", "held", "blocked", "lost")
 """`blocked`: not offered, although no job of the service holds it. `lost`: not held, and its worker is not alive."""
@@ -40,7 +40,7 @@ class WorkerStats:
     """Microseconds since its last heartbeat."""
     devices: Counter[tuple[str, str]]
     """Number of devices by kind and state (one of `DEVICE_STATES`)."""
-    starts: StartsView | None
+    starts: StartsReport | None
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def _seen_workers(session: Session, now: int) -> list[WorkerStats]:
     ]
 
 
-def _starts(worker: Worker) -> StartsView | None:
-    return None if worker.starts is None else StartsView.model_validate(worker.starts)
+def _starts(worker: Worker) -> StartsReport | None:
+    return None if worker.starts is None else StartsReport.from_dict(worker.starts)
 
 
 def _devices(worker: Worker, alive: bool, held: dict[tuple[str, str], str]) -> Counter[tuple[str, str]]:

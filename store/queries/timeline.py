@@ -14,7 +14,7 @@ from store.rows import access, logs
 from store.rows.access import SERVICE, Caller
 from store.rows.logs import Line
 from store.rows.metrics import MetricPoint
-from torchyard.contract.views import StoredKind
+from torchyard.contract.views.telemetry import StoredKind
 
 T = TypeVar("T")
 

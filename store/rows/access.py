@@ -10,7 +10,7 @@ from store.announcement import announcement_of
 from store.db.tables import Job
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
-from torchyard.contract.views import JobSummary
+from torchyard.contract.views.jobs import JobSummary
 
 
 @dataclass(frozen=True)

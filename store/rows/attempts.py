@@ -70,7 +70,7 @@ class Batch:
 
 
 def claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
-    """Claims a queued job and its devices (`torchyard.contract.views.HeldDevice` each) for a worker, all or nothing.
+    """Claims a queued job and its devices (`HeldDevice` each) for a worker, all or nothing.
 
     Returns None if another worker was faster, the job was cancelled, a device is held, or the quota of the job's owner
     forbids it; nothing is written then.

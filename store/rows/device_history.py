@@ -52,7 +52,7 @@ class History:
 
 
 def record(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
-    """Stores how the worker's devices are used now: a `torchyard.contract.views.DeviceView` each, as JSON."""
+    """Stores how the worker's devices are used now: a `torchyard.contract.devices.DeviceReport` each, as JSON."""
     now = _now(session)
     _merge_ended(session, worker_id, now)
     holders = jobs.device_holders(session)

@@ -19,7 +19,7 @@ class Answer(TypedDict):
     requested_at: int
     taken_at: int
     ranks: list[dict[str, Any]]
-    """A `torchyard.contract.views.RankStacksView` each."""
+    """A `torchyard.contract.views.telemetry.RankStacksView` each."""
 
 
 class Stacks(NamedTuple):

@@ -11,7 +11,7 @@ import time
 from urllib.parse import urlsplit
 
 from tests.api.service import TOKEN
-from torchyard.contract.views import Problem
+from torchyard.contract.views.base import Problem
 
 _DEADLINE_S = 60
 

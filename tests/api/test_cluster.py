@@ -9,10 +9,10 @@ from store.commands import workers as worker_commands
 from store.ids import new_id
 from store.rows import workers
 from tests.api.service import ApiFixture, both_databases
+from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import CONFIGS
 from torchyard.contract.team import Role
-from torchyard.contract.views import StartsView
 
 
 def test_trainers_are_listed_with_the_schema_of_their_configuration(service: ApiFixture) -> None:
@@ -115,7 +115,7 @@ def test_a_worker_shows_how_its_jobs_start(service: ApiFixture) -> None:
     service.start(service.submit()["id"])
     path = f"/v1/workers/{service.worker_id}"
     assert service.get(path)["starts"] is None  # an older worker does not report it
-    starts = StartsView(mode="cold", why="the warm process is starting", forks=3).model_dump(mode="json")
+    starts = StartsReport(mode="cold", why="the warm process is starting", forks=3).to_dict()
     with service.database.write() as session:
         workers.heartbeat(session, service.worker_id, devices=[], starts=starts)
     assert service.get(path)["starts"] == starts

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from api import shares
+from api.curves import shares
 from store.commands import cleanup
 from store.rows import joining
 from store.rows.attempts import Claim
 from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture, both_databases
-from torchyard.contract.curves import CurvesView
 from torchyard.contract.job import EndReason
+from torchyard.contract.views.curves import CurvesView
 
 MICROSECONDS = 1_700_000_000_000_000
 

@@ -12,7 +12,7 @@ from store.db.database import Database
 from store.rows.metrics import MetricPoint
 from tests.api.service import SPEC, ApiFixture, both_databases
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 
 MONITORED = {"monitor": "val/accuracy", "mode": "max"}
 

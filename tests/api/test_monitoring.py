@@ -12,8 +12,8 @@ from store.queries import stats
 from store.rows import workers
 from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture, both_databases
+from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.views import StartsView
 
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -131,7 +131,7 @@ def test_devices_are_counted_as_free_held_blocked_or_lost(service: ApiFixture) -
 def test_a_worker_shows_its_warm_process(service: ApiFixture) -> None:
     service.start(service.submit()["id"])
     began = datetime.now(UTC) - timedelta(minutes=1)
-    starts = StartsView(mode="warm", since=began, forks=7, memory_bytes=400_000_000).model_dump(mode="json")
+    starts = StartsReport(mode="warm", since=began, forks=7, memory_bytes=400_000_000).to_dict()
     with service.database.write() as session:
         workers.heartbeat(session, service.worker_id, devices=[], starts=starts)
     found, labels = figures(service), {"worker_id": service.worker_id, "worker": "box-a"}

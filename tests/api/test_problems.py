@@ -17,7 +17,7 @@ from store.db.database import Database
 from tests.api.service import SPEC, TOKEN, ApiFixture
 import torchyard
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.views import Problem
+from torchyard.contract.views.base import Problem
 
 NOBODY = "job_" + "0" * 32
 OPEN = ("/healthz", "/readyz", "/docs", "/openapi.json")

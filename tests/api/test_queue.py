@@ -5,7 +5,7 @@ from typing import Any
 from store.rows import jobs, reasons
 from store.rows.jobs import Reason
 from tests.api.service import ApiFixture, both_databases
-from torchyard.contract.views import QueueEntry
+from torchyard.contract.views.jobs import QueueEntry
 
 
 def places(page: dict[str, Any]) -> list[tuple[int, str]]:

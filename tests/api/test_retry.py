@@ -7,7 +7,7 @@ from sqlalchemy import select
 from store.db.tables import Checkpoint, Job
 from tests.api.service import SPEC, ApiFixture
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import JobView, SpecView
+from torchyard.contract.views.jobs import JobView, SpecView
 
 
 def finished(service: ApiFixture, *steps: int, **spec: Any) -> str:

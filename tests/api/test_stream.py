@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from api import pages
-from api import stream as streams
-from api.live import Live
-from api.pages import StoredPages
-from api.stream import Stream
+from api.streams import job as streams
+from api.streams import stored as pages
+from api.streams.job import Stream
+from api.streams.live import Live
+from api.streams.stored import StoredPages
 from store.announcement import Announcement
 from store.db.database import Database
 from store.queries import timeline
@@ -34,7 +34,7 @@ from tests.api.showing import shown
 from tests.servers import administered, redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import LiveLine
+from torchyard.contract.views.telemetry import LiveLine
 
 # A test of connections does not depend on the kind of database, except for PostgreSQL's own connections.
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)

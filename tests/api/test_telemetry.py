@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from api import shares
+from api.curves import shares
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import MetricsView
+from torchyard.contract.views.telemetry import MetricsView
 
 
 def series(answer: dict[str, Any]) -> dict[str, list[tuple[int, Any]]]:

@@ -19,7 +19,7 @@ from tests.chaos.job_history import Damage
 from tests.chaos.jobs import JobSubmitter
 from torchyard.contract.errors import TorchyardError
 from torchyard.contract.job import JobState
-from torchyard.contract.views import CheckpointView
+from torchyard.contract.views.checkpoints import CheckpointView
 
 Target = Literal["api", "worker", "warm process", "redis", "postgresql", "supervisor", "torchrun", "rank"]
 Fault = Literal[

@@ -10,7 +10,9 @@ import tempfile
 from torchyard.client import Client
 from torchyard.contract.errors import NotFound, ServerError
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.contract.views import CheckpointView, EventView, JobView, MetricView
+from torchyard.contract.views.checkpoints import CheckpointView
+from torchyard.contract.views.jobs import JobView
+from torchyard.contract.views.telemetry import EventView, MetricView
 
 _WEIGHTS = "model.safetensors"
 _TIMING = frozenset({"train/samples_per_second", "time/data_wait"})

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from torchyard.client import Client
 from torchyard.contract.errors import Conflict, ServerUnreachable, TorchyardError, Unavailable
 from torchyard.contract.job import JobState
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 
 T = TypeVar("T")
 

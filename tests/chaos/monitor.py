@@ -12,7 +12,8 @@ from tests.chaos.faults import Kill
 from torchyard.client import Client
 from torchyard.contract.errors import NotFound, TorchyardError
 from torchyard.contract.job import JobState
-from torchyard.contract.views import JobSummary, WorkerView
+from torchyard.contract.views.cluster import WorkerView
+from torchyard.contract.views.jobs import JobSummary
 
 _PAUSE_S = 0.25
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)

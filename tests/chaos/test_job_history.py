@@ -11,16 +11,9 @@ from tests.chaos import job_history
 from tests.chaos.job_history import Damage, JobHistory
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 from torchyard.contract.spec import parse_spec
-from torchyard.contract.views import (
-    CheckpointFile,
-    CheckpointView,
-    ErrorView,
-    EventView,
-    JobView,
-    MetricView,
-    ProgressView,
-    StatusReason,
-)
+from torchyard.contract.views.checkpoints import CheckpointFile, CheckpointView
+from torchyard.contract.views.jobs import ErrorView, JobView, ProgressView, StatusReason
+from torchyard.contract.views.telemetry import EventView, MetricView
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LOSSES = {step: 1.0 / step for step in range(1, 11)}

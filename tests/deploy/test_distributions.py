@@ -21,9 +21,9 @@ from tests.deploy.compose import ROOT
 from tests.e2e.service import Service, running
 from torchyard.contract.events import Metric, parse_line
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import RankError
 from torchyard.contract.rundir import Env, RunDir
+from torchyard.host.recordfiles import read_record
 
 CLIENT = ("torchyard",)
 SERVER = ("store", "api", "worker", "trainer", "migrations")

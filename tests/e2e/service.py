@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from tests.chaos import job_processes
 from torchyard.client import Client
 from torchyard.contract.job import JobState
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 from worker.engines.local import process
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.service import Service
 from tests.torchyard.cli.invocation import environment, run_in_process
 from torchyard.contract.job import JobState
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 
 LEAVES = """
 import os, pathlib

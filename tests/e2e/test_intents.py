@@ -7,7 +7,7 @@ from tests.e2e.test_recovery import GATED
 from torchyard.client import Client
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 from worker.engines.local import process
 
 

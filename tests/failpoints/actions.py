@@ -27,12 +27,12 @@ from store.uploads.partial import PartialFile
 from tests.api.bundles import packed
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
-from torchyard.contract import failpoints
+from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import Conflict, TooManyRequests
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, ProcessIdentity
 from torchyard.contract.spec import parse_patch, parse_spec
-from torchyard.contract.views import DeviceView
+from torchyard.host import failpoints
 from worker.attempts.records import AttemptRecords
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.daemon import Daemon
@@ -182,7 +182,7 @@ class _InTorchrunsPlace(TorchrunStandIn):
 
 
 def _claim(store: Store, worker_id: str) -> list[Claim]:
-    device = DeviceView(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
+    device = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
     scheduler = Scheduler(worker_id=worker_id, name="box", store=store)
     return list(scheduler.claims(scheduler.waiting(), [device], may_claim=lambda: True))
 

@@ -12,8 +12,8 @@ import signal
 import time
 from typing import Any
 
-from torchyard.contract import failpoints
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
+from torchyard.host import failpoints
 
 REFUSED = 3
 """Exit code if the store refused the action because another process was faster."""

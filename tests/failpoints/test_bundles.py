@@ -8,7 +8,7 @@ import pytest
 from store.blobs import Blobs
 from tests.failpoints.armed import started
 from tests.worker.bundles.tars import Tree, read_tree, store, tar_of
-from torchyard.contract import failpoints
+from torchyard.host import failpoints
 from worker.bundles.cache import BundleCache
 from worker.untrusted import remove_inside
 

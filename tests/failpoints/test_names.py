@@ -13,17 +13,17 @@ import time
 import pytest
 
 from tests.failpoints import test_attempts, test_bundles, test_identity, test_processes, test_requests, test_sweeping
-from torchyard.contract import failpoints
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.records import Manifest
 from torchyard.contract.spec import parse_spec
+from torchyard.host import failpoints
 from torchyard.run.publishing import publish
 from worker.engines.local.environment import inherited
 
 ROOT = Path(__file__).parent.parent.parent
 COUNTED = """
 import sys
-from torchyard.contract.failpoints import failpoint
+from torchyard.host.failpoints import failpoint
 for time in range(3):
     print(time, flush=True)
     failpoint("blob.rename")

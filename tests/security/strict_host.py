@@ -21,9 +21,9 @@ import uuid
 from store.blobs import Blobs
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest, Strict
 from torchyard.contract.rundir import Env, RunDir
+from torchyard.host.recordfiles import read_record, write_record
 from worker.bundles.cache import BundleCache
 from worker.engines.base import COMMAND_OPTION, AttemptKey
 from worker.engines.local import process

@@ -13,9 +13,9 @@ import pytest
 
 from tests.e2e.service import Service, running, until
 from tests.worker.attempt import isolation
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import JobState
 from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.views import IsolationView
 from worker.engines.local import process
 from worker.sandbox import levels
 
@@ -167,7 +167,7 @@ def _priorities(service: Service) -> dict[str, tuple[int, int]]:
 
 
 def _attack(
-    service: Service, targets: dict[str, Any], launcher: str, *, level: IsolationView | None = None
+    service: Service, targets: dict[str, Any], launcher: str, *, level: IsolationReport | None = None
 ) -> dict[str, str]:
     """Returns what came of the attacks of a job. Its event says at which level it ran."""
     level = level or isolation()

@@ -9,13 +9,13 @@ from tests.worker.attempt import Attempt, isolation
 from tests.worker.packages.conftest import index, packages
 from tests.worker.packages.fixture import Packages
 from tests.worker.packages.index import Index
-from torchyard.contract.views import IsolationView
+from torchyard.contract.devices import IsolationReport
 from worker.packages.installation import Installed, NotInstalled
 
 __all__ = ["index", "packages"]
 
 HERE = isolation()
-LANDLOCK = IsolationView(level="landlock", filtered=True)
+LANDLOCK = IsolationReport(level="landlock", filtered=True)
 SECRET = "the admin's token"
 RUNS_WHEN_INSTALLED = "import attack\n"
 """A `.pth` file: uv starts the environment's Python once all is installed, to compile it."""
@@ -88,7 +88,7 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     ],
 )
 def test_a_package_opens_nothing_to_its_job(
-    attempt: Attempt, packages: Packages, index: Index, secret: Path, *, level: IsolationView, swap: str
+    attempt: Attempt, packages: Packages, index: Index, secret: Path, *, level: IsolationReport, swap: str
 ) -> None:
     packages.isolation = attempt.isolation = level
     index.add("gamma", files={"attack.py": BEGINS + SWAPS[swap], "run.pth": RUNS_WHEN_INSTALLED})

@@ -9,8 +9,8 @@ import torch
 
 from tests.trainer.runs import same
 from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt, isolation
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import IsolationView
 from worker.engines.local import process
 from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
@@ -145,7 +145,7 @@ def test_training_and_its_resume_are_bit_equal_with_and_without_the_sandbox(
     assert [key for key in without if not same(without[key], inside[key])] == []
 
 
-def _trained(folder: Path, script: str, *, way: str, warm: WarmProcess, level: IsolationView) -> dict[str, Any]:
+def _trained(folder: Path, script: str, *, way: str, warm: WarmProcess, level: IsolationReport) -> dict[str, Any]:
     """Trains two epochs in a first attempt and two in a second one, and returns the last checkpoint."""
     resume: Path | None = None
     found: dict[str, Any] = {}

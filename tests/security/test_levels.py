@@ -15,11 +15,11 @@ import pytest
 from tests.security.test_attacks import ATTACK
 from tests.worker.attempt import Attempt, isolation
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.views import IsolationView
 from worker.engines.local import orphans, process, supervisors
 from worker.sandbox import landlock, levels, namespaces, seccomp
 from worker.sandbox.levels import Isolation
@@ -27,9 +27,9 @@ from worker.sandbox.namespaces import Namespaces
 
 START = "warm"
 HERE = isolation()
-BASIC = IsolationView(level="basic", filtered=True)
-MOUNTS = IsolationView(level="basic", own_mounts=True, filtered=True)
-LANDLOCK = IsolationView(level="landlock", filtered=True)
+BASIC = IsolationReport(level="basic", filtered=True)
+MOUNTS = IsolationReport(level="basic", own_mounts=True, filtered=True)
+LANDLOCK = IsolationReport(level="landlock", filtered=True)
 needs_landlock = pytest.mark.skipif(HERE.level != "landlock", reason="this host has no Landlock")
 needs_pids = pytest.mark.skipif(not HERE.own_pids, reason="this host forbids pid namespaces")
 needs_mounts = pytest.mark.skipif(not HERE.own_mounts, reason="this host forbids mounts of one's own")
@@ -89,7 +89,7 @@ def victim() -> Iterator[ProcessIdentity]:
     "level", [BASIC, pytest.param(MOUNTS, marks=needs_mounts), pytest.param(LANDLOCK, marks=needs_landlock)], ids=str
 )
 def test_no_level_lets_a_job_inspect_the_service_or_use_privileges(
-    attempt: Attempt, victim: ProcessIdentity, level: IsolationView
+    attempt: Attempt, victim: ProcessIdentity, level: IsolationReport
 ) -> None:
     found = _attacked(attempt, level, victim=victim, groups=["processes", "privileges"])
     wanted = [name for name in found if name.startswith(INSPECTIONS)]
@@ -126,7 +126,7 @@ def test_a_job_makes_namespaces_where_the_operator_allows_that(attempt: Attempt,
 def test_processes_of_its_own_shut_every_reach_without_landlock_and_filters(
     attempt: Attempt, victim: ProcessIdentity
 ) -> None:
-    level = IsolationView(level="basic", own_mounts=True, own_pids=True)
+    level = IsolationReport(level="basic", own_mounts=True, own_pids=True)
     found = _attacked(attempt, level, victim=victim, groups=["processes", "limits"])
     assert "a signal to the victim" in found
     assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}
@@ -203,7 +203,7 @@ def test_a_level_that_a_host_lacks_is_said_or_refused(monkeypatch: pytest.Monkey
         pytest.param(levels.OFF, 0, marks=pytest.mark.thorough, id="off"),
     ],
 )
-def test_a_chain_of_forks_ends_with_its_attempt(attempt: Attempt, level: IsolationView, pause: float) -> None:
+def test_a_chain_of_forks_ends_with_its_attempt(attempt: Attempt, level: IsolationReport, pause: float) -> None:
     attempt.isolation = level
     attempt.start_job(FORKS_IN_A_CHAIN.replace("PAUSE", str(pause)), world_size=1)
     report = attempt.report()
@@ -240,7 +240,7 @@ def test_a_process_that_claims_to_be_of_another_attempt_does_not_keep_it_from_en
 
 
 def _attacked(
-    attempt: Attempt, level: IsolationView, *, victim: ProcessIdentity, groups: list[str] | None = None
+    attempt: Attempt, level: IsolationReport, *, victim: ProcessIdentity, groups: list[str] | None = None
 ) -> dict[str, str]:
     """Returns what the attacks of `groups` got in an attempt."""
     folder = attempt.run.root.parent

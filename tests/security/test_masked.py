@@ -17,7 +17,7 @@ from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Pr
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport, Manifest
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.views import RankStacksView
+from torchyard.contract.views.telemetry import RankStacksView
 from torchyard.run.publishing import publish
 from worker.attempts import capturing, secrets
 from worker.attempts.artifacts import Artifacts

@@ -1,5 +1,6 @@
 """The places that a job gets, what the operator's variables allow, and what is removed at the end."""
 
+from dataclasses import replace
 import os
 from pathlib import Path
 import tempfile
@@ -9,10 +10,10 @@ import pytest
 
 from tests.worker.attempt import Attempt, isolation
 from torchyard.contract.datadir import format_allowed_paths, parse_allowed_paths
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Sandbox
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.views import IsolationView
 from worker.engines.base import AttemptKey
 from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
@@ -73,7 +74,7 @@ def run(tmp_path: Path) -> RunDir:
 def _sandbox(run: RunDir, tmp_path: Path, **environ: str) -> Sandbox:
     places = WorkerPlaces(tmp_path).of(KEY, owner="ada")
     places.create()
-    level = IsolationView(level="landlock", own_mounts=True)
+    level = IsolationReport(level="landlock", own_mounts=True)
     env = environ | places.environment(environ)
     found = sandbox_of(level, run=run, places=places, readable=(), writable=(), gpus=False, environ=env)
     assert found is not None
@@ -153,7 +154,7 @@ def test_the_systems_temporary_folders_are_the_attempts_own(warm_process: WarmPr
 
 @pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
 def test_an_error_in_the_systems_temporary_folder_names_that_of_the_job(attempt: Attempt) -> None:
-    attempt.isolation = isolation().model_copy(update={"own_mounts": False, "own_pids": False})
+    attempt.isolation = replace(isolation(), own_mounts=False, own_pids=False)
     attempt.start_job("open('/tmp/literal', 'w')", world_size=1)
     message = attempt.report().message
     assert "/tmp/literal" in message
@@ -164,7 +165,7 @@ def test_an_error_in_the_systems_temporary_folder_names_that_of_the_job(attempt:
 
 @pytest.mark.parametrize("level", ["off", "shared"])
 def test_shared_memory_files_that_an_attempt_held_are_removed_and_others_stay(attempt: Attempt, level: str) -> None:
-    shared = isolation().model_copy(update={"own_mounts": False, "own_pids": False})
+    shared = replace(isolation(), own_mounts=False, own_pids=False)
     attempt.isolation = levels.OFF if level == "off" else shared
     mine, others = SHM / f"mine-{uuid.uuid4()}", SHM / f"others-{uuid.uuid4()}"
     others.write_text("x")

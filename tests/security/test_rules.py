@@ -9,9 +9,9 @@ import pytest
 from tests.security.test_levels import LANDLOCK, MOUNTS, needs_mounts
 from tests.worker.attempt import Attempt, isolation
 from torchyard.contract.datadir import enter_empty_folder
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import IsolationView
 from worker.bundles import unpack
 from worker.engines.local import supervisors
 from worker.sandbox import policy
@@ -36,7 +36,7 @@ def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
     [(".", isolation()), ("..", LANDLOCK), ("/", LANDLOCK), pytest.param("..", MOUNTS, marks=needs_mounts)],
 )
 def test_no_attempt_gets_a_folder_that_contains_its_run_directory(
-    attempt: Attempt, wide: str, level: IsolationView
+    attempt: Attempt, wide: str, level: IsolationReport
 ) -> None:
     attempt.isolation = level
     attempt.writable = [attempt.run.root / wide]

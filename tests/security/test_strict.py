@@ -234,7 +234,7 @@ def test_ranks_show_their_stacks(host: StrictHost) -> None:
     attempt.wait_for_file("ready-0")
     command = (
         "import sys, time, pathlib\n"
-        "from torchyard.contract.recordfiles import read_record\n"
+        "from torchyard.host.recordfiles import read_record\n"
         "from torchyard.contract.records import ProcessIdentity\n"
         "from torchyard.contract.rundir import RunDir\n"
         "from worker.engines.local import stacks\n"

@@ -15,8 +15,8 @@ import pytest
 
 from tests.security import strict_host
 from tests.security.strict_host import SERVICE, StrictAttempt, StrictHost, as_service
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import LaunchPlan, ProcessIdentity, Sandbox, Strict
+from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.local import process
 
 ASKS = """

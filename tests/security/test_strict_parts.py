@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.recordfiles import write_record
+from torchyard.host.recordfiles import write_record
 from worker.engines.local import process
 from worker.sandbox.levels import Isolation, level_of
 from worker.sandbox.strict.bubblewrap import Bind, Box, options

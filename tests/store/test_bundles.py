@@ -27,7 +27,7 @@ from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
 from torchyard.contract.spec import Spec, parse_spec
 from torchyard.contract.team import Role
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
 MONTH = timedelta(days=30)

@@ -18,7 +18,7 @@ from store.rows.trimming import TrimLimits
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import StoredKind
+from torchyard.contract.views.telemetry import StoredKind
 
 DAY = timedelta(days=1)
 BATCHES = 12

@@ -22,7 +22,7 @@ from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
 from torchyard.contract.spec import parse_patch, parse_spec
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 
 SPEC = parse_spec({"trainer": "script", "config": {"code": "file:///code"}})
 

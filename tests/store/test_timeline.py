@@ -16,7 +16,7 @@ from store.rows.metrics import MetricPoint
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import StoredKind
+from torchyard.contract.views.telemetry import StoredKind
 
 BATCHES = 40
 """More chunks than one read returns."""

@@ -20,9 +20,9 @@ from tests.trainer.runs import TIMED, lines, points, same, small_pictures, state
 import torchyard
 from torchyard.contract.errors import ConfigError, DataError, NonFiniteLoss
 from torchyard.contract.events import CheckpointSaved, Message, Progress
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import read_record
 from trainer import __main__ as trainer
 from trainer.evaluate import evaluate
 

@@ -17,12 +17,12 @@ import pytest
 
 from store.blobs import Blobs
 from torchyard.contract.bundles import END, bundle_url, header, padding
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import parse_spec
-from torchyard.contract.views import IsolationView
+from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts import code
 from worker.attempts.prepare import plan_of
 from worker.bundles.cache import BundleCache
@@ -78,7 +78,7 @@ def rank_of(run: RunDir, rank: int = 0) -> ProcessIdentity:
 
 
 @functools.cache
-def isolation() -> IsolationView:
+def isolation() -> IsolationReport:
     """Returns how a worker isolates jobs on this host by default."""
     return levels.level_of(levels.Isolation.AUTO)
 
@@ -99,7 +99,7 @@ class Attempt:
     warm: WarmProcess | None = None
     launcher: Literal["torchrun", "warm"] = "torchrun"
     """How `start` and `start_job` start the ranks. `start` uses the stand-in for torchrun."""
-    isolation: IsolationView = field(default_factory=isolation)
+    isolation: IsolationReport = field(default_factory=isolation)
     writable: Sequence[Path] = ()
     """What the operator lets jobs write."""
     namespaces: bool = False

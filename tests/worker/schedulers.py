@@ -14,7 +14,7 @@ from store.queue import Queue
 from store.rows import workers
 from store.rows.attempts import Claim
 from tests.store.fixture import StoreFixture, store_on
-from torchyard.contract.views import DeviceView
+from torchyard.contract.devices import DeviceReport
 from worker.placement.scheduler import Scheduler
 
 
@@ -29,7 +29,7 @@ class SchedulerFixture:
     store: StoreFixture
     queue: Queue
     name: str
-    devices: Sequence[DeviceView]
+    devices: Sequence[DeviceReport]
     id: str = ""
     may_claim: bool = True
     before_claim: Callable[[], object] = _nothing
@@ -42,10 +42,10 @@ class SchedulerFixture:
         self.id = self.store.worker(self.name)
         self.report_devices(*self.devices)
 
-    def report_devices(self, *devices: DeviceView) -> None:
+    def report_devices(self, *devices: DeviceReport) -> None:
         """Sets the devices that the worker sees from now on, and writes them as its heartbeat does."""
         self.devices = devices
-        rows = [device.model_dump(mode="json") for device in devices]
+        rows = [device.to_dict() for device in devices]
         self.store.write(lambda session: workers.heartbeat(session, self.id, devices=rows))
 
     def run_pass(self) -> None:
@@ -71,7 +71,7 @@ class SchedulersFixture:
     store: StoreFixture
     queue: Queue
 
-    def scheduler(self, name: str, *devices: DeviceView) -> SchedulerFixture:
+    def scheduler(self, name: str, *devices: DeviceReport) -> SchedulerFixture:
         return SchedulerFixture(self.store, self.queue, name, devices)
 
     def submit(self, count: int = 1, *, priority: int = 0, device: str = "auto") -> str:

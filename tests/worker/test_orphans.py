@@ -20,9 +20,9 @@ from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import LAUNCHER, named_inside, rank_of, wait_for
 from tests.worker.programs import HAS_DAEMONS
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import read_record
 from worker.engines.local import process
 from worker.engines.local.warm.process import TITLE
 

@@ -1,10 +1,10 @@
 """A GPU is offered again after its memory was released and some time after a fault."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from torchyard.contract.views import DeviceView
+from torchyard.contract.devices import DeviceReport
 from worker.devices.quarantine import FAULT_QUARANTINE, DeviceUse, Quarantine
 
 GIB = 1 << 30
@@ -28,14 +28,14 @@ class QuarantineFixture:
         """Returns why each device is not offered."""
         return [view.blocked for view in self.views(*uses)]
 
-    def views(self, *uses: DeviceUse) -> list[DeviceView]:
+    def views(self, *uses: DeviceUse) -> list[DeviceReport]:
         views = [
-            DeviceView(index=index, uuid=f"GPU-{index}", name="H200", kind="cuda", memory_used_bytes=int(used * GIB))
+            DeviceReport(index=index, uuid=f"GPU-{index}", name="H200", kind="cuda", memory_used_bytes=int(used * GIB))
             for index, used in enumerate(self.used)
         ]
         if self.blocked is not None:
-            views[0] = views[0].model_copy(update={"blocked": self.blocked, "memory_used_bytes": None})
-        slot = DeviceView(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
+            views[0] = replace(views[0], blocked=self.blocked, memory_used_bytes=None)
+        slot = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
         return self.quarantine.judge([*views, slot], uses)
 
 

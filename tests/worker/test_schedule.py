@@ -1,17 +1,19 @@
 """Which devices a job gets, and the reason of a waiting job."""
 
+from dataclasses import replace
+
 import pytest
 
 from store.rows.intents import Holder
+from torchyard.contract.devices import DeviceReport
 from torchyard.contract.spec import Resources
-from torchyard.contract.views import DeviceView
 from worker.placement.schedule import Host, choose_victims, explain, pick_devices
 
 GIB = 1 << 30
 
 
-def gpu(index: int, *, memory: int = 80, job: str | None = None, blocked: str | None = None) -> DeviceView:
-    return DeviceView(
+def gpu(index: int, *, memory: int = 80, job: str | None = None, blocked: str | None = None) -> DeviceReport:
+    return DeviceReport(
         index=index,
         uuid=f"GPU-{index}",
         name="H200",
@@ -22,11 +24,11 @@ def gpu(index: int, *, memory: int = 80, job: str | None = None, blocked: str | 
     )
 
 
-def slot(index: int, *, job: str | None = None) -> DeviceView:
-    return DeviceView(index=index, uuid=f"cpu-{index}", name="CPU slot", kind="cpu", job_id=job)
+def slot(index: int, *, job: str | None = None) -> DeviceReport:
+    return DeviceReport(index=index, uuid=f"cpu-{index}", name="CPU slot", kind="cpu", job_id=job)
 
 
-def uuids(devices: list[DeviceView] | None) -> list[str] | None:
+def uuids(devices: list[DeviceReport] | None) -> list[str] | None:
     return None if devices is None else [device.uuid for device in devices]
 
 
@@ -122,7 +124,7 @@ def test_a_job_without_suitable_devices_is_not_preempted() -> None:
     candidates = [holder("small"), holder("cpu"), holder("large", priority=1)]
     assert choose_victims(Resources(min_memory_gb=40), devices, candidates) == [candidates[-1]]
     assert choose_victims(Resources(devices_per_node=2, min_memory_gb=40), devices, candidates) == []
-    devices[2] = devices[2].model_copy(update={"returning": True})
+    devices[2] = replace(devices[2], returning=True)
     assert choose_victims(Resources(min_memory_gb=40), devices, candidates) == [], "one is free soon"
     assert choose_victims(Resources(devices_per_node=2, min_memory_gb=40), devices, candidates) == [candidates[-1]]
 

@@ -1,6 +1,7 @@
 """One pass over the queue, by one worker and by several workers on one database."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_no_job_is_preempted_if_a_gpu_will_soon_release_its_memory(
     preemptor = schedulers.submit(priority=5)
     stuck = gpu(1, blocked="GPU 1 is in quarantine")
     host = two if elsewhere else one
-    host.report_devices(gpu(0), stuck.model_copy(update={"returning": True}))
+    host.report_devices(gpu(0), replace(stuck, returning=True))
     one.run_pass()
     assert schedulers.preempted() == {}
     host.report_devices(gpu(0), stuck)

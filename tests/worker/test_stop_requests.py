@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import StopRequest
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.local import stop_requests
 from worker.engines.local.stop_requests import StopRequester
 

@@ -22,10 +22,10 @@ from tests.worker.programs import (
     rank_process,
     unrelated_process,
 )
-from torchyard.contract import failpoints
 from torchyard.contract.events import Message, parse_line
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import write_record
+from torchyard.host import failpoints
+from torchyard.host.recordfiles import write_record
 from worker.engines.local import process
 
 

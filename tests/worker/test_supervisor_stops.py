@@ -18,8 +18,8 @@ from tests.worker.programs import (
     rank_process,
 )
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import StopRequest
+from torchyard.host.recordfiles import read_record
 from worker.engines.local import process
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.leftovers import NOBODY, as_nobody, leave_depth, leave_everything
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import StopRequest
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_tail, read_untrusted
+from torchyard.host.recordfiles import write_record
+from torchyard.host.untrusted import read_tail, read_untrusted
 from worker.untrusted import remove_inside, walk_status
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.disks import mounted
-from torchyard.contract import disk
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
 from torchyard.contract.rundir import RunDir
+from torchyard.host import disk
+from torchyard.host.recordfiles import write_record
 from worker.engines.local import verdict
 from worker.engines.local.launchers.torchrun import parse_failures
 from worker.engines.local.logtail import tail_of_stderr

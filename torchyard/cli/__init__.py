@@ -36,9 +36,9 @@ from torchyard.cli import (
 from torchyard.cli.run import commands as own
 from torchyard.cli.run import config
 from torchyard.cli.up import commands as local
-from torchyard.contract import terminal
 from torchyard.contract.errors import NotAuthorized, TorchyardError
 from torchyard.contract.version import own_version
+from torchyard.host import terminal
 
 
 def _print_version(wanted: bool) -> None:

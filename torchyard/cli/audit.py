@@ -8,10 +8,10 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views import AuditView
+    from torchyard.contract.views.team import AuditView
 
 
 def audit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchyard.cli import output
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

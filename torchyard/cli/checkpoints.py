@@ -10,10 +10,10 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views import CheckpointView
+    from torchyard.contract.views.checkpoints import CheckpointView
 
 _CAPTURED = "captured"
 """The source of a checkpoint that is a file which the program wrote."""

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, WorkersArgument, connect
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views import DeviceView, QueueEntry, WorkerView
+    from torchyard.contract.views.cluster import DeviceView, WorkerView
+    from torchyard.contract.views.jobs import QueueEntry
 
 
 def workers(*, as_json: Json = False) -> None:

@@ -10,12 +10,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobsArgument, Json, connect
-from torchyard.contract import terminal
 from torchyard.contract.record import json_number
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.curves import CurvesView
-    from torchyard.contract.views import JobView
+    from torchyard.contract.views.curves import CurvesView
+    from torchyard.contract.views.jobs import JobView
 
 _MOST_JOBS = 50
 _MOST_KEYS = 8

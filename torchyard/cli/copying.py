@@ -16,12 +16,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
     from torchyard.client.download import OnProgress
-    from torchyard.contract.views import ArtifactView, CheckpointFile
+    from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile
 
 _ARTIFACTS, _CHECKPOINTS = "artifacts", "checkpoints"
 

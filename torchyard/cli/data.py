@@ -10,7 +10,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 data = typer.Typer(no_args_is_help=True, help="Upload data that your jobs read.")
 

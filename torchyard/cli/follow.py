@@ -17,9 +17,10 @@ import typer
 
 from torchyard.cli import output
 from torchyard.client import Update
-from torchyard.contract import terminal
 from torchyard.contract.job import JobState
-from torchyard.contract.views import EventView, JobView, LiveLine, LogLine, MetricView, ProgressView
+from torchyard.contract.views.jobs import JobView, ProgressView
+from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine, MetricView
+from torchyard.host import terminal
 
 _PROGRESS_INTERVAL_S = 2.0
 """Seconds between two lines of progress if stderr is not a terminal."""

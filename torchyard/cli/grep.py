@@ -8,8 +8,8 @@ import sys
 
 from torchyard.cli import output
 from torchyard.client import Client
-from torchyard.contract import terminal
-from torchyard.contract.views import LogLine, LogMatch
+from torchyard.contract.views.telemetry import LogLine, LogMatch
+from torchyard.host import terminal
 
 _MATCH = "1;31"
 _NUMBER = "32"

@@ -12,14 +12,14 @@ from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
-from torchyard.contract import terminal
 from torchyard.contract.job import JobState
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchyard.client import Client
-    from torchyard.contract.views import JobView
+    from torchyard.contract.views.jobs import JobView
 
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:

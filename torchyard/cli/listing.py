@@ -11,11 +11,11 @@ from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect, label_of, moment
 from torchyard.cli.completion import job_names
 from torchyard.cli.screen import redraw
-from torchyard.contract import terminal
 from torchyard.contract.job import JobState
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views import JobSummary
+    from torchyard.contract.views.jobs import JobSummary
 
 _REFRESH_S = 1.0
 _LISTED = 20

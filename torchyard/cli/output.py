@@ -11,9 +11,9 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from torchyard.contract import terminal
 from torchyard.contract.job import JobState
 from torchyard.contract.text import headline
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from torchyard.contract.recipes.script import Git
-    from torchyard.contract.views import ErrorView, JobSummary, JobView, LogLine, ProgressView
+    from torchyard.contract.views.jobs import ErrorView, JobSummary, JobView, ProgressView
+    from torchyard.contract.views.telemetry import LogLine
 
 COLOURS = {
     JobState.QUEUED: "yellow",

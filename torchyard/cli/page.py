@@ -10,7 +10,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import connect
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client

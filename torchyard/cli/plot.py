@@ -6,7 +6,7 @@ from typing import Any
 
 import plotext
 
-from torchyard.contract.views import SeriesView
+from torchyard.contract.views.telemetry import SeriesView
 
 _HEIGHT = 16
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import typer
 
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -9,8 +9,8 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract import terminal
 from torchyard.contract.team import Resource, Role
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client.calls import QuotaKind

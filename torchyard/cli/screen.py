@@ -9,7 +9,7 @@ import sys
 import termios
 import tty
 
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 
 def redraw(read: Callable[[], list[str]], *, seconds: float) -> None:

@@ -10,7 +10,7 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
 from torchyard.cli.prompt import read_secret
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 secrets = typer.Typer(
     no_args_is_help=True, help="Keep values that only your jobs get: a spec names them in env, as {secret: NAME}."

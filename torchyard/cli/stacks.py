@@ -9,10 +9,10 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views import RankStacksView
+    from torchyard.contract.views.telemetry import RankStacksView
 
 _BOLD = "1"
 

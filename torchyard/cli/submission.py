@@ -11,12 +11,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import FileArgument, Follow, IdempotencyKey, JobArgument, Json, connect
-from torchyard.contract import terminal
 from torchyard.contract.team import Visibility
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views import JobView
+    from torchyard.contract.views.jobs import JobView
 
 
 def validate(file: FileArgument, *, as_json: Json = False) -> None:
@@ -77,7 +77,7 @@ def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     from torchyard.cli.follow import Watch, detachable, exit_code
     from torchyard.cli.waiting import wait_for_start
     from torchyard.contract.job import JobState
-    from torchyard.contract.views import JobView
+    from torchyard.contract.views.jobs import JobView
 
     with detachable(job):
         last = wait_for_start(client, job)

@@ -14,10 +14,10 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect, moment
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views import LogLine, MetricsView, SeriesView
+    from torchyard.contract.views.telemetry import LogLine, MetricsView, SeriesView
 
 _MOST_POINTS = 100_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last are full-width
@@ -51,7 +51,7 @@ def logs(
 ) -> None:
     """Print a job's output. With --follow, exit with 1 if the job fails; with --grep, if nothing is found."""
     from torchyard.cli.follow import Watch, detachable, exit_code
-    from torchyard.contract.views import LiveLine, LogLine
+    from torchyard.contract.views.telemetry import LiveLine, LogLine
 
     if grep is None and (context or regex or case):
         raise typer.BadParameter("-C, --regex and --case need --grep")

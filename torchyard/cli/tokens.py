@@ -10,12 +10,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract import terminal
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.team import Scope
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views import TokenView
+    from torchyard.contract.views.team import TokenView
 
 tokens = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens: your own, or as administrator, others'.")
 UserOption = Annotated[str | None, typer.Option(metavar="USER", help="Whose. Default: yours.")]

@@ -13,14 +13,15 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import connect
 from torchyard.cli.screen import redraw
-from torchyard.contract import terminal
 from torchyard.contract.job import JobState
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torchyard.client import Client
-    from torchyard.contract.views import DeviceView, JobSummary, QueueEntry, WorkerHistoryView, WorkerView
+    from torchyard.contract.views.cluster import DeviceView, WorkerHistoryView, WorkerView
+    from torchyard.contract.views.jobs import JobSummary, QueueEntry
 
 _REFRESH_S, _HISTORY_S = 2.0, 10.0
 """Seconds between two readings: of everything, and of the history."""

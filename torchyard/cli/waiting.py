@@ -7,9 +7,9 @@ from rich.text import Text
 
 from torchyard.cli.follow import stamp
 from torchyard.client import Client
-from torchyard.contract import terminal
 from torchyard.contract.job import JobState
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
+from torchyard.host import terminal
 
 _REFRESH_S = 2.0
 """After this many seconds the position in the queue is asked for again."""

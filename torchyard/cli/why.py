@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.cluster import worker_lines
-from torchyard.contract import terminal
 from torchyard.contract.job import JobState
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torchyard.client import Client
-    from torchyard.contract.advice import AdviceView
-    from torchyard.contract.views import JobView, WorkerView
+    from torchyard.contract.views.advice import AdviceView
+    from torchyard.contract.views.cluster import WorkerView
+    from torchyard.contract.views.jobs import JobView
 
 
 def why(job: JobArgument, *, as_json: Json = False) -> None:

@@ -7,7 +7,8 @@ from torchyard.client.handles import Artifact, Checkpoint, Job
 from torchyard.client.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
 from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import StreamItem, Update
-from torchyard.contract.views import EndView, EventView, JobSummary, JobView, LiveLine, LogLine, MetricView
+from torchyard.contract.views.jobs import JobSummary, JobView
+from torchyard.contract.views.telemetry import EndView, EventView, LiveLine, LogLine, MetricView
 
 if TYPE_CHECKING:
     from torchyard.client.async_client import AsyncClient

@@ -10,7 +10,7 @@ from torchyard.client.connection import Connection
 from torchyard.client.download import OnProgress, PartFile
 from torchyard.client.upload import OnUpload
 from torchyard.contract.errors import NotFound
-from torchyard.contract.views import BundleView, CheckpointFile
+from torchyard.contract.views.checkpoints import BundleView, CheckpointFile
 
 if TYPE_CHECKING:
     from torchyard.client.packing import Bundle

@@ -10,47 +10,31 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from torchyard.contract.advice import AdviceView
-from torchyard.contract.attempts import AttemptView
-from torchyard.contract.curves import CurvesView
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import InvalidSpec, TooLarge
 from torchyard.contract.requests import JobAction, JobSort
 from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.team import Resource
-from torchyard.contract.views import (
-    ActionsView,
-    ArtifactView,
+from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.views.attempts import AttemptView
+from torchyard.contract.views.base import Page, View
+from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
+from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.views.curves import CurvesView
+from torchyard.contract.views.jobs import ActionsView, JobPage, JobSummary, JobView, QueueEntry, SpecView
+from torchyard.contract.views.team import (
     AuditView,
-    BundleView,
-    CheckpointView,
-    EventView,
-    JobPage,
-    JobSummary,
-    JobView,
     LoginCodeView,
-    LogLine,
-    LogMatch,
-    LogSearchView,
-    MetricsView,
     MeView,
     NewTokenView,
-    Page,
-    QueueEntry,
     QuotaView,
-    ReadyView,
     RotationView,
     SecretView,
-    SpecView,
-    StacksView,
     TokenView,
-    TrainerView,
     UserQuotaView,
     UserView,
-    View,
-    WorkerHistoryView,
-    WorkerView,
 )
+from torchyard.contract.views.telemetry import EventView, LogLine, LogMatch, LogSearchView, MetricsView, StacksView
 
 V = TypeVar("V", bound=BaseModel)
 Params = Mapping[str, str | float | Sequence[str] | None]

@@ -29,7 +29,8 @@ from torchyard.contract.errors import (
     Unavailable,
 )
 from torchyard.contract.version import HEADER
-from torchyard.contract.views import BundleView, Page
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.checkpoints import BundleView
 
 V = TypeVar("V", bound=BaseModel)
 

@@ -22,34 +22,26 @@ from torchyard.client.responses import file_name, parse
 from torchyard.client.stream import StreamItem, StreamReader, Update, followed_kinds
 from torchyard.client.team import TeamCore
 from torchyard.client.transport import Transport
-from torchyard.contract.advice import AdviceView
 from torchyard.contract.artifacts import is_artifact_path
-from torchyard.contract.attempts import AttemptView
-from torchyard.contract.curves import CurvesView
 from torchyard.contract.errors import NotFound, ServerError
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import JobAction, JobSort
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
-from torchyard.contract.views import (
-    ActionsView,
-    ArtifactView,
-    CheckpointFile,
-    CheckpointView,
+from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.views.attempts import AttemptView
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView
+from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.views.curves import CurvesView
+from torchyard.contract.views.jobs import ActionsView, JobSummary, JobView, QueueEntry
+from torchyard.contract.views.telemetry import (
     EndView,
     EventView,
-    JobSummary,
-    JobView,
     LogLine,
     LogMatch,
     MetricsView,
-    QueueEntry,
-    ReadyView,
     StacksView,
     StoredKind,
-    TrainerView,
-    WorkerHistoryView,
-    WorkerView,
 )
 
 _LONGEST_WAIT_S = 20

@@ -13,7 +13,7 @@ from typing import Self
 import httpx2
 
 from torchyard.contract.errors import Conflict, NotFound, ServerError
-from torchyard.contract.views import CheckpointFile, CheckpointView
+from torchyard.contract.views.checkpoints import CheckpointFile, CheckpointView
 
 OnProgress = Callable[[int, int], None]
 """Called with the bytes written so far and their total; first with the bytes that an earlier download left."""

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from torchyard.client.blocking import Driver, blocking, iterating
 from torchyard.client.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
 from torchyard.contract.job import JobState
-from torchyard.contract.views import ArtifactView, CheckpointView, JobView
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
+from torchyard.contract.views.jobs import JobView
 
 
 class Checkpoint(Driver[AsyncCheckpoint]):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import Update
 from torchyard.contract.job import JobState
-from torchyard.contract.views import ArtifactView, CheckpointView, JobView, LogLine, LogMatch
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
+from torchyard.contract.views.jobs import JobView
+from torchyard.contract.views.telemetry import LogLine, LogMatch
 
 if TYPE_CHECKING:
     from torchyard.client.core import ClientCore

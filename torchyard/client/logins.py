@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, mod
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.findings import field_errors
-from torchyard.contract.privatefile import write_private
+from torchyard.host.privatefile import write_private
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -7,7 +7,8 @@ import re
 from torchyard.client import calls
 from torchyard.client.connection import Connection
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.views import CheckpointView, JobView
+from torchyard.contract.views.checkpoints import CheckpointView
+from torchyard.contract.views.jobs import JobView
 
 _SHORT = re.compile(r"[a-z]{2,8}_[0-9a-f]{4,}")
 """The beginning of an id: at least four digits follow its kind, or any new object would change what it names."""

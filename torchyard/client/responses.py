@@ -20,7 +20,7 @@ from torchyard.contract.errors import (
     all_errors,
 )
 from torchyard.contract.findings import errors_of
-from torchyard.contract.views import Problem
+from torchyard.contract.views.base import Problem
 
 V = TypeVar("V", bound=BaseModel)
 

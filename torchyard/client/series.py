@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from torchyard.contract.views import SeriesView
+from torchyard.contract.views.telemetry import SeriesView
 
 
 @dataclass(frozen=True)

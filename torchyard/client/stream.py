@@ -8,11 +8,11 @@ import httpx2
 from pydantic import ValidationError
 
 from torchyard.client.responses import unexpected
-from torchyard.contract.views import (
+from torchyard.contract.views.jobs import JobView
+from torchyard.contract.views.telemetry import (
     EndView,
     EventKind,
     EventView,
-    JobView,
     LiveLine,
     LogLine,
     MetricView,

@@ -8,7 +8,7 @@ from torchyard.client import calls
 from torchyard.client.calls import QuotaKind
 from torchyard.client.connection import Connection
 from torchyard.contract.team import Resource, Role, Scope
-from torchyard.contract.views import (
+from torchyard.contract.views.team import (
     AuditView,
     LoginCodeView,
     MeView,

@@ -1,14 +1,24 @@
 """Which devices a job could get."""
 
 from collections.abc import Sequence
+from typing import Literal, Protocol, TypeVar
 
 from torchyard.contract.spec import Resources
-from torchyard.contract.views import DeviceView
 
 _GIB = 1 << 30
 
 
-def suitable(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView]:
+class _Device(Protocol):
+    @property
+    def kind(self) -> Literal["cuda", "cpu"]: ...
+    @property
+    def memory_bytes(self) -> int | None: ...
+
+
+DeviceT = TypeVar("DeviceT", bound=_Device)
+
+
+def suitable(resources: Resources, devices: Sequence[DeviceT]) -> list[DeviceT]:
     """Returns the devices of the kind and memory that the job asks for. `auto` means CUDA if there is any GPU."""
     kind = resources.device
     if kind == "auto":

@@ -16,12 +16,12 @@ import os
 from pathlib import Path
 import time
 
-from torchyard.contract.disk import FULL
 from torchyard.contract.record import Record
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
+from torchyard.host.disk import FULL
+from torchyard.host.recordfiles import write_record
+from torchyard.host.untrusted import read_untrusted
 
 POLL_S = 0.2
 

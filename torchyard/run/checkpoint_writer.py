@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 import time
 
-from torchyard.contract.disk import FULL, retry_while_unavailable
+from torchyard.host.disk import FULL, retry_while_unavailable
 
 _RETRY_S = 30.0
 """Time between two attempts while the program trains on."""

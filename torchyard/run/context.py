@@ -16,10 +16,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from torchyard.contract.disk import retry_while_unavailable
 from torchyard.contract.events import Message
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE, Env, RunDir
+from torchyard.host.disk import retry_while_unavailable
 from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter, PendingCheckpoint
 from torchyard.run.eventlog import EventLog

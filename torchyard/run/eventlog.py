@@ -9,9 +9,9 @@ import threading
 import time
 from typing import Any, TypeAlias
 
-from torchyard.contract.disk import FULL
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress
-from torchyard.contract.failpoints import failpoint
+from torchyard.host.disk import FULL
+from torchyard.host.failpoints import failpoint
 
 FLUSH_S = 0.5
 FLUSH_LINES = 500

@@ -9,10 +9,10 @@ from pathlib import Path
 import shutil
 from typing import Any, BinaryIO, cast
 
-from torchyard.contract.failpoints import failpoint
-from torchyard.contract.recordfiles import sync_folder, write_record
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import MANIFEST
+from torchyard.host.failpoints import failpoint
+from torchyard.host.recordfiles import sync_folder, write_record
 
 Content = bytes | Callable[[BinaryIO], object]
 """The bytes of a file, or a function that writes them into an open file."""

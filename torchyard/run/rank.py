@@ -19,16 +19,16 @@ import traceback
 from types import ModuleType, TracebackType
 from typing import Literal, NoReturn
 
-from torchyard.contract import disk
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.faults import device_fault
 from torchyard.contract.job import EndReason
 from torchyard.contract.record import Record
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ProcessIdentity, RankError
 from torchyard.contract.rundir import Env, RunDir, process_title
 from torchyard.contract.stacks import STACKS_SIGNAL
 from torchyard.contract.text import storable
+from torchyard.host import disk
+from torchyard.host.recordfiles import write_record
 from torchyard.run.context import flush, has_finished
 from torchyard.run.exiting import leave
 from torchyard.run.memory import describe_shortage

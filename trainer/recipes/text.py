@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from torchyard.contract.collector import paused
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
+from torchyard.host.collector import paused
 from torchyard.run.publishing import Content
 from trainer.data.identity import Identity
 from trainer.data.sources import local_path

@@ -13,7 +13,7 @@ from torchyard.contract.artifacts import DEEPEST, MOST_PATH_BYTES, is_artifact_p
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable
-from torchyard.contract.untrusted import folder_inside
+from torchyard.host.untrusted import folder_inside
 from worker.attempts.copying import FileCopy
 from worker.attempts.matching import Match, Parts
 from worker.mask import Mask

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchyard.contract import disk
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import ScriptSpec, Spec
+from torchyard.host import disk
 from worker.attempts import sources
 from worker.bundles.cache import BundleCache, Check
 from worker.bundles.copying import copy_tree

@@ -9,7 +9,7 @@ from store.rows.checkpoints import NewCheckpoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import MANIFEST, STATE_FILE, RunDir
-from torchyard.contract.untrusted import open_inside
+from torchyard.host.untrusted import open_inside
 from worker.attempts.matching import Match, Parts
 
 CHECKPOINT_LIMIT = 1 << 40

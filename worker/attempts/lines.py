@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.text import storable
-from torchyard.contract.untrusted import open_inside
+from torchyard.host.untrusted import open_inside
 from worker.overwriting import BLANK, newest_part
 
 CHUNK = 1 << 18

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TypeAlias
 
-from torchyard.contract.untrusted import folder_inside
+from torchyard.host.untrusted import folder_inside
 
 Parts: TypeAlias = tuple[str, ...]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from store.blobs import Blobs
 from store.db.tables import Checkpoint, Job
-from torchyard.contract import disk
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.record import Record
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
-from torchyard.contract.views import HeldDevice
+from torchyard.contract.views.jobs import HeldDevice
+from torchyard.host import disk
+from torchyard.host.recordfiles import write_record
 from worker.attempts import code, sources
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords

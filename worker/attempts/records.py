@@ -21,7 +21,7 @@ from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
-from torchyard.contract.views import LiveLine, RankStacksView
+from torchyard.contract.views.telemetry import LiveLine, RankStacksView
 from worker.attempts import secrets
 from worker.attempts.secrets import AttemptSecrets
 from worker.mask import Mask

@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import TypeVar
 
 from store.db.tables import Attempt, Job
-from torchyard.contract import disk
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
+from torchyard.host import disk
 from worker.attempts.lifecycle import Failed, Installing, Prepared, Unprepared
 from worker.attempts.notices import Notices
 from worker.attempts.packages import PackageSetup

@@ -13,7 +13,7 @@ import signal
 from typing import BinaryIO
 
 from torchyard.contract.errors import DataError
-from torchyard.contract.untrusted import open_inside
+from torchyard.host.untrusted import open_inside
 from worker.attempts.matching import Match, Parts
 
 MOST_LOOKED_AT = 50_000

@@ -16,9 +16,9 @@ from typing import BinaryIO
 
 from torchyard.contract.bundles import BLOCK, MAX_BUNDLE_FILES, Member, read_members
 from torchyard.contract.errors import InvalidBundle
-from torchyard.contract.failpoints import failpoint
-from torchyard.contract.inspection import prctl
 from torchyard.contract.record import Record
+from torchyard.host.failpoints import failpoint
+from torchyard.host.inspection import prctl
 from worker.sandbox import landlock, privileges
 from worker.sandbox.opening import canonical
 

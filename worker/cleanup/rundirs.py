@@ -8,7 +8,7 @@ import stat
 from store.ids import is_id
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
+from torchyard.host.untrusted import read_untrusted
 from worker.untrusted import folders_inside, remove_inside, walk_status
 
 STALE_PREFIX = ".stale."

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import fcntl
 import json
 import os
@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 import pynvml
 
+from torchyard.contract.devices import DeviceProcess, DeviceReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.record import parse_object
-from torchyard.contract.views import DeviceProcess, DeviceView
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Inventory:
     devices: tuple[Device, ...]
     nvml: Nvml | None = None
 
-    def observe(self, own_pids: set[int]) -> list[DeviceView]:
+    def observe(self, own_pids: set[int]) -> list[DeviceReport]:
         """Returns each device as it is now.
 
         A GPU is `blocked` if it does not respond, or if a process outside `own_pids`, the processes of our jobs,
@@ -73,8 +73,8 @@ class Inventory:
         """
         return [self._view(device, own_pids) for device in self.devices]
 
-    def _view(self, device: Device, own_pids: set[int]) -> DeviceView:
-        view = DeviceView(
+    def _view(self, device: Device, own_pids: set[int]) -> DeviceReport:
+        view = DeviceReport(
             index=device.index,
             uuid=device.uuid,
             name=device.name,
@@ -88,17 +88,16 @@ class Inventory:
             handle = nvml.nvmlDeviceGetHandleByUUID(device.uuid)
             used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
         except nvml.NVMLError as error:
-            return view.model_copy(update={"blocked": f"GPU {device.index} does not respond: {error}"})
+            return replace(view, blocked=f"GPU {device.index} does not respond: {error}")
         rates = query(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle), None)
         running = query(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
         processes = [DeviceProcess(pid=int(item.pid), memory_bytes=int(item.usedGpuMemory or 0)) for item in running]
-        return view.model_copy(
-            update={
-                "memory_used_bytes": used,
-                "utilization": None if rates is None else int(rates.gpu) / 100,
-                "processes": processes,
-                "blocked": _mig_obstacle(nvml, handle, device) or _foreign_use(device, processes, own_pids),
-            }
+        return replace(
+            view,
+            memory_used_bytes=used,
+            utilization=None if rates is None else int(rates.gpu) / 100,
+            processes=processes,
+            blocked=_mig_obstacle(nvml, handle, device) or _foreign_use(device, processes, own_pids),
         )
 
 

@@ -1,12 +1,13 @@
 """Observes the devices of this worker, and says why one of them is not offered."""
 
 from collections.abc import Callable
+from dataclasses import replace
 import logging
 from pathlib import Path
 import shutil
 import time
 
-from torchyard.contract.views import DeviceView, StartsView
+from torchyard.contract.devices import DeviceReport, StartsReport
 from worker.attempts.runners import AttemptRunners
 from worker.devices.quarantine import DeviceUse, Quarantine
 from worker.engines.base import AttemptKey, Engine
@@ -37,18 +38,18 @@ class DeviceMonitor:
         self._runs = runs
         self._quarantine = Quarantine(clock=clock)
 
-    def observe_before_adoption(self) -> list[DeviceView]:
+    def observe_before_adoption(self) -> list[DeviceReport]:
         """Returns the devices before it is known which attempts use them, so without quarantine."""
         return self._engine.capacity()
 
-    def observe(self) -> list[DeviceView]:
+    def observe(self) -> list[DeviceReport]:
         views = self._quarantine.judge(self._offered(), self._runners.device_uses())
         views = [_blocked(view, reason) if (reason := self._still_running(view)) else view for view in views]
         if (reason := self.obstacle()) is not None:  # shown on each device, so that other workers and the API know it
             views = [_blocked(view, reason) for view in views]
         return views
 
-    def report(self) -> list[DeviceView]:
+    def report(self) -> list[DeviceReport]:
         """Returns the devices as `observe` does, and for CPU slots what the jobs on them have used since this call."""
         usage = self._engine.usage()
         shares = {
@@ -57,8 +58,7 @@ class DeviceMonitor:
             for uuid in use.devices or ()
         }
         return [
-            view.model_copy(update={"utilization": shares.get(view.uuid)}) if view.kind == "cpu" else view
-            for view in self.observe()
+            replace(view, utilization=shares.get(view.uuid)) if view.kind == "cpu" else view for view in self.observe()
         ]
 
     def share_cpus(self, *, place: int, workers: int) -> None:
@@ -67,7 +67,7 @@ class DeviceMonitor:
             logger.info("%s workers of this service share the CPUs of this host", workers)
         self._place, self._workers = place, workers
 
-    def starts(self) -> StartsView:
+    def starts(self) -> StartsReport:
         """Returns how jobs on these devices start."""
         return self._engine.starts()
 
@@ -81,7 +81,7 @@ class DeviceMonitor:
             return f"worker {self.name} has no free disk space"
         return None
 
-    def _offered(self) -> list[DeviceView]:
+    def _offered(self) -> list[DeviceReport]:
         views, uses = self._engine.capacity(), self._runners.device_uses()
         if self._workers == 1 or any(use.devices is None for use in uses):
             return views
@@ -92,7 +92,7 @@ class DeviceMonitor:
             if view.kind != "cpu" or view.index % self._workers == self._place or view.uuid in held
         ]
 
-    def _still_running(self, view: DeviceView) -> str | None:
+    def _still_running(self, view: DeviceReport) -> str | None:
         """Returns a reason if an attempt that was rescued may still run on the device."""
         for use in self._runners.abandoned_uses():
             if use.devices is None or view.uuid in use.devices:
@@ -100,8 +100,8 @@ class DeviceMonitor:
         return None
 
 
-def _blocked(view: DeviceView, reason: str) -> DeviceView:
-    return view.model_copy(update={"blocked": reason, "returning": False})
+def _blocked(view: DeviceReport, reason: str) -> DeviceReport:
+    return replace(view, blocked=reason, returning=False)
 
 
 def _free_bytes(runs: Path) -> int:

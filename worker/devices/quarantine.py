@@ -1,11 +1,11 @@
 """Keeps free GPUs out of use while their memory is not released, or after they have failed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 import time
 
-from torchyard.contract.views import DeviceView
+from torchyard.contract.devices import DeviceReport
 
 FAULT_QUARANTINE = timedelta(minutes=10)
 """How long a GPU must respond after its fault before it is offered again."""
@@ -51,7 +51,7 @@ class Quarantine:
             if known is None or (known.job_id, known.number) != (use.job_id, use.number):
                 self._faults[uuid] = self._new_fault(use.job_id, use.number, description)
 
-    def judge(self, views: Sequence[DeviceView], uses: Iterable[DeviceUse]) -> list[DeviceView]:
+    def judge(self, views: Sequence[DeviceReport], uses: Iterable[DeviceUse]) -> list[DeviceReport]:
         """Returns `views` with the devices in quarantine blocked. `uses`: the attempts of this worker."""
         held: set[str] = set()
         all_known = True
@@ -65,7 +65,7 @@ class Quarantine:
             for view in views
         ]
 
-    def _judge_free(self, view: DeviceView, *, surely_free: bool) -> DeviceView:
+    def _judge_free(self, view: DeviceReport, *, surely_free: bool) -> DeviceReport:
         fault = self._faults.get(view.uuid)
         if view.blocked is not None:
             if fault is not None and view.memory_used_bytes is None:  # it does not respond: its quarantine starts again
@@ -74,14 +74,14 @@ class Quarantine:
         failed, unreleased = self._fault_reason(view, fault), self._unreleased_reason(view)
         if unreleased is not None:
             soon = failed is None and self._clock() < self._unreleased[view.uuid].seen + _RELEASE_S
-            return view.model_copy(update={"blocked": unreleased, "returning": soon})
+            return replace(view, blocked=unreleased, returning=soon)
         if failed is not None:
-            return view.model_copy(update={"blocked": failed})
+            return replace(view, blocked=failed)
         if surely_free:
             self._free_use[view.uuid] = view.memory_used_bytes or 0
         return view
 
-    def _unreleased_reason(self, view: DeviceView) -> str | None:
+    def _unreleased_reason(self, view: DeviceReport) -> str | None:
         last = self._unreleased.get(view.uuid)
         if last is None:
             return None
@@ -95,7 +95,7 @@ class Quarantine:
             f"{usual}; checked again every 5 s"
         )
 
-    def _fault_reason(self, view: DeviceView, fault: "_Fault | None") -> str | None:
+    def _fault_reason(self, view: DeviceReport, fault: "_Fault | None") -> str | None:
         if fault is None:
             return None
         if self._clock() >= fault.until:

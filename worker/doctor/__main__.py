@@ -13,8 +13,8 @@ import shutil
 import sys
 import textwrap
 
-from torchyard.contract import terminal
 from torchyard.contract.errors import TorchyardError
+from torchyard.host import terminal
 from worker.doctor import disk, gpus, host, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
 from worker.doctor.isolation import check_isolation

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 import tempfile
 
-from torchyard.contract import terminal
-from torchyard.contract.recordfiles import sync_folder
+from torchyard.host import terminal
+from torchyard.host.recordfiles import sync_folder
 from worker.doctor.findings import Finding, failed, ok, warning
 
 _LOW_BYTES, _LOW_SHARE = 10 << 30, 0.05

@@ -7,9 +7,9 @@ from typing import Protocol, cast
 
 import pynvml
 
-from torchyard.contract import terminal
+from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.views import DeviceView
+from torchyard.host import terminal
 from worker.devices.inventory import LOCK_FOLDER, Nvml, discover, holder_in
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
@@ -79,7 +79,7 @@ def _check_driver(nvml: Driver, count: int, offered: int) -> Finding:
     )
 
 
-def _check_gpu(view: DeviceView) -> Finding:
+def _check_gpu(view: DeviceReport) -> Finding:
     memory = (
         ""
         if view.memory_bytes is None

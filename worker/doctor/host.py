@@ -8,7 +8,7 @@ import platform
 import resource
 import sys
 
-from torchyard.contract import terminal
+from torchyard.host import terminal
 from worker.doctor.findings import Finding, failed, ok, warning
 
 _PYTHON_FROM, _PYTHON_TO = (3, 11), (3, 13)

@@ -7,9 +7,9 @@ from pathlib import Path
 import sys
 from typing import Any, Literal, Protocol
 
+from torchyard.contract.devices import DeviceReport, StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
-from torchyard.contract.views import DeviceView, StartsView
 
 COMMAND_OPTION = "--command"
 """Begins a program that is started once, and starts its own ranks."""
@@ -196,7 +196,7 @@ class Engine(Protocol):
         """Kills the processes on this host of all attempts that are not among `keep`."""
         ...
 
-    def starts(self) -> StartsView:
+    def starts(self) -> StartsReport:
         """Returns how attempts start now."""
         ...
 
@@ -207,6 +207,6 @@ class Engine(Protocol):
         """
         ...
 
-    def capacity(self) -> list[DeviceView]:
+    def capacity(self) -> list[DeviceReport]:
         """Returns the devices as they are now. A device that a foreign process uses is blocked."""
         ...

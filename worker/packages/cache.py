@@ -20,8 +20,8 @@ import uuid
 
 from torchyard.contract.boot import boot_id
 from torchyard.contract.record import Record, matching
-from torchyard.contract.recordfiles import read_record, write_record
-from torchyard.contract.untrusted import folder_inside
+from torchyard.host.recordfiles import read_record, write_record
+from torchyard.host.untrusted import folder_inside
 from worker.bundles.cache import is_still
 from worker.packages import rules
 from worker.packages.requirements import Requirements

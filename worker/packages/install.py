@@ -16,10 +16,10 @@ import subprocess
 import sys
 from typing import NoReturn
 
-from torchyard.contract import inspection
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.inspection import prctl
-from torchyard.contract.untrusted import folder_inside
+from torchyard.host import inspection
+from torchyard.host.inspection import prctl
+from torchyard.host.untrusted import folder_inside
 from worker.engines.local import process
 from worker.packages import lines
 from worker.packages.order import (

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import time
 
-from torchyard.contract import disk, failpoints
 from torchyard.contract.boot import boot_id
 from torchyard.contract.durations import format_duration
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
+from torchyard.host import disk, failpoints
 from worker.engines.local import process
 from worker.packages import cache, rules
 from worker.packages.cache import PackageCache

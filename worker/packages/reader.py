@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 
-from torchyard.contract import failpoints
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import ConfigError, DataError
+from torchyard.host import failpoints
 from worker.packages.order import FILES, MAX_LOCK_BYTES, MAX_REPORT_BYTES, MAX_TEXT_BYTES, ReadOrder, ReadReport
 from worker.packages.requirements import Requirements, shown
 from worker.packages.rules import PackageRules

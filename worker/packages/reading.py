@@ -13,7 +13,7 @@ import signal
 import sys
 
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.inspection import prctl
+from torchyard.host.inspection import prctl
 from worker.packages.code import Code
 from worker.packages.lines import Lines
 from worker.packages.metadata import (

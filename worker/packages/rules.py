@@ -8,7 +8,7 @@ import platform
 import site
 from urllib.parse import urlsplit
 
-from torchyard.contract.views import IsolationView
+from torchyard.contract.devices import IsolationReport
 from worker.packages.order import SERVICE
 from worker.sandbox import levels
 
@@ -29,7 +29,7 @@ class PackageRules:
     """How long an installation may take."""
     read_seconds: int = 30
     """How much processor time the reading of what a job requires may take: a lock of 16 MiB needs about 2 s."""
-    isolation: IsolationView = levels.OFF
+    isolation: IsolationReport = levels.OFF
 
     @property
     def shown_index(self) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from store.rows.jobs import Reason
+from torchyard.contract.devices import DeviceReport
 from torchyard.contract.fitting import suitable
 from torchyard.contract.spec import Resources
-from torchyard.contract.views import DeviceView
 from worker.placement import schedule
 from worker.placement.schedule import Host
 
@@ -23,11 +23,11 @@ class Capacity:
         self._reserved: dict[tuple[str, str], str] = {}
         self._offered = {worker_id: self._with_holders(worker_id, self._holders) for worker_id in self._hosts}
 
-    def offered(self, worker_id: str) -> Sequence[DeviceView]:
+    def offered(self, worker_id: str) -> Sequence[DeviceReport]:
         """Returns the worker's devices for the next job. One that is reserved for another job looks held by it."""
         return self._offered[worker_id].devices
 
-    def take(self, worker_id: str, devices: Sequence[DeviceView], *, job_id: str) -> None:
+    def take(self, worker_id: str, devices: Sequence[DeviceReport], *, job_id: str) -> None:
         """Marks the devices as held by `job_id`."""
         self._holders |= {(worker_id, device.uuid): job_id for device in devices}
         self._offered[worker_id] = self._with_holders(worker_id, self._holders | self._reserved)
@@ -64,7 +64,7 @@ class Capacity:
         host = self._hosts[worker_id]
         job_ids = [holders.get((worker_id, view.uuid)) for view in host.devices]
         devices = [
-            view.model_copy(update={"job_id": job_id, "blocked": None if job_id is not None else view.blocked})
+            replace(view, job_id=job_id, blocked=None if job_id is not None else view.blocked)
             for view, job_id in zip(host.devices, job_ids, strict=True)
         ]
         return replace(host, devices=devices)

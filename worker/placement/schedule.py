@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from store.rows.intents import Holder
 from store.rows.jobs import Reason
+from torchyard.contract.devices import DeviceReport
 from torchyard.contract.fitting import suitable
 from torchyard.contract.spec import Resources
-from torchyard.contract.views import DeviceView
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Host:
     """A worker as the scheduler sees it: its devices, each with the job that holds it or what blocks it."""
 
     name: str
-    devices: Sequence[DeviceView]
+    devices: Sequence[DeviceReport]
     draining: bool = False
 
 
-def pick_devices(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView] | None:
+def pick_devices(resources: Resources, devices: Sequence[DeviceReport]) -> list[DeviceReport] | None:
     """Returns the devices that the job gets now, lowest index first, or None if there are too few."""
     free = [device for device in suitable(resources, devices) if is_free(device)]
     if len(free) < resources.devices_per_node:
@@ -29,12 +29,12 @@ def pick_devices(resources: Resources, devices: Sequence[DeviceView]) -> list[De
     return sorted(free, key=lambda device: device.index)[: resources.devices_per_node]
 
 
-def fits_soon(resources: Resources, devices: Sequence[DeviceView]) -> bool:
+def fits_soon(resources: Resources, devices: Sequence[DeviceReport]) -> bool:
     """Returns whether enough devices are free now, or as soon as GPUs have released their memory."""
     return _missing(resources, suitable(resources, devices)) <= 0
 
 
-def choose_victims(resources: Resources, devices: Sequence[DeviceView], candidates: Sequence[Holder]) -> list[Holder]:
+def choose_victims(resources: Resources, devices: Sequence[DeviceReport], candidates: Sequence[Holder]) -> list[Holder]:
     """Returns the fewest of `candidates` whose devices the job needs beside those that are free soon.
 
     It prefers the lowest priority, and then the job that began last. Returns none if even all are not enough.
@@ -78,11 +78,11 @@ def explain(
     return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
 
 
-def is_free(device: DeviceView) -> bool:
+def is_free(device: DeviceReport) -> bool:
     return device.job_id is None and device.blocked is None
 
 
-def _missing(resources: Resources, fitting: Sequence[DeviceView]) -> int:
+def _missing(resources: Resources, fitting: Sequence[DeviceReport]) -> int:
     """Returns how many devices the job lacks beside those that are free now or soon."""
     free = sum(is_free(device) or (device.job_id is None and device.returning) for device in fitting)
     return resources.devices_per_node - free

@@ -21,9 +21,10 @@ from store.rows.jobs import Reason
 from store.rows.quotas import Allowance
 from store.rows.waiting import PREEMPTING, Waiting
 from store.store import Store
+from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.spec import Resources
-from torchyard.contract.views import DeviceView, HeldDevice
+from torchyard.contract.views.jobs import HeldDevice
 from worker.placement import schedule
 from worker.placement.candidates import Candidates
 from worker.placement.capacity import Capacity
@@ -91,7 +92,7 @@ class Scheduler:
             return waiting.group_heads(session)
 
     def claims(
-        self, heads: Sequence[Waiting], devices: Sequence[DeviceView], *, may_claim: Callable[[], bool]
+        self, heads: Sequence[Waiting], devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool]
     ) -> Generator[Claim]:
         """Makes one pass. Yields each attempt that this worker takes, as soon as it is claimed.
 
@@ -156,7 +157,7 @@ class Scheduler:
                 state.capacity.reserve(stop.worker_id, resources, job_id=job.id)
         return "next in group"
 
-    def _take(self, state: _Pass, job: Waiting, resources: Resources, chosen: Sequence[DeviceView]) -> _Outcome:
+    def _take(self, state: _Pass, job: Waiting, resources: Resources, chosen: Sequence[DeviceReport]) -> _Outcome:
         state.stopped = not state.may_claim()
         if state.stopped:
             return "group waits"
@@ -215,7 +216,7 @@ class Scheduler:
 
 
 def _host(worker: Worker) -> schedule.Host:
-    devices = [DeviceView.model_validate(device) for device in worker.devices]
+    devices = [DeviceReport.from_dict(device) for device in worker.devices]
     return schedule.Host(worker.name, devices, draining=worker.drain_requested_at is not None)
 
 

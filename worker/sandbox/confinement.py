@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import Env, RunDir
-from torchyard.contract.views import IsolationView
 from worker.engines.base import Plan
 from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import TEMPORARY, sandbox_of, strict_sandbox, temporary_in
@@ -24,7 +24,7 @@ class Confined:
 class Confinement:
     """Confines the attempts of one worker."""
 
-    isolation: IsolationView
+    isolation: IsolationReport
     places: WorkerPlaces
     readable: Sequence[Path] = ()
     """What the operator allows all jobs to read."""

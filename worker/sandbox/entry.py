@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from torchyard.contract import inspection
 from torchyard.contract.records import Sandbox
+from torchyard.host import inspection
 from worker.sandbox import init, landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 

@@ -8,7 +8,7 @@ import os
 import signal
 from typing import NoReturn
 
-from torchyard.contract import inspection
+from torchyard.host import inspection
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -10,7 +10,7 @@ import os
 import stat
 import struct
 
-from torchyard.contract.inspection import prctl
+from torchyard.host.inspection import prctl
 from worker.sandbox.opening import Identity, folders_above, open_real, require_narrow
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from enum import StrEnum
 
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.views import IsolationView
 from worker.sandbox import landlock, namespaces, seccomp
 from worker.sandbox.namespaces import Namespaces
 from worker.sandbox.strict.requirements import HelperNeeds, strict_level
 
-OFF = IsolationView(
+OFF = IsolationReport(
     level="off", lacks=["any isolation (TORCHYARD_ISOLATION is off): jobs may touch all that this user may"]
 )
 _NEEDED_ABI = (
@@ -44,7 +44,7 @@ class Isolation(StrEnum):
     """A user and namespaces of its own for each attempt, by a helper, or no job starts."""
 
 
-def level_of(isolation: Isolation, *, needs: HelperNeeds | None = None) -> IsolationView:
+def level_of(isolation: Isolation, *, needs: HelperNeeds | None = None) -> IsolationReport:
     """Returns how jobs are isolated on this host. Forks a child to try it, so no other thread may run.
 
     `needs`: what the helper must allow, for strict isolation. Raises ConfigError if the host cannot do what is
@@ -57,7 +57,7 @@ def level_of(isolation: Isolation, *, needs: HelperNeeds | None = None) -> Isola
     abi, own, filtered = landlock.abi(), namespaces.allowed(), seccomp.is_allowed()
     if not abi and isolation is Isolation.REQUIRE:
         raise ConfigError(f"TORCHYARD_ISOLATION is require, but this host lacks {_NEEDED_ABI[0][1]}")
-    return IsolationView(
+    return IsolationReport(
         level="landlock" if abi else "basic",
         own_mounts=own.mounts,
         own_pids=own.pids,
@@ -66,7 +66,7 @@ def level_of(isolation: Isolation, *, needs: HelperNeeds | None = None) -> Isola
     )
 
 
-def describe(isolation: IsolationView) -> str:
+def describe(isolation: IsolationReport) -> str:
     """Returns the level in one line."""
     shown = {
         "off": "not isolated",

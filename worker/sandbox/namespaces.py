@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 import struct
 
-from torchyard.contract import inspection
+from torchyard.host import inspection
 from worker.sandbox.opening import Identity, folders_above, open_real, require_narrow
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000

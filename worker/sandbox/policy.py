@@ -8,9 +8,9 @@ import importlib.util
 import os
 from pathlib import Path
 import sys
-from typing import TYPE_CHECKING
 
 from torchyard.contract.datadir import folder_on_the_way
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
@@ -18,9 +18,6 @@ from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
 from worker.sandbox.opening import canonical, check_names
 from worker.sandbox.places import ENVIRONMENTS, UNPACKED, Places, shared_caches
-
-if TYPE_CHECKING:
-    from torchyard.contract.views import IsolationView  # it needs pydantic, which a process that installs does not
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 _KERNEL = ("/proc", "/sys")
@@ -48,7 +45,7 @@ _TEMPORARIES = (TEMPORARY, Path("/var/tmp"))  # noqa: S108 as above
 
 
 def sandbox_of(
-    isolation: IsolationView,
+    isolation: IsolationReport,
     *,
     run: RunDir,
     places: Places,
@@ -91,7 +88,7 @@ def sandbox_of(
 
 
 def install_sandbox(
-    isolation: IsolationView, *, folder: Path, readable: Sequence[Path], writable: Sequence[Path], temporary: Path
+    isolation: IsolationReport, *, folder: Path, readable: Sequence[Path], writable: Sequence[Path], temporary: Path
 ) -> Sandbox:
     """Returns the sandbox of a process that installs packages. It reads the system and Python, and has the network.
 

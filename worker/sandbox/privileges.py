@@ -4,7 +4,7 @@ import ctypes
 import os
 import resource
 
-from torchyard.contract.inspection import prctl
+from torchyard.host.inspection import prctl
 
 _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
 _CAPABILITY_VERSION = 0x20080522

@@ -16,7 +16,7 @@ import os
 import stat
 import struct
 
-from torchyard.contract.inspection import prctl
+from torchyard.host.inspection import prctl
 
 _PR_GET_SECCOMP, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 21, 22, 38, 2
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06

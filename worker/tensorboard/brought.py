@@ -12,9 +12,9 @@ from typing import BinaryIO, Self
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.record import Record
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import open_inside
+from torchyard.host.recordfiles import read_record, write_record
+from torchyard.host.untrusted import open_inside
 from worker.tensorboard import finding
 from worker.tensorboard.finding import Parts
 

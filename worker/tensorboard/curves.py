@@ -18,7 +18,7 @@ from store.rows.metrics import MetricPoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import LAST_TIME_US
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable
-from torchyard.contract.untrusted import open_inside
+from torchyard.host.untrusted import open_inside
 from worker.mask import Mask
 from worker.tensorboard import finding, records, summaries
 from worker.tensorboard.brought import Brought

@@ -24,12 +24,12 @@ class Worker(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(255))
     devices: Mapped[list[Any]]
-    """Its devices at the last heartbeat: `torchyard.contract.views.DeviceView` each, without their holders."""
+    """Its devices at the last heartbeat: `torchyard.contract.devices.DeviceReport` each, without their holders."""
     started_at: Mapped[int] = mapped_column(BigInteger)
     seen_at: Mapped[int] = mapped_column(BigInteger)
     drain_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     starts: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """How it starts jobs: a `torchyard.contract.views.StartsView`."""
+    """How it starts jobs: a `torchyard.contract.devices.StartsReport`."""
     shares_cpus_of: Mapped[str | None] = mapped_column(String(64))
     """The boot of the host whose CPUs it shares with the others that name it. NULL: its CPU slots are its own."""
 

@@ -6,7 +6,9 @@ from typing import Any
 from api.advice.facts import Facts
 from torchyard.contract.recipes import REGISTRY
 from torchyard.contract.spec import parse_spec
-from torchyard.contract.views import ErrorView, JobView, LogLine, WorkerView
+from torchyard.contract.views.cluster import WorkerView
+from torchyard.contract.views.jobs import ErrorView, JobView
+from torchyard.contract.views.telemetry import LogLine
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GIB = 1 << 30

@@ -8,8 +8,8 @@ import pytest
 
 from api.advice.judgement import judge
 from tests.api.advice.facts import CUDA_OOM, TRACEBACK, facts, failed, log
-from torchyard.contract.advice import AdviceView
 from torchyard.contract.job import OUTCOMES, EndReason, JobState
+from torchyard.contract.views.advice import AdviceView
 
 
 def shown(advice: AdviceView) -> list[tuple[str, str]]:

@@ -8,8 +8,8 @@ import pytest
 
 from api.advice.judgement import judge
 from tests.api.advice.facts import GIB, facts
-from torchyard.contract.advice import AdviceView
 from torchyard.contract.recipes.entry import DATA_WAIT
+from torchyard.contract.views.advice import AdviceView
 
 
 def starving(workers: Any = 3, *, wait: float = 0.61, used: float | None = 0.38, **more: Any) -> AdviceView:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from torchyard.cli import output
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 
 @pytest.mark.parametrize(

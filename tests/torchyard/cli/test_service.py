@@ -21,7 +21,8 @@ from tests.torchyard.cli.proxy import breaking_proxy
 from tests.torchyard.cli.terminal import in_terminal
 from torchyard.client import AsyncClient
 from torchyard.contract.job import JobState
-from torchyard.contract.views import CheckpointView, JobView
+from torchyard.contract.views.checkpoints import CheckpointView
+from torchyard.contract.views.jobs import JobView
 
 DIGITS = """
 trainer: image-classification

@@ -12,7 +12,7 @@ from tests.torchyard.client.fake_server import FakeServer
 from torchyard.client import Client, Job
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
-from torchyard.contract.views import JobView
+from torchyard.contract.views.jobs import JobView
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import StopRequest
 from torchyard.contract.rundir import RunDir
+from torchyard.host import failpoints
+from torchyard.host.recordfiles import read_record, write_record
 
 STOP = StopRequest(reason=EndReason.CANCELLED)
 

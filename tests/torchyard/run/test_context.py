@@ -26,9 +26,9 @@ from tests.trainer.ranks import on_ranks, results
 import torchyard
 from torchyard.contract.events import CheckpointSaved, Message, Metric, Progress, parse_line
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import Manifest, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import Env, RunDir
+from torchyard.host.recordfiles import read_record, write_record
 from torchyard.run import Run
 from torchyard.run.agreement import StopAgreement
 from trainer.world import joined

@@ -16,9 +16,9 @@ import pytest
 from tests.worker.attempt import wait_for
 from torchyard.contract.events import Message, parse_line
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import Manifest, ProcessIdentity, RankError, StopRequest
 from torchyard.contract.rundir import Env, RunDir
+from torchyard.host.recordfiles import read_record, write_record
 from torchyard.run.rank import _reason  # pyright: ignore[reportPrivateUsage]
 
 

@@ -16,9 +16,9 @@ import pytest
 from store.blobs import Blobs
 from store.rows.attempts import Batch
 from tests.worker import eventfiles
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import write_record
 from worker.attempts import lines
 from worker.attempts.relay import Relay
 from worker.tensorboard import brought

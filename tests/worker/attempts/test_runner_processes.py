@@ -17,10 +17,10 @@ from store.rows import attempts
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import Attempt, rank_of, wait_for
 from tests.worker.attempts.fixture import INVENTORY, RunnerFixture, worker_context
-from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.host import failpoints
+from torchyard.host.recordfiles import write_record
 from worker.engines.local import process, stop_requests
 from worker.engines.local.engine import LocalEngine
 from worker.sandbox import levels

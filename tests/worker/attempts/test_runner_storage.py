@@ -18,10 +18,10 @@ from tests.disks import mounted
 from tests.leftovers import leave_depth
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.host import failpoints
+from torchyard.host.recordfiles import read_record
 from torchyard.run.publishing import publish
 
 

@@ -19,7 +19,7 @@ from tests.store.fixture import a_service, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import JobState
-from torchyard.contract.views import LiveLine
+from torchyard.contract.views.telemetry import LiveLine
 from worker.attempts import showing
 from worker.attempts.records import AttemptRecords
 from worker.attempts.showing import Showing

@@ -19,8 +19,8 @@ from tests.disks import mounted
 from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import Tree, read_tree, store, store_as, tar_of
 from torchyard.client.packing import pack
-from torchyard.contract import failpoints
 from torchyard.contract.errors import DataError, InvalidBundle
+from torchyard.host import failpoints
 from worker.bundles import unpack
 from worker.bundles.cache import BundleCache, locked
 from worker.bundles.copying import copy_tree

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from torchyard.contract.devices import DeviceReport, StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
-from torchyard.contract.views import DeviceView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan, RankStacks
@@ -102,13 +102,13 @@ class MemoryEngine:
             if key not in keep and found.report is None:
                 found.end(EndReason.WORKER_LOST, "killed")
 
-    def starts(self) -> StartsView:
-        return StartsView(mode="warm", forks=len(self.attempts))
+    def starts(self) -> StartsReport:
+        return StartsReport(mode="warm", forks=len(self.attempts))
 
     def usage(self) -> dict[AttemptKey, float]:
         return dict.fromkeys(self.attempts, 0.25)
 
-    def capacity(self) -> list[DeviceView]:
+    def capacity(self) -> list[DeviceReport]:
         return self._inventory.observe(own_pids=set())
 
 

@@ -9,9 +9,9 @@ import subprocess
 
 from tests.worker.attempt import wait_for
 from tests.worker.packages.index import Index
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.recipes import Script
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.views import IsolationView
 from worker.engines.local import process
 from worker.packages import requirements
 from worker.packages.cache import PackageCache
@@ -52,7 +52,7 @@ requires-dist = [{{ name = "alpha" }}]
 
 
 @functools.cache
-def isolation_of_this_host() -> IsolationView:
+def isolation_of_this_host() -> IsolationReport:
     return levels.level_of(levels.Isolation.AUTO)
 
 
@@ -65,7 +65,7 @@ class Packages:
     read_seconds: int = 30
     own_index: bool = True
     """Whether the operator has chosen the index."""
-    isolation: IsolationView = field(default_factory=isolation_of_this_host)
+    isolation: IsolationReport = field(default_factory=isolation_of_this_host)
     installations: list[Installation] = field(default_factory=list[Installation])
     before: frozenset[process.ProcessIdentity] = field(
         default_factory=lambda: frozenset(process.descendants(os.getpid()))

@@ -1,6 +1,7 @@
 """Attempts with packages of their own: their processes, and the turns of their runner while they are installed."""
 
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ def test_an_attempt_that_fills_its_disk_again_and_again_ends(
     [
         (PackageRules(allowed=False), "this worker installs no packages (TORCHYARD_PACKAGES is forbid)"),
         (
-            PackageRules(isolation=isolation_of_this_host().model_copy(update={"level": "strict"})),
+            PackageRules(isolation=replace(isolation_of_this_host(), level="strict")),
             "a worker with strict isolation installs no packages",
         ),
     ],

@@ -1,5 +1,6 @@
 """Environments that uv makes from an index of the test, in the sandbox."""
 
+from dataclasses import replace
 from datetime import timedelta
 import hashlib
 from pathlib import Path
@@ -220,7 +221,7 @@ def test_code_that_builds_a_package_writes_nothing_of_others(
 
 @pytest.mark.parametrize("session", [False, True])
 def test_nothing_that_a_build_starts_outlives_it(packages: Packages, index: Index, session: bool) -> None:
-    packages.isolation = packages.isolation.model_copy(update={"own_mounts": False, "own_pids": False})
+    packages.isolation = replace(packages.isolation, own_mounts=False, own_pids=False)
     index.add_source("gamma", build=STARTS.format(session=session))
     found = packages.install("gamma\n")
     assert isinstance(found, NotInstalled)

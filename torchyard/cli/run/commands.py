@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from torchyard.cli.arguments import IdempotencyKey, Json, connect, label_of
-from torchyard.contract import terminal
 from torchyard.contract.team import Visibility
+from torchyard.host import terminal
 
 
 def run(

@@ -10,7 +10,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.cli.run.settings import Setting

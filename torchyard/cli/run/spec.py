@@ -11,9 +11,9 @@ from torchyard.cli.run.upload import MOST_SHOWN, left_out
 from torchyard.client.launching import code_config, name_of
 from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
-from torchyard.contract import terminal
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.spec import ScriptSpec, parse_spec
+from torchyard.host import terminal
 
 
 def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Path) -> ScriptSpec:

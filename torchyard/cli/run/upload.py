@@ -8,7 +8,7 @@ import sys
 from torchyard.cli.progress import Transfer
 from torchyard.client import Client
 from torchyard.client.packing import Bundle, pack
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 MOST_SHOWN = 5
 """The most files of one kind that are shown."""

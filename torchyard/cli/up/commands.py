@@ -12,8 +12,8 @@ import typer
 
 from torchyard.cli import output, page
 from torchyard.cli.arguments import Json
-from torchyard.contract import terminal
 from torchyard.contract.datadir import parse_allowed_paths
+from torchyard.host import terminal
 
 DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
 

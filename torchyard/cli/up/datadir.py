@@ -14,7 +14,7 @@ import time
 from torchyard.client.discovery import SERVER_FILE
 from torchyard.contract.datadir import redis_password_file
 from torchyard.contract.errors import Conflict
-from torchyard.contract.privatefile import write_private
+from torchyard.host.privatefile import write_private
 
 _CHILDREN_END_S = 60.0
 """How long the processes of an `up` that was killed may take to end."""

@@ -19,11 +19,11 @@ from types import FrameType
 from torchyard.cli.up import programs, redis_server
 from torchyard.cli.up.child import Child, spawn
 from torchyard.cli.up.datadir import DataDir
-from torchyard.contract import inspection
 from torchyard.contract.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from torchyard.contract.listening import check_token
-from torchyard.contract.privatefile import write_private
+from torchyard.host import inspection
+from torchyard.host.privatefile import write_private
 
 _START = 60.0
 _WORKER_STOP, _API_STOP, _REDIS_STOP = 50.0, 4.0, 4.0

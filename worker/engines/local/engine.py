@@ -10,13 +10,13 @@ import signal
 from typing import Literal
 
 from torchyard.contract.boot import boot_id
+from torchyard.contract.devices import DeviceReport, IsolationReport, StartsReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
-from torchyard.contract.views import DeviceView, IsolationView, StartsView
+from torchyard.host.recordfiles import write_record
+from torchyard.host.untrusted import read_untrusted
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan
@@ -168,16 +168,16 @@ class LocalEngine:
         if self._confinement is not None:
             self._confinement.places.remove_other_temporaries(keep)
 
-    def starts(self) -> StartsView:
+    def starts(self) -> StartsReport:
         why = _STRICT_IS_COLD if self._isolation.level == "strict" else _NO_WARM_PROCESS
-        starts = StartsView(mode="cold", why=why) if self._warm is None else self._warm.status()
-        return starts.model_copy(update={"isolation": self._isolation, "cpus": len(os.sched_getaffinity(0))})
+        starts = StartsReport(mode="cold", why=why) if self._warm is None else self._warm.status()
+        return replace(starts, isolation=self._isolation, cpus=len(os.sched_getaffinity(0)))
 
     @property
-    def _isolation(self) -> IsolationView:
+    def _isolation(self) -> IsolationReport:
         return levels.OFF if self._confinement is None else self._confinement.isolation
 
-    def capacity(self) -> list[DeviceView]:
+    def capacity(self) -> list[DeviceReport]:
         if self._inventory.nvml is None:  # reading all processes is slow, and CPU slots need no pids
             return self._inventory.observe(own_pids=set())
         supervisors = list(self._supervisors.items())

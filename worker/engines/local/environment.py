@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 import re
 
-from torchyard.contract.failpoints import VARIABLE as FAILPOINTS
+from torchyard.host.failpoints import VARIABLE as FAILPOINTS
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR"

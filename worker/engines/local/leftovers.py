@@ -8,10 +8,10 @@ from pathlib import Path
 import time
 
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ProcessIdentity, StopRequest
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
+from torchyard.host.recordfiles import write_record
+from torchyard.host.untrusted import read_untrusted
 from worker.engines.base import AttemptKey
 from worker.engines.local import orphans, process
 

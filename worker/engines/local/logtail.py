@@ -2,7 +2,7 @@
 
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
-from torchyard.contract.untrusted import read_tail
+from torchyard.host.untrusted import read_tail
 from worker.overwriting import newest_part
 
 TAIL = 16_384

@@ -7,7 +7,7 @@ import re
 
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
+from torchyard.host.untrusted import read_untrusted
 
 _PIDS = re.compile(rb"^NSpid:\s.*\b(\d+)$", re.MULTILINE)
 """A process's pids, by namespace. The last one is what it calls itself."""

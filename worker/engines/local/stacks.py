@@ -9,7 +9,7 @@ from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.stacks import STACKS_SIGNAL
 from torchyard.contract.text import storable
-from torchyard.contract.untrusted import read_tail
+from torchyard.host.untrusted import read_tail
 from worker.engines.base import RankStacks
 from worker.engines.local import process, strictness
 from worker.engines.local.ranks import running_ranks

@@ -4,10 +4,10 @@ from datetime import timedelta
 import time
 
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import StopRequest
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
+from torchyard.host.recordfiles import write_record
+from torchyard.host.untrusted import read_untrusted
 
 _OVERDUE_S = 15.0
 _STUCK_S = 660.0

@@ -2,7 +2,7 @@
 
 from torchyard.contract.records import LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
+from torchyard.host.untrusted import read_untrusted
 from worker.engines.local import process
 from worker.sandbox.strict import client
 

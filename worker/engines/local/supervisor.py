@@ -18,16 +18,16 @@ import time
 
 from setproctitle import setproctitle
 
-from torchyard.contract import inspection
-from torchyard.contract.disk import PASSING, retry_while_unavailable
 from torchyard.contract.durations import format_duration
 from torchyard.contract.events import Message
-from torchyard.contract.failpoints import failpoint
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import RunDir, process_title
-from torchyard.contract.untrusted import append_untrusted, read_untrusted
+from torchyard.host import inspection
+from torchyard.host.disk import PASSING, retry_while_unavailable
+from torchyard.host.failpoints import failpoint
+from torchyard.host.recordfiles import write_record
+from torchyard.host.untrusted import append_untrusted, read_untrusted
 from worker.engines.local import process, secrets
 from worker.engines.local.launchers.base import Launch
 from worker.engines.local.launchers.command import CommandAgent

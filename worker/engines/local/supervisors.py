@@ -8,10 +8,10 @@ import sys
 import time
 from types import MappingProxyType
 
-from torchyard.contract.failpoints import failpoint
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
+from torchyard.host.failpoints import failpoint
+from torchyard.host.untrusted import read_untrusted
 from worker.engines.local import orphans
 from worker.engines.local.environment import inherited
 from worker.engines.local.secrets import sealed

@@ -3,12 +3,13 @@
 import re
 import signal
 
-from torchyard.contract import disk, usage
+from torchyard.contract import usage
 from torchyard.contract.faults import device_fault
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.untrusted import read_untrusted
+from torchyard.host import disk
+from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.logtail import tail_of_stderr
 
 _QUOTE_LENGTH = 1000

@@ -13,7 +13,7 @@ import stat
 from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import LaunchPlan
-from torchyard.contract.untrusted import RECORD_LIMIT, folder_inside, open_inside
+from torchyard.host.untrusted import RECORD_LIMIT, folder_inside, open_inside
 from worker.sandbox import policy
 from worker.sandbox.places import UNPACKED
 from worker.sandbox.strict.config import Config

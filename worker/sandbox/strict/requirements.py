@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 import sys
 
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.views import IsolationView
 from worker.sandbox.strict import client
 from worker.sandbox.strict.protocol import Capabilities
 
@@ -21,7 +21,7 @@ class HelperNeeds:
     writable: Sequence[Path] = ()
 
 
-def strict_level(needs: HelperNeeds | None) -> IsolationView:
+def strict_level(needs: HelperNeeds | None) -> IsolationReport:
     """Returns the level `strict`, with what it lacks. Raises ConfigError if the helper is missing or does not fit."""
     if needs is None:
         raise ConfigError("TORCHYARD_ISOLATION is strict, but no helper is set (TORCHYARD_HELPER)")
@@ -31,7 +31,7 @@ def strict_level(needs: HelperNeeds | None) -> IsolationView:
         raise ConfigError(f"TORCHYARD_ISOLATION is strict, but {error.strerror or error}") from None
     for problem in _problems(found, needs):
         raise ConfigError(f"TORCHYARD_ISOLATION is strict, but {problem}")
-    return IsolationView(level="strict", own_mounts=True, own_pids=True, lacks=found.lacks)
+    return IsolationReport(level="strict", own_mounts=True, own_pids=True, lacks=found.lacks)
 
 
 def _problems(found: Capabilities, needs: HelperNeeds) -> Iterator[str]:

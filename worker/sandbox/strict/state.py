@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 from torchyard.contract.record import Record
-from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import ProcessIdentity
+from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.local import process
 from worker.sandbox.strict.protocol import Refusal
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.worker.attempt import EACH_LAUNCH, Attempt, rank_of, wait_for
 from tests.worker.programs import READY, RUNS_FOREVER
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ProcessIdentity
+from torchyard.host.recordfiles import write_record
 from worker.engines.base import RankStacks
 from worker.engines.local import process
 from worker.engines.local.stacks import request_stacks

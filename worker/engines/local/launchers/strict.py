@@ -10,9 +10,9 @@ import errno
 import signal
 import socket
 
-from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import write_record
 from worker.engines.local import logtail, process, strictness
 from worker.engines.local.launchers.command import failures_of
 from worker.engines.local.launchers.torchrun import parse_failures, with_rank_variables

@@ -12,9 +12,9 @@ import threading
 import time
 from typing import TypeVar
 
+from torchyard.contract.devices import StartsReport
 from torchyard.contract.record import Record
 from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.views import StartsView
 from worker.engines.local import orphans, process
 from worker.engines.local.warm.fingerprint import fingerprint
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
@@ -113,15 +113,15 @@ class WarmProcess:
             self._forks += 1
         return reply.process
 
-    def status(self) -> StartsView:
+    def status(self) -> StartsReport:
         """Returns whether jobs start warm now, and why not."""
         with self._changed:
             child, forks = self._child, self._forks
             if child is None or child.loaded is None:
                 why = self._problem or "the warm process is starting"
-                return StartsView(mode="cold", why=why, forks=forks)
+                return StartsReport(mode="cold", why=why, forks=forks)
         memory = process.own_memory(child.identity)
-        return StartsView(mode="warm", since=child.started_at, forks=forks, memory_bytes=memory)
+        return StartsReport(mode="warm", since=child.started_at, forks=forks, memory_bytes=memory)
 
     def _keep_running(self) -> None:
         early_ends = 0

@@ -6,7 +6,8 @@ import importlib
 from pathlib import Path
 import sys
 
-from torchyard.contract import collector, recipes
+from torchyard.contract import recipes
+from torchyard.host import collector
 from worker.engines.local.warm.fork import OURS
 from worker.engines.local.warm.memory import release_file_pages
 

@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract import inspection
 from torchyard.contract.records import ProcessIdentity
+from torchyard.host import inspection
 from worker.engines.local import process, secrets, supervisor
 from worker.engines.local.warm import fork, preload
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready

@@ -6,8 +6,8 @@ from pathlib import Path
 import secrets
 from typing import TypeVar
 
-from torchyard.contract.failpoints import failpoint
 from torchyard.contract.record import Record
+from torchyard.host.failpoints import failpoint
 
 T = TypeVar("T", bound=Record)
 

@@ -42,14 +42,14 @@ from torchyard.contract.requests import (
     UserPatch,
 )
 from torchyard.contract.spec import SPEC, JobPatch
-from torchyard.contract.views import (
+from torchyard.contract.views.base import Problem
+from torchyard.contract.views.telemetry import (
     ChangedView,
     EndView,
     ItemsView,
     ListedView,
     LiveLine,
     MetricView,
-    Problem,
     StreamCursor,
 )
 

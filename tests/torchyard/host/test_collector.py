@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from torchyard.contract.collector import paused
+from torchyard.host.collector import paused
 
 
 def test_it_rests_and_goes_on_also_after_an_error() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from anyio import to_thread
 
 from api import present
-from api.live import Live, Watch
+from api.streams.live import Live, Watch
 from store.announcement import QUEUE, WORKERS, job_of_row
 from store.ids import is_id
 from store.queries import listing, timeline
@@ -19,7 +19,8 @@ from store.rows.access import SERVICE, Caller
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.team import Role
-from torchyard.contract.views import JobSummary, StreamTopic
+from torchyard.contract.views.jobs import JobSummary
+from torchyard.contract.views.telemetry import StreamTopic
 
 ITEMS_S, ROWS_S, HINTS_S = 0.25, 0.5, 1.0
 """The least seconds between two reads of a job's position, of rows of lists, and between two hints."""

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 import secrets
 
-from torchyard.contract.recordfiles import sync_folder
+from torchyard.host.recordfiles import sync_folder
 
 
 def write_private(path: Path, text: str) -> None:

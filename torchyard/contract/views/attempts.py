@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from torchyard.contract.job import EndReason
-from torchyard.contract.views import View
+from torchyard.contract.views.base import View
 
 
 class AttemptDevice(View):

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
-from api.components import PROBLEM_TYPE
+from api.openapi.components import PROBLEM_TYPE
 from store.blobs import FolderAway
 from torchyard.contract.errors import (
     InvalidRequest,
@@ -28,7 +28,7 @@ from torchyard.contract.errors import (
     UnknownRoute,
 )
 from torchyard.contract.findings import errors_of
-from torchyard.contract.views import Problem
+from torchyard.contract.views.base import Problem
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")

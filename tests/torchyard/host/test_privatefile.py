@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from torchyard.contract.privatefile import write_private
+from torchyard.host.privatefile import write_private
 
 
 def test_others_can_never_read_a_private_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

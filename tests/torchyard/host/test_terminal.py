@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from torchyard.contract import terminal
+from torchyard.host import terminal
 
 _BIDI = "".join(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
 _PIECES = ("\x1b", "[", "]", "P", "m", "31", ";", "52;c;aGk=", "\x07", "\\", "\x9b", "\x9c", "\x9d", "\r", "\n", "\t")

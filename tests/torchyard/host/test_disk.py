@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.disks import mounted
-from torchyard.contract.disk import full_disk_error, probe_full_disk, require_free_space, retry_while_unavailable
+from torchyard.host.disk import full_disk_error, probe_full_disk, require_free_space, retry_while_unavailable
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 

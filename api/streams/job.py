@@ -5,14 +5,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from api import present
-from api.live import Live
-from api.pages import MOST_BYTES, MOST_ITEMS, StoredPage, StoredPages
+from api.streams.live import Live
+from api.streams.stored import MOST_BYTES, MOST_ITEMS, StoredPage, StoredPages
 from store.queries import timeline
 from store.rows import jobs
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
 from torchyard.contract.job import JobState
-from torchyard.contract.views import EndView, StoredKind
+from torchyard.contract.views.telemetry import EndView, StoredKind
 
 HEARTBEAT = b": heartbeat\n\n"
 HEARTBEAT_S = 15.0

@@ -10,7 +10,7 @@ from store import changes
 from store.announcement import live_line
 from store.rows import access
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views import LiveLine
+from torchyard.contract.views.telemetry import LiveLine
 
 _LONGEST_WAIT_S = 5.0
 """The longest wait of a watcher: an announcement may be lost."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, PlainSerializer
 
 from torchyard.contract.record import json_number
-from torchyard.contract.views import Number, View
+from torchyard.contract.views.base import Number, View
 
 
 def _parsed(column: object) -> object:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from torchyard.contract.views import View
+from torchyard.contract.views.base import View
 
 EvidenceKind = Literal["log", "rank", "memory", "event", "metric", "utilization"]
 """What shows a cause: a line of output, how a rank ended, a measure of memory, an event, a metric, or how much the

@@ -1,0 +1,74 @@
+"""What a worker reports about its devices and about how it starts jobs. The database keeps it as JSON."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from torchyard.contract.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceProcess(Record):
+    """A process that holds memory of a device."""
+
+    pid: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceReport(Record):
+    """A device of a worker, at one moment."""
+
+    index: int
+    uuid: str
+    name: str
+    kind: Literal["cuda", "cpu"]
+    memory_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    utilization: float | None = None
+    """Share of the last sample period in which a kernel ran, 0…1. Of a CPU slot: the share of the host's processors
+    that the job which holds it has used, since the worker's previous report."""
+    processes: list[DeviceProcess] = field(default_factory=list)
+    blocked: str | None = None
+    """Why no job can use the device, although no job holds it."""
+    returning: bool = False
+    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is freed."""
+    job_id: str | None = None
+    """The job that holds it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsolationReport(Record):
+    """What keeps a worker's jobs away from the service and from each other."""
+
+    level: Literal["off", "basic", "landlock", "strict"]
+    """`off`: nothing; `basic`: no inspection of other processes, no privileges; `landlock`: the kernel also restricts
+    their files and signals; `strict`: a user for each owner, and namespaces for each attempt."""
+    own_mounts: bool = False
+    """Whether each attempt has shared memory and terminals of its own, and mounts where all but its own folders is
+    read-only."""
+    own_pids: bool = False
+    """Whether each attempt sees and reaches its own processes alone, and the kernel ends them all with the first."""
+    filtered: bool = False
+    """Whether system calls are filtered that reach beyond the attempt: keyrings, limits and priorities of others."""
+    lacks: list[str] = field(default_factory=list)
+    """What this host cannot do, and what it would need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartsReport(Record):
+    """How a worker starts jobs now."""
+
+    mode: Literal["warm", "cold"]
+    """`warm`: as forks of a process that has imported torch; `cold`: by torchrun."""
+    why: str = ""
+    """Why jobs start cold."""
+    since: datetime | None = None
+    """When the warm process was started."""
+    forks: int = 0
+    """Jobs that this worker's warm processes have started since the worker was started."""
+    memory_bytes: int | None = None
+    """Resident memory of the warm process that is not shared with files."""
+    isolation: IsolationReport | None = None
+    cpus: int | None = None
+    """CPUs that the worker's jobs may use together."""

@@ -1,0 +1,1 @@
+"""The JSON of the REST interface: what requests answer. One module an area."""

@@ -1,0 +1,58 @@
+"""The JSON of files: checkpoints, artifacts and bundles."""
+
+from datetime import datetime
+from typing import Literal
+
+from torchyard.contract.views.base import Number, View
+
+
+class CheckpointFile(View):
+    path: str
+    size: int
+    sha256: str
+
+
+class CheckpointView(View):
+    """A checkpoint. `size` and `sha256` are those of the file that `/download` sends.
+
+    `source` is `run` for one that the script published, `captured` for a file that matched `config.checkpoints`.
+    """
+
+    id: str
+    epoch: int | None
+    step: int
+    attempt: int
+    metrics: dict[str, Number]
+    files: list[CheckpointFile]
+    size: int
+    sha256: str
+    aliases: list[str]
+    created_at: datetime
+    source: str = "run"
+
+
+class ArtifactView(View):
+    """A file that a job left. `path` is the one below `artifacts` of its run directory."""
+
+    id: str
+    path: str
+    size: int
+    attempt: int
+    """The newest attempt that wrote it."""
+    sha256: str
+    created_at: datetime
+
+
+class BundleView(View):
+    """A bundle, or what has arrived of one."""
+
+    sha256: str
+    size: int
+    """Bytes of the whole tar."""
+    files: int | None
+    """None as long as it is not complete."""
+    state: Literal["complete", "partial"]
+    received: int
+    """Bytes that have arrived. An upload that was cut continues there."""
+    created_at: datetime
+    """The time of the upload's end, or of its start as long as it is not complete."""

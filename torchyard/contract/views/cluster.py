@@ -1,0 +1,140 @@
+"""The JSON of trainers, workers and their devices, and of the service's health."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from torchyard.contract.job import JobState
+from torchyard.contract.views.base import View
+
+
+class TrainerView(View):
+    name: str
+    description: str
+    config_schema: dict[str, Any]
+
+
+class HolderView(View):
+    """The job that holds a device, of which another user's private job shows no more than this."""
+
+    owner: str
+    state: JobState
+    since: datetime
+    name: str | None = None
+
+
+class DeviceProcessView(View):
+    """A process that holds memory of a device."""
+
+    pid: int
+    memory_bytes: int
+
+
+class DeviceView(View):
+    index: int
+    uuid: str
+    name: str
+    kind: Literal["cuda", "cpu"]
+    memory_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    utilization: float | None = None
+    """Share of the last sample period in which a kernel ran, 0…1. Of a CPU slot: the share of the host's processors
+    that the job which holds it has used, since the worker's previous report."""
+    processes: list[DeviceProcessView] = []
+    blocked: str | None = None
+    """Why no job can use the device, although no job holds it."""
+    returning: bool = False
+    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is freed."""
+    job_id: str | None = None
+    """The job that holds it, if the caller may see which."""
+    holder: HolderView | None = None
+    """Who holds it."""
+
+
+class IsolationView(View):
+    """What keeps a worker's jobs away from the service and from each other."""
+
+    level: Literal["off", "basic", "landlock", "strict"]
+    """`off`: nothing; `basic`: no inspection of other processes, no privileges; `landlock`: the kernel also restricts
+    their files and signals; `strict`: a user for each owner, and namespaces for each attempt."""
+    own_mounts: bool = False
+    """Whether each attempt has shared memory and terminals of its own, and mounts where all but its own folders is
+    read-only."""
+    own_pids: bool = False
+    """Whether each attempt sees and reaches its own processes alone, and the kernel ends them all with the first."""
+    filtered: bool = False
+    """Whether system calls are filtered that reach beyond the attempt: keyrings, limits and priorities of others."""
+    lacks: list[str] = []
+    """What this host cannot do, and what it would need."""
+
+
+class StartsView(View):
+    """How a worker starts jobs now."""
+
+    mode: Literal["warm", "cold"]
+    """`warm`: as forks of a process that has imported torch; `cold`: by torchrun."""
+    why: str = ""
+    """Why jobs start cold."""
+    since: datetime | None = None
+    """When the warm process was started."""
+    forks: int = 0
+    """Jobs that this worker's warm processes have started since the worker was started."""
+    memory_bytes: int | None = None
+    """Resident memory of the warm process that is not shared with files."""
+    isolation: IsolationView | None = None
+    """None if the worker's version does not report it."""
+    cpus: int | None = None
+    """CPUs that the worker's jobs may use together. None if the worker's version does not report it."""
+
+
+class WorkerView(View):
+    id: str
+    name: str
+    state: Literal["ready", "draining", "lost"]
+    started_at: datetime
+    seen_at: datetime
+    devices: list[DeviceView]
+    starts: StartsView | None = None
+    """None if the worker's version does not report it."""
+
+
+class DeviceColumns(View):
+    """The use of a device in slots of time, oldest first. A slot without a report is left out; null is not known."""
+
+    time: list[float]
+    """The beginning of each slot, in seconds since the epoch."""
+    utilization: list[float | None]
+    """The mean, as in a worker's devices."""
+    utilization_max: list[float | None]
+    memory_used: list[int | None]
+    """The mean, in bytes."""
+    job_id: list[str | None]
+    """The job that held it for the longest time, if the caller may see which."""
+
+
+class DeviceHistory(View):
+    uuid: str
+    index: int
+    name: str
+    kind: Literal["cuda", "cpu"]
+    columns: DeviceColumns
+
+
+class WorkerHistoryView(View):
+    """How the devices that a worker has now were used."""
+
+    worker_id: str
+    resolution_seconds: int
+    """The length of a slot."""
+    devices: list[DeviceHistory]
+
+
+class HealthView(View):
+    status: Literal["ok"] = "ok"
+
+
+class ReadyView(View):
+    """The parts that the service needs. Each is `ok` or says what is wrong."""
+
+    status: Literal["ok", "degraded", "unavailable"]
+    database: str
+    redis: str

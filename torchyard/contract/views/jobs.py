@@ -1,0 +1,156 @@
+"""The JSON of jobs, of actions on them, and of the queue."""
+
+from datetime import datetime
+
+from pydantic import Field, JsonValue
+
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.spec import JobSpec, Resources
+from torchyard.contract.team import Visibility
+from torchyard.contract.views.base import Number, Page, View
+
+
+class StatusReason(View):
+    """Why a job is in its state, as its scheduler or its worker decided."""
+
+    code: str
+    message: str
+    position: int | None = None
+    since: datetime
+
+
+class ProgressView(View):
+    epoch: int | None = None
+    epochs: int | None = None
+    step: int = 0
+    total_steps: int | None = None
+    fraction: float | None = None
+    eta_seconds: float | None = None
+
+
+class BestView(View):
+    metric: str
+    value: Number
+    epoch: int | None
+    step: int
+    checkpoint_id: str
+
+
+class HeldDevice(View):
+    worker: str
+    index: int
+    uuid: str
+    name: str
+
+
+class ErrorView(View):
+    """The failure of the job, or of its latest attempt. `code` is an EndReason."""
+
+    code: EndReason
+    message: str
+    rank: int | None = None
+    exit_code: int | None = None
+    traceback: str | None = None
+
+
+class JobSummary(View):
+    """A job as lists show it.
+
+    `metrics` has the newest value of `train/loss`, `val/loss` and the metric that `checkpoint.monitor` names; `error`
+    has no traceback. The job itself has everything.
+    """
+
+    id: str
+    name: str
+    trainer: str = ""
+    """Empty if the service's version does not report it in lists."""
+    state: JobState
+    status_reason: StatusReason
+    owner: str
+    visibility: Visibility = "private"
+    priority: int
+    labels: dict[str, str]
+    attempt: int
+    retry_of: str | None = None
+    progress: ProgressView
+    metrics: dict[str, Number]
+    best: BestView | None = None
+    devices: list[HeldDevice]
+    error: ErrorView | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    version: int
+    position: int = 0
+    """The place of the newest thing that the job stored. A stream `after` it begins with the next one."""
+
+
+class JobPage(Page[JobSummary]):
+    """One page of jobs. The counts are of all jobs that the filter without its `state` matches."""
+
+    counts: dict[JobState, int] | None = None
+    """How many jobs are in each state; states without any are left out. Null unless it was asked for."""
+    total: int | None = None
+    """How many jobs there are in all states. Null unless it was asked for."""
+
+
+class RefusedAction(View):
+    """A job on which an action was not done. `code` is that of the error."""
+
+    job_id: str
+    code: str
+    message: str
+
+
+class ActionsView(View):
+    """What an action did on many jobs."""
+
+    matched: int
+    """The jobs that were meant and that the caller may change."""
+    done: int
+    refused: list[RefusedAction]
+    """At most 50."""
+    more: bool
+    """Whether further jobs match the filter: repeat the request."""
+
+
+class JobView(JobSummary):
+    """A job, with its spec and the newest value of every metric."""
+
+    spec: JobSpec
+    card: dict[str, JsonValue] | None = Field(
+        default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
+    )
+
+
+class SpecView(View):
+    """A spec with every default filled in."""
+
+    spec: JobSpec
+
+
+class WaitingReason(View):
+    """Why a queued job has not started, as its scheduler decided."""
+
+    code: str
+    message: str
+    since: datetime
+
+
+class QueueEntry(View):
+    """A queued job.
+
+    `position` counts the whole queue. Workers try 1 first; they start a later job if it fits and 1 does not.
+    """
+
+    position: int
+    job_id: str | None
+    """None for another user's private job, as are its name and its reason."""
+    name: str | None
+    owner: str
+    priority: int
+    resources: Resources
+    reason: WaitingReason | None
+    not_before: datetime | None = None
+    """It does not start before this time, because earlier attempts failed soon after their start."""
+    created_at: datetime
