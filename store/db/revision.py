@@ -1,4 +1,4 @@
-"""The revision of the tables that this version's programs need. Programs of a version before work on newer tables."""
+"""The revision of the tables that this version's programs need."""
 
 from sqlalchemy import Connection, inspect, text
 
