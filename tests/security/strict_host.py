@@ -134,6 +134,7 @@ class StrictAttempt:
         return LaunchPlan(
             job_id=self.job_id,
             attempt=1,
+            claimed_at=1,
             argv=list(argv),
             env={"PATH": path, "OMP_NUM_THREADS": "1", **self.places.environment({}), "TMPDIR": "/tmp", **own, **env},
             cwd=str(self.run.job),

@@ -194,6 +194,7 @@ class Attempt:
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
+            claimed_at=1,
             argv=argv,
             env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **own, **self.environment()},
             sandbox=sandbox,
