@@ -222,11 +222,6 @@ def kill_all(
     return []
 
 
-def kill_attempt(job_id: str, attempt: int, *, timeout: timedelta = timedelta(seconds=30)) -> list[ProcessIdentity]:
-    """Kills every process of an attempt, its supervisor included. Returns what is alive after `timeout`."""
-    return kill_all(lambda: find(job_id, attempt), timeout=timeout)
-
-
 def describe_unkillable(survivors: Iterable[ProcessIdentity]) -> str:
     """Returns the message about processes that `kill_all` could not kill."""
     pids = ", ".join(str(process.pid) for process in survivors)

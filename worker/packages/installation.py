@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 import errno
-import logging
 import os
 from pathlib import Path
 import re
@@ -40,8 +39,6 @@ _UNREACHABLE = re.compile(
     r"|HTTP status server error|429 Too Many Requests|error decoding response body|end of file before message length",
     re.IGNORECASE,
 )
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
