@@ -17,7 +17,7 @@ from torchyard.host.collector import paused
 
 with paused():
     from api.app import create_app
-    from api.server import Server
+    from api.http.server import Server
     from api.settings import Settings
     from store.store import Store
 

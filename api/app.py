@@ -10,10 +10,12 @@ from anyio import to_thread
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
-from api import documentation, monitoring, openapi, page, problems
-from api.compression import Compression
-from api.cookies import PlainCookies
-from api.guard import AllowedHosts, CommonHeaders
+from api import monitoring, website
+from api.http import problems
+from api.http.browsers import AllowedHosts, CommonHeaders
+from api.http.compression import Compression
+from api.http.cookies import PlainCookies
+from api.openapi import completion, documentation
 from api.routes import (
     advice,
     artifacts,
@@ -40,7 +42,7 @@ from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized, Too
 from torchyard.contract.listening import check_token
 
 
-def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI:
+def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> FastAPI:
     """Returns the application, which has connected to nothing yet. Raises ConfigError if the token cannot be used."""
     token = settings.token.get_secret_value() if settings.token is not None else ""
     if not token:
@@ -64,8 +66,8 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        description=openapi.DESCRIPTION,
-        openapi_tags=openapi.TAGS,
+        description=completion.DESCRIPTION,
+        openapi_tags=completion.TAGS,
     )
     app.state.services = services
     app.add_middleware(PlainCookies)
@@ -76,7 +78,7 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
     app.router.routes.extend(_routes().routes)
     documentation.install(app)
     monitoring.install(app, services)
-    page.install(app, page_folder)
+    website.install(app, page_folder)
     return app
 
 
@@ -86,7 +88,7 @@ def _routes() -> APIRouter:
     routes = APIRouter(generate_unique_id_function=_operation_id)
     guarded: dict[str, Any] = {
         "prefix": "/v1",
-        "responses": openapi.problems(NotAuthorized, Forbidden, TooManyRequests),
+        "responses": completion.problems(NotAuthorized, Forbidden, TooManyRequests),
     }
     contents = (attempts, stream, telemetry, curves, logs, stacks, checkpoints, artifacts)
     for each in (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets):
@@ -99,7 +101,7 @@ def _routes() -> APIRouter:
 class _Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = openapi.completed(super().openapi())
+            self.openapi_schema = completion.completed(super().openapi())
         return self.openapi_schema
 
 

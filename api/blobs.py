@@ -7,9 +7,9 @@ from pathlib import Path
 from fastapi import Request
 from starlette.responses import Response
 
-from api import etags
 from api.auth import Principal
-from api.files import FileResponse, Span, disposition, spans_of
+from api.http import etags
+from api.http.files import FileResponse, Span, disposition, spans_of
 from api.permits import permit
 from api.services import Services
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from api.auth import Principal, check_watched
-from api.problems import Interrupted
+from api.http.problems import Interrupted
 from api.services import Services
 from torchyard.contract.errors import NotAuthorized, Unavailable
 

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.auth import Principal
-from api.compression import gzipped
-from api.problems import Interrupted
+from api.http.compression import gzipped
+from api.http.problems import Interrupted
 from api.services import ServicesDep
 from api.turns import Turns
 from store.db.interruption import Interruption

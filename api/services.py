@@ -11,15 +11,15 @@ from fastapi import Depends, Request
 
 from api import turns
 from api.codes import LoginCodes
-from api.feed import Feed
-from api.jobs_stream import JobsStream
 from api.links import FileLinks
-from api.live import Live
-from api.pages import StoredPages
 from api.paging import PlaceCursors
 from api.rates import Rates, Streams
 from api.settings import Settings
-from api.stream import Stream
+from api.streams.feed import Feed
+from api.streams.job import Stream
+from api.streams.jobs import JobsStream
+from api.streams.live import Live
+from api.streams.stored import StoredPages
 from api.turns import Turns
 from store.store import Store
 

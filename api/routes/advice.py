@@ -9,7 +9,7 @@ from api import present
 from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
 from api.auth import JobReader, visible_job
-from api.openapi import problems
+from api.openapi.completion import problems
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.blobs import Blobs

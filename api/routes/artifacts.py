@@ -8,7 +8,7 @@ from starlette.responses import Response
 from api import present
 from api.auth import FileReader, JobReader, visible_job
 from api.blobs import Blob, send_blob
-from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
+from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterArtifact, Limit, id_after, page
 from api.reads import in_turns
 from api.services import ServicesDep

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from api import present
 from api.auth import JobReader, visible_job
-from api.openapi import problems
+from api.openapi.completion import problems
 from api.paging import AfterNumber, Limit, number_after, page
 from api.reads import in_turns
 from api.services import ServicesDep

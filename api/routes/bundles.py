@@ -13,8 +13,8 @@ from starlette.responses import Response
 from api import present
 from api.auth import JobReader, JobWriter, Principal
 from api.blobs import Blob, send_blob
-from api.decoding import Decoder
-from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, UPLOAD_BODY, problems
+from api.http.decoding import Decoder
+from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, UPLOAD_BODY, problems
 from api.paging import BUNDLE, AfterBundle, Limit, page
 from api.permits import permit
 from api.reads import in_turns

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from api import present
 from api.auth import FileReader, JobReader, Principal, visible_job
 from api.blobs import BYTES, PICTURE, Blob, send_blob
-from api.openapi import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD, problems
+from api.openapi.completion import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
 from api.reads import in_turns
 from api.services import Services, ServicesDep

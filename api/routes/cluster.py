@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api import etags, present
+from api import present
 from api.auth import ClusterReader, ClusterWriter, JobReader
-from api.openapi import CONDITIONAL, headers, problems
+from api.http import etags
+from api.openapi.completion import CONDITIONAL, headers, problems
 from api.paging import AfterPlace, AfterWorker, Limit, id_after, page
 from api.reads import in_turns
 from api.routes.jobs import Instant

@@ -4,14 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api import curves
 from api.auth import JobReader, visible_job
-from api.curves import Shape
-from api.openapi import problems
+from api.curves.columns import Shape, curves
+from api.curves.shares import MAX_POINTS, share
+from api.openapi.completion import problems
 from api.reads import Parts, in_turns
 from api.routes.telemetry import Step
 from api.services import Services, ServicesDep
-from api.shares import MAX_POINTS, share
 from store.db.database import Session
 from store.queries import series
 from store.queries.series import PointFilter
@@ -69,5 +68,5 @@ def _curves(services: Services, job_id: str, where: PointFilter, shape: Shape) -
             yield
             continue
         key, columns = item
-        found[key] = [*curves.curves(job_id, key, columns, shape)]
+        found[key] = [*curves(job_id, key, columns, shape)]
     return [curve for key in where.keys for curve in found.get(key, ())]

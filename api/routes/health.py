@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from api.auth import FiguresReader
-from api.openapi import headers, problems
+from api.openapi.completion import headers, problems
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.rows import jobs

@@ -8,8 +8,8 @@ from fastapi.responses import StreamingResponse
 
 from api import logfile, present
 from api.auth import FileReader, JobReader, visible_job
-from api.files import disposition
-from api.openapi import LOG_FILE, problems
+from api.http.files import disposition
+from api.openapi.completion import LOG_FILE, problems
 from api.paging import AfterNumber, Limit, number_after
 from api.permits import while_permitted
 from api.reads import Parts, ReaderDep, in_turns

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.auth import Account, UserManager
-from api.body import Body, parsed
-from api.openapi import problems, reads
+from api.http.body import Body, parsed
+from api.openapi.completion import problems, reads
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import quotas as commands

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from api import present
 from api.auth import SecretOwner, UserManager
-from api.body import Body, parsed
-from api.openapi import problems, reads
+from api.http.body import Body, parsed
+from api.openapi.completion import problems, reads
 from api.services import ServicesDep
 from store.commands import secrets as commands
 from store.rows import secrets

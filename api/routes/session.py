@@ -7,12 +7,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api import present
-from api.address import is_https
 from api.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
-from api.body import Body, LoginBody, parsed
 from api.codes import LIFETIME_S
-from api.components import JOB
-from api.openapi import problems, reads
+from api.http.address import is_https
+from api.http.body import Body, LoginBody, parsed
+from api.openapi.completion import problems, reads
+from api.openapi.components import JOB
 from api.services import Services, ServicesDep
 from store.commands import team
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from api import present
 from api.auth import JobId, JobReader, JobWriter
-from api.openapi import problems
+from api.openapi.completion import problems
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import requests

@@ -8,10 +8,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.auth import JobReader, check_watched, check_watcher, open_stream
-from api.jobs_stream import Wanted
-from api.openapi import JOBS_STREAM, STREAM, problems
+from api.openapi.completion import JOBS_STREAM, STREAM, problems
 from api.paging import NUMBER, POSITIONS, number_after, positions_after
 from api.services import Services, ServicesDep
+from api.streams.jobs import Wanted
 from store.ids import is_id
 from store.queries import timeline
 from store.queries.timeline import Head

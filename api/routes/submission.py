@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from api import present
 from api.auth import JobId, JobReader, JobWriter
-from api.body import Keyed, SpecBody, parsed
-from api.openapi import SPEC_BODY, headers, problems
+from api.http.body import Keyed, SpecBody, parsed
+from api.openapi.completion import SPEC_BODY, headers, problems
 from api.services import Services, ServicesDep
 from store.commands import submission
 from store.commands.submission import Submitted

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 
 from api import present
 from api.auth import Auditor, Principal, TokenOwner, UserManager
-from api.body import Body, parsed
-from api.openapi import problems, reads
+from api.http.body import Body, parsed
+from api.openapi.completion import problems, reads
 from api.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
 from api.reads import in_turns
 from api.services import ServicesDep

@@ -9,10 +9,10 @@ from pydantic import TypeAdapter
 
 from api import present
 from api.auth import JobReader, visible_job
-from api.openapi import problems
+from api.curves.shares import MAX_POINTS, share
+from api.openapi.completion import problems
 from api.reads import Parts, in_turns
 from api.services import ServicesDep
-from api.shares import MAX_POINTS, share
 from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns
 from torchyard.contract.errors import Unavailable
@@ -70,7 +70,7 @@ def _points(found: SeriesColumns, max_points: int) -> Iterator[PointView]:
     columns = (found.steps, found.values, found.times, found.attempts)
     if len(found.values) > max_points:
         # Imported here, because numpy is slow to import and most processes never need it.
-        from api import downsample
+        from api.curves import downsample
 
         chosen = downsample.select(found.values, max_points)
         columns = tuple(column[chosen] for column in columns)

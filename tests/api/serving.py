@@ -12,9 +12,9 @@ import time
 
 import httpx2
 
-from api import page
+from api import website
 from api.app import create_app
-from api.server import Server
+from api.http.server import Server
 from api.settings import Settings
 from tests.api.service import TOKEN
 
@@ -49,7 +49,7 @@ def api_process(
 
 @contextmanager
 def api_thread(
-    folder: Path, database_url: str, redis_url: str, *, page_folder: Path = page.BUILT, **more: object
+    folder: Path, database_url: str, redis_url: str, *, page_folder: Path = website.BUILT, **more: object
 ) -> Generator[str]:
     """The URL of an API that a thread of this process serves over real connections. `more` are settings."""
     port = _free_port()

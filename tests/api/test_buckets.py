@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from api import buckets, curves
-from api.curves import Shape
+from api.curves import buckets
+from api.curves.columns import Shape, curves
 from store.queries.series import SeriesColumns
 
 VALUES = st.lists(
@@ -123,8 +123,8 @@ def test_a_zoom_changes_no_average(
 ) -> None:
     more, begin, end, smooth = zoom
     found = columns(*series)
-    (whole,) = curves.curves("job", "key", found, Shape(some, smooth=smooth))
-    (zoomed,) = curves.curves("job", "key", found, Shape(more, from_step=begin, to_step=end, smooth=smooth))
+    (whole,) = curves("job", "key", found, Shape(some, smooth=smooth))
+    (zoomed,) = curves("job", "key", found, Shape(more, from_step=begin, to_step=end, smooth=smooth))
     assert zoomed.points == sum(begin <= step <= end for step in found.steps.tolist())
     for curve, most in ((whole, some), (zoomed, more)):
         lists = curve.columns
@@ -154,7 +154,7 @@ def test_means_of_the_greatest_floats_are_finite() -> None:
 def test_points_that_are_not_reduced_keep_their_values() -> None:
     steps = np.arange(4)
     found = SeriesColumns(steps, array([math.nan, 1.0, math.inf, 3.0]), steps, np.ones(4, dtype=np.int64))
-    (curve,) = curves.curves("job", "key", found, Shape(4, smooth=0.5))
+    (curve,) = curves("job", "key", found, Shape(4, smooth=0.5))
     shown = curve.columns
     assert [str(value) for value in shown.mean] == ["nan", "1.0", "inf", "3.0"]
     assert (shown.min, shown.max, shown.nonfinite) == (None, None, [1, 0, 1, 0])
@@ -164,7 +164,7 @@ def test_points_that_are_not_reduced_keep_their_values() -> None:
 def test_a_bucket_of_nothing_finite_has_no_values() -> None:
     steps = np.arange(6)
     found = SeriesColumns(steps, array([math.nan] * 3 + [1.0, 2.0, 3.0]), steps, np.ones(6, dtype=np.int64))
-    (curve,) = curves.curves("job", "key", found, Shape(2))
+    (curve,) = curves("job", "key", found, Shape(2))
     shown = curve.columns
     assert (shown.step, shown.mean, shown.min, shown.max) == ([2, 5], [None, 2.0], [None, 1.0], [None, 3.0])
     assert (shown.nonfinite, shown.ema, curve.steps_per_bucket) == ([3, 0], None, 3)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api import shares
+from api.curves import shares
 from store.commands import cleanup
 from store.rows import joining
 from store.rows.attempts import Claim

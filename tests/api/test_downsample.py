@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from api.downsample import bucket_starts, select
+from api.curves.downsample import bucket_starts, select
 
 VALUES = st.floats() | st.sampled_from([0.0, 1.0, math.nan, math.inf, -math.inf])
 

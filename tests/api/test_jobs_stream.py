@@ -13,11 +13,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from api import jobs_stream
-from api.feed import Feed, Sight
-from api.jobs_stream import JobsStream, Wanted
-from api.live import Live
-from api.pages import StoredPages
+from api.streams import jobs as jobs_stream
+from api.streams.feed import Feed, Sight
+from api.streams.jobs import JobsStream, Wanted
+from api.streams.live import Live
+from api.streams.stored import StoredPages
 from store.announcement import Announcement, row
 from store.commands import workers as worker_commands
 from store.db.database import Database

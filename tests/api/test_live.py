@@ -2,7 +2,7 @@
 
 import asyncio
 
-from api.live import Live
+from api.streams.live import Live
 from tests.store.fixture import a_service
 
 DEADLINE_S = 5.0

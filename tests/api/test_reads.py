@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from api import live, turns
+from api import turns
+from api.streams import live
 from store.db.database import Database
 from store.queries import log_search
 from store.rows import logs

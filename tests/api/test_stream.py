@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from api import pages
-from api import stream as streams
-from api.live import Live
-from api.pages import StoredPages
-from api.stream import Stream
+from api.streams import job as streams
+from api.streams import stored as pages
+from api.streams.job import Stream
+from api.streams.live import Live
+from api.streams.stored import StoredPages
 from store.announcement import Announcement
 from store.db.database import Database
 from store.queries import timeline

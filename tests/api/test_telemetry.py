@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api import shares
+from api.curves import shares
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture

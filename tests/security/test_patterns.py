@@ -59,7 +59,7 @@ def test_every_expression_takes_steps_by_the_length_of_the_text() -> None:
         if item.source is not None
     }
     assert {place: attack for place, attack in found.items() if attack is not None} == {}
-    assert {"api/compression.py:_WEIGHT", "torchyard/host/terminal.py:_CONTROL"} <= found.keys()
+    assert {"api/http/compression.py:_WEIGHT", "torchyard/host/terminal.py:_CONTROL"} <= found.keys()
 
 
 @pytest.mark.parametrize(

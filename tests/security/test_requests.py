@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from api.app import create_app
-from api.cookies import PlainCookies
+from api.http.cookies import PlainCookies
 from api.settings import Settings
 from tests.api.raw import Served
 from tests.api.service import TOKEN

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from api import page
+from api import website
 from tests.api.service import TOKEN
 from tests.api.serving import api_thread
 from tests.databases import SQLiteDatabases
@@ -35,7 +35,7 @@ class Team:
 
 
 @contextmanager
-def serving_team(folder: Path, databases: SQLiteDatabases, *, page_folder: Path = page.BUILT) -> Generator[Team]:
+def serving_team(folder: Path, databases: SQLiteDatabases, *, page_folder: Path = website.BUILT) -> Generator[Team]:
     with (
         databases.migrated() as database,
         redis_server(folder) as redis,

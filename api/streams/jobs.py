@@ -7,9 +7,9 @@ from functools import partial
 import json
 
 from api import present
-from api.feed import Feed, Sight, Subscription
-from api.pages import MOST_BYTES, StoredPage, StoredPages
-from api.stream import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
+from api.streams.feed import Feed, Sight, Subscription
+from api.streams.job import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
+from api.streams.stored import MOST_BYTES, StoredPage, StoredPages
 from store.db.tables import JobEvent
 from store.queries import timeline
 from store.queries.timeline import Head, TimelineItem

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from anyio import to_thread
 
 from api import present
-from api.live import Live, Watch
+from api.streams.live import Live, Watch
 from store.announcement import QUEUE, WORKERS, job_of_row
 from store.ids import is_id
 from store.queries import listing, timeline

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
-from api.components import PROBLEM_TYPE
+from api.openapi.components import PROBLEM_TYPE
 from store.blobs import FolderAway
 from torchyard.contract.errors import (
     InvalidRequest,

@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from api import problems
-from api.address import host_of, is_trusted, peer_address
-from api.connections import Connections
-from api.files import ZERO_COPY
-from api.guard import SECURITY_HEADERS
+from api.http import problems
+from api.http.address import host_of, is_trusted, peer_address
+from api.http.browsers import SECURITY_HEADERS
+from api.http.connection_limit import Connections
+from api.http.files import ZERO_COPY
 from api.settings import Settings
 from torchyard.contract.errors import (
     HeadersTooLarge,

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn with the connections of `api.connection`."""
+"""The HTTP server: uvicorn with the connections of `api.http.connection`."""
 
 from collections.abc import Callable, Iterable
 import socket
@@ -6,8 +6,8 @@ import socket
 from starlette.types import ASGIApp
 import uvicorn
 
-from api.connection import Connection
-from api.connections import Connections
+from api.http.connection import Connection
+from api.http.connection_limit import Connections
 from api.settings import Settings
 
 _GRACE_S = 3

@@ -5,8 +5,8 @@ from typing import Any, get_args
 
 from starlette.responses import Response
 
-from api import components
-from api.components import SCHEMA, headers
+from api.openapi import components
+from api.openapi.components import SCHEMA, headers
 from torchyard.contract.errors import (
     InvalidRequest,
     NotFound,

@@ -7,7 +7,7 @@ import socket
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api import problems
+from api.http import problems
 from api.settings import Settings
 from torchyard.contract.errors import HostNotAllowed, MalformedHttp, TorchyardError
 from torchyard.contract.version import HEADER, own_version

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from api.shares import share
+from api.curves.shares import share
 from store.queries.series import SeriesColumns
 from torchyard.contract.views.curves import CurveColumns, CurveView
 
 if TYPE_CHECKING:
-    from api.buckets import Buckets, Values
+    from api.curves.buckets import Buckets, Values
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def curves(job_id: str, key: str, found: SeriesColumns, shape: Shape) -> Iterato
     The tails have no more places together than the curve may have: the oldest of too many are omitted.
     """
     # Imported here, because numpy is slow to import and most processes never need it.
-    from api import buckets
+    from api.curves import buckets
 
     part = _part(found, shape)
     ema = buckets.ema(found.values, shape.smooth)[part] if shape.smooth else None
@@ -65,7 +65,7 @@ def _curve(
     source: str | None = None,
     hidden: bool = False,
 ) -> CurveView:
-    from api import buckets
+    from api.curves import buckets
 
     reduced = None
     if len(found.steps) > max_points:

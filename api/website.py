@@ -10,8 +10,8 @@ import re
 
 from fastapi import FastAPI, Request, Response
 
-from api import etags
-from api.compression import accepts_gzip
+from api.http import etags
+from api.http.compression import accepts_gzip
 from torchyard.contract.errors import NotFound
 
 BUILT = Path(__file__).with_name("static")

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from api import present
-from api.live import Live
-from api.pages import MOST_BYTES, MOST_ITEMS, StoredPage, StoredPages
+from api.streams.live import Live
+from api.streams.stored import MOST_BYTES, MOST_ITEMS, StoredPage, StoredPages
 from store.queries import timeline
 from store.rows import jobs
 from store.store import Store
