@@ -1,7 +1,7 @@
 """The documents name what is there: links, anchors, pages, files, modules, names in the code, settings, commands."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -95,7 +95,7 @@ def test_each_name_that_a_document_quotes_is_in_the_code() -> None:
 
 
 def test_each_setting_that_a_document_names_is_there() -> None:
-    known = _settings() | {word for word in _words() if word.startswith("TORCHYARD_")}
+    known = set(_settings()) | {word for word in _words() if word.startswith("TORCHYARD_")}
 
     def absent(document: Path) -> set[str]:
         named = set(_SETTING.findall(document.read_text()))
@@ -106,7 +106,25 @@ def test_each_setting_that_a_document_names_is_there() -> None:
 
 def test_each_setting_of_the_programs_is_documented() -> None:
     documented = {name for page in (DOCS / "operating").glob("*.md") for name in _SETTING.findall(page.read_text())}
-    assert sorted(_settings() - documented) == []
+    assert sorted(set(_settings()) - documented) == []
+
+
+def test_the_defaults_of_settings_are_those_of_the_programs() -> None:
+    documented = {
+        name: default
+        for page in ("settings.md", "limits.md")
+        for names, defaults in re.findall(
+            r"^\| (`TORCHYARD_[^|]*) \| ([^|]*) \|", (DOCS / "operating" / page).read_text(), re.M
+        )
+        for name, default in zip(_SETTING.findall(names), re.findall(r"[\w.]+", defaults), strict=False)
+    }
+    defaults = {
+        name: str(default) for name, default in _settings().items() if isinstance(default, (int, str)) and default
+    }
+    assert {name: documented[name] for name in documented.keys() & defaults} == {
+        name: defaults[name] for name in documented.keys() & defaults
+    }
+    assert len(documented.keys() & defaults) > 20
 
 
 def test_each_command_of_make_in_a_document_is_one() -> None:
@@ -187,15 +205,16 @@ def _is_importable(name: str) -> bool:
     return (ROOT / parts[0]).is_dir() and len(parts) == 1
 
 
-def _begins_one(name: str, known: set[str]) -> bool:
+def _begins_one(name: str, known: Collection[str]) -> bool:
     return name.endswith("_") and any(one.startswith(name) for one in known)
 
 
 @cache
-def _settings() -> set[str]:
-    """Returns the variables that the API and the workers read."""
+def _settings() -> dict[str, object]:
+    """Returns the variables that the API and the workers read, with their defaults."""
     programs = (api.settings.Settings, worker.settings.Settings)
-    return {f"TORCHYARD_{name.upper()}" for program in programs for name in program.model_fields}
+    fields = {name: field for program in programs for name, field in program.model_fields.items()}
+    return {f"TORCHYARD_{name.upper()}": field.default for name, field in fields.items()}
 
 
 @cache
