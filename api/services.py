@@ -9,18 +9,18 @@ from typing import Annotated, ParamSpec, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
-from api import turns
-from api.codes import LoginCodes
-from api.links import FileLinks
-from api.paging import PlaceCursors
-from api.rates import Rates, Streams
+from api.access.codes import LoginCodes
+from api.access.links import FileLinks
+from api.limits import turns
+from api.limits.rates import Rates, Streams
+from api.limits.turns import Turns
+from api.parameters.paging import PlaceCursors
 from api.settings import Settings
 from api.streams.feed import Feed
 from api.streams.job import Stream
 from api.streams.jobs import JobsStream
 from api.streams.live import Live
 from api.streams.stored import StoredPages
-from api.turns import Turns
 from store.store import Store
 
 P = ParamSpec("P")

@@ -85,7 +85,7 @@ def _points(found: SeriesColumns, ema: Values | None) -> CurveColumns:
     import numpy as np
 
     finite = np.isfinite(found.values)
-    return CurveColumns(
+    return CurveColumns.model_construct(
         step=found.steps.tolist(),
         time=_seconds(found),
         attempt=found.attempts.tolist(),
@@ -97,7 +97,7 @@ def _points(found: SeriesColumns, ema: Values | None) -> CurveColumns:
 
 def _buckets(found: SeriesColumns, ema: Values | None, reduced: Buckets) -> CurveColumns:
     last = _cut_at(found, reduced)
-    return CurveColumns(
+    return CurveColumns.model_construct(  # unchecked: a check holds up all threads for as long as it takes
         step=last.steps.tolist(),
         time=_seconds(last),
         attempt=last.attempts.tolist(),

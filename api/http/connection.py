@@ -17,9 +17,9 @@ from uvicorn.server import ServerState
 from api.http import problems
 from api.http.address import host_of, is_trusted, peer_address
 from api.http.browsers import SECURITY_HEADERS
-from api.http.connection_limit import Connections
-from api.http.files import ZERO_COPY
+from api.limits.connections import Connections
 from api.settings import Settings
+from api.transfers.files import ZERO_COPY
 from torchyard.contract.errors import (
     HeadersTooLarge,
     MalformedHttp,

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 import uvicorn
 
 from api.http.connection import Connection
-from api.http.connection_limit import Connections
+from api.limits.connections import Connections
 from api.settings import Settings
 
 _GRACE_S = 3

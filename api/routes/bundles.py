@@ -11,14 +11,14 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from api import present
-from api.auth import JobReader, JobWriter, Principal
-from api.blobs import Blob, send_blob
-from api.http.decoding import Decoder
+from api.access.auth import JobReader, JobWriter, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, UPLOAD_BODY, problems
-from api.paging import BUNDLE, AfterBundle, Limit, page
-from api.permits import permit
-from api.reads import in_turns
+from api.parameters.paging import BUNDLE, AfterBundle, Limit, page
+from api.parameters.reads import in_turns
 from api.services import ServicesDep
+from api.transfers.blobs import Blob, send_blob
+from api.transfers.decoding import Decoder
+from api.transfers.permits import permit
 from store.commands import bundles as commands
 from store.commands.bundles import Upload
 from store.db.tables import Bundle

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api import present
-from api.auth import ClusterReader, ClusterWriter, JobReader
+from api.access.auth import ClusterReader, ClusterWriter, JobReader
 from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
-from api.paging import AfterPlace, AfterWorker, Limit, id_after, page
-from api.reads import in_turns
+from api.parameters.paging import AfterPlace, AfterWorker, Limit, id_after, page
+from api.parameters.reads import in_turns
 from api.routes.jobs import Instant
 from api.services import Services, ServicesDep
 from store.commands import requests

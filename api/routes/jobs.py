@@ -14,12 +14,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api import present
-from api.auth import JobId, JobReader, JobWriter, Principal, visible_job
+from api.access.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.http import etags
-from api.http.body import Body, parsed
 from api.openapi.completion import ACTIONS_BODY, CONDITIONAL, PATCH_BODY, headers, problems
-from api.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
-from api.reads import in_turns, writes_in_turns
+from api.parameters.bodies import Body, parsed
+from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
+from api.parameters.reads import in_turns, writes_in_turns
 from api.services import Services, ServicesDep
 from api.streams import waiting
 from store.commands import actions, cleanup, requests

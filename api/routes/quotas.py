@@ -5,10 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import Account, UserManager
-from api.http.body import Body, parsed
+from api.access.auth import Account, UserManager
 from api.openapi.completion import problems, reads
-from api.reads import in_turns
+from api.parameters.bodies import Body, parsed
+from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.commands import quotas as commands
 from store.rows import quotas, users

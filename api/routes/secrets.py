@@ -5,9 +5,9 @@ import re
 from fastapi import APIRouter
 
 from api import present
-from api.auth import SecretOwner, UserManager
-from api.http.body import Body, parsed
+from api.access.auth import SecretOwner, UserManager
 from api.openapi.completion import problems, reads
+from api.parameters.bodies import Body, parsed
 from api.services import ServicesDep
 from store.commands import secrets as commands
 from store.rows import secrets

@@ -7,12 +7,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api import present
-from api.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
-from api.codes import LIFETIME_S
+from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
+from api.access.codes import LIFETIME_S
 from api.http.address import is_https
-from api.http.body import Body, LoginBody, parsed
 from api.openapi.completion import problems, reads
 from api.openapi.components import JOB
+from api.parameters.bodies import Body, LoginBody, parsed
 from api.services import Services, ServicesDep
 from store.commands import team
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.auth import JobReader, check_watched, check_watcher, open_stream
+from api.access.auth import JobReader, check_watched, check_watcher, open_stream
 from api.openapi.completion import JOBS_STREAM, STREAM, problems
-from api.paging import NUMBER, POSITIONS, number_after, positions_after
+from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after
 from api.services import Services, ServicesDep
 from api.streams.jobs import Wanted
 from store.ids import is_id

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api import present
-from api.auth import JobId, JobReader, JobWriter
-from api.http.body import Keyed, SpecBody, parsed
+from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.completion import SPEC_BODY, headers, problems
+from api.parameters.bodies import Keyed, SpecBody, parsed
 from api.services import Services, ServicesDep
 from store.commands import submission
 from store.commands.submission import Submitted

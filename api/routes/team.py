@@ -6,11 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api import present
-from api.auth import Auditor, Principal, TokenOwner, UserManager
-from api.http.body import Body, parsed
+from api.access.auth import Auditor, Principal, TokenOwner, UserManager
 from api.openapi.completion import problems, reads
-from api.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
-from api.reads import in_turns
+from api.parameters.bodies import Body, parsed
+from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
+from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.commands import team
 from store.commands.team import UserChange

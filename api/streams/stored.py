@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from api.turns import Turns
+from api.limits.turns import Turns
 
 MOST_ITEMS, MOST_BYTES = 500, 1 << 18
 """The limits of one page of single events."""

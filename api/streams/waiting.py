@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.concurrency import run_in_threadpool
 
-from api.auth import Principal, check_watcher, visible_job
+from api.access.auth import Principal, check_watcher, visible_job
 from api.services import Services
 
 

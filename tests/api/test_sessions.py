@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from api.links import LIFETIME_S, FileLinks
+from api.access.links import LIFETIME_S, FileLinks
 from store.db.tables import BrowserSession
 from store.rows import tokens
 from store.rows.artifacts import NewArtifact

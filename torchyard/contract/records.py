@@ -84,7 +84,7 @@ class LaunchPlan(Record):
 
     job_id: str
     attempt: int
-    claimed_at: int | None = None
+    claimed_at: int
     """Microseconds, as in the attempt's row. Attempt numbers are used again after an older database was restored."""
     launcher: Literal["torchrun", "warm", "command"] = "torchrun"
     """What starts the ranks: torchrun, the supervisor by forking itself, or a command of the job."""

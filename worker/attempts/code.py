@@ -43,5 +43,4 @@ def prepare(
 
 def remove_copy(run: RunDir) -> bool:
     """Removes the attempt's copy of its code, with what its program has written there. False: something is left."""
-    path = rundirs.code_path(run)
-    return not path or remove_inside(run.root, *path)
+    return remove_inside(run.root, *rundirs.code_path(run))

@@ -233,7 +233,7 @@ class AttemptExecutor:
 
     def _follow(self) -> None:
         """Begins to relay the attempt's output and to watch for its end."""
-        output = self._open_output(RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1))
+        output = self._open_output(RunDir(self._folder))
         self._observed = None
         self._pace = Pace()
         self._unwatch = self._context.engine.watch(self._handle, self._instructions.wake)

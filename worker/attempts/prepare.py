@@ -75,8 +75,7 @@ class Preparation:
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
         code.remove_copy(self.run)
-        if self.run.layout == 2:
-            remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
+        remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
         resume_from = self._fetch_checkpoint()
         unpacked = code.prepare(

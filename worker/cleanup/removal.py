@@ -45,7 +45,7 @@ def remove_checkpoint_copies(
     for attempt in range(1, attempts + 1):
         try:
             # The names sort by age, oldest first. The database never listed a name that is not ASCII.
-            run = RunDir.found(folder / str(attempt))
+            run = RunDir(folder / str(attempt))
             copies = run.checkpoints.relative_to(run.root).parts
             folders = folders_inside(run.root, *copies, most=_MOST_ENTRIES)
             found = [name for name in folders if name.isascii()]

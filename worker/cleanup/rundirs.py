@@ -23,7 +23,7 @@ def is_stale(run: RunDir, *, claimed_at: int) -> bool:
     Its attempt was in the database before an older copy of the database was restored.
     """
     plan = read_untrusted(run.launch, LaunchPlan)
-    return plan is not None and plan.claimed_at not in {None, claimed_at}
+    return plan is not None and plan.claimed_at != claimed_at
 
 
 def started_ns(run: RunDir) -> int:
@@ -70,8 +70,8 @@ def checkpoints_path(run: RunDir) -> tuple[str, ...]:
 
 
 def code_path(run: RunDir) -> tuple[str, ...]:
-    """Returns the path of the copy of a bundle relative to the run directory. Empty: an older version has made none."""
-    return run.code.relative_to(run.root).parts if run.layout == 2 else ()
+    """Returns the path of the copy of a bundle relative to the run directory."""
+    return run.code.relative_to(run.root).parts
 
 
 def size(folder: Path, *, unlock: bool) -> int:

@@ -83,7 +83,7 @@ class Handle:
     key: AttemptKey
     world_size: int
     stored: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """JSON that the engine chooses, with `engine`, `layout`, and one line for the job's owner, `isolation`. Empty:
+    """JSON that the engine chooses, with `engine`, and one line for the job's owner, `isolation`. Empty:
     nothing is known to have been started."""
     note: str | None = field(default=None, compare=False)
     """A message about the start for the job's owner."""

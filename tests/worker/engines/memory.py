@@ -113,4 +113,4 @@ class MemoryEngine:
 
 
 def _handle(plan: Plan) -> Handle:
-    return Handle(plan.key, len(plan.devices), {"engine": "memory", "layout": 2, "number": plan.key.number})
+    return Handle(plan.key, len(plan.devices), {"engine": "memory", "number": plan.key.number})

@@ -44,11 +44,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class LocalHandle(ProcessIdentity):
-    """The supervisor, as the attempt's row keeps it. Older versions stored a `ProcessIdentity` alone."""
+    """The supervisor, as the attempt's row keeps it."""
 
     engine: Literal["local"] = "local"
-    layout: Literal[1, 2] = 1
-    """The layout of the run directory."""
     isolation: str = ""
     """How the attempt is isolated, for the job's owner."""
 
@@ -94,20 +92,20 @@ class LocalEngine:
             launcher, note = self._cold_launcher, _cold_start_note(plan, str(error))
             supervisor = self._start_supervisor(plan, launcher)
         run = self._run_dir(plan.key)
-        handle = self._started(plan.key, run, supervisor or self._wait_for_record(run), world_size)
+        handle = self._started(plan.key, supervisor or self._wait_for_record(run), world_size)
         return replace(handle, note=note)
 
     def find(self, key: AttemptKey, *, world_size: int, claimed_at: int) -> Handle | None:
-        run = RunDir.found(self._runs / key.job_id / str(key.number))
+        run = self._run_dir(key)
         plan = read_untrusted(run.launch, LaunchPlan)
-        if plan is None or plan.claimed_at not in {None, claimed_at}:
+        if plan is None or plan.claimed_at != claimed_at:
             return None
         supervisor = supervisors.recorded(run)
         if supervisor is None:
-            if run.layout > 1 and not supervisors.is_running(run):
+            if not supervisors.is_running(run):
                 return None  # the plan was written, but nothing was started
             supervisor = self._wait_for_record(run)
-        return self._started(key, run, supervisor, world_size)
+        return self._started(key, supervisor, world_size)
 
     def adopt(self, handle: Handle) -> None:
         self._supervisors[handle.key] = LocalHandle.from_dict(handle.stored)
@@ -116,7 +114,7 @@ class LocalEngine:
         if not handle.stored:
             return base.Absent()
         supervisor = LocalHandle.from_dict(handle.stored)
-        run = self._run_dir(handle.key, layout=supervisor.layout)
+        run = self._run_dir(handle.key)
         state = process.state(supervisor)
         if state != "gone":
             self._urge_supervisor(handle.key, supervisor, stopped=state == "stopped")
@@ -137,7 +135,7 @@ class LocalEngine:
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
         supervisor = LocalHandle.from_dict(handle.stored)
-        run = self._run_dir(handle.key, layout=supervisor.layout)
+        run = self._run_dir(handle.key)
         requester = self._stop_requesters.setdefault(handle.key, StopRequester(run))
         try:
             requester.request(reason, grace=grace)
@@ -149,11 +147,11 @@ class LocalEngine:
 
     def request_stacks(self, handle: Handle) -> Callable[[], list[base.RankStacks]]:
         supervisor = LocalHandle.from_dict(handle.stored)
-        run = self._run_dir(handle.key, layout=supervisor.layout)
+        run = self._run_dir(handle.key)
         return stacks.request_stacks(run, supervisor, world_size=handle.world_size)
 
     def kill(self, handle: Handle) -> str | None:
-        run = RunDir.found(self._runs / handle.key.job_id / str(handle.key.number))
+        run = self._run_dir(handle.key)
         unkillable = leftovers.kill_attempt(run, handle.key)
         if unkillable:
             return process.describe_unkillable(unkillable)
@@ -197,14 +195,14 @@ class LocalEngine:
 
     def _of_helpers(self, key: AttemptKey, supervisor: LocalHandle) -> list[ProcessIdentity]:
         """Returns the attempt's processes that the supervisor's helper has started, which are not below it."""
-        return strictness.recorded_processes(self._run_dir(key, layout=supervisor.layout))
+        return strictness.recorded_processes(self._run_dir(key))
 
-    def _run_dir(self, key: AttemptKey, *, layout: Literal[1, 2] = 2) -> RunDir:
-        return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
+    def _run_dir(self, key: AttemptKey) -> RunDir:
+        return RunDir(self._runs / key.job_id / str(key.number))
 
-    def _started(self, key: AttemptKey, run: RunDir, supervisor: ProcessIdentity, world_size: int) -> Handle:
+    def _started(self, key: AttemptKey, supervisor: ProcessIdentity, world_size: int) -> Handle:
         isolation = levels.describe(self._isolation)
-        handle = LocalHandle(**supervisor.to_dict(), layout=run.layout, isolation=isolation)
+        handle = LocalHandle(**supervisor.to_dict(), isolation=isolation)
         self._supervisors[key] = handle
         return Handle(key, world_size, handle.to_dict())
 

@@ -47,7 +47,7 @@ def kill_leftovers(runs: Path, keep: Collection[AttemptKey]) -> None:
     for path in runs.glob("job_*/[1-9]*"):
         if not path.name.isdecimal():
             continue
-        key, run = AttemptKey(path.parent.name, int(path.name)), RunDir.found(path)
+        key, run = AttemptKey(path.parent.name, int(path.name)), RunDir(path)
         if key in keep or not _may_run(run, key):
             continue
         logger.warning("%s: attempt %d was rescued; its processes are stopped", key.job_id, key.number)

@@ -291,9 +291,8 @@ def _descendants_of(table: dict[int, _Process], roots: Iterable[int]) -> set[int
 
 def _belongs(pid: int, job_id: str, attempt: int) -> bool:
     title = process_title(job_id, attempt, "")
-    older_title = title.replace(":", " ", 1)  # of processes that an older version started
     try:
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith((title.encode(), older_title.encode())):
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title.encode()):
             return True
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):

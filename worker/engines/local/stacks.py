@@ -18,7 +18,7 @@ _LIMIT = 1 << 16
 """The most bytes of one rank's stacks."""
 _TOTAL_LIMIT = 1 << 20
 """The most bytes of all ranks' stacks."""
-_NO_HANDLER = "cannot show its stacks: its program removed the handler, or an older version started it"
+_NO_HANDLER = "cannot show its stacks: its program removed the handler"
 _FRAMES_OF_SERVICE = re.compile(
     r'^  File "[^"\n]*/torchyard/run/rank\.py", line \d+ in _run\n(?:  File .*\n?)*', re.MULTILINE
 )

@@ -71,7 +71,7 @@ def supervise(root: Path, values: Mapping[str, str]) -> None:
     `values`: the secrets of its ranks, by variable.
     """
     inspection.forbid()
-    run = RunDir.found(root)
+    run = RunDir(root)
     plan = read_untrusted(run.launch, LaunchPlan)
     if plan is None:
         sys.exit(f"there is no {run.launch}")

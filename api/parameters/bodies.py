@@ -9,7 +9,7 @@ from fastapi import Depends, Header, Request
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
-from api.auth import JobWriter
+from api.access.auth import JobWriter
 from api.services import ServicesDep
 from store.rows.idempotency import KeyedRequest
 from torchyard.contract.errors import FieldError, InvalidRequest, RequestTimeout, TooLarge

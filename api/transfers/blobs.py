@@ -7,11 +7,11 @@ from pathlib import Path
 from fastapi import Request
 from starlette.responses import Response
 
-from api.auth import Principal
+from api.access.auth import Principal
 from api.http import etags
-from api.http.files import FileResponse, Span, disposition, spans_of
-from api.permits import permit
 from api.services import Services
+from api.transfers.files import FileResponse, Span, disposition, spans_of
+from api.transfers.permits import permit
 
 BYTES = "application/octet-stream"
 PICTURE = "image/png"

@@ -11,11 +11,11 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.auth import Principal
+from api.access.auth import Principal
 from api.http.compression import gzipped
 from api.http.problems import Interrupted
+from api.limits.turns import Turns
 from api.services import ServicesDep
-from api.turns import Turns
 from store.db.interruption import Interruption
 
 T = TypeVar("T")
