@@ -127,6 +127,19 @@ def test_the_defaults_of_settings_are_those_of_the_programs() -> None:
     assert len(documented.keys() & defaults) > 20
 
 
+def test_the_tree_of_the_readme_is_that_of_the_project() -> None:
+    shown = (ROOT / "README.md").read_text().partition("## The tree\n\n```\n")[2].partition("```")[0]
+    parts = re.split(r"^(\w+)/ ", shown, flags=re.MULTILINE)[1:]
+    texts = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert set(texts) == {folder for folder in FOLDERS if (ROOT / folder).is_dir() and not folder.startswith(".")}
+    named = [(top, name) for top, text in texts.items() for name in re.findall(r"[\w/.]+/(?=[\s:,;)])|\w+\.py", text)]
+    below = {top: [f"/{path}" for path in _paths() if path.startswith(f"{top}/")] for top in texts}
+    below["web"] += ["/api/static"]
+    wrong = [name for top, name in named if not any(path.endswith(f"/{name.rstrip('/')}") for path in below[top])]
+    assert wrong == []
+    assert len(named) > 30
+
+
 def test_each_command_of_make_in_a_document_is_one() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = [name for document in DOCUMENTS for name in _MAKE.findall(document.read_text())]
