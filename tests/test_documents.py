@@ -40,6 +40,7 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./{{}},*-]*")
 _FILE = re.compile(r"(?<![\w./*-])[\w./{},*-]+\.(?:py|ts|svelte)\b")
 _DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS[:10])})(?:\.\w+)+")
+_PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
 _MODULE = re.compile(r"-m ([a-z_]+(?:\.[a-z_]+)*)")
 _NAME = re.compile(r"(?<![\w-])(?:[a-z]\w*_\w*|[A-Z]\w*[a-z]\w*|[a-z]+[A-Z]\w*|[a-z_]\w*(?=\())")
 _MAKE = re.compile(r"(?:^|`)make ([a-z][a-z-]*)", re.MULTILINE)
@@ -92,6 +93,12 @@ def test_each_name_that_a_document_quotes_is_in_the_code() -> None:
         return {name for code in codes for name in _NAME.findall(code)} - _words() - OF_OTHERS
 
     assert _wrong(absent) == []
+
+
+def test_each_document_that_the_code_names_is_there() -> None:
+    named = {name for path in _paths() for name in _PAGE.findall(_source(ROOT / path))}
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+    assert len(named) > 5
 
 
 def test_each_setting_that_a_document_names_is_there() -> None:
@@ -238,9 +245,8 @@ def _paths() -> list[str]:
 @cache
 def _words() -> set[str]:
     """Returns every word of the sources, and the names of their files."""
-    files = [ROOT / path for path in _paths() if Path(path).suffix in SOURCES and Path(path) != Path(__file__)]
-    files += [ROOT / name for name in ("Makefile", "Dockerfile", "docker-compose.yml", "pyproject.toml")]
-    words = {word for file in files for word in re.findall(r"\w+", file.read_text(errors="replace"))}
+    files = [ROOT / path for path in [*_paths(), "Makefile", "Dockerfile", "docker-compose.yml", "pyproject.toml"]]
+    words = {word for file in files for word in re.findall(r"\w+", _source(file))}
     return words | {file.stem for file in files}
 
 
@@ -249,3 +255,9 @@ def _walk(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name not in {"node_modules", "__pycache__", "static", "build"} and not path.is_symlink():
             yield from _walk(path)
+
+
+def _source(file: Path) -> str:
+    """Returns the text of a source; nothing of another file, and of this one, which names what is nowhere."""
+    is_source = file.suffix in SOURCES or file.name in {"Makefile", "Dockerfile"}
+    return file.read_text(errors="replace") if is_source and file != Path(__file__) else ""
