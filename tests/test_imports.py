@@ -1,4 +1,4 @@
-"""The import law of DESIGN.md, section 2, inner packages too. Programs start one another by name."""
+"""The import law: which package may import which, inner packages too. Programs start one another by name."""
 
 import ast
 from collections.abc import Iterator
