@@ -1,47 +1,47 @@
-/** Devices as tracks of a yard: jobs are wagons coupled across neighbouring ones, and long free stretches are one line. */
+/** The rows of a worker's table of devices: one for each device, and one for a long stretch of free ones. */
 import type { DeviceView, WorkerView } from "../../api/wire";
 
 export type Holder = NonNullable<DeviceView["holder"]>;
 
 /** A job across neighbouring devices. */
-export interface Wagon {
+export interface DeviceJob {
   readonly jobId: string | null;
   readonly holder: Holder | null;
   readonly span: number;
 }
 
-export type Track =
+export type DeviceRow =
   | {
       readonly kind: "held";
       readonly device: DeviceView;
-      /** On its first device only. */ readonly wagon: Wagon | null;
+      /** On its first device only. */ readonly job: DeviceJob | null;
     }
   | { readonly kind: "blocked"; readonly device: DeviceView }
   | { readonly kind: "free"; readonly first: number; readonly last: number; readonly count: number };
 
 const LONG = 3;
 
-/** Returns the tracks of a worker, by index. */
-export function tracksOf(worker: WorkerView): Track[] {
+/** Returns the rows of a worker, in the order of its devices' indices. */
+export function deviceRows(worker: WorkerView): DeviceRow[] {
   const devices = [...worker.devices].sort((one, other) => one.index - other.index);
-  const tracks: Track[] = [];
+  const rows: DeviceRow[] = [];
   for (let at = 0; at < devices.length;) {
     const device = devices[at];
     if (!device) break;
     const alike = run(devices, at);
     const holder = keyOf(device);
     if (holder !== null) {
-      const wagon = { jobId: device.job_id ?? null, holder: device.holder ?? null, span: alike.length };
+      const job = { jobId: device.job_id ?? null, holder: device.holder ?? null, span: alike.length };
       alike.forEach((held, index) =>
-        tracks.push({ kind: "held", device: held, wagon: index === 0 ? wagon : null }),
+        rows.push({ kind: "held", device: held, job: index === 0 ? job : null }),
       );
     } else if (device.blocked !== null && device.blocked !== undefined)
-      tracks.push({ kind: "blocked", device });
-    else if (alike.length >= LONG) tracks.push(free(alike));
-    else tracks.push(...alike.map((item) => free([item])));
+      rows.push({ kind: "blocked", device });
+    else if (alike.length >= LONG) rows.push(free(alike));
+    else rows.push(...alike.map((item) => free([item])));
     at += alike.length;
   }
-  return tracks;
+  return rows;
 }
 
 /** Returns how many devices are held, blocked and free. */
@@ -70,7 +70,7 @@ function keyOf(device: DeviceView): string | null {
   return device.holder ? `${device.holder.owner} ${device.holder.since}` : null;
 }
 
-function free(devices: readonly DeviceView[]): Track {
+function free(devices: readonly DeviceView[]): DeviceRow {
   return {
     kind: "free",
     first: devices[0]?.index ?? 0,

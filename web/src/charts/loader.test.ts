@@ -1,6 +1,9 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { LiveEvent } from "../live/events";
-import { Board } from "./board.svelte";
+import { JobStore } from "../live/job.svelte";
+import type { CurveJob } from "./attempts";
+import { CurveLoader, type Follow } from "./loader";
+import { CurveStore } from "./store.svelte";
 
 interface Asked {
   readonly path: string;
@@ -10,7 +13,8 @@ interface Asked {
 const asked: Asked[] = [];
 let attempts = 1;
 let answers = true;
-let board: Board;
+let opened: JobStore;
+let curves: CurveLoader;
 let tell: (event: LiveEvent) => void;
 
 /** A service with one job, which has one metric and as many attempts as the test says. */
@@ -34,17 +38,30 @@ beforeEach(() => {
     asked.push({ path: new URL(target).pathname, signal: init.signal ?? null });
     return answer(target);
   });
-  board = new Board((_, listener) => {
+  opened = new JobStore("job_a");
+  const follow: Follow = (_, listener) => {
     tell = listener;
     return () => undefined;
-  });
+  };
+  curves = new CurveLoader(new CurveStore(), follow, readAttempts);
 });
 
 afterEach(() => {
-  board.close();
+  curves.close();
+  opened.close();
   vi.unstubAllGlobals();
   vi.useRealTimers();
 });
+
+function job(): CurveJob {
+  return { id: "job_a", name: "a", perEpoch: null, attempts: opened.attempts };
+}
+
+/** Does what the page does: the attempts are the open job's, which are read once for all. */
+async function readAttempts(): Promise<void> {
+  await opened.readAttempts();
+  await curves.open([job()]);
+}
 
 function points(step: number, attempt: number): LiveEvent {
   const metrics = { "train/loss": { step: [step], value: [1], time: [step], attempt: [attempt] } };
@@ -52,25 +69,25 @@ function points(step: number, attempt: number): LiveEvent {
 }
 
 test("a new attempt is read while its points come without a pause", async () => {
-  await board.open([{ id: "job_a", name: "a", perEpoch: null }]);
-  board.want("train/loss");
+  await readAttempts();
+  curves.want("train/loss");
   await vi.advanceTimersByTimeAsync(0);
-  expect([askedFor("attempts").length, board.hasSeams()]).toEqual([1, false]);
+  expect([askedFor("attempts").length, curves.store.attempts.hasSeams()]).toEqual([1, false]);
   attempts = 2;
   for (let step = 11; step < 21; step++) {
     tell(points(step, 2));
     await vi.advanceTimersByTimeAsync(250);
   }
-  expect([askedFor("attempts").length, board.hasSeams()]).toEqual([2, true]);
+  expect([askedFor("attempts").length, curves.store.attempts.hasSeams()]).toEqual([2, true]);
 });
 
 test("a service that answers slowly is waited for, however often the page hears that it missed something", async () => {
-  await board.open([{ id: "job_a", name: "a", perEpoch: null }]);
+  await readAttempts();
   answers = false;
   for (let i = 0; i < 4; i++) {
     await vi.advanceTimersByTimeAsync(5000);
     tell({ kind: "changed", topic: "jobs" });
   }
-  const again = askedFor("attempts").slice(1);
+  const again = askedFor("metrics").slice(1);
   expect(again.map(({ signal }) => signal?.aborted)).toEqual([false]);
 });

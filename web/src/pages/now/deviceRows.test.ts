@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DeviceView, WorkerView } from "../../api/wire";
-import { tally, tracksOf } from "./tracks";
+import { tally, deviceRows } from "./deviceRows";
 
 function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
   return { index, uuid: `u${index}`, name: "GPU", kind: "cuda", processes: [], returning: false, ...more };
@@ -13,19 +13,19 @@ function worker(devices: DeviceView[]): WorkerView {
 
 const holder = { owner: "ada", state: "running", since: "2026-01-01T00:00:00Z" } as const;
 
-test("a job across neighbouring devices is one wagon", () => {
-  const tracks = tracksOf(worker([device(1, { job_id: "a", holder }), device(0, { job_id: "a", holder })]));
-  expect(tracks.map((track) => track.kind === "held" && track.wagon?.span)).toEqual([2, undefined]);
+test("a job across neighbouring devices is one row of the job", () => {
+  const rows = deviceRows(worker([device(1, { job_id: "a", holder }), device(0, { job_id: "a", holder })]));
+  expect(rows.map((row) => row.kind === "held" && row.job?.span)).toEqual([2, undefined]);
 });
 
-test("a job on devices apart is two wagons", () => {
+test("a job on devices apart is told on each of them", () => {
   const devices = [device(0, { job_id: "a", holder }), device(1), device(2, { job_id: "a", holder })];
-  expect(tracksOf(worker(devices)).map((track) => track.kind)).toEqual(["held", "free", "held"]);
+  expect(deviceRows(worker(devices)).map((row) => row.kind)).toEqual(["held", "free", "held"]);
 });
 
-test("another user's private job is a wagon without an id", () => {
-  const [first] = tracksOf(worker([device(0, { holder }), device(1, { holder })]));
-  expect(first).toMatchObject({ kind: "held", wagon: { jobId: null, span: 2, holder: { owner: "ada" } } });
+test("another user's private job has a holder and no id", () => {
+  const [first] = deviceRows(worker([device(0, { holder }), device(1, { holder })]));
+  expect(first).toMatchObject({ kind: "held", job: { jobId: null, span: 2, holder: { owner: "ada" } } });
 });
 
 test("a long free stretch is one line, and blocked devices keep their own", () => {
@@ -36,7 +36,7 @@ test("a long free stretch is one line, and blocked devices keep their own", () =
     device(3, { blocked: "not ours" }),
     device(4, { blocked: "x" }),
   ];
-  expect(tracksOf(worker(devices))).toMatchObject([
+  expect(deviceRows(worker(devices))).toMatchObject([
     { kind: "free", first: 0, last: 2, count: 3 },
     { kind: "blocked" },
     { kind: "blocked" },
