@@ -37,11 +37,14 @@ async function settled(): Promise<void> {
 
 // The parts are there at once: what is counted is what they read.
 beforeAll(() =>
-  Promise.all([import("./Curves.svelte"), import("./Logs.svelte"), import("./Checkpoints.svelte"), import("./Timeline.svelte"), import("./Spec.svelte")]),
+  Promise.all([
+    import("./Curves.svelte"),
+    import("./Logs.svelte"),
+    import("./Checkpoints.svelte"),
+    import("./Timeline.svelte"),
+    import("./Spec.svelte"),
+  ]),
 );
-  Promise.all([import("./Curves.svelte"), import("./Logs.svelte"), import("./Checkpoints.svelte")]),
-);
-
 beforeEach(() => {
   vi.useFakeTimers();
   streams = service();
