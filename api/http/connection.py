@@ -19,7 +19,6 @@ from api.http.address import host_of, is_trusted, peer_address
 from api.http.browsers import SECURITY_HEADERS
 from api.limits.connections import Connections
 from api.settings import Settings
-from api.transfers.files import ZERO_COPY
 from torchyard.contract.errors import (
     HeadersTooLarge,
     MalformedHttp,
@@ -27,6 +26,9 @@ from torchyard.contract.errors import (
     TorchyardError,
     UrlTooLong,
 )
+
+ZERO_COPY = "http.response.zerocopysend"
+"""The ASGI extension by which a server sends a part of an open file."""
 
 _LINGER_S = 5
 """Seconds to read on after the last answer: closing at once could destroy the answer on its way (RFC 9112, 9.6)."""

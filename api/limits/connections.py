@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Protocol
 
-from api.settings import Settings
+from api.limits.settings import LimitSettings
 from torchyard.contract.errors import TooManyRequests, TorchyardError, Unavailable
 
 
@@ -21,7 +21,7 @@ class Connections:
     Idle and busy ones are counted apart, so that those who send nothing keep nobody from being served.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LimitSettings) -> None:
         self._all = _Group(settings.max_connections)
         self._by_host = defaultdict[str, _Group](lambda: _Group(settings.max_connections_per_address))
 

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api.http.problems import PROBLEM_TYPE
 from torchyard.contract.errors import (
     Conflict,
     FieldError,
@@ -43,9 +44,6 @@ from torchyard.contract.views.telemetry import (
     MetricView,
     StreamCursor,
 )
-
-PROBLEM_TYPE = "application/problem+json"
-"""The media type of every error."""
 
 SCHEMA = "#/components/schemas/{model}"
 _SENT = "#/components/schemas/{model}-Sent"

@@ -61,13 +61,13 @@ async def stream_job(
     without `end` was interrupted: connect again. It also ends with the token.
     """
     begun, seen = number_after(after), number_after(last_event_id)
-    await services.at_once(check_watcher, services, caller, job_id)
+    await services.access.at_once(check_watcher, services.access, caller, job_id)
     events = services.job_stream.events(
         job_id,
         after=begun if last_event_id is None else seen,
         kinds=frozenset(only or ()),
         user=caller.name,
-        check=lambda: services.at_once(check_watcher, services, caller, job_id),
+        check=lambda: services.access.at_once(check_watcher, services.access, caller, job_id),
     )
     return EventStream(events, headers=_HEADERS)
 
@@ -122,7 +122,7 @@ async def stream_jobs(
         kinds=frozenset(kind or ()),
         topics=frozenset(topic or ()),
         caller=caller,
-        check=lambda job_ids: services.at_once(check_watched, services, caller, job_ids),
+        check=lambda job_ids: services.access.at_once(check_watched, services.access, caller, job_ids),
     )
     return EventStream(services.jobs_stream.events(asked), headers=_HEADERS)
 
