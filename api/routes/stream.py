@@ -1,7 +1,7 @@
 """Streams what jobs store, as server-sent events."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
@@ -29,28 +29,39 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
+_LAST_ITEM = "the `id` of the last event that you received"
+_LAST_POSITIONS = "the last `id` that you received"
+_INSTEAD = "the same as `Last-Event-ID`, which takes precedence"
+
+
+def _header(description: str, pattern: str, **limits: int) -> Any:
+    return Header(alias="Last-Event-ID", description=description, json_schema_extra={"pattern": pattern}, **limits)
+
+
+LastNumber = Annotated[str | None, _header(_LAST_ITEM, NUMBER)]
+AfterNumber = Annotated[str | None, Query(max_length=200, description=_INSTEAD, json_schema_extra={"pattern": NUMBER})]
+LastPositions = Annotated[str | None, _header(_LAST_POSITIONS, POSITIONS, max_length=3000)]
+AfterPositions = Annotated[
+    str | None,
+    Query(
+        max_length=3000,
+        description=f"{_INSTEAD}: `JOB:POSITION,JOB:POSITION…`",
+        json_schema_extra={"pattern": POSITIONS},
+    ),
+]
+JobIds = Annotated[
+    list[Annotated[str, Query(max_length=100)]] | None, Query(max_length=50, description="jobs to watch")
+]
+
+
 @router.get("/jobs/{job_id}/stream", response_class=EventStream, responses=STREAM, dependencies=[Depends(open_stream)])
 async def stream_job(
     *,
     services: ServicesDep,
     caller: JobReader,
     job_id: str,
-    last_event_id: Annotated[
-        str | None,
-        Header(
-            alias="Last-Event-ID",
-            description="the `id` of the last event that you received",
-            json_schema_extra={"pattern": NUMBER},
-        ),
-    ] = None,
-    after: Annotated[
-        str | None,
-        Query(
-            max_length=200,
-            description="the same as `Last-Event-ID`, which takes precedence",
-            json_schema_extra={"pattern": NUMBER},
-        ),
-    ] = None,
+    last_event_id: LastNumber = None,
+    after: AfterNumber = None,
     only: Annotated[list[StoredKind] | None, Query(max_length=20, description="only these kinds of events")] = None,
 ) -> EventStream:
     """Streams everything that the job has stored, in order, then each new item at once. `end` is the last event.
@@ -77,28 +88,11 @@ async def stream_jobs(
     *,
     services: ServicesDep,
     caller: JobReader,
-    job: Annotated[
-        list[Annotated[str, Query(max_length=100)]] | None, Query(max_length=50, description="jobs to watch")
-    ] = None,
+    job: JobIds = None,
     topic: Annotated[list[StreamTopic] | None, Query(max_length=3, description="lists to watch")] = None,
     kind: Annotated[list[StoredKind] | None, Query(max_length=20, description="only these kinds of items")] = None,
-    last_event_id: Annotated[
-        str | None,
-        Header(
-            alias="Last-Event-ID",
-            max_length=3000,
-            description="the last `id` that you received",
-            json_schema_extra={"pattern": POSITIONS},
-        ),
-    ] = None,
-    after: Annotated[
-        str | None,
-        Query(
-            max_length=3000,
-            description="the same as `Last-Event-ID`, which takes precedence: `JOB:POSITION,JOB:POSITION…`",
-            json_schema_extra={"pattern": POSITIONS},
-        ),
-    ] = None,
+    last_event_id: LastPositions = None,
+    after: AfterPositions = None,
 ) -> EventStream:
     """Streams what several jobs store and that lists have changed, until the caller leaves.
 
