@@ -34,8 +34,10 @@ _LAST_POSITIONS = "the last `id` that you received"
 _INSTEAD = "the same as `Last-Event-ID`, which takes precedence"
 
 
-def _header(description: str, pattern: str, **limits: int) -> Any:
-    return Header(alias="Last-Event-ID", description=description, json_schema_extra={"pattern": pattern}, **limits)
+def _header(description: str, pattern: str, *, max_length: int | None = None) -> Any:
+    return Header(
+        alias="Last-Event-ID", description=description, max_length=max_length, json_schema_extra={"pattern": pattern}
+    )
 
 
 LastNumber = Annotated[str | None, _header(_LAST_ITEM, NUMBER)]
