@@ -5,21 +5,21 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api.access import services as access_services
-from api.access.services import Access
+from api.access import access
+from api.access.access import Access
 from api.limits import turns
 from api.limits.turns import Turns
 from api.settings import Settings
 from api.streams.feed import Feed
-from api.streams.job import JobStream
-from api.streams.jobs import JobsStream
 from api.streams.live import Live
-from api.streams.stored import StoredPages
+from api.streams.multiplexed import MultiplexedStream
+from api.streams.single import SingleStream
+from api.streams.stored import SharedItems
 from store.store import Store
 
 THREADS = 20
 """Threads for small answers and small changes."""
-_CONNECTIONS = THREADS + access_services.THREADS + 3 * turns.THREADS
+_CONNECTIONS = THREADS + access.THREADS + 3 * turns.THREADS
 """A connection to the database for each thread that may use one, so that none waits for another's."""
 
 
@@ -31,8 +31,8 @@ class Services:
     store: Store
     access: Access
     live: Live
-    job_stream: JobStream
-    jobs_stream: JobsStream
+    single_stream: SingleStream
+    multiplexed_stream: MultiplexedStream
     reads: Turns
     """Threads of reads that may take long."""
     writes: Turns
@@ -43,14 +43,14 @@ class Services:
         """`token` is that of the bootstrap administrator."""
         store = Store.of(settings, program="torchyard-api", pool=16, most=_CONNECTIONS)
         live = Live(settings.redis, service=store.service)
-        stored = StoredPages()
+        stored = SharedItems()
         return cls(
             settings=settings,
             store=store,
             access=Access.of(settings, store, token=token),
             live=live,
-            job_stream=JobStream(store, live, stored),
-            jobs_stream=JobsStream(store, Feed(store, live), stored),
+            single_stream=SingleStream(store, live, stored),
+            multiplexed_stream=MultiplexedStream(store, Feed(store, live), stored),
             reads=Turns(),
             writes=Turns(),
         )
@@ -60,7 +60,7 @@ class Services:
         self.live.close()
         self.reads.close()
         self.writes.close()
-        self.job_stream.close()
+        self.single_stream.close()
         self.store.close()
 
 

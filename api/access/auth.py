@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.access.services import Access, AccessDep
-from api.access.sight import Sight
+from api.access.access import Access, AccessDep
+from api.access.visible_jobs import VisibleJobs
 from api.http.address import client_address, host_of, is_local
 from store.commands import team
 from store.db.database import Session
@@ -40,7 +40,7 @@ class Principal(Caller):
 
     @property
     def key(self) -> str:
-        """What limits count by: the user, who may have many tokens."""
+        """The key of the caller's limits: the user, who may have many tokens."""
         return self.name
 
 
@@ -78,7 +78,7 @@ async def authenticate_download(
     credentials: _Credentials,
     link: Annotated[str | None, Query(max_length=200, description="made by `POST /v1/links`")] = None,
 ) -> Principal:
-    """Returns who asks for a file: whose link it is, else as `authenticate` does. Raises the same."""
+    """Returns who asks for a file: the user of the link, or who `authenticate` returns. Raises the same."""
     if link is None or credentials is not None:
         return await authenticate(request, access, credentials)
     query = request.scope["query_string"].decode("latin-1")
@@ -107,7 +107,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
 
 
 async def of_code(request: Request, access: Access, code: str, *, ends: bool) -> Principal:
-    """Returns for whom the login code was made; it `ends` with that, or stays valid.
+    """Returns the user of the login code. `ends`: the code becomes invalid.
 
     Raises Forbidden unless the client is on this machine.
 
@@ -124,7 +124,7 @@ async def of_code(request: Request, access: Access, code: str, *, ends: bool) ->
 
 
 def credential_of(access: Access, principal: Principal) -> str:
-    """Returns what stands for the principal's token in sessions and login codes, which end with it."""
+    """Returns the name of the principal's token in sessions and login codes, which end with the token."""
     return principal.token_id or tokens.digest_of(access.token)
 
 
@@ -157,7 +157,7 @@ TokenOwner = Annotated[Principal, require(Scope.TOKENS)]
 SecretOwner = Annotated[Principal, require(Scope.SECRETS)]
 UserManager = Annotated[Principal, require(Scope.USERS)]
 Auditor = Annotated[Principal, require(Scope.AUDIT)]
-"""Parameters of routes: the caller, who may do this."""
+"""Parameters of routes: the caller, who has the scope."""
 
 
 def check_watcher(access: Access, principal: Principal, job_id: str) -> None:
@@ -168,18 +168,18 @@ def check_watcher(access: Access, principal: Principal, job_id: str) -> None:
         visible_job(session, job_id, principal)
 
 
-def check_watched(access: Access, principal: Principal, job_ids: Collection[str]) -> Sight:
-    """Returns which jobs an open stream may go on to tell of. Raises NotAuthorized and Unavailable."""
+def check_watched(access: Access, principal: Principal, job_ids: Collection[str]) -> VisibleJobs:
+    """Returns which of the jobs an open stream may go on to show. Raises NotAuthorized and Unavailable."""
     if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
     with access.store.read() as session:
         readable = timeline.heads(session, job_ids, caller=principal)
-        return Sight(frozenset(readable), frozenset(timeline.heads(session, job_ids)))
+        return VisibleJobs(frozenset(readable), frozenset(timeline.heads(session, job_ids)))
 
 
 async def open_stream(access: AccessDep, caller: JobReader) -> AsyncGenerator[None]:
-    """A route's dependency: counts the answer among the token's streams until it ends. Raises TooManyRequests."""
-    with access.streams.open(caller.key):
+    """A route's dependency: counts the answer among the user's open streams until it ends. Raises TooManyRequests."""
+    with access.open_streams.open(caller.key):
         yield
 
 
@@ -216,7 +216,7 @@ def _of_request(access: Access, principal: Principal, request: Request) -> Princ
 
 
 async def _count_failed_login(access: Access, request: Request, *, what: str) -> None:
-    """Raises TooManyRequests if the client has sent too many wrong ones."""
+    """Counts and audits a wrong token or code. Raises TooManyRequests if the client has sent too many."""
     nobody = _of_request(access, _NOBODY, request)
     access.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong {what}")
     await access.note(team.record_failed_login, access.store, nobody)
@@ -248,7 +248,7 @@ def _mark_used(access: Access, token_id: str) -> None:
 
 
 def _of_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
-    """Returns whose session it is that one of the cookies and the second secret open."""
+    """Returns the user of the session that has one of the cookies and this CSRF secret."""
     with access.store.read() as session:
         opened = (tokens.find_session(session, cookie, csrf=csrf) for cookie in cookies)
         found = next((row for row in opened if row is not None), None)

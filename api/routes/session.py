@@ -68,7 +68,7 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
     await run_in_threadpool(team.record_login_code, services.store, caller=caller)
     expires_at = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
     code = services.access.codes.make(credential_of(services.access, caller))
-    return LoginCodeView(code=code, expires_at=expires_at, has_page=request.app.state.page.is_built)
+    return LoginCodeView(code=code, expires_at=expires_at, has_page=request.app.state.website.is_built)
 
 
 @router.post("/session/codes/check", dependencies=[Depends(_from_here)])

@@ -11,7 +11,7 @@ from api.access.auth import JobReader, check_watched, check_watcher, open_stream
 from api.openapi.completion import JOBS_STREAM, STREAM, problems
 from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after
 from api.services import Services, ServicesDep
-from api.streams.jobs import WatchRequest
+from api.streams.multiplexed import WatchRequest
 from store.ids import is_id
 from store.queries import timeline
 from store.queries.timeline import Head
@@ -75,7 +75,7 @@ async def stream_job(
     """
     begun, seen = number_after(after), number_after(last_event_id)
     await services.access.at_once(check_watcher, services.access, caller, job_id)
-    events = services.job_stream.events(
+    events = services.single_stream.events(
         job_id,
         after=begun if last_event_id is None else seen,
         kinds=frozenset(only or ()),
@@ -120,7 +120,7 @@ async def stream_jobs(
         caller=caller,
         check=lambda job_ids: services.access.at_once(check_watched, services.access, caller, job_ids),
     )
-    return EventStream(services.jobs_stream.events(asked), headers=_HEADERS)
+    return EventStream(services.multiplexed_stream.events(asked), headers=_HEADERS)
 
 
 def _heads(services: Services, caller: Caller, job_ids: Sequence[str]) -> dict[str, Head]:

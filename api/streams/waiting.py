@@ -4,8 +4,8 @@ import asyncio
 
 from starlette.concurrency import run_in_threadpool
 
+from api.access.access import Access
 from api.access.auth import Principal, check_watcher, visible_job
-from api.access.services import Access
 from api.streams.live import Live
 from store.store import Store
 

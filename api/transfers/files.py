@@ -22,7 +22,7 @@ from torchyard.contract.errors import NotFound
 _MOST_RANGES = 20
 _CHUNK = 1 << 18
 _PART = 1 << 23
-"""Bytes that are sent between two checks that the caller may have them."""
+"""Bytes that are sent between two checks of the caller's access."""
 _RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
 
 

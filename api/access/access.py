@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 
 from api.access.codes import LoginCodes
 from api.access.links import FileLinks
-from api.limits.rates import Rates, Streams
+from api.limits.rates import OpenStreams, Rates
 from api.settings import Settings
 from store.store import Store
 
@@ -28,7 +28,7 @@ _BURST_S = 10
 
 @dataclass(frozen=True)
 class Access:
-    """The credentials that this process made or knows without the database, and the limits of callers."""
+    """What finds out who makes a request, and the limits of callers in this process."""
 
     token: str
     """The bootstrap administrator's token."""
@@ -36,7 +36,7 @@ class Access:
     store: Store
     requests: Rates
     """Requests of each user."""
-    streams: Streams
+    open_streams: OpenStreams
     """Open streams of each user."""
     wrong_tokens: Rates
     """Requests of each address that had a wrong token."""
@@ -55,7 +55,7 @@ class Access:
             settings=settings,
             store=store,
             requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
-            streams=Streams(settings.max_streams),
+            open_streams=OpenStreams(settings.max_streams),
             wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
             codes=LoginCodes(),
             links=FileLinks(token),
