@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import InvalidSpec, TooLarge
-from torchyard.contract.requests import JobAction, JobSort
+from torchyard.contract.filters import JobFilter, JobQuery, JobSort
+from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.team import Resource
 from torchyard.contract.views.advice import AdviceView
@@ -101,42 +102,19 @@ def delete(job_id: str) -> Call[View]:
     return Call(View, "DELETE", job_path(job_id), repeatable=False)
 
 
-def jobs(
-    *,
-    state: Sequence[str] = (),
-    name: str | None = None,
-    owner: str | None = None,
-    trainer: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    created_after: datetime | None = None,
-    created_before: datetime | None = None,
-    q: str | None = None,
-    sort: JobSort | None = None,
-    limit: int | None = None,
-) -> Call[Page[JobSummary]]:
-    times = {"created_after": created_after, "created_before": created_before}
-    params: dict[str, Any] = {
-        "state": [str(item) for item in state],
-        "name": name,
-        "owner": owner,
-        "trainer": trainer,
-        "label": [f"{key}:{value}" for key, value in (labels or {}).items()],
-        **{key: moment.astimezone().isoformat() for key, moment in times.items() if moment is not None},
-        "q": q,
-        "sort": sort,
-        "limit": None if limit is None else max(1, min(limit, _LONGEST_PAGE)),
-    }
-    return Call(Page[JobSummary], "GET", "/v1/jobs", params)
+def jobs(where: JobQuery, *, sort: JobSort | None = None, limit: int | None = None) -> Call[Page[JobSummary]]:
+    size = None if limit is None else max(1, min(limit, _LONGEST_PAGE))
+    return Call(Page[JobSummary], "GET", "/v1/jobs", {**_sent(where), "sort": sort, "limit": size})
 
 
-def counts(**matching: Any) -> Call[JobPage]:
-    return Call(JobPage, "GET", "/v1/jobs", {**jobs(**matching, limit=1).params, "counts": "true"})
+def counts(where: JobFilter) -> Call[JobPage]:
+    return Call(JobPage, "GET", "/v1/jobs", {**_sent(where), "limit": 1, "counts": "true"})
 
 
 def act(
-    action: JobAction, *, ids: Sequence[str] | None, now: bool, dry_run: bool, **matching: Any
+    action: JobAction, *, ids: Sequence[str] | None, where: JobFilter, now: bool, dry_run: bool
 ) -> Call[ActionsView]:
-    chosen = {"filter": _given(matching)} if ids is None else {"ids": [*ids]}
+    chosen = {"filter": _sent(where)} if ids is None else {"ids": [*ids]}
     forced = {"now": True} if now else {}
     content = json.dumps({"action": action, "dry_run": dry_run, **forced, **chosen})
     return Call(ActionsView, "POST", "/v1/jobs/actions", content=content, headers=_JSON, repeatable=action != "delete")
@@ -403,6 +381,10 @@ def _quota_path(kind: QuotaKind, name: str) -> str:
 def _segment(text: str) -> str:
     # `..` would change the path.
     return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
+
+
+def _sent(where: JobFilter) -> dict[str, Any]:
+    return where.model_dump(mode="json", exclude_unset=True)
 
 
 def _given(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 import time
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 from torchyard.client import calls
 from torchyard.client.bundles import BundlesCore
@@ -16,6 +16,7 @@ from torchyard.client.discovery import Server
 from torchyard.client.download import OnProgress, PartFile, file_to_download
 from torchyard.client.job import AsyncJob
 from torchyard.client.launching import Mounts, arguments, program_of, script_spec, upload_code
+from torchyard.client.matching import Listed, Matching, filter_of, query_of
 from torchyard.client.packing import MAX_SIZE
 from torchyard.client.references import find_checkpoint, find_job, free_name
 from torchyard.client.responses import file_name, parse
@@ -24,8 +25,9 @@ from torchyard.client.team import TeamCore
 from torchyard.client.transport import Transport
 from torchyard.contract.artifacts import is_artifact_path
 from torchyard.contract.errors import NotFound, ServerError
+from torchyard.contract.filters import JobSort
 from torchyard.contract.job import JobState
-from torchyard.contract.requests import JobAction, JobSort
+from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.advice import AdviceView
@@ -131,81 +133,40 @@ class ClientCore(TeamCore):
         return await self._connection.answer(calls.advice(job_id))
 
     def list(
-        self,
-        *,
-        state: Sequence[str] = (),
-        name: str | None = None,
-        owner: str | None = None,
-        trainer: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
-        q: str | None = None,
-        sort: JobSort = "created",
-        limit: int | None = None,
+        self, *, sort: JobSort = "created", limit: int | None = None, **matching: Unpack[Listed]
     ) -> AsyncGenerator[JobSummary]:
-        """Yields the jobs that match every argument and have all `labels`, newest first. `get` returns all of a job.
+        """Yields the jobs that match every argument, newest first: `state` (one of these), `q`, `name`, `owner`,
+        `trainer`, `labels` (all of them), `created_after` and `created_before`. `get` returns all of a job.
 
-        `q` is a part of the name, the id, the owner or a label's value. A `sort` with a leading `-` is reversed.
+        `q` is a part of the name, the id, the owner or a label's value. A `sort` with a leading `-` is reversed. Raises
+        InvalidRequest.
         """
-        call = calls.jobs(
-            state=state,
-            name=name,
-            owner=owner,
-            trainer=trainer,
-            labels=labels,
-            created_after=created_after,
-            created_before=created_before,
-            q=q,
-            sort=None if sort == "created" else sort,
-            limit=limit,
-        )
+        call = calls.jobs(query_of(matching), sort=None if sort == "created" else sort, limit=limit)
         return self._connection.pages(call, limit=limit)
 
-    async def count(
-        self,
-        *,
-        q: str | None = None,
-        name: str | None = None,
-        owner: str | None = None,
-        trainer: str | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> Mapping[JobState, int]:
-        """Returns how many jobs that match every argument are in each state; states without any are left out."""
-        call = calls.counts(q=q, name=name, owner=owner, trainer=trainer, labels=labels)
-        return (await self._connection.answer(call)).counts or {}
+    async def count(self, **matching: Unpack[Matching]) -> Mapping[JobState, int]:
+        """Returns how many jobs that match every argument, as those of `list`, are in each state.
+
+        States without any are left out. A `state` changes nothing.
+        """
+        return (await self._connection.answer(calls.counts(filter_of(matching)))).counts or {}
 
     async def act(
         self,
         action: JobAction,
         ids: Sequence[str] | None = None,
         *,
-        state: Sequence[str] | None = None,
-        q: str | None = None,
-        name: str | None = None,
-        owner: str | None = None,
-        trainer: str | None = None,
-        labels: Mapping[str, str] | None = None,
         now: bool = False,
         dry_run: bool = False,
+        **matching: Unpack[Matching],
     ) -> ActionsView:
-        """Cancels, pauses, resumes or deletes the jobs with these `ids`, else those that match every other argument.
+        """Cancels, pauses, resumes or deletes the jobs with these `ids`, else those that match every other argument, as
+        those of `list`.
 
         At most 1,000 jobs: repeat it while the answer says `more`. What is refused leaves the others as they are. With
         `now`, a cancel kills, as in `cancel`.
         """
-        call = calls.act(
-            action,
-            ids=ids,
-            now=now,
-            dry_run=dry_run,
-            state=None if state is None else [str(item) for item in state],
-            q=q,
-            name=name,
-            owner=owner,
-            trainer=trainer,
-            label=None if labels is None else [f"{key}:{value}" for key, value in labels.items()],
-        )
+        call = calls.act(action, ids=ids, where=filter_of(matching), now=now, dry_run=dry_run)
         return await self._connection.answer(call)
 
     async def update(
