@@ -101,7 +101,7 @@ def _routes() -> APIRouter:
 class _Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = completion.completed(super().openapi())
+            self.openapi_schema = completion.completed(super().openapi(), self.routes)
         return self.openapi_schema
 
 

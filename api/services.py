@@ -17,7 +17,7 @@ from api.limits.turns import Turns
 from api.parameters.paging import PlaceCursors
 from api.settings import Settings
 from api.streams.feed import Feed
-from api.streams.job import Stream
+from api.streams.job import JobStream
 from api.streams.jobs import JobsStream
 from api.streams.live import Live
 from api.streams.stored import StoredPages
@@ -45,7 +45,7 @@ class Services:
     settings: Settings
     store: Store
     live: Live
-    stream: Stream
+    job_stream: JobStream
     jobs_stream: JobsStream
     places: PlaceCursors
     requests: Rates
@@ -76,7 +76,7 @@ class Services:
             settings=settings,
             store=store,
             live=live,
-            stream=Stream(store, live, stored),
+            job_stream=JobStream(store, live, stored),
             jobs_stream=JobsStream(store, Feed(store, live), stored),
             places=PlaceCursors(token),
             requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
@@ -114,7 +114,7 @@ class Services:
         self.live.close()
         self.reads.close()
         self.writes.close()
-        self.stream.close()
+        self.job_stream.close()
         self.store.close()
 
 

@@ -1,4 +1,4 @@
-"""The import law of DESIGN.md, section 2, inner packages too. Programs start one another by name."""
+"""The import law: which package may import which, inner packages too. Programs start one another by name."""
 
 import ast
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ STORE: dict[str, frozenset[str]] = {
 BY_EXCEPTION = {
     ("torchyard/__init__.py", "torchyard.run"),  # lazily, as are the next two: what users import
     ("torchyard/__init__.py", "torchyard.client"),
-    ("worker/engines/local/warm/fork.py", "torchyard.run"),  # the fork of a warm process becomes a rank
+    ("worker/engines/local/launchers/fork.py", "torchyard.run"),  # the fork of a warm process becomes a rank
     ("trainer/__main__.py", "torchyard"),  # as a user's script does
 }
 """A file, and a package that it imports though the law does not allow it."""
@@ -228,8 +228,8 @@ def test_torch_is_for_the_trainer_and_lazily_for_the_run_context_and_the_warm_pr
     lazily = {
         "torchyard/run/context.py",
         "torchyard/run/tensors.py",
-        f"{local}/warm/fork.py",
-        f"{local}/warm/group.py",
+        f"{local}/launchers/fork.py",
+        f"{local}/launchers/group.py",
     }
     allowed = {(Path(name), "lazily") for name in lazily}
     assert [str(found) for found in _used(TORCH, beside={"trainer"}) if (found.file, found.when) not in allowed] == []
@@ -244,11 +244,11 @@ def test_servers_are_for_the_api() -> None:
 
 
 def test_only_the_local_engine_knows_processes() -> None:
-    local = ("worker.engines.local.process", "worker.engines.local.orphans", "worker.engines.local.leftovers")
+    local = ("worker.host.process", "worker.host.orphans", "worker.engines.local.leftovers")
     known = [found for found in ALL if found.module.startswith(local) or found.module == "worker.engines.local"]
     # The helper of strict isolation is a program of its own, which starts what the local engine asks for. Packages are
     # installed by a process that is none of an attempt, before the engine starts one.
-    allowed = ("worker/engines/local", "worker/sandbox/strict", "worker/packages")
+    allowed = ("worker/engines/local", "worker/sandbox/helper", "worker/host", "worker/packages")
     outside = {found.file for found in known if not any(map(found.file.is_relative_to, allowed))}
     assert outside == {Path("worker/__main__.py")}  # where the program is put together
 
@@ -283,7 +283,7 @@ def _used(libraries: frozenset[str], *, beside: set[str]) -> list[Import]:
     ]
 
 
-@pytest.mark.parametrize("module", ["torchyard", "worker.engines.local.supervisor", "torchyard.cli"])
+@pytest.mark.parametrize("module", ["torchyard", "worker.engines.local.supervisor.supervisor", "torchyard.cli"])
 def test_a_light_module_loads_nothing_heavy(module: str) -> None:
     heavy = {*TORCH, *DATABASES, *SERVERS, "numpy"}
     code = f"import sys, {module}; print(*sorted(name for name in {heavy!r} if name in sys.modules))"

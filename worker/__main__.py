@@ -22,12 +22,12 @@ with paused():
     from worker.daemon import Daemon
     from worker.devices import inventory as devices
     from worker.devices.health import Health
-    from worker.engines.local import orphans
+    from worker.engines.local.confinement import Confinement
     from worker.engines.local.engine import LocalEngine
     from worker.engines.local.environment import inherited
     from worker.engines.local.warm.manager import WarmProcess
+    from worker.host import orphans
     from worker.sandbox import levels, policy
-    from worker.sandbox.confinement import Confinement
     from worker.sandbox.levels import Isolation
     from worker.sandbox.places import WorkerPlaces
     from worker.settings import Settings

@@ -20,10 +20,10 @@ from worker.attempts.executor import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health
-from worker.devices.monitor import DeviceMonitor
 from worker.duties import Duties, Interval
 from worker.engines.base import Engine
 from worker.leases import Leases
+from worker.monitor import DeviceMonitor
 from worker.placement.scheduler import Scheduler
 from worker.sandbox import levels
 from worker.settings import Settings

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from api.access.sight import Sight
 from api.http.address import client_address, host_of, is_local
 from api.services import Services, ServicesDep
-from api.streams.feed import Sight
 from store.commands import team
 from store.db.database import Session
 from store.db.tables import BrowserSession, Job

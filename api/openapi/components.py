@@ -1,7 +1,9 @@
 """The components of the OpenAPI document: schemas, headers, and one problem for each status."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from torchyard.contract.errors import (
@@ -30,18 +32,7 @@ from torchyard.contract.errors import (
     UnknownRoute,
     UrlTooLong,
 )
-from torchyard.contract.requests import (
-    CodeLogin,
-    FileLink,
-    JobActions,
-    Login,
-    NewToken,
-    NewUser,
-    QuotaPatch,
-    SecretValue,
-    UserPatch,
-)
-from torchyard.contract.spec import SPEC, JobPatch
+from torchyard.contract.spec import SPEC
 from torchyard.contract.views.base import Problem
 from torchyard.contract.views.telemetry import (
     ChangedView,
@@ -123,8 +114,6 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "WWW-Authenticate": {"description": "How to authorize", "example": "Bearer"},
 }
 
-_REQUESTS = (CodeLogin, FileLink, JobActions, JobPatch, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch)
-"""The bodies of requests, besides job specs."""
 _VIEWS = (Problem, MetricView, EndView, LiveLine, ItemsView, StreamCursor, ListedView, ChangedView)
 """What no route answers as its body."""
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 429: "Retry-After", 503: "Retry-After"}
@@ -141,11 +130,11 @@ _PARAMETERS: dict[str, tuple[str, str]] = {
 }
 
 
-def completed(components: dict[str, Any]) -> dict[str, Any]:
-    """Returns `components` with everything that the operations refer to."""
+def completed(components: dict[str, Any], bodies: Iterable[type[BaseModel]]) -> dict[str, Any]:
+    """Returns `components` with everything that the operations refer to. `bodies`: the schemas of requests."""
     return {
         **components,
-        "schemas": _schemas(components["schemas"]),
+        "schemas": _schemas(components["schemas"], bodies),
         "parameters": {name: _parameter(name, *rest) for name, rest in _PARAMETERS.items()},
         "headers": {name: _header(**header) for name, header in _HEADERS.items()},
         "examples": {kind.code: _example(kind, detail) for kind, detail in _PROBLEMS.items()},
@@ -168,10 +157,12 @@ def problem(status: int) -> dict[str, Any]:
     return {"$ref": f"#/components/responses/{_name(status)}"}
 
 
-def _schemas(schemas: dict[str, Any]) -> dict[str, Any]:
+def _schemas(schemas: dict[str, Any], bodies: Iterable[type[BaseModel]]) -> dict[str, Any]:
     spec = SPEC.json_schema(mode="validation", ref_template=_SENT)
     _, views = models_json_schema([(view, "serialization") for view in _VIEWS], ref_template=SCHEMA)
-    _, requests = models_json_schema([(request, "validation") for request in _REQUESTS], ref_template=SCHEMA)
+    _, requests = models_json_schema(
+        [(request, "validation") for request in dict.fromkeys(bodies)], ref_template=SCHEMA
+    )
     unused = ("HTTPValidationError", "ValidationError")
     return {
         **{name: schema for name, schema in schemas.items() if name not in unused},

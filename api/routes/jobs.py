@@ -11,8 +11,8 @@ from starlette.responses import Response
 from api import present
 from api.access.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.http import etags
-from api.openapi.completion import ACTIONS_BODY, CONDITIONAL, PATCH_BODY, headers, problems
-from api.parameters.bodies import Body, parsed
+from api.openapi.completion import CONDITIONAL, headers, problems
+from api.parameters.bodies import PatchBody, json_body
 from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
 from api.parameters.reads import in_turns, writes_in_turns
 from api.services import Services, ServicesDep
@@ -25,8 +25,7 @@ from store.rows import access, jobs
 from store.rows.intents import AT_ONCE
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.filters import JobQuery, JobSort
-from torchyard.contract.requests import JobActions, parse_request
-from torchyard.contract.spec import parse_patch
+from torchyard.contract.requests import JobActions
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.jobs import ActionsView, JobPage, JobView, RefusedAction
 from torchyard.contract.views.telemetry import EventView
@@ -34,6 +33,13 @@ from torchyard.contract.views.telemetry import EventView
 router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
 _log = logging.getLogger(__name__)
+
+ActionsBody = Annotated[
+    JobActions,
+    json_body(
+        JobActions, example={"action": "cancel", "filter": {"state": ["queued"], "q": "digits"}, "dry_run": True}
+    ),
+]
 
 _SHOWN_REFUSALS = 50
 
@@ -75,16 +81,15 @@ def list_jobs(
     )
 
 
-@router.post("/jobs/actions", openapi_extra=ACTIONS_BODY)
+@router.post("/jobs/actions")
 @writes_in_turns
-def act_on_jobs(services: ServicesDep, caller: JobWriter, body: Body) -> ActionsView:
+def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -> ActionsView:
     """Cancels, pauses, resumes or deletes many jobs: those with `ids`, or those that a filter matches.
 
     Each job is changed by itself, as the action on one job does; what is refused leaves the others as they are. A
     filter finds only jobs on which the action would do something. At most 1,000 jobs a request: repeat it while the
     answer says `more`.
     """
-    wanted = parse_request(JobActions, parsed(body))
     chosen = wanted.ids if "ids" in wanted.model_fields_set else wanted.filter
     result = actions.act(services.store, wanted.action, chosen, caller=caller, now=wanted.now, dry_run=wanted.dry_run)
     if wanted.action == "delete" and result.done:
@@ -120,13 +125,13 @@ async def get_job(
     return etags.answer(request, content, media_type="application/json")
 
 
-@router.patch("/jobs/{job_id}", openapi_extra=PATCH_BODY, responses=problems(Conflict))
-def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, body: Body) -> JobView:
+@router.patch("/jobs/{job_id}", responses=problems(Conflict))
+def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: PatchBody) -> JobView:
     """Changes the name, the labels or, while the job is queued, the priority.
 
     Fields that are left out do not change. `labels` replaces all labels.
     """
-    return requests.change(services.store, job_id, parse_patch(parsed(body)), caller=caller, answer=present.job)
+    return requests.change(services.store, job_id, patch, caller=caller, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))

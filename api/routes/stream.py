@@ -11,7 +11,7 @@ from api.access.auth import JobReader, check_watched, check_watcher, open_stream
 from api.openapi.completion import JOBS_STREAM, STREAM, problems
 from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after
 from api.services import Services, ServicesDep
-from api.streams.jobs import Wanted
+from api.streams.jobs import WatchRequest
 from store.ids import is_id
 from store.queries import timeline
 from store.queries.timeline import Head
@@ -62,7 +62,7 @@ async def stream_job(
     """
     begun, seen = number_after(after), number_after(last_event_id)
     await services.at_once(check_watcher, services, caller, job_id)
-    events = services.stream.events(
+    events = services.job_stream.events(
         job_id,
         after=begun if last_event_id is None else seen,
         kinds=frozenset(only or ()),
@@ -116,7 +116,7 @@ async def stream_jobs(
     if topic and {"queue", "workers"}.intersection(topic) and Scope.CLUSTER_READ not in caller.scopes:
         raise Forbidden(f"the topics `queue` and `workers` need the scope {Scope.CLUSTER_READ}")
     begun, seen = positions_after(after), positions_after(last_event_id)
-    wanted = Wanted(
+    asked = WatchRequest(
         heads=await run_in_threadpool(_heads, services, caller, [*dict.fromkeys(job or ())]),
         after=begun if last_event_id is None else seen,
         kinds=frozenset(kind or ()),
@@ -124,7 +124,7 @@ async def stream_jobs(
         caller=caller,
         check=lambda job_ids: services.at_once(check_watched, services, caller, job_ids),
     )
-    return EventStream(services.jobs_stream.events(wanted), headers=_HEADERS)
+    return EventStream(services.jobs_stream.events(asked), headers=_HEADERS)
 
 
 def _heads(services: Services, caller: Caller, job_ids: Sequence[str]) -> dict[str, Head]:

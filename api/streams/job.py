@@ -1,12 +1,12 @@
-"""Streams what a job stores as server-sent events (HTML Living Standard, 9.2), in pages that all its watchers share."""
+"""Streams what one job stores, an event for each item, in pages that all its watchers share."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
 
 from api import present
+from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.live import Live
-from api.streams.stored import MOST_BYTES, MOST_ITEMS, StoredPage, StoredPages
+from api.streams.stored import MOST_BYTES, MOST_ITEMS, PageKey, StoredPage, StoredPages
 from store.queries import timeline
 from store.rows import jobs
 from store.store import Store
@@ -14,20 +14,8 @@ from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.views.telemetry import EndView, StoredKind
 
-HEARTBEAT = b": heartbeat\n\n"
-HEARTBEAT_S = 15.0
 
-
-@dataclass(frozen=True)
-class _PageKey:
-    """The key of a page: the items of a job after a position, of these kinds or, if empty, of all."""
-
-    job_id: str
-    kinds: frozenset[StoredKind]
-    after: int
-
-
-class Stream:
+class JobStream:
     """The streams of single jobs of one process."""
 
     def __init__(self, store: Store, live: Live, pages: StoredPages) -> None:
@@ -55,7 +43,7 @@ class Stream:
                 try:
                     if watch.is_check_due():
                         await check()
-                    page = await self._page(_PageKey(job_id, kinds, after), user)
+                    page = await self._page(PageKey(job_id, kinds, after, form="events"), user)
                 except (NotAuthorized, NotFound):
                     return
                 except Unavailable:
@@ -75,12 +63,12 @@ class Stream:
                     yield HEARTBEAT
                     sent_at = loop.time()
 
-    async def _page(self, key: _PageKey, user: str) -> StoredPage:
+    async def _page(self, key: PageKey, user: str) -> StoredPage:
         # A read that began before the newest announcement may not see the change that it announced.
         moment = self._live.announcements
-        return await self._pages.get(key, lambda: self._load(key), user=user, after=key.after, moment=moment)
+        return await self._pages.get(key, lambda: self._load(key), user=user, moment=moment)
 
-    def _load(self, key: _PageKey) -> StoredPage:
+    def _load(self, key: PageKey) -> StoredPage:
         with self._store.read() as session:
             job = jobs.get(session, key.job_id)
             events: list[bytes] = []
@@ -95,14 +83,3 @@ class Stream:
         if state.terminal:
             events.append(encoded("end", EndView(state=state).model_dump_json(), id=str(job.position)))
         return StoredPage(b"".join(events), max(last, job.position), ended=state.terminal)
-
-
-def shows_lines(kinds: frozenset[StoredKind]) -> bool:
-    """Returns whether who asked for these kinds is shown lines that have no end so far."""
-    return not kinds or "log" in kinds
-
-
-def encoded(kind: str, data: str, *, id: str = "") -> bytes:
-    """Returns a server-sent event. Without an id, it leaves the reader's place in the stream as it is."""
-    place = f"id: {id}\n" if id else ""
-    return f"{place}event: {kind}\ndata: {data}\n\n".encode()

@@ -7,9 +7,11 @@ from functools import partial
 import json
 
 from api import present
-from api.streams.feed import Feed, Sight, Subscription
-from api.streams.job import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
-from api.streams.stored import MOST_BYTES, StoredPage, StoredPages
+from api.access.sight import Sight
+from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
+from api.streams.feed import Feed
+from api.streams.stored import MOST_BYTES, PageKey, StoredPage, StoredPages
+from api.streams.subscription import Subscription
 from store.db.tables import JobEvent
 from store.queries import timeline
 from store.queries.timeline import Head, TimelineItem
@@ -27,25 +29,18 @@ _PAUSE_S = 0.5
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a caller asked for. `heads`: of the jobs, as they were just now. `after`: where jobs begin, if not there."""
+class WatchRequest:
+    """What a caller asked for."""
 
     heads: Mapping[str, Head]
+    """The jobs to watch, with their heads as they were just now."""
     after: Mapping[str, int]
+    """The positions after which jobs begin. Others begin at their head."""
     kinds: frozenset[StoredKind]
     topics: frozenset[StreamTopic]
     caller: Caller
     check: Callable[[Collection[str]], Awaitable[Sight]]
-
-
-@dataclass(frozen=True)
-class _PageKey:
-    """The key of a page: items in columns, of these kinds or, if empty, of all."""
-
-    job_id: str
-    kinds: frozenset[StoredKind]
-    after: int
-    form: str = "columns"
+    """Returns which of the jobs the caller may read. Raises NotAuthorized when the credential has ended."""
 
 
 class JobsStream:
@@ -56,11 +51,11 @@ class JobsStream:
         self._feed = feed
         self._pages = pages
 
-    async def events(self, wanted: Wanted) -> AsyncGenerator[bytes]:
+    async def events(self, request: WatchRequest) -> AsyncGenerator[bytes]:
         """Yields events until the caller leaves, the service stops, or the caller's credential ends."""
         loop = asyncio.get_running_loop()
-        places = {job_id: wanted.after.get(job_id, head.position) for job_id, head in wanted.heads.items()}
-        with self._feed.subscribe(wanted.heads, topics=wanted.topics, caller=wanted.caller) as mine:
+        places = {job_id: request.after.get(job_id, head.position) for job_id, head in request.heads.items()}
+        with self._feed.subscribe(request.heads, topics=request.topics, caller=request.caller) as mine:
             cursor = _cursor(places)
             yield encoded("ready", StreamCursor(cursor=cursor).model_dump_json(), id=cursor)
             sent_at = loop.time()
@@ -69,8 +64,8 @@ class JobsStream:
                 within = sent_at + HEARTBEAT_S - loop.time()
                 try:
                     if mine.watch.is_check_due():
-                        await self._check(mine, wanted)
-                    async for event in self._items(mine, wanted, places):
+                        await self._check(mine, request)
+                    async for event in self._items(mine, request, places):
                         yield event
                         sent_at = loop.time()
                 except NotAuthorized:
@@ -82,7 +77,7 @@ class JobsStream:
                     yield event
                     sent_at = loop.time()
                 if not self._behind(mine, places):
-                    for event in _lines(mine, wanted):
+                    for event in _lines(mine, request):
                         yield event
                         sent_at = loop.time()
                     await mine.watch.wait_for_change(within=max(within, 0.0))
@@ -90,21 +85,23 @@ class JobsStream:
                     yield HEARTBEAT
                     sent_at = loop.time()
 
-    async def _check(self, mine: Subscription, wanted: Wanted) -> None:
+    async def _check(self, mine: Subscription, request: WatchRequest) -> None:
         """Leaves out the jobs that the caller may not read any more. Raises NotAuthorized and Unavailable."""
         asked = frozenset(mine.jobs)
-        sight = await wanted.check(asked)
+        sight = await request.check(asked)
         for job_id in asked - sight.existing:
             mine.give_deleted(job_id)
         mine.jobs -= asked - sight.readable
 
-    async def _items(self, mine: Subscription, wanted: Wanted, places: dict[str, int]) -> AsyncGenerator[bytes]:
+    async def _items(self, mine: Subscription, request: WatchRequest, places: dict[str, int]) -> AsyncGenerator[bytes]:
         """Yields the next page of each job that has one, and moves its place behind it."""
         for job_id in self._behind(mine, places):
-            key = _PageKey(job_id, wanted.kinds, places[job_id])
-            to = self._feed.heads[job_id].position
+            to = self._feed.position(job_id)
+            if to is None:
+                continue  # it was deleted meanwhile
+            key = PageKey(job_id, request.kinds, places[job_id], form="columns")
             load = partial(self._load, key, to=to)
-            page = await self._pages.get(key, load, user=wanted.caller.name, after=key.after, moment=to)
+            page = await self._pages.get(key, load, user=request.caller.name, moment=to)
             if job_id not in mine.jobs:
                 continue  # it was deleted meanwhile
             places[job_id] = page.last
@@ -112,15 +109,11 @@ class JobsStream:
                 yield b"id: %b\nevent: items\ndata: %b\n\n" % (_cursor(places).encode(), page.data)
 
     def _behind(self, mine: Subscription, places: Mapping[str, int]) -> list[str]:
-        """Returns the jobs that have stored something behind their places."""
-        heads = self._feed.heads
-        return [
-            job_id
-            for job_id, place in places.items()
-            if job_id in mine.jobs and job_id in heads and place < heads[job_id].position
-        ]
+        """Returns the jobs that have stored something after their places."""
+        newest = {job_id: self._feed.position(job_id) for job_id in places if job_id in mine.jobs}
+        return [job_id for job_id, position in newest.items() if position is not None and places[job_id] < position]
 
-    def _load(self, key: _PageKey, *, to: int) -> StoredPage:
+    def _load(self, key: PageKey, *, to: int) -> StoredPage:
         page = _Columns(key.job_id)
         with self._store.read() as session:
             for item in timeline.after(session, key.job_id, key.after, kinds=key.kinds):
@@ -170,9 +163,9 @@ class _Columns:
         ).encode()
 
 
-def _lines(mine: Subscription, wanted: Wanted) -> Generator[bytes]:
+def _lines(mine: Subscription, request: WatchRequest) -> Generator[bytes]:
     """Yields lines that have no end so far."""
-    for line in mine.watch.take_lines() if shows_lines(wanted.kinds) else ():
+    for line in mine.watch.take_lines() if shows_lines(request.kinds) else ():
         if line.job_id in mine.jobs:
             yield encoded("live", line.model_dump_json())
 

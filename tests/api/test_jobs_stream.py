@@ -13,9 +13,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from api.access.sight import Sight
 from api.streams import jobs as jobs_stream
-from api.streams.feed import Feed, Sight
-from api.streams.jobs import JobsStream, Wanted
+from api.streams.feed import Feed
+from api.streams.jobs import JobsStream, WatchRequest
 from api.streams.live import Live
 from api.streams.stored import StoredPages
 from store.announcement import Announcement, row
@@ -434,7 +435,7 @@ class InProcess:
         self.store = store
         self.stream = JobsStream(store, self.feed, StoredPages())
 
-    def wanted(self, job_ids: list[str], *, after: int | None = None) -> Wanted:
+    def wanted(self, job_ids: list[str], *, after: int | None = None) -> WatchRequest:
         with self.store.read() as session:
             heads = timeline.heads(session, job_ids)
         every = frozenset(job_ids)
@@ -443,9 +444,9 @@ class InProcess:
         async def check(_: Collection[str]) -> Sight:
             return Sight(every, every)
 
-        return Wanted(heads, places, frozenset(), frozenset({"jobs"}), SERVICE, check)
+        return WatchRequest(heads, places, frozenset(), frozenset({"jobs"}), SERVICE, check)
 
-    async def collect(self, wanted: Wanted, until: Callable[[list[bytes]], bool]) -> list[bytes]:
+    async def collect(self, wanted: WatchRequest, until: Callable[[list[bytes]], bool]) -> list[bytes]:
         found: list[bytes] = []
         async with aclosing(self.stream.events(wanted)) as events:
             async for event in events:

@@ -14,8 +14,8 @@ from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Sandbox
 from torchyard.contract.rundir import RunDir
-from worker.engines.base import AttemptKey
 from worker.engines.local.warm.manager import WarmProcess
+from worker.host.attempt_key import AttemptKey
 from worker.sandbox import levels
 from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of

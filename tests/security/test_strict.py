@@ -19,7 +19,8 @@ from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import store, tar_of
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process, strictness
+from worker.engines.local.launchers import strictness
+from worker.host import process
 
 HIDES = """
 import os, pathlib

@@ -17,7 +17,7 @@ from tests.security import strict_host
 from tests.security.strict_host import SERVICE, StrictAttempt, StrictHost, as_service
 from torchyard.contract.records import LaunchPlan, ProcessIdentity, Sandbox, Strict
 from torchyard.host.recordfiles import read_record, write_record
-from worker.engines.local import process
+from worker.host import process
 
 ASKS = """
 import json, socket, sys

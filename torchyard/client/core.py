@@ -355,8 +355,7 @@ class ClientCore(TeamCore):
         while found.taken_at is None:
             if time.monotonic() >= deadline:
                 raise TimeoutError(
-                    f"the worker of job {job_id} has not answered within {timeout:g} s: it prepares the job, is away,"
-                    " or is of an older version"
+                    f"the worker of job {job_id} has not answered within {timeout:g} s: it prepares the job, or is away"
                 )
             await self._transport.sleep(_STACKS_POLL_S)
             found = await self._connection.answer(calls.stacks(job_id))

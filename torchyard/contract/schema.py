@@ -1,11 +1,9 @@
 """The base of all that a user may send: strict types, no unknown keys, no infinities, no control bytes."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -65,28 +63,6 @@ AutoDuration = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^(auto|[0-9]{1,9}[smhd])$", "examples": ["auto", "15m"]}),
 ]
 """A duration, or `auto`."""
-
-
-def unbuilt(default: object) -> AfterValidator:
-    """Accepts only `default`: the key is part of the interface, and its other values are not built yet."""
-
-    def check(value: object) -> object:
-        if value != default:
-            shown = "null" if default is None else str(default).lower() if isinstance(default, bool) else default
-            raise ValueError(f"not built yet: only {shown} is accepted")
-        return value
-
-    return _Only(check, default)
-
-
-@dataclass(frozen=True)
-class _Only(AfterValidator):
-    """Shows in the JSON schema too that there is one value."""
-
-    value: object
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {**handler(core), "const": self.value}
 
 
 _BUNDLE_OR_FILE = allowing(

@@ -161,7 +161,7 @@ for (const { role, scopes, offered } of READERS)
         .getByText(/cracks-unet|runs|waits|breaks/)
         .first()
         .waitFor();
-      if (path === "") assert.equal(await page.getByText("The yard is empty").count(), 0);
+      if (path === "") assert.equal(await page.getByText("Nothing runs or waits").count(), 0);
       if (path === "jobs") {
         await page.keyboard.press("j");
         await page.keyboard.press("x");

@@ -11,8 +11,8 @@ from torchyard.host import disk
 from worker.attempts import sources
 from worker.bundles.cache import BundleCache, Check
 from worker.bundles.copying import copy_tree
-from worker.cleanup import rundirs
-from worker.untrusted import remove_inside
+from worker.host import rundirs
+from worker.host.untrusted import remove_inside
 
 _CODE = "config.code"
 _MOUNT = "config.mounts."

@@ -45,7 +45,8 @@ from worker.attempts.startup import Startup
 from worker.bundles.cache import BundleCache
 from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse
-from worker.engines.base import AttemptKey, Engine, Handle
+from worker.engines.base import Engine, Handle
+from worker.host.attempt_key import AttemptKey
 from worker.packages.cache import PackageCache
 from worker.packages.rules import PackageRules
 from worker.sandbox.places import ENVIRONMENTS, UNPACKED

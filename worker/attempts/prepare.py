@@ -22,10 +22,11 @@ from worker.attempts import code, sources
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
 from worker.bundles.cache import BundleCache
-from worker.cleanup import rundirs
-from worker.engines.base import AttemptKey, Plan
+from worker.engines.base import Plan
+from worker.host import rundirs
+from worker.host.attempt_key import AttemptKey
+from worker.host.untrusted import remove_inside
 from worker.tensorboard import brought
-from worker.untrusted import remove_inside
 
 LEAST_TIME = timedelta(seconds=1)
 """What an attempt gets if nothing is left of the job's time limit."""

@@ -27,12 +27,12 @@ from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
 from worker.attempts.lines import CHUNK, LineReader, ReadResult, as_text
 from worker.attempts.progress import Progress
 from worker.attempts.spacing import Spacing
-from worker.cleanup import rundirs
-from worker.mask import Mask
+from worker.host import rundirs
+from worker.host.mask import Mask
+from worker.host.untrusted import folders_inside
 from worker.packages.installation import LOG
 from worker.tensorboard.brought import Brought
 from worker.tensorboard.curves import EventFiles
-from worker.untrusted import folders_inside
 
 _MAX_LINE = 16_384
 """Bytes of a log line that are stored."""

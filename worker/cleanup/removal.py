@@ -10,7 +10,7 @@ from store.ids import is_id
 from store.queries import run_dirs
 from store.store import Store
 from torchyard.contract.rundir import RunDir
-from worker.untrusted import folders_inside, remove_inside
+from worker.host.untrusted import folders_inside, remove_inside
 
 _JOBS_PER_QUERY = 1000
 _BLOBS_PER_CALL = 50

@@ -17,9 +17,9 @@ from store.queries import run_dirs
 from store.queries.run_dirs import KnownJob
 from store.rows import jobs
 from torchyard.contract.rundir import RunDir
-from worker.cleanup import rundirs
-from worker.engines.base import AttemptKey
-from worker.untrusted import remove_inside, walk_status
+from worker.host import rundirs
+from worker.host.attempt_key import AttemptKey
+from worker.host.untrusted import remove_inside, walk_status
 
 ORPHAN_AGE = timedelta(days=7)
 """An orphan is removed after so long without a change: the worker may have been started with the wrong database."""

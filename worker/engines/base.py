@@ -10,17 +10,10 @@ from typing import Any, Literal, Protocol
 from torchyard.contract.devices import DeviceReport, StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
+from worker.host.attempt_key import AttemptKey
 
 COMMAND_OPTION = "--command"
 """Begins a program that is started once, and starts its own ranks."""
-
-
-@dataclass(frozen=True)
-class AttemptKey:
-    """Identifies an attempt on every host. A second start with the same key starts nothing."""
-
-    job_id: str
-    number: int
 
 
 @dataclass(frozen=True)

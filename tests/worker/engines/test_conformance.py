@@ -12,7 +12,8 @@ from tests.worker.attempt import DEADLINE_S, wait_for
 from tests.worker.engines.fixtures import EngineFixture, LocalEngineFixture, MemoryEngineFixture, Program
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
-from worker.engines.base import Absent, AttemptKey, Ended, Engine, Handle, Running, Waiting
+from worker.engines.base import Absent, Ended, Engine, Handle, Running, Waiting
+from worker.host.attempt_key import AttemptKey
 
 LONG = timedelta(minutes=5)
 

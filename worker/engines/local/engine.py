@@ -19,10 +19,12 @@ from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.devices.inventory import Inventory
 from worker.engines import base
-from worker.engines.base import AttemptKey, Handle, Plan
-from worker.engines.local import leftovers, orphans, process, stacks, strictness, supervisors
+from worker.engines.base import Handle, Plan
+from worker.engines.local import leftovers, stacks, supervisors
+from worker.engines.local.confinement import Confined, Confinement
 from worker.engines.local.environment import inherited
 from worker.engines.local.exits import ExitWatcher
+from worker.engines.local.launchers import strictness
 from worker.engines.local.launchers.base import Launcher, rank_environment
 from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
@@ -30,8 +32,9 @@ from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacl
 from worker.engines.local.metering import Meter
 from worker.engines.local.stop_requests import StopRequester
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
+from worker.host import orphans, process
+from worker.host.attempt_key import AttemptKey
 from worker.sandbox import levels
-from worker.sandbox.confinement import Confined, Confinement
 
 _WARM_WAIT_S = 30.0
 """How long a start waits for a warm process that is not ready yet: a cold start could take as long."""

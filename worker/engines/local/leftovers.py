@@ -12,8 +12,8 @@ from torchyard.contract.records import ProcessIdentity, StopRequest
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
-from worker.engines.base import AttemptKey
-from worker.engines.local import orphans, process
+from worker.host import orphans, process
+from worker.host.attempt_key import AttemptKey
 
 _POLL_S = 0.25
 _DEADLINE_S = 10.0

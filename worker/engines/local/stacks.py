@@ -11,8 +11,9 @@ from torchyard.contract.stacks import STACKS_SIGNAL
 from torchyard.contract.text import storable
 from torchyard.host.untrusted import read_tail
 from worker.engines.base import RankStacks
-from worker.engines.local import process, strictness
-from worker.engines.local.ranks import running_ranks
+from worker.engines.local.launchers import strictness
+from worker.engines.local.supervisor.ranks import running_ranks
+from worker.host import process
 
 _LIMIT = 1 << 16
 """The most bytes of one rank's stacks."""

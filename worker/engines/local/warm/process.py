@@ -17,9 +17,11 @@ from setproctitle import setproctitle
 
 from torchyard.contract.records import ProcessIdentity
 from torchyard.host import inspection
-from worker.engines.local import process, secrets, supervisor
-from worker.engines.local.warm import fork, preload
+from worker.engines.local.launchers import fork, secrets
+from worker.engines.local.supervisor import supervisor
+from worker.engines.local.warm import preload
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
+from worker.host import process
 
 TITLE = "torchyard:warm-process"
 
