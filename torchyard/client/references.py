@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from contextlib import aclosing
 import re
 
-from torchyard.client import calls
+from torchyard.client.calls import files as files_calls
+from torchyard.client.calls import jobs as calls
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
 from torchyard.contract.errors import Conflict, NotFound
@@ -43,12 +44,12 @@ async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) 
     Raises NotFound, and Conflict if several ids begin with `ref`.
     """
     try:
-        return await connection.answer(calls.checkpoint(job_id, ref or "best"))
+        return await connection.answer(files_calls.checkpoint(job_id, ref or "best"))
     except NotFound:
         found = "latest" if ref is None else await _checkpoint_begun(connection, job_id, ref)
         if found is None:
             raise
-    return await connection.answer(calls.checkpoint(job_id, found))
+    return await connection.answer(files_calls.checkpoint(job_id, found))
 
 
 async def free_name(connection: Connection, name: str) -> str:
@@ -90,7 +91,7 @@ async def _last_number(connection: Connection, stem: str) -> int:
 async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> str | None:
     if not _SHORT.fullmatch(ref):
         return None
-    found = [item async for item in connection.pages(calls.checkpoints(job_id))]
+    found = [item async for item in connection.pages(files_calls.checkpoints(job_id))]
     return only_id(ref, {item.id: f"step {item.step}" for item in found})
 
 

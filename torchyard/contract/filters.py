@@ -10,7 +10,7 @@ from torchyard.contract.job import JobState
 from torchyard.contract.schema import UNSET, Schema
 from torchyard.contract.wording import allowing
 
-_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:[^\x00]{0,200}$"
+_LABEL = allowing(r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:[^\x00]{0,200}$", "a label as key:value")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 NO_NUL = allowing(r"^[^\x00]*$", "a text without NUL")

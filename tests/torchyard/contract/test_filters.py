@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.client import calls
+from torchyard.client.calls import jobs
 from torchyard.client.matching import Listed, filter_of, query_of
 from torchyard.contract.errors import InvalidRequest
 from torchyard.contract.filters import JobFilter, JobQuery
@@ -18,7 +18,7 @@ MATCHING: Listed = {**CHOSEN, "labels": {"team": "a:b"}}  # pyright: ignore[repo
 
 
 def test_an_action_reads_the_filter_that_the_client_sends() -> None:
-    call = calls.act("cancel", ids=None, where=filter_of(MATCHING), now=False, dry_run=True)
+    call = jobs.act("cancel", ids=None, where=filter_of(MATCHING), now=False, dry_run=True)
     read = parse_request(JobActions, json.loads(call.content or "")).filter
     assert read == JobFilter(**CHOSEN, label=["team:a:b"])
     assert (read.state, list(read.labels)) == ([JobState.QUEUED], [("team", "a:b")])
@@ -27,7 +27,7 @@ def test_an_action_reads_the_filter_that_the_client_sends() -> None:
 def test_a_list_reads_the_filter_that_the_client_sends() -> None:
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
     sent = query_of({**MATCHING, "created_after": moment})
-    params = {key: value for key, value in calls.jobs(sent, limit=5).params.items() if value is not None}
+    params = {key: value for key, value in jobs.jobs(sent, limit=5).params.items() if value is not None}
     read = JobQuery.model_validate(params)
     assert read.model_dump(exclude_unset=True) == {**CHOSEN, "label": ["team:a:b"], "created_after": moment}
 
