@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process
+from worker.host import process
 
 
 def kill_attempt(job_id: str, attempt: int) -> list[ProcessIdentity]:

@@ -13,7 +13,6 @@ from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt, isolation
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 from worker.sandbox import levels
 
 LANDLOCK = pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")

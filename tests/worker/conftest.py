@@ -12,7 +12,6 @@ from tests.store.fixture import StoreFixture, a_service
 from tests.worker.attempt import Attempt
 from tests.worker.schedulers import SchedulersFixture
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 from worker.host.untrusted import remove_inside
 
 

@@ -13,7 +13,6 @@ from tests.warm import identity
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 
 ROOT = Path(__file__).parents[5]
 WRITES_STATE = """

@@ -12,7 +12,6 @@ from tests.processes import kill_attempt
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 
 State = dict[str, Any]
 

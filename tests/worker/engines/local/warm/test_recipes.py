@@ -11,7 +11,6 @@ from tests.trainer.runs import same, state
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 
 WAYS = [pytest.param(("cold", "warm"), marks=pytest.mark.thorough), ("agent", "warm")]
 
