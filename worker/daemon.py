@@ -12,9 +12,9 @@ from store.db.revision import NotMigrated
 from store.ids import new_id
 from store.queue import WakeupListener
 from store.store import Store
-from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
+from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.executor import WorkerContext
 from worker.attempts.runners import AttemptRunners
