@@ -42,6 +42,52 @@ STORE: dict[str, frozenset[str]] = {
 }
 """Each package of the store, and which of the store's modules and packages it may import besides `store.ids`."""
 
+_SANDBOX = frozenset({"worker.host", "worker.sandbox", "worker.sandbox.strict"})
+_LOCAL = frozenset(f"worker.engines.local.{name}" for name in ("launchers", "supervisor", "warm"))
+WORKER: dict[str, frozenset[str]] = {
+    "worker.host": frozenset(),
+    "worker.devices": frozenset({"worker.host"}),
+    "worker.tensorboard": frozenset({"worker.host"}),
+    "worker.sandbox.strict": frozenset({"worker.host"}),
+    "worker.sandbox": frozenset({"worker.host", "worker.sandbox.strict"}),
+    "worker.sandbox.helper": _SANDBOX,
+    "worker.bundles": frozenset({"worker.host", "worker.sandbox"}),
+    "worker.packages": frozenset({"worker.host", "worker.sandbox", "worker.bundles"}),
+    "worker.engines": frozenset({"worker.host"}),
+    "worker.engines.local.launchers": _SANDBOX | {"worker.engines"},
+    "worker.engines.local.supervisor": frozenset({"worker.host", "worker.engines.local.launchers"}),
+    "worker.engines.local.warm": frozenset(
+        {"worker.host", "worker.engines.local.launchers", "worker.engines.local.supervisor"}
+    ),
+    "worker.engines.local": _SANDBOX | _LOCAL | {"worker.devices", "worker.engines"},
+    "worker.attempts": frozenset(
+        f"worker.{name}" for name in ("host", "devices", "tensorboard", "sandbox", "bundles", "packages", "engines")
+    ),
+    "worker.placement": frozenset({"worker.host"}),
+    "worker.cleanup": frozenset({"worker.host", "worker.sandbox", "worker.bundles", "worker.packages"}),
+    "worker": frozenset(
+        {
+            *(f"worker.{name}" for name in ("host", "devices", "packages", "engines", "engines.local")),
+            *("worker.engines.local.warm", "worker.attempts", "worker.placement", "worker.cleanup"),
+            *_SANDBOX,
+        }
+    ),
+    "worker.doctor": _SANDBOX
+    | {"worker", "worker.devices", "worker.packages", "worker.engines.local", "worker.engines.local.warm"},
+}
+"""Each folder of the worker, and which other folders of the worker its modules may import. Lower ones come first."""
+
+HELPER: dict[str, frozenset[str]] = {
+    "torchyard.contract": frozenset(
+        {"boot", "datadir", "durations", "errors", "events", "job", "record", "records", "rundir", "stacks", "text"}
+    ),
+    "torchyard.host": frozenset({"failpoints", "inspection", "recordfiles", "untrusted"}),
+    "worker.host": frozenset({"datafolders", "process"}),
+    "worker.sandbox": frozenset({"opening", "privileges", "seccomp", "shared"}),
+    "worker.sandbox.strict": frozenset({"protocol"}),
+}
+"""The modules of ours that the helper of strict isolation, which is root, loads besides its own, by folder."""
+
 BY_EXCEPTION = {
     ("torchyard/__init__.py", "torchyard.run"),  # lazily, as are the next two: what users import
     ("torchyard/__init__.py", "torchyard.client"),
@@ -194,16 +240,40 @@ def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> Non
     assert broken == []
 
 
+@pytest.mark.parametrize("folder", WORKER)
+def test_a_folder_of_the_worker_imports_only_those_below_it(folder: str) -> None:
+    inside = [found for found in ALL if _folder(found.file) == folder]
+    assert inside, f"{folder} has no file"
+    broken = [
+        str(found)
+        for found in inside
+        if found.top == "worker" and (below := _folder_of(found.module)) != folder and below not in WORKER[folder]
+    ]
+    assert broken == []
+
+
+def test_the_law_of_the_worker_names_every_folder() -> None:
+    assert {_folder(found.file) for found in ALL if found.file.parts[0] == "worker"} <= WORKER.keys()
+
+
+@pytest.mark.parametrize("package", ["worker"])
+def test_no_folders_of_a_package_import_each_other_in_a_circle(package: str) -> None:
+    assert _circles(package) == []
+
+
+def test_the_helper_of_root_loads_no_engine_and_little_else() -> None:
+    own = {path.relative_to(ROOT) for path in (ROOT / "worker/sandbox/helper").glob("*.py")}
+    reached, foreign = _loaded_by(own)
+    loaded = [file for file in sorted(reached - own) if file.name != "__init__.py"]
+    assert {folder: {file.stem for file in loaded if _folder(file) == folder} for folder in HELPER} == HELPER
+    assert [str(file) for file in loaded if _folder(file) not in HELPER] == []
+    assert [str(found) for found in foreign] == []
+
+
 def test_a_rank_needs_the_standard_library_alone() -> None:
     """All that `torchyard.run` imports when it is loaded, from module to module."""
-    reached, new = set[Path](), {path.relative_to(ROOT) for path in (ROOT / "torchyard/run").glob("*.py")}
-    foreign: list[str] = []
-    while new:
-        reached |= new
-        loaded = [found for found in ALL if found.file in new and found.when == "loaded"]
-        foreign += [str(found) for found in loaded if found.top not in {*sys.stdlib_module_names, "torchyard"}]
-        new = {file for found in loaded for file in _files_of(found)} - reached
-    assert foreign == []
+    reached, foreign = _loaded_by({path.relative_to(ROOT) for path in (ROOT / "torchyard/run").glob("*.py")})
+    assert [str(found) for found in foreign] == []
     assert Path("torchyard/contract/records.py") in reached
 
 
@@ -266,6 +336,51 @@ def _is_in(file: Path, package: str) -> bool:
 def _names(module: str, package: str) -> bool:
     """Whether `module` is the package or inside it. The package `torchyard` stands for itself alone."""
     return module == package or (package != "torchyard" and module.startswith(f"{package}."))
+
+
+def _folder(file: Path) -> str:
+    return ".".join(file.parent.parts)
+
+
+def _folder_of(module: str) -> str:
+    """The folder of a module, or the module itself if that is a folder."""
+    path = Path(*module.split("."))
+    return module if (ROOT / path).is_dir() else _folder(path)
+
+
+def _circles(package: str) -> list[set[str]]:
+    """The sets of folders of a package that import each other, directly or through others."""
+    imported: dict[str, set[str]] = {}
+    for found in ALL:
+        if found.file.parts[0] == package and found.top == package:
+            imported.setdefault(_folder(found.file), set()).add(_folder_of(found.module))
+    reached = {folder: _reached(folder, imported) for folder in imported}
+    circles = [
+        {other for other in found if other != folder and folder in reached.get(other, set())} | {folder}
+        for folder, found in reached.items()
+    ]
+    return [circle for place, circle in enumerate(circles) if len(circle) > 1 and circle not in circles[:place]]
+
+
+def _reached(folder: str, imported: dict[str, set[str]]) -> set[str]:
+    found, pending = set[str](), [folder]
+    while pending:
+        new = imported.get(pending.pop(), set()) - found
+        found |= new
+        pending += new
+    return found
+
+
+def _loaded_by(files: set[Path]) -> tuple[set[Path], list[Import]]:
+    """The files of ours that are loaded when `files` are, and what these import that is neither ours nor standard."""
+    reached, new = set[Path](), files
+    foreign: list[Import] = []
+    while new:
+        reached |= new
+        loaded = [found for found in ALL if found.file in new and found.when == "loaded"]
+        foreign += [found for found in loaded if found.top not in {*sys.stdlib_module_names, *TOP}]
+        new = {file for found in loaded for file in _files_of(found)} - reached
+    return reached, foreign
 
 
 def _files_of(found: Import) -> set[Path]:
