@@ -12,12 +12,11 @@ from store.db.database import now_us
 from store.db.tables import Attempt, Job
 from store.rows import attempts, waiting
 from store.rows.attempts import LEASE, Claim, NewEvent
-from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
+from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport, ProcessIdentity
 
 RETRIED = [reason for reason, outcome in OUTCOMES.items() if outcome.state is JobState.QUEUED]
