@@ -65,7 +65,11 @@ class World:
 
 def world(number: int) -> World:
     """Returns the world of that number: the same one always."""
-    random = Random(number)
+    return any_world(Random(number))
+
+
+def any_world(random: Random) -> World:
+    """Returns a world of random choices."""
     hosts = [_host(random, index) for index in range(random.randint(1, 3))]
     here = random.randrange(len(hosts))
     hosts[here] = WorldHost(hosts[here].name, hosts[here].devices, hosts[here].draining and random.random() < 0.5)
