@@ -1,27 +1,24 @@
-"""Revision 0021 tells of earlier attempts when they became running."""
+"""Revision 0021 gives jobs that an older program has left without a shape theirs, by which workers find them."""
 
 from contextlib import closing
 
 from alembic import command
+from sqlalchemy import text
 
 from migrations.__main__ import configuration
 from store.db.database import Database
+from store.rows import waiting
 from tests.store.fixture import StoreFixture
-from torchyard.contract.job import EndReason
 
 
-def test_attempts_of_before_have_the_time_of_their_event(database_url: str) -> None:
+def test_jobs_without_a_shape_join_the_groups_of_jobs_like_them(database_url: str) -> None:
     with closing(Database(database_url)) as database:
-        db = StoreFixture(database)
-        worker = db.worker()
-        first = db.running(db.submit(), worker)
-        db.end(first, EndReason.PREEMPTED)
-        second = db.running(first.job_id, worker)
-        starts = db.starting(db.submit(), worker, "slot-b")
-        times = [event.time for event in db.events(first.job_id) if event.data.get("to") == "running"]
+        first = StoreFixture(database).submit()
     command.downgrade(configuration(database_url), "0020")
+    with closing(Database(database_url)) as database, database.write() as session:
+        session.execute(text("UPDATE jobs SET shape = NULL"))
     command.upgrade(configuration(database_url), "head")
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
-        found = [db.attempt(claim).running_at for claim in (first, second, starts)]
-    assert found == [*times, None]
+        assert db.job(db.submit()).shape == db.job(first).shape
+        assert [head.id for head in db.read(waiting.group_heads)] == [first]
