@@ -20,9 +20,10 @@ LAW: dict[str, frozenset[str]] = {
     "torchyard.integrations": frozenset({"torchyard", "torchyard.run", "torchyard.integrations"}),
     "torchyard.client": frozenset({*GROUND, "torchyard.client"}),
     "torchyard.cli": frozenset({*GROUND, "torchyard.client", "torchyard.cli"}),
-    "store": frozenset({*GROUND, "store"}),
-    "api": frozenset({*GROUND, "store", "api"}),
-    "worker": frozenset({*GROUND, "store", "worker"}),
+    "scheduling": frozenset({"torchyard.contract", "scheduling"}),
+    "store": frozenset({*GROUND, "scheduling", "store"}),
+    "api": frozenset({*GROUND, "scheduling", "store", "api"}),
+    "worker": frozenset({*GROUND, "scheduling", "store", "worker"}),
     "trainer": frozenset({*GROUND, "torchyard.run", "trainer"}),
     "migrations": frozenset({*GROUND, "store", "migrations"}),
 }

@@ -9,11 +9,10 @@ import threading
 
 from store.db.tables import Attempt, Job
 from store.rows.attempts import Claim
-from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.durations import LONGEST_STOP_GRACE
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.rundir import RunDir
 from worker.attempts import code, lifecycle
