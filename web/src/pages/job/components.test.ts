@@ -2,7 +2,9 @@ import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { AdviceView, AttemptView, CheckpointView, JobView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
+import { JobStore } from "../../live/job.svelte";
 import { live } from "../../live/live.svelte";
+import { setQuery } from "../../router.svelte";
 import { pressed } from "../../shell/shortcuts";
 import { pending, undo } from "../../shell/undo.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
@@ -284,3 +286,69 @@ test("a log shows where an attempt resumed, and lines that come", async () => {
   flushSync();
   expect(textOf(host.querySelector(".lines"))).toContain("line 3");
 });
+
+test("files of a checkpoint are read once, however often the job's page hears of the job", async () => {
+  vi.stubGlobal("IntersectionObserver", Seen);
+  const files = [
+    { path: "a.png", size: 10, sha256: "" },
+    { path: "confusion.json", size: 10, sha256: "" },
+  ];
+  const asked = serve(({ path }) => {
+    if (path.endsWith("/attempts")) return { data: [] };
+    if (path.endsWith("/checkpoints")) return { data: [checkpoint(1, { files })], has_more: false };
+    return path.endsWith(".png") ? new Blob(["x"]) : { classes: [], matrix: [] };
+  });
+  const store = new JobStore("job_a");
+  store.take(view());
+  show(Checkpoints, {
+    get job() {
+      return store.job ?? view();
+    },
+  });
+  await settled();
+  for (let position = 2; position < 5; position++) {
+    store.take(view({ position }));
+    await settled();
+  }
+  const read = asked.map(({ path }) => path.split("/").at(-1)).filter((name) => name !== "attempts");
+  expect(read.toSorted()).toEqual(["a.png", "checkpoints", "confusion.json"]);
+});
+
+test("who chooses a line stays where they are", async () => {
+  const lines = [1, 2, 3].map((line) => ({
+    line,
+    time: AT,
+    attempt: 1,
+    rank: 0,
+    stream: "stdout",
+    text: "x",
+  }));
+  serve(() => ({ data: lines, total: 3 }));
+  const host = show(Logs, { job: view(), starts: new Map() });
+  await settled();
+  for (let i = 0; i < 2; i++)
+    host
+      .querySelector("[role=log]")
+      ?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
+  flushSync();
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ to the end");
+  host.querySelector<HTMLElement>("[data-line='2'] button, [data-line='2'] a")?.click();
+  await settled();
+  expect(host.querySelectorAll(".chosen")).toHaveLength(1);
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ to the end");
+  setQuery({ line: null });
+});
+
+/** Sees at once what it observes. */
+class Seen {
+  constructor(private readonly tell: IntersectionObserverCallback) {}
+  observe(): void {
+    this.tell(
+      [{ isIntersecting: true } as IntersectionObserverEntry],
+      this as unknown as IntersectionObserver,
+    );
+  }
+  disconnect(): void {
+    return;
+  }
+}
