@@ -14,7 +14,7 @@ from torchyard.contract.devices import IsolationReport
 from torchyard.contract.records import Sandbox
 from torchyard.contract.rundir import RunDir
 from torchyard.host import inspection
-from worker.engines.base import AttemptKey
+from worker.host.attempt_key import AttemptKey
 from worker.sandbox import landlock, levels, namespaces, privileges
 from worker.sandbox.entry import enter
 from worker.sandbox.places import WorkerPlaces

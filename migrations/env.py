@@ -4,6 +4,8 @@ from collections.abc import Callable
 from contextlib import closing
 
 from alembic import context
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import MetaData
 from sqlalchemy.schema import SchemaItem
 
@@ -22,9 +24,25 @@ def run() -> None:
             include_object=_is_for(connection.dialect.name),
         )
         before = context.get_context().get_current_heads()
+        _require_known(before)
         context.run_migrations()
         if context.get_context().get_current_heads() != before:
             check_references(connection)
+
+
+def _require_known(found: tuple[str, ...]) -> None:
+    """Raises CommandError if the tables are older than the first revision, or newer than the last."""
+    known = {script.revision for script in ScriptDirectory.from_config(context.config).walk_revisions()}
+    for revision in set(found) - known:
+        advice = (
+            "update them with a version from before that first, or start with a new database"
+            if revision < min(known)
+            else "install the version that made them, or put a backup back"
+        )
+        raise CommandError(
+            f"nothing was changed: the tables are at revision {revision}, and this version of Torchyard knows"
+            f" {min(known)} to {max(known)}: {advice}"
+        )
 
 
 def _is_for(dialect: str) -> Callable[..., bool]:

@@ -11,13 +11,13 @@ import secrets
 import socket
 
 from sqlalchemy import select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.revision import require_migrated
 from store.db.tables import Artifact, Bundle, Checkpoint, Service
+from store.db.upsert import upsert
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host.disk import PASSING
 
@@ -70,8 +70,7 @@ def service_id(database: Database) -> str:
         return known.id
     # It is committed before any folder is marked with it.
     with database.write("identify") as session:
-        insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-        new = insert(Service).values(number=1, id=f"svc_{secrets.token_hex(8)}")
+        new = upsert(session, Service).values(number=1, id=f"svc_{secrets.token_hex(8)}")
         session.execute(new.on_conflict_do_nothing())
         return session.scalars(select(Service.id)).one()
 
@@ -138,7 +137,7 @@ def _refusal(known: Known, blobs: Blobs, found: str | None) -> ConfigError:
     return ConfigError(
         f"{blobs.root} is not the folder of this service's blobs: {what}. The database is that of {known.id}, {own}:"
         f" mount that folder at {blobs.root}, or correct TORCHYARD_DATA_DIR or TORCHYARD_DATABASE_URL"
-        " (docs/operating.md, One database and one folder of blobs)"
+        " (docs/operating/data-directory.md, One database and one folder of blobs)"
     )
 
 

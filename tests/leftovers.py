@@ -7,7 +7,7 @@ from pathlib import Path
 import socket
 import tempfile
 
-from worker.untrusted import remove_inside
+from worker.host.untrusted import remove_inside
 
 NOBODY = 65534
 

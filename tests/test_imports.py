@@ -1,4 +1,4 @@
-"""The import law of DESIGN.md, section 2, inner packages too. Programs start one another by name."""
+"""The import law: which package may import which, inner packages too. Programs start one another by name."""
 
 import ast
 from collections.abc import Iterator
@@ -42,10 +42,49 @@ STORE: dict[str, frozenset[str]] = {
 }
 """Each package of the store, and which of the store's modules and packages it may import besides `store.ids`."""
 
+API: dict[str, frozenset[str]] = {
+    "api.limits": frozenset({"api.limits"}),
+    "api.http": frozenset({"api.limits", "api.settings", "api.http"}),
+    "api.openapi": frozenset({"api.http", "api.openapi"}),
+    "api.access": frozenset({"api.limits", "api.settings", "api.http", "api.access"}),
+    "api.present": frozenset({"api.present"}),
+    "api.curves": frozenset({"api.curves"}),
+    "api.advice": frozenset({"api.advice"}),
+    "api.streams": frozenset({"api.limits", "api.access", "api.present", "api.streams"}),
+    "api.services": frozenset({"api.limits", "api.settings", "api.access", "api.streams"}),
+    "api.transfers": frozenset(
+        {"api.http", "api.openapi", "api.access", "api.services", "api.present", "api.transfers"}
+    ),
+    "api.parameters": frozenset(
+        {"api.limits", "api.http", "api.openapi", "api.access", "api.services", "api.parameters"}
+    ),
+    "api.routes": frozenset(
+        {
+            *(
+                "api.http",
+                "api.openapi",
+                "api.access",
+                "api.services",
+                "api.streams",
+                "api.transfers",
+                "api.parameters",
+            ),
+            *("api.present", "api.curves", "api.advice", "api.routes"),
+        }
+    ),
+}
+"""Each package and module of the API, and which of the others it may import: http at the ground, routes at the top.
+
+What puts the application together stands above: app, monitoring, website and `python -m api`.
+"""
+
+WITHOUT_CIRCLES = ("api",)
+"""Packages in which no two modules or folders import each other, not even over others."""
+
 BY_EXCEPTION = {
     ("torchyard/__init__.py", "torchyard.run"),  # lazily, as are the next two: what users import
     ("torchyard/__init__.py", "torchyard.client"),
-    ("worker/engines/local/warm/fork.py", "torchyard.run"),  # the fork of a warm process becomes a rank
+    ("worker/engines/local/launchers/fork.py", "torchyard.run"),  # the fork of a warm process becomes a rank
     ("trainer/__main__.py", "torchyard"),  # as a user's script does
 }
 """A file, and a package that it imports though the law does not allow it."""
@@ -194,6 +233,35 @@ def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> Non
     assert broken == []
 
 
+@pytest.mark.parametrize("package", API)
+def test_a_package_of_the_api_imports_only_those_below_it(package: str) -> None:
+    broken = [
+        str(found)
+        for found in ALL
+        if _is_in(found.file, package)
+        and found.top == "api"
+        and not any(_names(found.module, allowed) for allowed in API[package])
+    ]
+    assert broken == []
+
+
+def test_every_package_of_the_api_has_its_place_in_the_law() -> None:
+    assert {f"api.{path.parent.name}" for path in (ROOT / "api").glob("*/__init__.py")} <= API.keys()
+    assert not [package for package in API if not any(_is_in(found.file, package) for found in ALL)]
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_modules_or_folders_import_each_other_in_a_circle(package: str) -> None:
+    folders = [Path(package), *(path.parent.relative_to(ROOT) for path in (ROOT / package).rglob("*/__init__.py"))]
+    found = {str(folder): circles for folder in folders if (circles := _circles(_children_imported(folder)))}
+    assert found == {}
+
+
+def test_a_circle_is_found_over_any_number_of_modules() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set[str](), "f": {"g"}, "g": {"f"}}
+    assert _circles(graph) == [["a", "b", "c"], ["f", "g"]]
+
+
 def test_a_rank_needs_the_standard_library_alone() -> None:
     """All that `torchyard.run` imports when it is loaded, from module to module."""
     reached, new = set[Path](), {path.relative_to(ROOT) for path in (ROOT / "torchyard/run").glob("*.py")}
@@ -228,8 +296,8 @@ def test_torch_is_for_the_trainer_and_lazily_for_the_run_context_and_the_warm_pr
     lazily = {
         "torchyard/run/context.py",
         "torchyard/run/tensors.py",
-        f"{local}/warm/fork.py",
-        f"{local}/warm/group.py",
+        f"{local}/launchers/fork.py",
+        f"{local}/launchers/group.py",
     }
     allowed = {(Path(name), "lazily") for name in lazily}
     assert [str(found) for found in _used(TORCH, beside={"trainer"}) if (found.file, found.when) not in allowed] == []
@@ -244,11 +312,11 @@ def test_servers_are_for_the_api() -> None:
 
 
 def test_only_the_local_engine_knows_processes() -> None:
-    local = ("worker.engines.local.process", "worker.engines.local.orphans", "worker.engines.local.leftovers")
+    local = ("worker.host.process", "worker.host.orphans", "worker.engines.local.leftovers")
     known = [found for found in ALL if found.module.startswith(local) or found.module == "worker.engines.local"]
     # The helper of strict isolation is a program of its own, which starts what the local engine asks for. Packages are
     # installed by a process that is none of an attempt, before the engine starts one.
-    allowed = ("worker/engines/local", "worker/sandbox/strict", "worker/packages")
+    allowed = ("worker/engines/local", "worker/sandbox/helper", "worker/host", "worker/packages")
     outside = {found.file for found in known if not any(map(found.file.is_relative_to, allowed))}
     assert outside == {Path("worker/__main__.py")}  # where the program is put together
 
@@ -260,7 +328,36 @@ def test_the_lifecycle_is_pure() -> None:
 
 
 def _is_in(file: Path, package: str) -> bool:
-    return file.is_relative_to(package.replace(".", "/"))
+    path = package.replace(".", "/")
+    return file.is_relative_to(path) or file == Path(f"{path}.py")
+
+
+def _children_imported(folder: Path) -> dict[str, set[str]]:
+    """Returns the modules and folders in `folder`, each with those of them that it imports."""
+    graph: dict[str, set[str]] = {}
+    for found in ALL:
+        if found.file.is_relative_to(folder):
+            into = Path(*found.module.split("."))
+            imported = {into.relative_to(folder).parts[0]} if into != folder and into.is_relative_to(folder) else set()
+            own = found.file.relative_to(folder).parts[0].removesuffix(".py")
+            graph.setdefault(own, set()).update(imported - {own})
+    return graph
+
+
+def _circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the groups of nodes that lead to each other."""
+    reached = {node: _reached(graph, node) for node in {*graph, *(each for found in graph.values() for each in found)}}
+    circles = {frozenset(other for other in found if node in reached[other]) for node, found in reached.items()}
+    return sorted(sorted(circle) for circle in circles if circle)
+
+
+def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Returns the nodes to which `start` leads: itself only if it is in a circle."""
+    reached, new = set[str](), graph.get(start, set())
+    while new:
+        reached |= new
+        new = {node for each in new for node in graph.get(each, ())} - reached
+    return reached
 
 
 def _names(module: str, package: str) -> bool:
@@ -283,7 +380,7 @@ def _used(libraries: frozenset[str], *, beside: set[str]) -> list[Import]:
     ]
 
 
-@pytest.mark.parametrize("module", ["torchyard", "worker.engines.local.supervisor", "torchyard.cli"])
+@pytest.mark.parametrize("module", ["torchyard", "worker.engines.local.supervisor.supervisor", "torchyard.cli"])
 def test_a_light_module_loads_nothing_heavy(module: str) -> None:
     heavy = {*TORCH, *DATABASES, *SERVERS, "numpy"}
     code = f"import sys, {module}; print(*sorted(name for name in {heavy!r} if name in sys.modules))"

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process
 from worker.engines.local.environment import inherited
 from worker.engines.local.warm.manager import WarmProcess
 from worker.engines.local.warm.process import TITLE
+from worker.host import process
 
 START_S = 120.0
 

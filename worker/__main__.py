@@ -13,21 +13,21 @@ import signal
 import sys
 from types import FrameType
 
-from torchyard.contract.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import inspection
 from torchyard.host.collector import paused
+from torchyard.host.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
 
 with paused():
     from worker.daemon import Daemon
     from worker.devices import inventory as devices
     from worker.devices.health import Health
-    from worker.engines.local import orphans
+    from worker.engines.local.confinement import Confinement
     from worker.engines.local.engine import LocalEngine
     from worker.engines.local.environment import inherited
     from worker.engines.local.warm.manager import WarmProcess
+    from worker.host import orphans
     from worker.sandbox import levels, policy
-    from worker.sandbox.confinement import Confinement
     from worker.sandbox.levels import Isolation
     from worker.sandbox.places import WorkerPlaces
     from worker.settings import Settings

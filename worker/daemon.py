@@ -12,18 +12,18 @@ from store.db.revision import NotMigrated
 from store.ids import new_id
 from store.queue import WakeupListener
 from store.store import Store
-from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
+from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.executor import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health
-from worker.devices.monitor import DeviceMonitor
 from worker.duties import Duties, Interval
 from worker.engines.base import Engine
 from worker.leases import Leases
+from worker.monitor import DeviceMonitor
 from worker.placement.scheduler import Scheduler
 from worker.sandbox import levels
 from worker.settings import Settings

@@ -12,8 +12,8 @@ from store.rows.attempts import Claim
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper
-from worker.devices.monitor import DeviceMonitor
 from worker.leases import Leases
+from worker.monitor import DeviceMonitor
 
 _RENEW_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 5.0

@@ -10,10 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from store import settings
 from store.rows.limits import DEFAULTS, OutputLimits
 from store.settings import AbsolutePath
-from torchyard.contract.datadir import format_allowed_paths, parse_allowed_paths
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.wording import allowing
+from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds

@@ -6,11 +6,11 @@ from datetime import timedelta
 from fastapi import APIRouter
 
 from api import present
+from api.access.auth import JobReader, visible_job
 from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
-from api.auth import JobReader, visible_job
 from api.openapi.completion import problems
-from api.reads import in_turns
+from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.blobs import Blobs
 from store.db.database import Session

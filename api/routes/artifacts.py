@@ -6,12 +6,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api import present
-from api.auth import FileReader, JobReader, visible_job
-from api.blobs import Blob, send_blob
+from api.access.auth import FileReader, JobReader, visible_job
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
-from api.paging import AfterArtifact, Limit, id_after, page
-from api.reads import in_turns
+from api.parameters.paging import AfterArtifact, Limit, id_after, page
+from api.parameters.reads import in_turns
 from api.services import ServicesDep
+from api.transfers.blobs import Blob, send_blob
 from store.rows import artifacts
 from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Unavailable

@@ -3,10 +3,10 @@
 from fastapi import APIRouter
 
 from api import present
-from api.auth import JobReader, visible_job
+from api.access.auth import JobReader, visible_job
 from api.openapi.completion import problems
-from api.paging import AfterNumber, Limit, number_after, page
-from api.reads import in_turns
+from api.parameters.paging import AfterNumber, Limit, number_after, page
+from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.queries import attempts
 from store.queries.attempts import ListedAttempt

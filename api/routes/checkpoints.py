@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api import present
-from api.auth import FileReader, JobReader, Principal, visible_job
-from api.blobs import BYTES, PICTURE, Blob, send_blob
+from api.access.auth import FileReader, JobReader, Principal, visible_job
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD, problems
-from api.paging import AfterCheckpoint, Limit, id_after, page
-from api.reads import in_turns
+from api.parameters.paging import AfterCheckpoint, Limit, id_after, page
+from api.parameters.reads import in_turns
 from api.services import Services, ServicesDep
+from api.transfers.blobs import BYTES, PICTURE, Blob, send_blob
 from store.db.database import Session
 from store.db.tables import Checkpoint, Job
 from store.rows import checkpoints

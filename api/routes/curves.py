@@ -4,11 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import JobReader, visible_job
+from api.access.auth import JobReader, visible_job
 from api.curves.columns import Shape, curves
+from api.curves.encoding import encoded
 from api.curves.shares import MAX_POINTS, share
 from api.openapi.completion import problems
-from api.reads import Parts, in_turns
+from api.parameters.reads import Parts, in_turns
 from api.routes.telemetry import Step
 from api.services import Services, ServicesDep
 from store.db.database import Session
@@ -35,7 +36,7 @@ def get_curves(
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
     attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only this attempt's points")] = None,
     hidden: Annotated[bool, Query(description="also what later attempts hide")] = False,
-) -> Parts[CurvesView]:
+) -> Parts[bytes]:
     """Returns which metrics the jobs have, and the curves of those that `key` names, by rising step.
 
     A curve of more than `max_points` is divided into buckets of equally many points. All curves together have at most
@@ -51,7 +52,7 @@ def get_curves(
     found: list[CurveView] = []
     for one in jobs if keys else ():
         found += yield from _curves(services, one.job_id, where, shape)
-    return CurvesView(jobs=jobs, series=found, max_points=most)
+    return encoded(CurvesView(jobs=jobs, series=found, max_points=most))
 
 
 def _keys(session: Session, job_id: str, position: int) -> JobKeys:

@@ -9,9 +9,9 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from api.auth import FiguresReader
+from api.access.auth import FiguresReader
 from api.openapi.completion import headers, problems
-from api.reads import in_turns
+from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.rows import jobs
 from store.store import Store

@@ -6,14 +6,15 @@ from typing import Annotated, Literal, cast
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
-from api import logfile, present
-from api.auth import FileReader, JobReader, visible_job
-from api.http.files import disposition
+from api import present
+from api.access.auth import FileReader, JobReader, visible_job
 from api.openapi.completion import LOG_FILE, problems
-from api.paging import AfterNumber, Limit, number_after
-from api.permits import while_permitted
-from api.reads import Parts, ReaderDep, in_turns
+from api.parameters.paging import AfterNumber, Limit, number_after
+from api.parameters.reads import Parts, ReaderDep, in_turns
 from api.services import Services, ServicesDep
+from api.transfers import logfile
+from api.transfers.files import disposition
+from api.transfers.permits import while_permitted
 from store.queries import log_patterns
 from store.queries.log_search import LogSearch
 from store.rows import logs

@@ -3,9 +3,9 @@
 from fastapi import APIRouter
 
 from api import present
-from api.auth import JobId, JobReader, JobWriter
+from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.completion import problems
-from api.reads import in_turns
+from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.commands import requests
 from store.rows import stacks

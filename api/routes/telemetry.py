@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 from pydantic import TypeAdapter
 
 from api import present
-from api.auth import JobReader, visible_job
+from api.access.auth import JobReader, visible_job
 from api.curves.shares import MAX_POINTS, share
 from api.openapi.completion import problems
-from api.reads import Parts, in_turns
+from api.parameters.reads import Parts, in_turns
 from api.services import ServicesDep
 from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns

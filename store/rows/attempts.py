@@ -252,8 +252,6 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
         devices=list(devices),
         error=None,
         not_before=None,
-        preempt_requested_at=None,  # a worker of an old version does not clear these two
-        preempted_for=None,
         started_at=job.started_at if job.started_at is not None else now_us(),
     )
     if moved is None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from sqlalchemy import and_, delete, exists, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
 from store.db.tables import Bundle, BundleUse, Job
+from store.db.upsert import upsert
 from store.rows import garbage
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
 from torchyard.contract.job import JobState
@@ -26,7 +26,7 @@ def find(session: Session, owner: str, sha256: str) -> Bundle | None:
 
 def add(session: Session, owner: str, sha256: str, *, size: int, files: int) -> Bundle:
     """Adds a bundle whose blob is stored. If the user has it already, it counts as used now."""
-    new = postgresql.insert(Bundle) if session.get_bind().dialect.name == "postgresql" else sqlite.insert(Bundle)
+    new = upsert(session, Bundle)
     new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_={"last_used_at": now_us()})
     session.execute(new, {"owner": owner, "sha256": sha256, "size": size, "files": files})
     return session.get_one(Bundle, (owner, sha256), populate_existing=True)

@@ -12,11 +12,11 @@ from statistics import mode
 from typing import Any
 
 from sqlalchemy import and_, delete, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import DeviceSample
+from store.db.upsert import upsert
 from store.rows import jobs
 
 KEPT = {5: timedelta(hours=1), 60: timedelta(days=1), 900: timedelta(days=30)}
@@ -150,8 +150,7 @@ def _with_newest(session: Session, worker_id: str, resolution: int, begins: int,
 
 def _store(session: Session, worker_id: str, resolution: int, begins: int, used: Mapping[str, Use]) -> None:
     """Stores one slot, and removes those of the worker that are too old."""
-    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-    new = insert(DeviceSample)
+    new = upsert(session, DeviceSample)
     new = new.on_conflict_do_update(
         index_elements=["worker_id", "resolution", "begins"], set_={"devices": new.excluded.devices}
     )

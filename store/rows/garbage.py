@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from sqlalchemy import Delete, delete, func, select, true
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import column
 
 from store.db.tables import Artifact, Bundle, Checkpoint, Garbage
+from store.db.upsert import upsert
 
 
 def add(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
@@ -27,7 +27,7 @@ def add_blobs(session: Session, blobs: Iterable[str]) -> None:
     # Always in one order: two transactions that wait for each other's rows would deadlock.
     left = sorted(set(blobs))
     if left:
-        new = postgresql.insert(Garbage) if _is_postgresql(session) else sqlite.insert(Garbage)
+        new = upsert(session, Garbage)
         # The update locks an existing row, so that a collector checks it after this transaction.
         new = new.on_conflict_do_update(index_elements=["sha256"], set_={"sha256": new.excluded.sha256})
         session.execute(new, [{"sha256": sha256} for sha256 in left])

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import delete, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import IdempotencyKey
+from store.db.upsert import upsert
 from torchyard.contract.errors import Conflict, IdempotencyMismatch
 
 KEPT_FOR = timedelta(hours=24)
@@ -59,17 +59,15 @@ def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
 def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> None:
     """Stores the answer in the transaction that creates its job, and deletes old answers. Raises KeyTaken."""
     _delete_old(session)
-    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     values = {
         "fingerprint": request.fingerprint,
         "status": answer.status,
         "location": answer.location,
-        "answer": {},
         "job_id": answer.job_id,
         "created_at": now_us(),
     }
     stored = session.execute(
-        insert(IdempotencyKey)
+        upsert(session, IdempotencyKey)
         .values(owner=request.owner, key=request.key, **values)
         .on_conflict_do_update(
             index_elements=["owner", "key"],

@@ -76,7 +76,7 @@ def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Jo
     job = access.lock(session, job_id, caller)
     state = JobState(job.state)
     _refuse_ended(job, "paused")
-    if state is JobState.PAUSED or (state in _OPEN and job.pause_requested_at is not None):
+    if job.pause_requested_at is not None:
         return job
     if state not in _OPEN:
         reason = Reason("paused", "paused by its owner")
@@ -99,8 +99,8 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job
-    back = jobs.WAITING if state is JobState.QUEUED else Reason(state, "the pause was withdrawn before it took effect")
-    return _store_request(session, job, back, pause_requested_at=None)
+    running_on = Reason(state, "the pause was withdrawn before it took effect")
+    return _store_request(session, job, running_on, pause_requested_at=None)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import struct
 from typing import NamedTuple
 
 from sqlalchemy import Insert, Select, bindparam, func, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.db.tables import Attempt, PointChunk, Series
+from store.db.upsert import upsert
 from store.rows import jobs
 
 TENSORBOARD = "tensorboard"
@@ -89,7 +89,7 @@ def add(
     if not by_key:
         return Added(0, dropped)
     session.execute(
-        _upsert(session),
+        _series_upsert(session),
         [
             {"job_id": job_id, "key": key, "latest": found[-1].value, "count": len(found), "source": source}
             for key, found in by_key.items()
@@ -170,8 +170,8 @@ def _room(session: Session, job_id: str) -> int:
     return max(MAX_SERIES - count, 0)
 
 
-def _upsert(session: Session) -> Insert:
-    new = postgresql.insert(Series) if session.get_bind().dialect.name == "postgresql" else sqlite.insert(Series)
+def _series_upsert(session: Session) -> Insert:
+    new = upsert(session, Series)
     return new.on_conflict_do_update(
         index_elements=["job_id", "key"],
         set_={

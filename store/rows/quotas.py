@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from store.announcement import announcement_of
 from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, Job, Quota
+from store.db.upsert import upsert
 from store.rows import users
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
@@ -185,8 +185,7 @@ def rows(session: Session) -> list[Quota]:
 def set_limits(session: Session, kind: str, name: str, limits: Mapping[Resource, int | None]) -> None:
     """Sets limits of a user or of a role. None: unlimited, whatever the role's limit is."""
     for resource, limit in limits.items():
-        insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-        new = insert(Quota).values(kind=kind, name=name, resource=resource, limit=limit)
+        new = upsert(session, Quota).values(kind=kind, name=name, resource=resource, limit=limit)
         session.execute(new.on_conflict_do_update(index_elements=["kind", "name", "resource"], set_={"limit": limit}))
     announcement_of(session).wake_workers()
 

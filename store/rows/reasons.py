@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, delete, literal_column, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Base, Job, WaitingReason
+from store.db.upsert import upsert
 from store.rows.jobs import Reason
 from store.rows.waiting import PREEMPTING, is_queued, waits
 from torchyard.contract.job import JobState
@@ -59,8 +59,7 @@ def of_preemptors(session: Session, job_ids: Collection[str]) -> dict[str, str]:
 
 def store_reasons(session: Session, reasons: Mapping[str, Reason]) -> None:
     """Stores why the jobs of each shape wait. Writes only reasons that change."""
-    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-    new = insert(WaitingReason)
+    new = upsert(session, WaitingReason)
     values = {"code": new.excluded.code, "message": new.excluded.message, "since": now_us()}
     statement = new.on_conflict_do_update(
         index_elements=["shape"],

@@ -8,8 +8,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, exists, func, literal_col
 from sqlalchemy.orm import Session, aliased
 
 from store.db.database import now_us
-from store.db.tables import Base, Job
-from store.rows.shapes import shape_of
+from store.db.tables import Job
 from torchyard.contract.job import JobState
 
 _GROUPED_PER_CALL = 1000
@@ -65,9 +64,7 @@ _NEXT = (
 # In a subquery, because PostgreSQL cannot search an index for a clock that advances.
 _NOW = select(now_us()).scalar_subquery()
 _HELD_BACK = and_(is_queued(), Job.not_before.is_not(None), Job.not_before <= _NOW)
-_WITHOUT_SHAPE = and_(waits(), Job.shape.is_(None))
-_ANY_UNGROUPED = select(true()).where(exists().where(_HELD_BACK) | exists().where(_WITHOUT_SHAPE))
-_SHAPE = update(Base.metadata.tables["jobs"]).where(Base.metadata.tables["jobs"].c.id == bindparam("job"))
+_ANY_UNGROUPED = select(true()).where(exists().where(_HELD_BACK))
 
 
 def group_heads(session: Session) -> list[Waiting]:
@@ -85,7 +82,7 @@ def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
     """Returns those of `job_ids` that wait."""
     if not job_ids:
         return []
-    query = select(*_COLUMNS).where(Job.id.in_(job_ids), waits(), Job.shape.is_not(None))
+    query = select(*_COLUMNS).where(Job.id.in_(job_ids), waits())
     return [Waiting(*row) for row in session.execute(query)]
 
 
@@ -95,18 +92,10 @@ def any_ungrouped(session: Session) -> bool:
 
 
 def group_jobs(session: Session) -> bool:
-    """Puts jobs into their groups: those that are no longer held back, and those that an older program has queued.
-
-    Returns True if there may be more.
-    """
+    """Puts jobs that are no longer held back into their groups. Returns True if there may be more."""
     # Always in one order: two workers that wait for each other's rows would deadlock.
     due = select(Job.id).where(_HELD_BACK).order_by(Job.id).limit(_GROUPED_PER_CALL).with_for_update()
     released = list(session.scalars(due))
     if released:
         session.execute(update(Job).where(Job.id.in_(released)).values(not_before=None))
-    new = select(Job.id, Job.owner, Job.spec["resources"]).where(_WITHOUT_SHAPE).order_by(Job.id)
-    found = session.execute(new.limit(_GROUPED_PER_CALL).with_for_update()).all()
-    if found:
-        shapes = [{"job": job_id, "shape": shape_of(owner, resources)} for job_id, owner, resources in found]
-        session.connection().execute(_SHAPE, shapes)
-    return max(len(released), len(found)) == _GROUPED_PER_CALL
+    return len(released) == _GROUPED_PER_CALL

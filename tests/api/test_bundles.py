@@ -11,7 +11,7 @@ from typing import Any
 from backports import zstd
 import pytest
 
-from api.http.decoding import Decoder
+from api.transfers.decoding import Decoder
 from store.db.tables import Bundle
 from tests.api.bundles import Packed, packed, packed_files, upload, upload_whole
 from tests.api.service import TOKEN, ApiFixture, both_databases

@@ -1,19 +1,21 @@
 """Metrics of several jobs in columns, and the attempts of a job, over HTTP."""
 
 from itertools import islice
+import json
 import math
 from typing import Any
 
 import pytest
 
 from api.curves import shares
+from api.curves.encoding import encoded
 from store.commands import cleanup
 from store.rows import joining
 from store.rows.attempts import Claim
 from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason
-from torchyard.contract.views.curves import CurvesView
+from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView, JobKeys, KeyView
 
 MICROSECONDS = 1_700_000_000_000_000
 
@@ -238,3 +240,16 @@ def test_attempts_are_listed_with_what_they_held(service: ApiFixture) -> None:
     page = service.get(f"/v1/jobs/{job_id}/attempts", limit=1)
     assert ([row["number"] for row in page["data"]], page["next"]) == ([1], "1")
     assert [row["number"] for row in service.get(f"/v1/jobs/{job_id}/attempts", after="1")["data"]] == [2]
+
+
+def test_curves_are_encoded_in_blocks_as_the_view_is_in_one() -> None:
+    columns = CurveColumns(
+        step=[*range(5000)],
+        time=[0.5] * 5000,
+        attempt=[1] * 5000,
+        mean=[math.nan, None, math.inf, -math.inf, *[0.1] * 4996],
+    )
+    curve = CurveView(job_id="job", key="a", points=5000, columns=columns)
+    listed = KeyView(key='"series":[]', count=1, latest=math.nan)
+    view = CurvesView(jobs=[JobKeys(job_id="job", position=1, keys=[listed])], series=[curve, curve], max_points=5000)
+    assert json.loads(encoded(view)) == json.loads(view.model_dump_json())

@@ -13,11 +13,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.streams import jobs as jobs_stream
-from api.streams.feed import Feed, Sight
-from api.streams.jobs import JobsStream, Wanted
+from api.access.visible_jobs import VisibleJobs
+from api.streams import multiplexed as jobs_stream
+from api.streams.feed import Feed
 from api.streams.live import Live
-from api.streams.stored import StoredPages
+from api.streams.multiplexed import MultiplexedStream, WatchRequest
+from api.streams.stored import SharedItems
 from store.announcement import Announcement, row
 from store.commands import workers as worker_commands
 from store.db.database import Database
@@ -432,20 +433,20 @@ class InProcess:
         self.live = Live(redis_url, service=store.service)
         self.feed = Feed(store, self.live)
         self.store = store
-        self.stream = JobsStream(store, self.feed, StoredPages())
+        self.stream = MultiplexedStream(store, self.feed, SharedItems())
 
-    def wanted(self, job_ids: list[str], *, after: int | None = None) -> Wanted:
+    def wanted(self, job_ids: list[str], *, after: int | None = None) -> WatchRequest:
         with self.store.read() as session:
             heads = timeline.heads(session, job_ids)
         every = frozenset(job_ids)
         places = {} if after is None else dict.fromkeys(job_ids, after)
 
-        async def check(_: Collection[str]) -> Sight:
-            return Sight(every, every)
+        async def check(_: Collection[str]) -> VisibleJobs:
+            return VisibleJobs(every, every)
 
-        return Wanted(heads, places, frozenset(), frozenset({"jobs"}), SERVICE, check)
+        return WatchRequest(heads, places, frozenset(), frozenset({"jobs"}), SERVICE, check)
 
-    async def collect(self, wanted: Wanted, until: Callable[[list[bytes]], bool]) -> list[bytes]:
+    async def collect(self, wanted: WatchRequest, until: Callable[[list[bytes]], bool]) -> list[bytes]:
         found: list[bytes] = []
         async with aclosing(self.stream.events(wanted)) as events:
             async for event in events:

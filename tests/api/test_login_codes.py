@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from api.codes import LIFETIME_S, LoginCodes
+from api.access.codes import LIFETIME_S, LoginCodes
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.test_team import audited, bearer, make_token
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api import logfile
+from api.transfers import logfile
 from store.queries import log_search
 from store.rows.logs import NewLines
 from tests.api.service import ApiFixture

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from api import turns
+from api.limits import turns
 from api.streams import live
 from store.db.database import Database
 from store.queries import log_search

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from api import turns
-from api.turns import THREADS, THREADS_PER_USER, Turns
+from api.limits import turns
+from api.limits.turns import THREADS, THREADS_PER_USER, Turns
 from torchyard.contract.errors import TooManyRequests
 
 

@@ -16,7 +16,7 @@ from tests.chaos import job_processes
 from torchyard.client import Client
 from torchyard.contract.job import JobState
 from torchyard.contract.views.jobs import JobView
-from worker.engines.local import process
+from worker.host import process
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from torchyard.client import Client
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views.jobs import JobView
-from worker.engines.local import process
+from worker.host import process
 
 
 @pytest.mark.thorough

@@ -13,7 +13,7 @@ from tests.chaos import job_processes
 from tests.e2e.service import Service, until
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
-from worker.engines.local import process
+from worker.host import process
 
 LIGHT = "import os, time\nprint('rank', os.environ['RANK'], flush=True)\n"
 

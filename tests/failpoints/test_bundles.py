@@ -10,7 +10,7 @@ from tests.failpoints.armed import started
 from tests.worker.bundles.tars import Tree, read_tree, store, tar_of
 from torchyard.host import failpoints
 from worker.bundles.cache import BundleCache
-from worker.untrusted import remove_inside
+from worker.host.untrusted import remove_inside
 
 CHILD = ["bundle.unpack"]
 WORKER = ["bundle.rename", "bundle.renamed"]

@@ -178,6 +178,24 @@ def test_rows_with_broken_references_stop_a_migration(sqlite: SQLiteDatabases) -
 
 
 @pytest.mark.parametrize(
+    ("found", "advice"), [("0013", "update them with a version from before"), ("9999", "put a backup back")]
+)
+def test_tables_of_an_unknown_revision_stay_as_they_are_and_the_error_says_what_to_do(
+    database_url: str, migrate: Migrate, found: str, advice: str
+) -> None:
+    with closing(Database(database_url)) as database:
+        with database.write() as session:
+            session.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": found})
+        for action in ("upgrade", "downgrade", "current", "check"):
+            code, error = migrate(action, url=database_url)
+            assert code == 1
+            assert error.startswith(f"error: nothing was changed: the tables are at revision {found}, ")
+            assert advice in error
+        with database.read() as session:
+            assert session.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == found
+
+
+@pytest.mark.parametrize(
     ("url", "arguments"),
     [
         ("nonsense", []),

@@ -25,13 +25,14 @@ from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, 
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.host.recordfiles import read_record, write_record
 from worker.bundles.cache import BundleCache
-from worker.engines.base import COMMAND_OPTION, AttemptKey
-from worker.engines.local import process
+from worker.engines.base import COMMAND_OPTION
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import rank_command
+from worker.host import process
+from worker.host.attempt_key import AttemptKey
+from worker.sandbox.helper.state import State
 from worker.sandbox.places import UNPACKED, Places, WorkerPlaces
 from worker.sandbox.policy import strict_sandbox
-from worker.sandbox.strict.state import State
 
 SERVICE = 61_000
 """The uid and gid of the service."""
@@ -65,7 +66,7 @@ def helper_of(folder: Path, *, options: Sequence[str] = ()) -> Generator[tuple[s
     log, socket = folder / "helper.log", folder / "helper.sock"
     own = [f"--service-user={SERVICE}:{SERVICE}", f"--data-dir={data}", f"--socket={socket}"]
     own += [f"--state-dir={folder}/state", f"--first-uid={FIRST_UID}", "--uids=4", "--shm=64m"]
-    command = [sys.executable, "-P", "-m", "worker.sandbox.strict.helper", *own, *options]
+    command = [sys.executable, "-P", "-m", "worker.sandbox.helper", *own, *options]
     with log.open("wb") as output:
         program = subprocess.Popen(command, stdout=output, stderr=output, cwd="/")
     try:
@@ -134,6 +135,7 @@ class StrictAttempt:
         return LaunchPlan(
             job_id=self.job_id,
             attempt=1,
+            claimed_at=1,
             argv=list(argv),
             env={"PATH": path, "OMP_NUM_THREADS": "1", **self.places.environment({}), "TMPDIR": "/tmp", **own, **env},
             cwd=str(self.run.job),

@@ -16,7 +16,7 @@ from tests.worker.attempt import isolation
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import JobState
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process
+from worker.host import process
 from worker.sandbox import levels
 
 ATTACK = Path(__file__).with_name("attack.py")

@@ -24,7 +24,7 @@ from worker.attempts.artifacts import Artifacts
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 from worker.attempts.secrets import AttemptSecrets
-from worker.mask import Mask
+from worker.host.mask import Mask
 
 VALUE = "correct-horse.battery_staple"
 ODD = 'tab\tquote"back\\slash'

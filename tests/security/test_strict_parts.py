@@ -6,15 +6,15 @@ import pytest
 
 from torchyard.contract.errors import ConfigError
 from torchyard.host.recordfiles import write_record
-from worker.engines.local import process
+from worker.host import process
+from worker.sandbox.helper.bubblewrap import Bind, Box, options
+from worker.sandbox.helper.cgroups import Cgroups
+from worker.sandbox.helper.config import Config
+from worker.sandbox.helper.gpus import device_nodes
+from worker.sandbox.helper.state import State
 from worker.sandbox.levels import Isolation, level_of
-from worker.sandbox.strict.bubblewrap import Bind, Box, options
-from worker.sandbox.strict.cgroups import Cgroups
-from worker.sandbox.strict.config import Config
-from worker.sandbox.strict.gpus import device_nodes
 from worker.sandbox.strict.protocol import Refusal
 from worker.sandbox.strict.requirements import HelperNeeds
-from worker.sandbox.strict.state import State
 
 BOX = Box(
     env={"A": "1 2"},

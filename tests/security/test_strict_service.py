@@ -12,7 +12,7 @@ from tests.security.strict_host import StrictHost, as_service
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import RunDir
-from worker.engines.local import strictness
+from worker.engines.local.launchers import strictness
 
 pytestmark = [
     pytest.mark.thorough,

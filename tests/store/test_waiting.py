@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from store.announcement import Announcement
 from store.commands import placement
@@ -50,22 +50,20 @@ def test_the_first_jobs_of_all_groups_are_read_by_one_statement(db: StoreFixture
 
 
 def test_many_ungrouped_jobs_are_grouped_in_several_transactions(db: StoreFixture) -> None:
-    old = db.submit_many(2001)
-    with db.database.write() as session:
-        for row in session.scalars(select(Job)):
-            row.shape = None
+    held_back = db.submit_many(2001)
+    db.write(lambda session: session.execute(update(Job).values(not_before=1)))
+    assert db.read(waiting.group_heads) == []
     placement.group_waiting_jobs(store_on(db.database))
     with db.database.read() as session:
-        assert session.scalars(select(Job.id).where(Job.shape.is_(None))).all() == []
-    assert [head.id for head in db.read(waiting.group_heads)] == [min(old)]
+        assert session.scalars(select(Job.id).where(Job.not_before.is_not(None))).all() == []
+    assert [head.id for head in db.read(waiting.group_heads)] == [min(held_back)]
 
 
 def test_the_reason_of_a_group_is_written_only_if_it_changes(db: StoreFixture) -> None:
     job = db.job(db.submit())
-    assert job.shape is not None
 
     def say(reason: Reason) -> tuple[str, int]:
-        db.write(lambda session: reasons.store_reasons(session, {str(job.shape): reason}))
+        db.write(lambda session: reasons.store_reasons(session, {job.shape: reason}))
         row = db.read(lambda session: session.scalars(select(WaitingReason)).one())
         return row.message, row.since
 

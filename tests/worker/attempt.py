@@ -26,15 +26,17 @@ from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts import code
 from worker.attempts.prepare import plan_of
 from worker.bundles.cache import BundleCache
-from worker.engines.base import AttemptKey
-from worker.engines.local import process, ranks, supervisors
+from worker.engines.local import supervisors
+from worker.engines.local.confinement import Confinement
 from worker.engines.local.engine import launch_plan
 from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher
+from worker.engines.local.supervisor import ranks
 from worker.engines.local.warm.manager import WarmProcess
+from worker.host import process
+from worker.host.attempt_key import AttemptKey
 from worker.sandbox import levels
-from worker.sandbox.confinement import Confinement
 from worker.sandbox.places import UNPACKED, Places, WorkerPlaces
 from worker.sandbox.policy import sandbox_of, temporary_in
 
@@ -194,6 +196,7 @@ class Attempt:
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
+            claimed_at=1,
             argv=argv,
             env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **own, **self.environment()},
             sandbox=sandbox,

@@ -8,7 +8,7 @@ import sys
 
 from tests.worker.attempt import Attempt, named_inside, rank_of, wait_for
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process
+from worker.host import process
 
 READY = """
 import os, pathlib, signal, sys, time
@@ -47,7 +47,8 @@ os.read(woken, 1)  # until SIGTERM
 SUPERVISOR_THAT_CANNOT_KILL = """
 from datetime import timedelta
 import pathlib, signal, sys
-from worker.engines.local import process, supervisor
+from worker.host import process
+from worker.engines.local.supervisor import supervisor
 gate = pathlib.Path(sys.argv[1]) / "gate"
 send = process.send
 def refuse(target, number):

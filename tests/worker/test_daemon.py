@@ -281,7 +281,7 @@ def test_a_draining_worker_records_why_jobs_wait(fixture: DaemonFixture) -> None
 def test_a_worker_with_a_full_disk_takes_no_jobs_and_reports_it(
     fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.devices.monitor.MIN_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr("worker.monitor.MIN_FREE_BYTES", 1 << 62)
     daemon = fixture.daemon()
     with serving(daemon):
         waits = fixture.submit()
@@ -289,7 +289,7 @@ def test_a_worker_with_a_full_disk_takes_no_jobs_and_reports_it(
         wait_for(lambda: fixture.store.reason(waits).message.endswith(f"; {expected}"), "its reason")
         wait_for(lambda: fixture.worker_of(daemon).devices[0]["blocked"] == expected, "the worker reports it")
         assert fixture.store.job(waits).attempt == 0
-        monkeypatch.setattr("worker.devices.monitor.MIN_FREE_BYTES", 1)
+        monkeypatch.setattr("worker.monitor.MIN_FREE_BYTES", 1)
         fixture.queue.announce(Announcement(wakes_workers=True))
         wait_for(lambda: fixture.state(waits) == JobState.FAILED, "it was started")
 

@@ -14,7 +14,7 @@ import pytest
 
 from torchyard.contract.errors import ConfigError
 from worker.devices.inventory import Device, discover, lock_devices
-from worker.engines.local import process
+from worker.host import process
 
 GIB = 1 << 30
 

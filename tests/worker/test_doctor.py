@@ -176,8 +176,8 @@ def test_gpus_and_the_processes_that_use_them(monkeypatch: pytest.MonkeyPatch) -
     assert statuses([*gpus.check_devices(Settings(), driver=driver)])[1:] == [("gpu 0", "failed"), ("gpu 1", "failed")]
 
 
-@pytest.mark.parametrize("title", ["torchyard:job_1", "torchyard job_1"])  # the second one of an older version
-def test_a_gpu_that_a_job_of_ours_uses_is_ok(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_a_job_of_ours_uses_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    title = "torchyard:job_1"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with subprocess.Popen([f"{title} attempt 1 rank 0", "60"], executable="/bin/sleep") as rank:
         wait_for(Path(f"/proc/{rank.pid}/cmdline").read_bytes, "its title")

@@ -4,7 +4,7 @@ import pytest
 
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
-from worker.mask import Mask
+from worker.host.mask import Mask
 
 
 @pytest.mark.parametrize(

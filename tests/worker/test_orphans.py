@@ -17,14 +17,15 @@ from store.db.database import Database
 from store.db.tables import Attempt
 from tests import servers
 from tests.databases import SQLiteDatabases
+from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import LAUNCHER, named_inside, rank_of, wait_for
 from tests.worker.programs import HAS_DAEMONS
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import read_record
-from worker.engines.local import process
 from worker.engines.local.warm.process import TITLE
+from worker.host import process
 
 WORKER = """
 import sys
@@ -32,7 +33,8 @@ sys.path.insert(0, sys.argv.pop(1))
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
 from tests.worker.stand_in import TorchrunStandIn
 from worker.__main__ import main
-from worker.engines.local import engine, orphans
+from worker.engines.local import engine
+from worker.host import orphans
 orphans.start = LightWarmProcess().start
 argv = sys.argv[1:]
 engine.TorchrunLauncher = lambda: TorchrunStandIn(argv)
@@ -98,7 +100,7 @@ def test_the_processes_of_a_killed_supervisor_end_and_other_jobs_go_on(
             for running in started:
                 running.kill()
             for job_id, number in itertools.product(jobs, (1, 2)):
-                process.kill_attempt(job_id, number)
+                kill_attempt(job_id, number)
 
 
 def _has_ended(store: StoreFixture, job_id: str) -> bool:

@@ -13,10 +13,11 @@ import uuid
 
 import pytest
 
+from tests.processes import kill_attempt
 from tests.worker.attempt import wait_for
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
-from worker.engines.local import process
+from worker.host import process
 
 SLEEP = "import time\nwhile True: time.sleep(1)\n"
 
@@ -70,23 +71,20 @@ def test_a_process_name_with_brackets_and_spaces_is_parsed() -> None:
 def test_an_attempt_is_found_by_environment_by_title_and_by_descent() -> None:
     job = f"job_{uuid.uuid4()}"
     titled = f"import setproctitle; setproctitle.setproctitle('{process_title(job, 1, 'rank 0')}')\n"
-    older_title = titled.replace(f"torchyard:{job}", f"torchyard {job}")
-    assert older_title != titled
     nested = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {SLEEP!r}], env={{}})\n"
     own: dict[str, str] = {Env.JOB_ID: job, Env.ATTEMPT: "1"}
     with (
         _started(nested + SLEEP, own) as by_environment,
         _started(titled + SLEEP, {"SOME": "thing"}) as by_title,
-        _started(older_title + SLEEP, {"SOME": "thing"}) as by_older_title,
         _started(SLEEP, own | {Env.ATTEMPT: "2"}) as other_attempt,
     ):
         try:
-            wait_for(lambda: len(process.find(job, 1)) == 4, "all four")
+            wait_for(lambda: len(process.find(job, 1)) == 3, "all three")
             found = {identity.pid for identity in process.find(job, 1)}
-            assert {by_environment.pid, by_title.pid, by_older_title.pid} < found
+            assert {by_environment.pid, by_title.pid} < found
             assert other_attempt.pid not in found
         finally:
-            assert process.kill_attempt(job, 1) == []
+            assert kill_attempt(job, 1) == []
         assert process.find(job, 1) == []
         assert process.is_alive(_identity(other_attempt.pid))
 

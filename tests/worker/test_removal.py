@@ -3,7 +3,6 @@
 from collections.abc import Collection
 import os
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -29,18 +28,12 @@ def existing(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder).parent) for path in folder.rglob("state.pt"))
 
 
-@pytest.mark.parametrize("layout", [1, 2])
-def test_only_copies_of_removed_checkpoints_are_removed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, layout: Literal[1, 2]
-) -> None:
-    job, copies = tmp_path / "job_1", "job/checkpoints" if layout == 2 else "checkpoints"
+def test_only_copies_of_removed_checkpoints_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    job, copies = tmp_path / "job_1", "job/checkpoints"
     make(job / "1" / copies, "epoch-0001", "epoch-0002", "epoch-0003", ".epoch-0001", os.fsdecode(b"\xff"))
     make(job / "2" / copies, "epoch-0001", "epoch-0002")
     make(job / "3" / copies, "epoch-0001")
     make(job / "2", "epoch-0001", "resume")
-    if layout == 1:
-        for number in ("1", "2"):
-            (job / number / "launch.json").touch()
     make(tmp_path / "job_2" / "1" / copies, "epoch-0001", "linked")
     (job / "2" / copies / "linked").symlink_to(tmp_path / "job_2" / "1" / copies / "linked")
     removal.remove_checkpoint_copies(job, removed_among, attempts=2)

@@ -22,10 +22,10 @@ from tests.store.fixture import StoreFixture, run_together
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env, RunDir
-from worker.cleanup import rundirs, sweeper
+from worker.cleanup import sweeper
 from worker.cleanup.sweeper import RunDirSweeper
-from worker.engines.base import AttemptKey
-from worker.engines.local import process
+from worker.host import process, rundirs
+from worker.host.attempt_key import AttemptKey
 
 MIB = 1 << 20
 NOW = timedelta()

@@ -153,18 +153,6 @@ def test_a_held_back_job_shows_its_own_reason_while_its_group_waits(schedulers: 
 
 
 @on_both
-def test_jobs_and_reasons_of_an_older_version_are_taken_over(schedulers: SchedulersFixture) -> None:
-    scheduler = schedulers.scheduler("box", slot(0))
-    old = schedulers.store.submit_many(1500, resources=LARGE)
-    fits = schedulers.submit()
-    shapeless = update(Job).where(Job.id.in_([*old, fits])).values(shape=None, reason_message="as of an older worker")
-    schedulers.store.write(lambda session: session.execute(shapeless))
-    scheduler.run_pass()
-    assert scheduler.taken == [fits]
-    assert shown(schedulers, old) == {("too_big", "needs 8 devices; the largest worker, box, has 1")}
-
-
-@on_both
 def test_jobs_are_preempted_for_one_job_of_a_group_at_a_time(schedulers: SchedulersFixture) -> None:
     scheduler = schedulers.scheduler("box", slot(0), slot(1))
     victims = [scheduler.start_job(f"cpu-{index}", preemptible=True) for index in (0, 1)]

@@ -14,7 +14,7 @@ from tests.worker.programs import (
     rank_process,
 )
 from torchyard.contract.job import EndReason
-from worker.engines.local import process
+from worker.host import process
 
 
 @EACH_LAUNCH

@@ -20,7 +20,7 @@ from tests.worker.programs import (
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import StopRequest
 from torchyard.host.recordfiles import read_record
-from worker.engines.local import process
+from worker.host import process
 
 
 @WARM_LAUNCH

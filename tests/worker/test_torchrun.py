@@ -9,7 +9,7 @@ import pytest
 from tests.worker.attempt import Attempt, rank_of, wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process
+from worker.host import process
 
 DDP = """
 import os, sys

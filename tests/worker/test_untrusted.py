@@ -15,7 +15,7 @@ from torchyard.contract.records import StopRequest
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_tail, read_untrusted
-from worker.untrusted import remove_inside, walk_status
+from worker.host.untrusted import remove_inside, walk_status
 
 
 def test_a_folder_is_removed_with_its_content_but_not_the_targets_of_its_links(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_nothing_below_a_mount_point_is_removed(tmp_path: Path, place: str) -> N
     (tmp_path / "outside" / "kept").touch()
     mounted = ["mount", "--bind", tmp_path / "outside", tmp_path / place]
     code = (
-        "import pathlib, subprocess, sys; from worker.untrusted import remove_inside\n"
+        "import pathlib, subprocess, sys; from worker.host.untrusted import remove_inside\n"
         "if subprocess.run(sys.argv[2:]).returncode: sys.exit(77)\n"
         "sys.exit(remove_inside(pathlib.Path(sys.argv[1]), 'top'))"
     )

@@ -10,9 +10,9 @@ from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
 from torchyard.contract.rundir import RunDir
 from torchyard.host import disk
 from torchyard.host.recordfiles import write_record
-from worker.engines.local import verdict
+from worker.engines.local.launchers.logtail import tail_of_stderr
 from worker.engines.local.launchers.torchrun import parse_failures
-from worker.engines.local.logtail import tail_of_stderr
+from worker.engines.local.supervisor import verdict
 
 LOST_PEER = "[/pytorch/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:38211"
 FAILURE = """[{index}]:

@@ -29,15 +29,13 @@ The supervisor and the ranks share only this folder and the environment variable
       checkpoints/     published checkpoints: each is whole once it has its manifest
       artifacts/       other files that the job leaves
       code/            the job's own copy of its bundle, where it works; removed when the attempt has ended
-
-This is layout 2. In layout 1, of an older version, everything is in one folder, and `plan.json` is `launch.json`.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 import os
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 MANIFEST = "manifest.json"
 STATE_FILE = "state.pt"
@@ -62,36 +60,27 @@ class Env(StrEnum):
 
 @dataclass(frozen=True)
 class RunDir:
-    """The paths in one attempt's folder. `layout` is 2, or 1 for an attempt that an older version has started."""
+    """The paths in one attempt's folder."""
 
     root: Path
-    layout: Literal[1, 2] = 2
-
-    @classmethod
-    def found(cls, root: Path) -> Self:
-        """Returns the run directory at `root`, with the layout that it has: 2 if it does not exist yet."""
-        old = os.path.lexists(root / "launch.json") and not os.path.lexists(root / "ctl")
-        return cls(root, layout=1 if old else 2)
 
     @classmethod
     def of_job(cls, path: Path) -> Self:
         """Returns the run directory of a rank. `path` is the value of TORCHYARD_RUN_DIR."""
-        if path.name == "job" and os.path.lexists(path.parent / "ctl"):
-            return cls(path.parent)
-        return cls(path, layout=1)
+        return cls(path.parent)
 
     @property
     def ctl(self) -> Path:
-        return self._part("ctl")
+        return self.root / "ctl"
 
     @property
     def input(self) -> Path:
-        return self._part("input")
+        return self.root / "input"
 
     @property
     def job(self) -> Path:
         """The value of TORCHYARD_RUN_DIR."""
-        return self._part("job")
+        return self.root / "job"
 
     @property
     def config(self) -> Path:
@@ -99,7 +88,7 @@ class RunDir:
 
     @property
     def launch(self) -> Path:
-        return self.ctl / ("launch.json" if self.layout == 1 else "plan.json")
+        return self.ctl / "plan.json"
 
     @property
     def supervisor(self) -> Path:
@@ -192,16 +181,13 @@ class RunDir:
         written = (self.ranks, self.errors, self.stacks, self.agreement, self.logs, self.checkpoints, self.artifacts)
         for folder in (*own, *written):
             folder.mkdir(mode=0o700, exist_ok=True)
-        for folder, _, files in os.walk(self.input) if self.layout == 2 else ():
+        for folder, _, files in os.walk(self.input):
             _set_modes(Path(folder), files, folder_mode=0o700, file_mode=0o600)
 
     def seal(self) -> None:
         """Makes the inputs read-only, also for their owner, until `create` is called again. Raises OSError."""
-        for folder, _, files in os.walk(self.input, topdown=False) if self.layout == 2 else ():
+        for folder, _, files in os.walk(self.input, topdown=False):
             _set_modes(Path(folder), files, folder_mode=0o500, file_mode=0o400)
-
-    def _part(self, name: str) -> Path:
-        return self.root if self.layout == 1 else self.root / name
 
 
 def process_title(job_id: str, attempt: int, role: str) -> str:

@@ -16,7 +16,7 @@ from torchyard.contract.text import printable
 from torchyard.host.untrusted import folder_inside
 from worker.attempts.copying import FileCopy
 from worker.attempts.matching import Match, Parts
-from worker.mask import Mask
+from worker.host.mask import Mask
 
 _BASE = "artifacts"
 _MOST_ENTRIES = 50_000

@@ -20,8 +20,8 @@ from torchyard.contract.text import storable
 from worker.attempts.copying import Changed, FileCopy, identity
 from worker.attempts.matching import Match, Parts, Search
 from worker.attempts.writers import open_for_writing
-from worker.cleanup import rundirs
-from worker.mask import Mask
+from worker.host import rundirs
+from worker.host.mask import Mask
 
 ROOTS: tuple[Parts, ...] = (("code",), ("artifacts",))
 """The folders of the job that patterns are relative to."""

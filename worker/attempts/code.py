@@ -11,8 +11,8 @@ from torchyard.host import disk
 from worker.attempts import sources
 from worker.bundles.cache import BundleCache, Check
 from worker.bundles.copying import copy_tree
-from worker.cleanup import rundirs
-from worker.untrusted import remove_inside
+from worker.host import rundirs
+from worker.host.untrusted import remove_inside
 
 _CODE = "config.code"
 _MOUNT = "config.mounts."
@@ -43,5 +43,4 @@ def prepare(
 
 def remove_copy(run: RunDir) -> bool:
     """Removes the attempt's copy of its code, with what its program has written there. False: something is left."""
-    path = rundirs.code_path(run)
-    return not path or remove_inside(run.root, *path)
+    return remove_inside(run.root, *rundirs.code_path(run))

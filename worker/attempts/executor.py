@@ -45,7 +45,8 @@ from worker.attempts.startup import Startup
 from worker.bundles.cache import BundleCache
 from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse
-from worker.engines.base import AttemptKey, Engine, Handle
+from worker.engines.base import Engine, Handle
+from worker.host.attempt_key import AttemptKey
 from worker.packages.cache import PackageCache
 from worker.packages.rules import PackageRules
 from worker.sandbox.places import ENVIRONMENTS, UNPACKED
@@ -233,7 +234,7 @@ class AttemptExecutor:
 
     def _follow(self) -> None:
         """Begins to relay the attempt's output and to watch for its end."""
-        output = self._open_output(RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1))
+        output = self._open_output(RunDir(self._folder))
         self._observed = None
         self._pace = Pace()
         self._unwatch = self._context.engine.watch(self._handle, self._instructions.wake)

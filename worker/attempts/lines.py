@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from torchyard.contract.errors import DataError
 from torchyard.contract.text import storable
 from torchyard.host.untrusted import open_inside
-from worker.overwriting import BLANK, newest_part
+from worker.host.overwriting import BLANK, newest_part
 
 CHUNK = 1 << 18
 """Bytes of one file that one call reads."""

@@ -22,10 +22,11 @@ from worker.attempts import code, sources
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
 from worker.bundles.cache import BundleCache
-from worker.cleanup import rundirs
-from worker.engines.base import AttemptKey, Plan
+from worker.engines.base import Plan
+from worker.host import rundirs
+from worker.host.attempt_key import AttemptKey
+from worker.host.untrusted import remove_inside
 from worker.tensorboard import brought
-from worker.untrusted import remove_inside
 
 LEAST_TIME = timedelta(seconds=1)
 """What an attempt gets if nothing is left of the job's time limit."""
@@ -75,8 +76,7 @@ class Preparation:
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
         code.remove_copy(self.run)
-        if self.run.layout == 2:
-            remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
+        remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
         resume_from = self._fetch_checkpoint()
         unpacked = code.prepare(

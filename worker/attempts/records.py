@@ -24,7 +24,7 @@ from torchyard.contract.records import ExitReport
 from torchyard.contract.views.telemetry import LiveLine, RankStacksView
 from worker.attempts import secrets
 from worker.attempts.secrets import AttemptSecrets
-from worker.mask import Mask
+from worker.host.mask import Mask
 
 T = TypeVar("T")
 

@@ -27,12 +27,12 @@ from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
 from worker.attempts.lines import CHUNK, LineReader, ReadResult, as_text
 from worker.attempts.progress import Progress
 from worker.attempts.spacing import Spacing
-from worker.cleanup import rundirs
-from worker.mask import Mask
+from worker.host import rundirs
+from worker.host.mask import Mask
+from worker.host.untrusted import folders_inside
 from worker.packages.installation import LOG
 from worker.tensorboard.brought import Brought
 from worker.tensorboard.curves import EventFiles
-from worker.untrusted import folders_inside
 
 _MAX_LINE = 16_384
 """Bytes of a log line that are stored."""
@@ -92,17 +92,15 @@ class Relay:
         self._known_checkpoints = set(listed)
         self._mask = mask or Mask()
         self._reader = LineReader(run.job)
-        # In layout 1 the job owns no folder.
-        self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=self._mask) if run.layout == 2 else None
+        self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=self._mask)
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
-        captures = patterns and run.layout == 2
         self._capturing = (
             Capturing(run, blobs, patterns, known=self._known_checkpoints, limit=checkpoint_limit, mask=self._mask)
-            if captures
+            if patterns
             else None
         )
-        self._artifacts = artifacts if run.layout == 2 and _ARTIFACTS not in offsets else None
+        self._artifacts = artifacts if _ARTIFACTS not in offsets else None
         self._copied: list[CheckpointCopy | FileCopy] = []
         """The copies that belong to the batch that was read last."""
 
@@ -239,8 +237,6 @@ class Relay:
 
     def _read_event_files(self, batch: Batch, *, final: bool) -> None:
         """Adds what TensorBoard's event files say."""
-        if self._event_files is None:
-            return
         found = self._event_files.read(self._offsets, final=final)
         batch.offsets.update(found.offsets)
         batch.curves += found.points

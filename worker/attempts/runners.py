@@ -7,7 +7,7 @@ from store.rows.attempts import Claim
 from worker.attempts.executor import WorkerContext
 from worker.attempts.runner import Runner
 from worker.devices.quarantine import DeviceUse
-from worker.engines.base import AttemptKey
+from worker.host.attempt_key import AttemptKey
 
 logger = logging.getLogger(__name__)
 

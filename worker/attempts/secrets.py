@@ -12,7 +12,7 @@ from store.rows.checkpoints import NewCheckpoint
 from store.rows.metrics import MetricPoint
 from store.secret_keys import SecretKeys
 from torchyard.contract.errors import ConfigError
-from worker.mask import Mask
+from worker.host.mask import Mask
 
 
 @dataclass(frozen=True)

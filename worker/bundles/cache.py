@@ -19,12 +19,12 @@ import time
 import uuid
 
 from store.blobs import Blobs
-from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import DataError, NotFound
 from torchyard.host import disk, failpoints
 from torchyard.host.failpoints import failpoint
+from torchyard.host.identity import boot_id
 from worker.bundles.unpack import UnpackReport
-from worker.untrusted import folders_inside, remove_inside
+from worker.host.untrusted import folders_inside, remove_inside
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIMEOUT_S = 3600.0

@@ -13,9 +13,9 @@ from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.spec import ScriptSpec, parse_spec
 from worker.bundles import cache
-from worker.cleanup import rundirs
+from worker.host import rundirs
+from worker.host.untrusted import folders_inside, remove_inside
 from worker.packages import cache as environments
-from worker.untrusted import folders_inside, remove_inside
 
 _REMOVED_PREFIX = ".removed."
 

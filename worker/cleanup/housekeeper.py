@@ -12,7 +12,7 @@ from torchyard.contract.errors import Unavailable
 from worker.cleanup import removal
 from worker.cleanup.caches import Caches
 from worker.cleanup.sweeper import RunDirSweeper
-from worker.engines.base import AttemptKey
+from worker.host.attempt_key import AttemptKey
 from worker.sandbox.places import ENVIRONMENTS, UNPACKED, WorkerPlaces
 from worker.settings import Settings
 

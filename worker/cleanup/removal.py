@@ -10,7 +10,7 @@ from store.ids import is_id
 from store.queries import run_dirs
 from store.store import Store
 from torchyard.contract.rundir import RunDir
-from worker.untrusted import folders_inside, remove_inside
+from worker.host.untrusted import folders_inside, remove_inside
 
 _JOBS_PER_QUERY = 1000
 _BLOBS_PER_CALL = 50
@@ -45,7 +45,7 @@ def remove_checkpoint_copies(
     for attempt in range(1, attempts + 1):
         try:
             # The names sort by age, oldest first. The database never listed a name that is not ASCII.
-            run = RunDir.found(folder / str(attempt))
+            run = RunDir(folder / str(attempt))
             copies = run.checkpoints.relative_to(run.root).parts
             folders = folders_inside(run.root, *copies, most=_MOST_ENTRIES)
             found = [name for name in folders if name.isascii()]

@@ -17,9 +17,9 @@ from store.queries import run_dirs
 from store.queries.run_dirs import KnownJob
 from store.rows import jobs
 from torchyard.contract.rundir import RunDir
-from worker.cleanup import rundirs
-from worker.engines.base import AttemptKey
-from worker.untrusted import remove_inside, walk_status
+from worker.host import rundirs
+from worker.host.attempt_key import AttemptKey
+from worker.host.untrusted import remove_inside, walk_status
 
 ORPHAN_AGE = timedelta(days=7)
 """An orphan is removed after so long without a change: the worker may have been started with the wrong database."""
@@ -135,7 +135,7 @@ class RunDirSweeper:
 
     def _remove_unfinished_checkpoints(self, attempt: _EndedAttempt) -> Generator[None]:
         """Removes checkpoints that a killed attempt had begun to write. Their names start with a dot."""
-        run = RunDir.found(self._runs / attempt.job_id / attempt.number)
+        run = RunDir(self._runs / attempt.job_id / attempt.number)
         path = rundirs.checkpoints_path(run)
         unfinished = [name for name in rundirs.folders(run.root, *path) if name.startswith(".")]
         if unfinished and not self._in_use(attempt.job_id, attempt.number):
@@ -148,8 +148,8 @@ class RunDirSweeper:
 
     def _remove_code(self, attempt: _EndedAttempt) -> Generator[None]:
         """Removes the copy of a bundle that the attempt of a killed worker has left."""
-        path = rundirs.code_path(RunDir.found(self._runs / attempt.job_id / attempt.number))
-        left = path and path[-1] in rundirs.folders(self._path(attempt), *path[:-1])
+        path = rundirs.code_path(RunDir(self._runs / attempt.job_id / attempt.number))
+        left = path[-1] in rundirs.folders(self._path(attempt), *path[:-1])
         if left and not self._in_use(attempt.job_id, attempt.number):
             self._remove(attempt.job_id, attempt.number, *path)
             yield

@@ -16,8 +16,8 @@ from worker.settings import Settings
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"
-_OUR_TITLES = ("torchyard:job_", "torchyard job_")
-"""How the titles of our ranks start. Ranks that an older version started have a space."""
+_OUR_TITLE = "torchyard:job_"
+"""How the titles of our ranks start."""
 _NO_DRIVER = (
     "install the NVIDIA driver or, after its update, reboot; in a container, add --gpus all (NVIDIA Container Toolkit)"
 )
@@ -103,7 +103,7 @@ def _named(pid: int) -> str:
 
 
 def _is_ours(pid: int) -> bool:
-    return _title(pid).startswith(_OUR_TITLES)
+    return _title(pid).startswith(_OUR_TITLE)
 
 
 def _title(pid: int) -> str:

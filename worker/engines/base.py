@@ -10,17 +10,10 @@ from typing import Any, Literal, Protocol
 from torchyard.contract.devices import DeviceReport, StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
+from worker.host.attempt_key import AttemptKey
 
 COMMAND_OPTION = "--command"
 """Begins a program that is started once, and starts its own ranks."""
-
-
-@dataclass(frozen=True)
-class AttemptKey:
-    """Identifies an attempt on every host. A second start with the same key starts nothing."""
-
-    job_id: str
-    number: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,7 @@ class Handle:
     key: AttemptKey
     world_size: int
     stored: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """JSON that the engine chooses, with `engine`, `layout`, and one line for the job's owner, `isolation`. Empty:
+    """JSON that the engine chooses, with `engine`, and one line for the job's owner, `isolation`. Empty:
     nothing is known to have been started."""
     note: str | None = field(default=None, compare=False)
     """A message about the start for the job's owner."""

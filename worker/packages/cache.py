@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Annotated
 import uuid
 
-from torchyard.contract.boot import boot_id
 from torchyard.contract.record import Record, matching
+from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.host.untrusted import folder_inside
 from worker.bundles.cache import is_still
+from worker.host.untrusted import folders_inside, remove_inside
 from worker.packages import rules
 from worker.packages.requirements import Requirements
 from worker.packages.rules import PackageRules
-from worker.untrusted import folders_inside, remove_inside
 
 DOWNLOADS = ".uv"
 INPUT, WORK, VENV = "input", "work", "venv"

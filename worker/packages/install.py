@@ -20,7 +20,7 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.host import inspection
 from torchyard.host.inspection import prctl
 from torchyard.host.untrusted import folder_inside
-from worker.engines.local import process
+from worker.host import process
 from worker.packages import lines
 from worker.packages.order import (
     CONSTRAINTS,

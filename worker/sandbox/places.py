@@ -13,10 +13,10 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING
 
-from worker.untrusted import folders_inside, remove_inside
+from worker.host.untrusted import folders_inside, remove_inside
 
 if TYPE_CHECKING:
-    from worker.engines.base import AttemptKey
+    from worker.host.attempt_key import AttemptKey
 
 UNPACKED = "unpacked"
 """The folder of unpacked bundles in the data directory: `OWNER/SHA256/BOOT`."""

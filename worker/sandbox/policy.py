@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 import sys
 
-from torchyard.contract.datadir import folder_on_the_way
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
+from torchyard.host.datadir import folder_on_the_way
 from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
 from worker.sandbox.opening import canonical, check_names

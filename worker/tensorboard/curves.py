@@ -19,7 +19,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.events import LAST_TIME_US
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 from torchyard.host.untrusted import open_inside
-from worker.mask import Mask
+from worker.host.mask import Mask
 from worker.tensorboard import finding, records, summaries
 from worker.tensorboard.brought import Brought
 from worker.tensorboard.finding import Parts

@@ -24,26 +24,9 @@ def test_what_the_job_may_write_is_below_its_own_folder(tmp_path: Path) -> None:
         assert path.parent == tmp_path / "input"
 
 
-def test_in_the_layout_of_an_older_version_all_lies_in_one_folder(tmp_path: Path) -> None:
-    run = RunDir(tmp_path, layout=1)
-    assert (run.ctl, run.input, run.job) == (tmp_path, tmp_path, tmp_path)
-    assert run.launch == tmp_path / "launch.json"
-
-
-def test_the_layout_is_found(tmp_path: Path) -> None:
-    assert RunDir.found(tmp_path / "nowhere").layout == 2
-    (tmp_path / "launch.json").touch()
-    assert RunDir.found(tmp_path).layout == 1
-    RunDir(tmp_path / "new").create()
-    assert RunDir.found(tmp_path / "new").layout == 2
-
-
 def test_a_rank_finds_its_run_directory(tmp_path: Path) -> None:
-    new, old = RunDir(tmp_path / "new"), RunDir(tmp_path / "old" / "job", layout=1)
-    new.create()
-    old.root.mkdir(parents=True)
-    assert RunDir.of_job(new.job) == new
-    assert RunDir.of_job(old.job) == old
+    run = RunDir(tmp_path)
+    assert RunDir.of_job(run.job) == run
 
 
 def test_sealed_inputs_are_read_only_until_they_are_made_again(tmp_path: Path) -> None:

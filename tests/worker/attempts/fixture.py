@@ -23,7 +23,8 @@ from worker.attempts.executor import WorkerContext
 from worker.attempts.runner import Runner
 from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory
-from worker.engines.base import AttemptKey, Engine
+from worker.engines.base import Engine
+from worker.host.attempt_key import AttemptKey
 from worker.packages.rules import PackageRules
 
 INVENTORY = Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),))

@@ -22,7 +22,7 @@ from torchyard.contract.rundir import Env
 from torchyard.contract.spec import RecipeSpec, parse_spec
 from worker.attempts import sources
 from worker.cleanup.sweeper import RunDirSweeper
-from worker.untrusted import remove_inside
+from worker.host.untrusted import remove_inside
 
 CODE: Tree = {"train.py": (b"print(1)", False), "run.sh": (b"#!/bin/sh", True)}
 DATA: Tree = {"d.bin": (bytes(200_000), False)}

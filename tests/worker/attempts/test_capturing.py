@@ -14,7 +14,7 @@ from torchyard.contract.rundir import RunDir
 from worker.attempts import capturing
 from worker.attempts.matching import Search
 from worker.attempts.relay import Relay
-from worker.mask import Mask
+from worker.host.mask import Mask
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
 from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
-from worker.engines.base import AttemptKey
 from worker.engines.local.engine import launch_plan
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
+from worker.host.attempt_key import AttemptKey
 
 GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
 SLOTS = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)]

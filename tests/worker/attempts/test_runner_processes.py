@@ -14,6 +14,7 @@ import pytest
 
 from store.db.database import Database
 from store.rows import attempts
+from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import Attempt, rank_of, wait_for
 from tests.worker.attempts.fixture import INVENTORY, RunnerFixture, worker_context
@@ -21,8 +22,9 @@ from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport, ProcessIdentity
 from torchyard.host import failpoints
 from torchyard.host.recordfiles import write_record
-from worker.engines.local import process, stop_requests
+from worker.engines.local import stop_requests
 from worker.engines.local.engine import LocalEngine
+from worker.host import process
 from worker.sandbox import levels
 
 READY = """
@@ -102,7 +104,7 @@ def fixture(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generat
     fixture = ProcessRunnerFixture(store, worker_context(tmp_path, database, engine), engine, claim)
     fixture.run.create()
     yield fixture
-    assert process.kill_attempt(claim.job_id, claim.number) == []
+    assert kill_attempt(claim.job_id, claim.number) == []
     fixture.close()
 
 

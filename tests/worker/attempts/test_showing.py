@@ -23,7 +23,7 @@ from torchyard.contract.views.telemetry import LiveLine
 from worker.attempts import showing
 from worker.attempts.records import AttemptRecords
 from worker.attempts.showing import Showing
-from worker.mask import Mask
+from worker.host.mask import Mask
 
 OUT, ERR = (0, "stdout"), (0, "stderr")
 

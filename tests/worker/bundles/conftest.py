@@ -5,7 +5,7 @@ import pytest
 
 from store.blobs import Blobs
 from worker.bundles.cache import BundleCache
-from worker.untrusted import remove_inside
+from worker.host.untrusted import remove_inside
 
 
 @pytest.fixture

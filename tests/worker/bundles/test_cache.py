@@ -24,7 +24,7 @@ from torchyard.host import failpoints
 from worker.bundles import unpack
 from worker.bundles.cache import BundleCache, locked
 from worker.bundles.copying import copy_tree
-from worker.untrusted import remove_inside
+from worker.host.untrusted import remove_inside
 
 SMALL: Tree = {"train.py": (b"print(1)", False), "a/run.sh": (b"#!/bin/sh\n", True), "a/b/empty": (b"", False)}
 _PART = st.text("abcXYZ01._- éß漢", min_size=1, max_size=60).filter(lambda part: part.strip(".") == part)

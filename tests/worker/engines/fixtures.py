@@ -15,10 +15,11 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, RunDir
 from worker.devices.inventory import Device, Inventory
-from worker.engines.base import AttemptKey, Engine, Handle, Plan
-from worker.engines.local import process
+from worker.engines.base import Engine, Handle, Plan
 from worker.engines.local.engine import LocalEngine
 from worker.engines.local.warm.manager import WarmProcess
+from worker.host import process
+from worker.host.attempt_key import AttemptKey
 
 Program = Literal["waits", "ignores SIGTERM", "completes", "fails"]
 """`waits` exits on SIGTERM."""

@@ -9,7 +9,8 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.devices.inventory import Inventory
 from worker.engines import base
-from worker.engines.base import AttemptKey, Handle, Plan, RankStacks
+from worker.engines.base import Handle, Plan, RankStacks
+from worker.host.attempt_key import AttemptKey
 
 
 @dataclass
@@ -113,4 +114,4 @@ class MemoryEngine:
 
 
 def _handle(plan: Plan) -> Handle:
-    return Handle(plan.key, len(plan.devices), {"engine": "memory", "layout": 2, "number": plan.key.number})
+    return Handle(plan.key, len(plan.devices), {"engine": "memory", "number": plan.key.number})

@@ -5,7 +5,7 @@ import pytest
 
 from tests.worker.packages.fixture import Packages
 from tests.worker.packages.index import Index, serving
-from worker.untrusted import remove_inside
+from worker.host.untrusted import remove_inside
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.worker.packages.index import Index
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.recipes import Script
 from torchyard.contract.rundir import RunDir
-from worker.engines.local import process
+from worker.host import process
 from worker.packages import requirements
 from worker.packages.cache import PackageCache
 from worker.packages.installation import Installation, Installed, NotInstalled

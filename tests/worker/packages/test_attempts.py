@@ -16,8 +16,8 @@ from tests.worker.engines.memory import MemoryEngine
 from tests.worker.packages.fixture import Packages, isolation_of_this_host
 from tests.worker.packages.index import BROKEN_BUILD, Index
 from torchyard.contract.job import EndReason, JobState
+from worker.host.untrusted import remove_inside
 from worker.packages.rules import PackageRules
-from worker.untrusted import remove_inside
 
 USES = """
 import os, pathlib, sys

@@ -15,9 +15,9 @@ from tests.worker.attempt import wait_for
 from tests.worker.packages.fixture import Packages, run_python
 from tests.worker.packages.index import BROKEN_BUILD, Index
 from torchyard.contract.job import EndReason
-from worker.engines.local import process
+from worker.host import process
+from worker.host.untrusted import remove_inside
 from worker.packages.installation import Installed, NotInstalled
-from worker.untrusted import remove_inside
 
 METADATA = """# /// script
 # dependencies = ["alpha"]

@@ -9,20 +9,22 @@ from pathlib import Path
 import signal
 from typing import Literal
 
-from torchyard.contract.boot import boot_id
 from torchyard.contract.devices import DeviceReport, IsolationReport, StartsReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
+from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.devices.inventory import Inventory
 from worker.engines import base
-from worker.engines.base import AttemptKey, Handle, Plan
-from worker.engines.local import leftovers, orphans, process, stacks, strictness, supervisors
+from worker.engines.base import Handle, Plan
+from worker.engines.local import leftovers, stacks, supervisors
+from worker.engines.local.confinement import Confined, Confinement
 from worker.engines.local.environment import inherited
 from worker.engines.local.exits import ExitWatcher
+from worker.engines.local.launchers import strictness
 from worker.engines.local.launchers.base import Launcher, rank_environment
 from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
@@ -30,8 +32,9 @@ from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacl
 from worker.engines.local.metering import Meter
 from worker.engines.local.stop_requests import StopRequester
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
+from worker.host import orphans, process
+from worker.host.attempt_key import AttemptKey
 from worker.sandbox import levels
-from worker.sandbox.confinement import Confined, Confinement
 
 _WARM_WAIT_S = 30.0
 """How long a start waits for a warm process that is not ready yet: a cold start could take as long."""
@@ -44,11 +47,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class LocalHandle(ProcessIdentity):
-    """The supervisor, as the attempt's row keeps it. Older versions stored a `ProcessIdentity` alone."""
+    """The supervisor, as the attempt's row keeps it."""
 
     engine: Literal["local"] = "local"
-    layout: Literal[1, 2] = 1
-    """The layout of the run directory."""
     isolation: str = ""
     """How the attempt is isolated, for the job's owner."""
 
@@ -94,20 +95,20 @@ class LocalEngine:
             launcher, note = self._cold_launcher, _cold_start_note(plan, str(error))
             supervisor = self._start_supervisor(plan, launcher)
         run = self._run_dir(plan.key)
-        handle = self._started(plan.key, run, supervisor or self._wait_for_record(run), world_size)
+        handle = self._started(plan.key, supervisor or self._wait_for_record(run), world_size)
         return replace(handle, note=note)
 
     def find(self, key: AttemptKey, *, world_size: int, claimed_at: int) -> Handle | None:
-        run = RunDir.found(self._runs / key.job_id / str(key.number))
+        run = self._run_dir(key)
         plan = read_untrusted(run.launch, LaunchPlan)
-        if plan is None or plan.claimed_at not in {None, claimed_at}:
+        if plan is None or plan.claimed_at != claimed_at:
             return None
         supervisor = supervisors.recorded(run)
         if supervisor is None:
-            if run.layout > 1 and not supervisors.is_running(run):
+            if not supervisors.is_running(run):
                 return None  # the plan was written, but nothing was started
             supervisor = self._wait_for_record(run)
-        return self._started(key, run, supervisor, world_size)
+        return self._started(key, supervisor, world_size)
 
     def adopt(self, handle: Handle) -> None:
         self._supervisors[handle.key] = LocalHandle.from_dict(handle.stored)
@@ -116,7 +117,7 @@ class LocalEngine:
         if not handle.stored:
             return base.Absent()
         supervisor = LocalHandle.from_dict(handle.stored)
-        run = self._run_dir(handle.key, layout=supervisor.layout)
+        run = self._run_dir(handle.key)
         state = process.state(supervisor)
         if state != "gone":
             self._urge_supervisor(handle.key, supervisor, stopped=state == "stopped")
@@ -137,7 +138,7 @@ class LocalEngine:
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
         supervisor = LocalHandle.from_dict(handle.stored)
-        run = self._run_dir(handle.key, layout=supervisor.layout)
+        run = self._run_dir(handle.key)
         requester = self._stop_requesters.setdefault(handle.key, StopRequester(run))
         try:
             requester.request(reason, grace=grace)
@@ -149,11 +150,11 @@ class LocalEngine:
 
     def request_stacks(self, handle: Handle) -> Callable[[], list[base.RankStacks]]:
         supervisor = LocalHandle.from_dict(handle.stored)
-        run = self._run_dir(handle.key, layout=supervisor.layout)
+        run = self._run_dir(handle.key)
         return stacks.request_stacks(run, supervisor, world_size=handle.world_size)
 
     def kill(self, handle: Handle) -> str | None:
-        run = RunDir.found(self._runs / handle.key.job_id / str(handle.key.number))
+        run = self._run_dir(handle.key)
         unkillable = leftovers.kill_attempt(run, handle.key)
         if unkillable:
             return process.describe_unkillable(unkillable)
@@ -197,14 +198,14 @@ class LocalEngine:
 
     def _of_helpers(self, key: AttemptKey, supervisor: LocalHandle) -> list[ProcessIdentity]:
         """Returns the attempt's processes that the supervisor's helper has started, which are not below it."""
-        return strictness.recorded_processes(self._run_dir(key, layout=supervisor.layout))
+        return strictness.recorded_processes(self._run_dir(key))
 
-    def _run_dir(self, key: AttemptKey, *, layout: Literal[1, 2] = 2) -> RunDir:
-        return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
+    def _run_dir(self, key: AttemptKey) -> RunDir:
+        return RunDir(self._runs / key.job_id / str(key.number))
 
-    def _started(self, key: AttemptKey, run: RunDir, supervisor: ProcessIdentity, world_size: int) -> Handle:
+    def _started(self, key: AttemptKey, supervisor: ProcessIdentity, world_size: int) -> Handle:
         isolation = levels.describe(self._isolation)
-        handle = LocalHandle(**supervisor.to_dict(), layout=run.layout, isolation=isolation)
+        handle = LocalHandle(**supervisor.to_dict(), isolation=isolation)
         self._supervisors[key] = handle
         return Handle(key, world_size, handle.to_dict())
 

@@ -9,7 +9,7 @@ import select
 import threading
 
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process
+from worker.host import process
 
 _GONE = {errno.ESRCH, errno.EINVAL}
 

@@ -12,8 +12,8 @@ from torchyard.contract.records import ProcessIdentity, StopRequest
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
-from worker.engines.base import AttemptKey
-from worker.engines.local import orphans, process
+from worker.host import orphans, process
+from worker.host.attempt_key import AttemptKey
 
 _POLL_S = 0.25
 _DEADLINE_S = 10.0
@@ -47,7 +47,7 @@ def kill_leftovers(runs: Path, keep: Collection[AttemptKey]) -> None:
     for path in runs.glob("job_*/[1-9]*"):
         if not path.name.isdecimal():
             continue
-        key, run = AttemptKey(path.parent.name, int(path.name)), RunDir.found(path)
+        key, run = AttemptKey(path.parent.name, int(path.name)), RunDir(path)
         if key in keep or not _may_run(run, key):
             continue
         logger.warning("%s: attempt %d was rescued; its processes are stopped", key.job_id, key.number)

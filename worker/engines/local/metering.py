@@ -5,8 +5,8 @@ import os
 import threading
 import time
 
-from worker.engines.base import AttemptKey
-from worker.engines.local import process
+from worker.host import process
+from worker.host.attempt_key import AttemptKey
 
 
 class Meter:

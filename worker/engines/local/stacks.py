@@ -11,14 +11,15 @@ from torchyard.contract.stacks import STACKS_SIGNAL
 from torchyard.contract.text import storable
 from torchyard.host.untrusted import read_tail
 from worker.engines.base import RankStacks
-from worker.engines.local import process, strictness
-from worker.engines.local.ranks import running_ranks
+from worker.engines.local.launchers import strictness
+from worker.engines.local.supervisor.ranks import running_ranks
+from worker.host import process
 
 _LIMIT = 1 << 16
 """The most bytes of one rank's stacks."""
 _TOTAL_LIMIT = 1 << 20
 """The most bytes of all ranks' stacks."""
-_NO_HANDLER = "cannot show its stacks: its program removed the handler, or an older version started it"
+_NO_HANDLER = "cannot show its stacks: its program removed the handler"
 _FRAMES_OF_SERVICE = re.compile(
     r'^  File "[^"\n]*/torchyard/run/rank\.py", line \d+ in _run\n(?:  File .*\n?)*', re.MULTILINE
 )

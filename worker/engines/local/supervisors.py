@@ -12,10 +12,10 @@ from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.host.failpoints import failpoint
 from torchyard.host.untrusted import read_untrusted
-from worker.engines.local import orphans
 from worker.engines.local.environment import inherited
-from worker.engines.local.secrets import sealed
+from worker.engines.local.launchers.secrets import sealed
 from worker.engines.local.warm.manager import NoAnswer, WarmProcess, WarmProcessUnavailable
+from worker.host import orphans
 
 _DEADLINE_S = 20.0
 _POLL_S = 0.02

@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 
-from worker.engines.base import AttemptKey
-from worker.engines.local import process
 from worker.engines.local.metering import Meter
+from worker.host import process
+from worker.host.attempt_key import AttemptKey
 
 FIRST, SECOND = AttemptKey("job_a", 1), AttemptKey("job_b", 1)
 BUSY = """

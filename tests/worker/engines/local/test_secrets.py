@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from worker.engines.local.secrets import SecretServer
+from worker.engines.local.launchers.secrets import SecretServer
 
 VALUES = {"KEY": "x" * 2_000_000}
 """More than a socket takes at once."""

@@ -12,8 +12,8 @@ from tests.worker.programs import READY, RUNS_FOREVER
 from torchyard.contract.records import ProcessIdentity
 from torchyard.host.recordfiles import write_record
 from worker.engines.base import RankStacks
-from worker.engines.local import process
 from worker.engines.local.stacks import request_stacks
+from worker.host import process
 
 STUCK = (
     READY

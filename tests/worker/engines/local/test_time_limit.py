@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from worker.engines.local.time_limit import TimeLimit
+from worker.engines.local.supervisor.time_limit import TimeLimit
 
 DAY = 86_400
 

@@ -14,8 +14,8 @@ from setproctitle import setproctitle
 from torchyard.contract.record import Record, at_most, between, cut_at
 from torchyard.contract.records import ExitCode, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir, process_title
-from worker.engines.local import process
-from worker.engines.local.warm import fork
+from worker.engines.local.launchers import fork
+from worker.host import process
 from worker.sandbox.entry import enter
 
 _LONGEST_REPORT = 1 << 16

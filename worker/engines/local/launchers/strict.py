@@ -13,10 +13,11 @@ import socket
 from torchyard.contract.records import LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
-from worker.engines.local import logtail, process, strictness
+from worker.engines.local.launchers import logtail, strictness
 from worker.engines.local.launchers.command import failures_of
+from worker.engines.local.launchers.secrets import SecretServer
 from worker.engines.local.launchers.torchrun import parse_failures, with_rank_variables
-from worker.engines.local.secrets import SecretServer
+from worker.host import process
 from worker.sandbox.strict import client, protocol
 from worker.sandbox.strict.protocol import Ended, Refused, Started
 

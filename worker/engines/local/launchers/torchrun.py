@@ -14,11 +14,9 @@ from typing import Literal, NoReturn
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import Plan
-from worker.engines.local import logtail
-from worker.engines.local.launchers import rank_start
+from worker.engines.local.launchers import fork, logtail, rank_start
 from worker.engines.local.launchers.agent import AgentProcess
-from worker.engines.local.secrets import SecretServer
-from worker.engines.local.warm import fork
+from worker.engines.local.launchers.secrets import SecretServer
 
 _PYTHON = (sys.executable, "-P")
 _MODULE = "trainer.torchrun"

@@ -12,7 +12,7 @@ from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import Plan
 from worker.engines.local.launchers.agent import AgentProcess, AgentReport
-from worker.engines.local.warm.group import RankGroup
+from worker.engines.local.launchers.group import RankGroup
 
 _READ_AT_IMPORT = re.compile(
     r"PYTHON.*|LD_.*|GLIBC_.*|MALLOC_.*|LANG|LANGUAGE|LC_.*"

@@ -15,9 +15,9 @@ from typing import TypeVar
 from torchyard.contract.devices import StartsReport
 from torchyard.contract.record import Record
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import orphans, process
 from worker.engines.local.warm.fingerprint import fingerprint
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
+from worker.host import orphans, process
 
 _READY_S = 120.0
 _FORK_S = 10.0

@@ -8,7 +8,7 @@ import sys
 
 from torchyard.contract import recipes
 from torchyard.host import collector
-from worker.engines.local.warm.fork import OURS
+from worker.engines.local.launchers.fork import OURS
 from worker.engines.local.warm.memory import release_file_pages
 
 MODULES = (

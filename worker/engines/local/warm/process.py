@@ -15,11 +15,13 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract.records import ProcessIdentity
 from torchyard.host import inspection
-from worker.engines.local import process, secrets, supervisor
-from worker.engines.local.warm import fork, preload
+from torchyard.host.identity import identity_of
+from worker.engines.local.launchers import fork, secrets
+from worker.engines.local.supervisor import supervisor
+from worker.engines.local.warm import preload
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
+from worker.host import process
 
 TITLE = "torchyard:warm-process"
 
@@ -61,7 +63,7 @@ def _answer(channel: socket.socket) -> bool:
     try:
         run, (lock, log, values) = Path(ForkRequest.from_json(message).run), descriptors
         pid = fork.fork(lambda: _supervise(run, log, values), keep=(lock, log, values))
-        reply = ForkReply(process=ProcessIdentity.of(pid))  # it was not reaped yet
+        reply = ForkReply(process=identity_of(pid))  # it was not reaped yet
     except (ValueError, OSError) as error:
         reply = ForkReply(trouble=str(error))
     finally:

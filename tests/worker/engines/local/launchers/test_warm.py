@@ -13,8 +13,8 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import process_title
 from worker.engines.base import Ended, Plan
-from worker.engines.local import orphans, process
 from worker.engines.local.launchers.warm import warm_start_obstacle
+from worker.host import orphans, process
 
 WARM = pytest.mark.parametrize("attempt", ["warm"], indirect=True)
 LOADED = frozenset({"numpy", "torch", "yaml"})

@@ -7,12 +7,13 @@ from typing import Any
 
 from tests.warm import START_S
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import orphans
 from worker.engines.local.warm.manager import WarmProcess
+from worker.host import orphans
 
 PROGRAM = """
 import os, signal, sys, threading
-from worker.engines.local.warm import fork, preload, process
+from worker.engines.local.warm import preload, process
+from worker.engines.local.launchers import fork
 preload.MODULES = ("numpy",)  # every rank needs it
 {torch}
 {change}

@@ -19,8 +19,8 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.base import Ended, Engine, Handle, Running
-from worker.engines.local import orphans, process
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
+from worker.host import orphans, process
 
 LONG = timedelta(minutes=5)
 ROOT = Path(__file__).parents[5]
@@ -29,7 +29,8 @@ from pathlib import Path
 import signal, sys
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
 from torchyard.contract.rundir import RunDir
-from worker.engines.local import orphans, supervisors
+from worker.engines.local import supervisors
+from worker.host import orphans
 light = LightWarmProcess()
 orphans.start = light.start
 warm = light.open()

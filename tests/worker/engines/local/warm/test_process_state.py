@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.processes import kill_attempt
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
-from worker.engines.local import process
 from worker.engines.local.warm.manager import WarmProcess
 
 State = dict[str, Any]
@@ -60,7 +60,7 @@ class States:
         try:
             return list(_start_and_read(attempt))
         finally:
-            assert process.kill_attempt(attempt.job_id, attempt.number) == []
+            assert kill_attempt(attempt.job_id, attempt.number) == []
 
 
 @pytest.fixture(scope="module")

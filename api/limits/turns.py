@@ -1,0 +1,114 @@
+"""Lets users take turns at a few threads, which do long reads a part at a time."""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import TypeVar
+
+from torchyard.contract.errors import TooManyRequests
+
+T = TypeVar("T")
+
+THREADS = 3
+"""Parts that run at once. More threads would slow down the requests that must be quick."""
+THREADS_PER_USER = 2
+MOST_WAITING = 32
+"""Most reads of one user that wait for their first turn."""
+PATIENCE_S = 20.0
+"""Longest wait for the first turn of a read."""
+_RETRY_S = 2
+_ADVICE = "send fewer at once, or try again"
+
+
+class Turns:
+    """Threads for parts of reads. Users take turns, each has at most two at once. Call it in the event loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="reads")
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        """By user, in the order in which they are next."""
+        self._busy: Counter[str] = Counter()
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def begin(self, user: str, part: Callable[[], T]) -> T:
+        """Runs the first part of a read in a thread. Raises TooManyRequests, and what `part` does."""
+        if len(self._waiting.get(user, ())) >= MOST_WAITING:
+            raise TooManyRequests(
+                f"{user} has {MOST_WAITING} reads waiting for their turn: {_ADVICE} in {_RETRY_S} s",
+                retry_after=_RETRY_S,
+            )
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._turn(user, first=True)
+        except TimeoutError:
+            raise TooManyRequests(
+                f"this read of {user} had no turn within {PATIENCE_S:g} s, because others came first: {_ADVICE}",
+                retry_after=_RETRY_S,
+            ) from None
+        return await self._run(user, part)
+
+    async def go_on(self, user: str, part: Callable[[], T]) -> T:
+        """Runs the next part of a read that has begun, before the user's other reads. Raises what `part` does."""
+        await self._turn(user, first=False)
+        return await self._run(user, part)
+
+    async def _turn(self, user: str, *, first: bool) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(user, deque())
+        if first:
+            waiting.append(turn)
+        else:
+            waiting.appendleft(turn)
+        self._give()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._forget(user, turn)
+            else:
+                self._end(user)
+            raise
+
+    def _give(self) -> None:
+        """Gives free threads to those who are next."""
+        while self._busy.total() < THREADS:
+            user = next((each for each in self._waiting if self._busy[each] < THREADS_PER_USER), None)
+            if user is None:
+                return
+            turn = self._waiting[user].popleft()
+            if self._waiting[user]:
+                self._waiting.move_to_end(user)
+            else:
+                del self._waiting[user]
+            if not turn.done():
+                self._busy[user] += 1
+                turn.set_result(None)
+
+    def _forget(self, user: str, turn: asyncio.Future[None]) -> None:
+        with suppress(KeyError, ValueError):
+            self._waiting[user].remove(turn)
+            if not self._waiting[user]:
+                del self._waiting[user]
+
+    async def _run(self, user: str, part: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            with suppress(RuntimeError):  # the loop is closed: the service has stopped
+                loop.call_soon_threadsafe(self._end, user)
+
+        running = self._threads.submit(copy_context().run, part)
+        # The turn lasts as long as its thread is busy, also if nobody waits for the result any more.
+        running.add_done_callback(lambda _: end())
+        return await asyncio.wrap_future(running)
+
+    def _end(self, user: str) -> None:
+        self._busy[user] -= 1
+        if not self._busy[user]:
+            del self._busy[user]
+        self._give()

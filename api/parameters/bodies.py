@@ -1,0 +1,107 @@
+"""Reads the bodies of requests. A route's parameter of a type from here has the body, parsed and checked."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from pydantic_core import from_json
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from api.openapi import bodies
+from api.openapi.bodies import DeclaredBody
+from api.services import ServicesDep
+from torchyard.contract.errors import InvalidRequest, RequestTimeout, TooLarge
+from torchyard.contract.requests import CodeLogin, Login, parse_request
+from torchyard.contract.schema import Schema
+from torchyard.contract.spec import MOST_SPEC_BYTES, JobPatch, Spec, parse_patch, parse_spec
+
+_MOST_LOGIN_BYTES = 4096
+_LOGIN_S = 5.0
+"""Longest time for the whole body of a client that has not shown a credential yet."""
+_THREAD_BYTES = 1 << 14
+"""A body of this size is parsed in a thread."""
+
+
+async def _body(request: Request, services: ServicesDep) -> bytes:
+    """Reads the request's body. Raises TooLarge before more than the limit is in memory."""
+    return await _read(request, most=services.settings.max_body_bytes)
+
+
+Body = Annotated[bytes, Depends(_body)]
+"""A route's parameter: the bytes of the request's body, which are read once for all dependencies."""
+
+
+async def _login_body(request: Request) -> bytes:
+    """Reads a body before it is known who sends it. Raises TooLarge and RequestTimeout."""
+    try:
+        async with asyncio.timeout(_LOGIN_S):
+            return await _read(request, most=_MOST_LOGIN_BYTES)
+    except TimeoutError:
+        raise RequestTimeout(f"the body was not complete within {_LOGIN_S:.0f} s") from None
+
+
+async def _spec_body(body: Body) -> bytes:
+    """Raises TooLarge if the body is too large for a job spec."""
+    if len(body) > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {len(body)} bytes: send at most {MOST_SPEC_BYTES}")
+    return body
+
+
+def json_body(kind: type[Schema], *, example: Any) -> Any:
+    """Returns the dependency of a route: the body as a `kind`. Raises TooLarge, and InvalidRequest for wrong fields."""
+    return _parsed_by(partial(parse_request, kind), bodies.json(kind, example=example))
+
+
+def _parsed_by(parse: Callable[[Any], Any], declared: DeclaredBody, *, source: Callable[..., Any] = _body) -> Any:
+    """Returns the dependency that parses what `source` has read, as JSON. Raises what `source` and `parse` do."""
+
+    @bodies.declares(declared)
+    async def read(body: Annotated[bytes, Depends(source)]) -> Any:
+        if len(body) < _THREAD_BYTES:
+            return parse(_json(body))
+        return await run_in_threadpool(lambda: parse(_json(body)))
+
+    return Depends(read)
+
+
+def _login(sent: object) -> Login | CodeLogin:
+    return parse_request(CodeLogin if isinstance(sent, dict) and "code" in sent else Login, sent)
+
+
+def _code(sent: object) -> CodeLogin:
+    return parse_request(CodeLogin, sent)
+
+
+SpecBody = Annotated[Spec, _parsed_by(parse_spec, bodies.SPEC, source=_spec_body)]
+PatchBody = Annotated[JobPatch, _parsed_by(parse_patch, bodies.json(JobPatch, example={"priority": 10}))]
+LoginBody = Annotated[
+    Login | CodeLogin,
+    _parsed_by(_login, bodies.json(Login, CodeLogin, example={"token": "ty_…"}), source=_login_body),
+]
+CodeBody = Annotated[CodeLogin, _parsed_by(_code, bodies.json(CodeLogin, example={"code": "…"}), source=_login_body)]
+
+
+async def _read(request: Request, *, most: int) -> bytes:
+    received = bytearray()
+    too_large = TooLarge(f"send at most {most} bytes")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise too_large
+    try:
+        async for chunk in request.stream():
+            received += chunk
+            if len(received) > most:
+                raise too_large
+    except ClientDisconnect:
+        raise InvalidRequest("the connection was closed before the body was complete") from None
+    return bytes(received)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"the body is not JSON: {error}") from None

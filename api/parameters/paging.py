@@ -1,0 +1,130 @@
+"""Splits lists into pages, and parses the cursors between them."""
+
+from collections.abc import Callable, Sequence
+import hashlib
+import re
+from typing import Annotated, Any, TypeVar
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from fastapi import Query
+
+from store.db.tables import Job
+from store.ids import Prefix, is_id
+from store.queries import listing
+from store.queries.listing import ListCursor, QueueCursor
+from torchyard.contract.errors import InvalidCursor
+from torchyard.contract.filters import JobSort
+from torchyard.contract.requests import USER_NAME
+from torchyard.contract.views.base import Page, View
+
+V = TypeVar("V", bound=View)
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
+NUMBER = "^[0-9]{1,18}$"
+"""The pattern of a cursor in a numbered list."""
+POSITIONS = "^job_[0-9a-f]{32}:[0-9]{1,18}(,job_[0-9a-f]{32}:[0-9]{1,18})*$"
+"""The pattern of a cursor in a stream of several jobs."""
+BUNDLE = "^[0-9]{1,18}:[0-9a-f]{64}$"
+"""The pattern of a cursor in a list of bundles."""
+
+_SORTED = re.compile(r"((?P<sort>[a-z-]{1,20}):(?P<key>[A-Za-z0-9._@-]{0,100}):)?(?P<id>job_[0-9a-f]{32})")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_PLACE = re.compile(r"(-?[0-9]{1,3}):([0-9a-f]{32})")
+
+
+def _cursor(pattern: str) -> Any:
+    # The pattern is for the document only: a cursor that does not match raises InvalidCursor.
+    description = "`next` of the previous page"
+    return Query(max_length=200, description=description, json_schema_extra={"pattern": pattern})
+
+
+AfterNumber = Annotated[str | None, _cursor(NUMBER)]
+AfterJob = Annotated[str | None, _cursor("^([a-z-]{1,20}:[A-Za-z0-9._@-]{0,100}:)?job_[0-9a-f]{32}$")]
+AfterCheckpoint = Annotated[str | None, _cursor("^ckpt_[0-9a-f]{32}$")]
+AfterArtifact = Annotated[str | None, _cursor("^art_[0-9a-f]{32}$")]
+AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
+AfterToken = Annotated[str | None, _cursor("^tok_[0-9a-f]{32}$")]
+AfterBundle = Annotated[str | None, _cursor(BUNDLE)]
+AfterName = Annotated[str | None, _cursor(USER_NAME)]
+AfterQueueEntry = Annotated[str | None, _cursor("^-?[0-9]{1,3}:[0-9a-f]{32}$")]
+
+
+def page(kind: type[V], items: Sequence[V], *, limit: int, cursor: Callable[[V], str]) -> Page[V]:
+    """Returns the first `limit` of `items`. The caller reads one item more, which shows whether a next page exists."""
+    return page_of(kind, items[:limit], has_more=len(items) > limit, cursor=cursor)
+
+
+def page_of(kind: type[V], items: Sequence[V], *, has_more: bool, cursor: Callable[[V], str]) -> Page[V]:
+    """Returns the items as a page. `has_more`: whether a next page exists."""
+    return Page[kind](data=list(items), has_more=has_more, next=cursor(items[-1]) if has_more else None)
+
+
+def number_after(cursor: str | None) -> int:
+    """Returns the number that the cursor stands for, 0 for the start of the list. Raises InvalidCursor."""
+    if cursor is None:
+        return 0
+    if re.fullmatch(NUMBER, cursor) is None:
+        raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
+    return int(cursor)
+
+
+def positions_after(cursor: str | None) -> dict[str, int]:
+    """Returns the position of each job of a stream's cursor. Raises InvalidCursor."""
+    if cursor is None:
+        return {}
+    if re.fullmatch(POSITIONS, cursor) is None:
+        raise InvalidCursor(f"{cursor[:100]!r} is not the `id` of an event of this stream")
+    places = (place.split(":") for place in cursor.split(","))
+    return {job_id: int(position) for job_id, position in places}
+
+
+def id_after(cursor: str | None, prefix: Prefix) -> str | None:
+    """Returns the id of the last object of the previous page. Raises InvalidCursor."""
+    if cursor is not None and not is_id(cursor, prefix):
+        raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
+    return cursor
+
+
+def job_cursor(job: Job, sort: JobSort) -> str:
+    """Returns the cursor behind a job in a list of this order."""
+    if sort == "created":
+        return job.id
+    key = listing.cursor_at(job, sort).key
+    return f"{sort}:{'' if key is None else key}:{job.id}"
+
+
+def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
+    """Returns the position that the cursor stands for, None for the start of the list. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    match, number = _SORTED.fullmatch(cursor), listing.has_number(sort)
+    if match is None or (match["sort"] or "created") != sort or (number and _INTEGER.fullmatch(match["key"]) is None):
+        raise InvalidCursor(f"{cursor!r} is not a `next` value of this list in this order")
+    return ListCursor(int(match["key"]) if number else match["key"], match["id"])
+
+
+class QueueCursors:
+    """Encrypts cursors in the queue, which contain the id of a job: it may be another user's private one."""
+
+    def __init__(self, secret: str) -> None:
+        """All API processes of a service need the same `secret`."""
+        key = hashlib.sha256(f"queue cursor {secret}".encode()).digest()
+        # A UUID is one block, so each has one cursor, which shows nothing of it without the key.
+        self._cipher = Cipher(AES(key), ECB())  # noqa: S305
+
+    def of(self, job: Job) -> str:
+        """Returns the cursor behind a job."""
+        encryptor = self._cipher.encryptor()
+        return f"{job.priority}:{encryptor.update(bytes.fromhex(job.id.removeprefix('job_'))).hex()}"
+
+    def read(self, cursor: str | None) -> QueueCursor | None:
+        """Returns the place that the cursor stands for, None for the start of the queue. Raises InvalidCursor."""
+        if cursor is None:
+            return None
+        match = _PLACE.fullmatch(cursor)
+        if match is None:
+            raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
+        job_id = self._cipher.decryptor().update(bytes.fromhex(match[2])).hex()
+        return QueueCursor(priority=int(match[1]), job_id=f"job_{job_id}")

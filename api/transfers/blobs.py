@@ -1,0 +1,76 @@
+"""Sends a blob or ranges of it: from this process, or by the proxy in front (X-Accel-Redirect)."""
+
+import base64
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+
+from fastapi import Request
+from starlette.responses import Response
+
+from api.access.auth import Principal
+from api.http import etags
+from api.services import Services
+from api.transfers.files import FileResponse, Span, disposition, spans_of
+from api.transfers.permits import permit
+
+BYTES = "application/octet-stream"
+PICTURE = "image/png"
+_PICTURE_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
+"""Keeps a browser that shows the bytes from running or loading anything: a job wrote them."""
+
+
+@dataclass(frozen=True)
+class Blob:
+    """Bytes in the blob store, and under which name to send them. A browser shows a `PICTURE`, and saves others."""
+
+    sha256: str
+    _: KW_ONLY
+    size: int
+    name: str
+    media_type: str = BYTES
+
+
+def send_blob(request: Request, services: Services, blob: Blob, caller: Principal, *job_ids: str) -> Response:
+    """Returns the answer with the bytes of the blob, which ends when the caller may not read the jobs any more.
+
+    Raises HTTPException (416) if no requested part lies in it, and OSError.
+    """
+    headers = {
+        "ETag": f'"{blob.sha256}"',
+        "Cache-Control": "private, no-cache",
+        "Content-Disposition": disposition(blob.name, inline=blob.media_type == PICTURE),
+        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(blob.sha256)).decode()}:",
+    }
+    if blob.media_type == PICTURE:
+        headers |= _PICTURE_HEADERS
+    if etags.is_current(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    services.store.blobs.check()
+    path = services.store.blobs.path(blob.sha256)
+    sendfile = services.settings.sendfile
+    if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
+        return Response(headers=headers | _sendfile_header(sendfile, path), media_type=blob.media_type)
+    return FileResponse(
+        path,
+        size=blob.size,
+        spans=_spans(request, headers["ETag"], size=blob.size),
+        headers=headers,
+        media_type=blob.media_type,
+        permit=lambda: permit(services, caller, *job_ids),
+    )
+
+
+def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:
+    """Returns the parts of the file that the caller requests, or None for the whole. Raises HTTPException (416)."""
+    asked = request.headers.get("range")
+    if asked is None or request.method != "GET" or request.headers.get("if-range", etag) != etag:
+        return None
+    return spans_of(asked, size=size)
+
+
+def _sendfile_header(sendfile: str, blob: Path) -> dict[str, str]:
+    """Returns the header by which the proxy sends the file. It handles `Range` itself."""
+    kind, _, location = sendfile.partition(":")
+    if kind == "x-sendfile":
+        return {"X-Sendfile": str(blob)}
+    return {"X-Accel-Redirect": f"{location.rstrip('/')}/{blob.parent.name}/{blob.name}"}

@@ -1,0 +1,158 @@
+"""Sends files, or the parts that `Range` selects (RFC 9110, 14), by the kernel if the server supports that."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import re
+from secrets import token_hex
+from typing import BinaryIO
+from urllib.parse import quote
+
+from anyio import to_thread
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api.http.connection import ZERO_COPY
+from api.transfers.permits import Check, ended_by
+from torchyard.contract.errors import NotFound
+
+_MOST_RANGES = 20
+_CHUNK = 1 << 18
+_PART = 1 << 23
+"""Bytes that are sent between two checks of the caller's access."""
+_RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The bytes from `start` up to, and without, `end`."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+class FileResponse(Response):
+    """A file (status 200, `spans` is None), or parts of it (status 206)."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        size: int,
+        spans: Sequence[Span] | None,
+        headers: Mapping[str, str],
+        media_type: str,
+        permit: Callable[[], AbstractContextManager[Check]],
+    ) -> None:
+        self._path = path
+        self._permit = permit
+        self._pieces, extra = _pieces(spans, size=size, media_type=media_type)
+        length = str(sum(map(len, self._pieces)))
+        common = {"Accept-Ranges": "bytes", "Content-Length": length, "Content-Type": media_type}
+        self.status_code = 200 if spans is None else 206
+        self.background = None
+        self.init_headers({**common, **extra, **headers})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the file. Raises NotFound before the first byte; Interrupted when its caller may not have the rest."""
+        with await to_thread.run_sync(self._open) as file, self._permit() as check:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                for piece in _parts(self._pieces):
+                    await ended_by(check)
+                    await _send_piece(piece, file, scope, send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self._path.open("rb", buffering=0)
+        except FileNotFoundError:
+            raise NotFound("the bytes of this file are no longer stored") from None
+
+
+def spans_of(header: str, *, size: int) -> list[Span] | None:
+    """Returns the spans of a `Range` header in its order, or None if it must be ignored: it is malformed or too large.
+
+    Raises HTTPException (416) if no span lies in the file.
+    """
+    unit, _, ranges = header.strip().partition("=")
+    if unit.lower() != "bytes":
+        return None
+    found = [_RANGE.fullmatch(part.strip(" \t")) for part in ranges.split(",", _MOST_RANGES)]
+    spans: list[Span] = []
+    for item in found:
+        if item is None or not (item[1] or item[2]) or (item[1] and item[2] and int(item[1]) > int(item[2])):
+            return None
+        spans.append(_span(item[1], item[2], size=size))
+    if not spans:
+        return None
+    satisfiable = [span for span in spans if span.start < span.end]  # a span that starts after the file's end is not
+    if not satisfiable:
+        raise HTTPException(416, f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"})
+    # Overlapping ranges could make an answer many times the file's size; RFC 9110, 14.2 lets a server ignore them.
+    return satisfiable if sum(map(len, satisfiable)) <= size else None
+
+
+def disposition(filename: str, *, inline: bool = False) -> str:
+    """Returns the `Content-Disposition` with which a browser saves the file under this name (RFC 6266), or shows it."""
+    quoted, kind = quote(filename, safe=""), "inline" if inline else "attachment"
+    return f'{kind}; filename="{filename}"' if quoted == filename else f"{kind}; filename*=UTF-8''{quoted}"
+
+
+def _span(first: str, last: str, *, size: int) -> Span:
+    if not first:
+        return Span(max(size - int(last), 0), size)
+    return Span(int(first), min(int(last) + 1, size) if last else size)
+
+
+def _pieces(spans: Sequence[Span] | None, *, size: int, media_type: str) -> tuple[list[bytes | Span], dict[str, str]]:
+    """Returns the parts of the body, and the headers that describe them."""
+    if spans is None:
+        return [Span(0, size)], {}
+    if len(spans) == 1:
+        return [spans[0]], {"Content-Range": _content_range(spans[0], size=size)}
+    boundary = token_hex(16)
+    pieces: list[bytes | Span] = []
+    for span in spans:
+        lines = (
+            f"--{boundary}",
+            f"Content-Type: {media_type}",
+            f"Content-Range: {_content_range(span, size=size)}",
+            "",
+            "",
+        )
+        pieces += [(b"\r\n" if pieces else b"") + "\r\n".join(lines).encode(), span]
+    pieces.append(f"\r\n--{boundary}--\r\n".encode())
+    return pieces, {"Content-Type": f"multipart/byteranges; boundary={boundary}"}
+
+
+def _parts(pieces: Iterable[bytes | Span]) -> Iterator[bytes | Span]:
+    """Yields the pieces, long ones in parts."""
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            yield piece
+            continue
+        for start in range(piece.start, piece.end, _PART):
+            yield Span(start, min(start + _PART, piece.end))
+
+
+def _content_range(span: Span, *, size: int) -> str:
+    return f"bytes {span.start}-{span.end - 1}/{size}"
+
+
+async def _send_piece(piece: bytes | Span, file: BinaryIO, scope: Scope, send: Send) -> None:
+    if isinstance(piece, bytes):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    elif ZERO_COPY in scope.get("extensions", {}):
+        message = {"type": ZERO_COPY, "file": file, "offset": piece.start, "count": len(piece), "more_body": True}
+        await send(message)
+    else:
+        for offset in range(piece.start, piece.end, _CHUNK):
+            chunk = await to_thread.run_sync(os.pread, file.fileno(), min(_CHUNK, piece.end - offset), offset)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})

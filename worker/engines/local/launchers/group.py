@@ -1,0 +1,127 @@
+"""The ranks of an attempt as forks of its agent, and the TCP store at which they meet."""
+
+from dataclasses import replace
+import importlib
+import os
+from pathlib import Path
+import select
+import signal
+import socket
+import time
+from typing import Any, NoReturn
+
+from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import RunDir
+from worker.engines.local.launchers import fork
+
+_LOOPBACK = "127.0.0.1"
+_SETTLE_S = 0.2
+"""Seconds between the first failure and SIGTERM for the other ranks. The rank that failed first may end last: its peers
+fail when it closes its connections, while it still records its error."""
+_KILL_AFTER_S = 30.0
+"""Seconds between SIGTERM and SIGKILL for the other ranks of a failed one, as with torchrun."""
+
+
+class RankGroup:
+    """Forks one process for each rank of a plan. `secrets`: the ranks' secret variables. Raises OSError."""
+
+    def __init__(self, plan: LaunchPlan, run: RunDir, secrets: dict[str, str]) -> None:
+        self._plan = plan
+        self._run = run
+        self._secrets = secrets
+        self._store: Any = None
+        self._listener = socket.create_server((_LOOPBACK, 0), backlog=1024)
+        self._port = int(self._listener.getsockname()[1])
+        self._failures: list[list[int]] = []
+        self._signals: list[tuple[float, signal.Signals]] = []
+        """The signals that the ranks get, and when, the next one in front."""
+        self._ranks = self._start()
+        """The rank and the pid of each rank that has not ended, by pidfd."""
+
+    def wait(self) -> list[list[int]]:
+        """Serves the store until all ranks have ended. When one fails, it ends the others.
+
+        Returns the rank and the exit code of each failed rank, the first failure in front.
+        """
+        poll = select.poll()
+        for descriptor in (self._listener.fileno(), *self._ranks):
+            poll.register(descriptor, select.POLLIN)
+        while self._ranks:
+            left = max(0.0, self._signals[0][0] - time.monotonic()) * 1000 if self._signals else None
+            for descriptor, _ in poll.poll(left):
+                poll.unregister(descriptor)
+                if descriptor == self._listener.fileno():
+                    self._serve_store()
+                else:
+                    self._reap(descriptor)
+            self._send_due_signals()
+        return self._failures
+
+    def _start(self) -> dict[int, tuple[int, int]]:
+        error_files = [self._error_file(rank) for rank in range(self._plan.world_size)]
+        ranks: dict[int, tuple[int, int]] = {}
+        for rank, path in enumerate(error_files):
+            pid = fork.fork(lambda rank=rank, path=path: self._run_rank(rank, path))
+            ranks[os.pidfd_open(pid)] = (rank, pid)
+        return ranks
+
+    def _serve_store(self) -> None:
+        """Serves the store from a thread of this process, as soon as a rank connects: no rank is forked any more."""
+        distributed = importlib.import_module("torch.distributed")
+        listening = os.dup(self._listener.fileno())  # the store closes its descriptor when it ends
+        self._store = distributed.TCPStore(
+            _LOOPBACK, self._port, is_master=True, wait_for_workers=False, master_listen_fd=listening
+        )
+
+    def _reap(self, pidfd: int) -> None:
+        rank, pid = self._ranks.pop(pidfd)
+        os.close(pidfd)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if not code:
+            return
+        self._failures.append([rank, code])
+        if len(self._failures) == 1:
+            terminate = time.monotonic() + _SETTLE_S
+            self._signals = [(terminate, signal.SIGTERM), (terminate + _KILL_AFTER_S, signal.SIGKILL)]
+
+    def _send_due_signals(self) -> None:
+        while self._signals and time.monotonic() >= self._signals[0][0]:
+            _, number = self._signals.pop(0)
+            for pidfd in self._ranks:  # none of them was reaped
+                signal.pidfd_send_signal(pidfd, number)
+
+    def _error_file(self, rank: int) -> Path:
+        """Returns the path at which torchrun's `record` writes the exception of a rank."""
+        folder = self._run.torchrun / "none_warm" / "attempt_0" / str(rank)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / "error.json"
+
+    def _run_rank(self, rank: int, error_file: Path) -> NoReturn:
+        plan = self._plan
+        env = plan.env | _torchrun_environment(plan, rank=rank, port=self._port, error_file=error_file)
+        fork.run_rank(replace(plan, env=env | plan.rank_env | self._secrets))
+
+
+def _torchrun_environment(plan: LaunchPlan, *, rank: int, port: int, error_file: Path) -> dict[str, str]:
+    """Returns the variables that torchrun's agent sets for a rank on a single host."""
+    size = str(plan.world_size)
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "ROLE_RANK": str(rank),
+        "ROLE_NAME": "default",
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
+        "ROLE_WORLD_SIZE": size,
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": _LOOPBACK,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_ERROR_FILE": str(error_file),
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": plan.env.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+    }

@@ -1,0 +1,158 @@
+"""Decides how an attempt ended that nobody stopped, by what its launcher and its ranks left behind."""
+
+import re
+import signal
+
+from torchyard.contract import usage
+from torchyard.contract.faults import device_fault
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
+from torchyard.contract.rundir import RunDir
+from torchyard.host import disk
+from torchyard.host.untrusted import read_untrusted
+from worker.engines.local.launchers.logtail import tail_of_stderr
+
+_QUOTE_LENGTH = 1000
+"""The most characters of a quoted error message."""
+_LOST_PEER = re.compile(
+    r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
+)
+"""Errors of a rank that lost its peer. They are seldom the cause."""
+_COLLECTIVE_TIMEOUT = "Watchdog caught collective operation timeout"
+"""NCCL prints this before it aborts a rank whose collective did not end in time."""
+
+
+def judge(
+    run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tuple[int, int]], command: bool = False
+) -> ExitReport:
+    """Returns the report of an attempt whose launcher exited by itself.
+
+    `launcher_exit`: its exit code, or minus the number of the signal that killed it. `failures`: the rank and the exit
+    code of each failed rank, the first one in front. A recorded error of a rank comes first, then a rank that ended
+    without one, then an error that only says that a peer was lost. `command`: the launcher is the job's command.
+    """
+    if launcher_exit == 0:
+        return ExitReport(reason=EndReason.COMPLETED)
+    stderr = tail_of_stderr(run, "launcher")
+    failures = [(rank, code) for rank, code in failures if 0 <= rank < world_size]  # a job may forge them
+    errors = _by_cause(run, world_size)
+    if errors and not _blames_a_peer(errors[0]):
+        return _from_error(run, errors[0], dict(failures))
+    full = disk.probe_full_disk(run.root) if launcher_exit > 0 and not errors else None
+    if full is not None:  # the ranks could not record their errors
+        return ExitReport(reason=EndReason.WORKER_LOST, message=f"a disk of the worker is full: {full}")
+    silent = _first_silent_failure(failures, recorded={error.rank for error in errors})
+    if silent is not None:
+        return _from_exit_code(run, *silent, name="the command" if command else f"rank {silent[0]}")
+    if errors and launcher_exit > 0:
+        return _from_error(run, errors[0], dict(failures))
+    return _from_launcher(run, launcher_exit, stderr, world_size)
+
+
+def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
+    """Returns the report of the first error that a rank recorded.
+
+    Returns None if there is no error, or if all errors say that a peer was lost.
+    """
+    errors = _by_cause(run, world_size)
+    return _from_error(run, errors[0], {}) if errors and not _blames_a_peer(errors[0]) else None
+
+
+def _by_cause(run: RunDir, world_size: int) -> list[RankError]:
+    found = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in range(world_size)}
+    errors = [error for rank, error in found.items() if error is not None and error.rank == rank]
+    return sorted(errors, key=lambda error: (_blames_a_peer(error), error.time))
+
+
+def _blames_a_peer(error: RankError) -> bool:
+    if error.reason is EndReason.DEVICE_FAULT:  # NCCL reports it with the same error type as a lost peer
+        return False
+    return _LOST_PEER.search(f"{error.type}: {error.message}\n{error.traceback}") is not None
+
+
+def _first_silent_failure(failures: list[tuple[int, int]], *, recorded: set[int]) -> tuple[int, int] | None:
+    """Returns the first rank that failed without recording an error.
+
+    A later rank that SIGTERM ended is no failure: the launcher ends the other ranks of a failed group by SIGTERM.
+    """
+    for position, (rank, code) in enumerate(failures):
+        if rank not in recorded and (position == 0 or code != -signal.SIGTERM):
+            return rank, code
+    return None
+
+
+def _came_up(run: RunDir, world_size: int) -> bool:
+    return any(read_untrusted(run.ranks / f"{rank}.json", ProcessIdentity) for rank in range(world_size))
+
+
+def _from_launcher(run: RunDir, launcher_exit: int, stderr: str, world_size: int) -> ExitReport:
+    """Returns the report of an attempt of which only the launcher's exit is known."""
+    if launcher_exit < 0:  # the launcher runs no code of the user
+        return ExitReport(reason=EndReason.WORKER_LOST, message=f"the launcher {_describe_exit(launcher_exit)}")
+    came_up = _came_up(run, world_size)
+    reason = EndReason.USER_ERROR if came_up else EndReason.LAUNCH_FAILED
+    started = "the launcher" if came_up else "the ranks never came up: the launcher"
+    return ExitReport(
+        reason=reason,
+        message=f"{started} {_describe_exit(launcher_exit)}{_last_line(stderr)}",
+        traceback=stderr or None,
+    )
+
+
+def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitReport:
+    prefix = f"rank {error.rank}" if error.type == "SystemExit" else error.type
+    said = _usage_error(run, error.rank, codes.get(error.rank)) if error.type == "SystemExit" else None
+    complete = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.WORKER_LOST)
+    # torchrun ends the other ranks of a failed group by SIGTERM: it may hit a rank that is exiting with its own error.
+    code = codes.get(error.rank, 1)
+    # A job may claim a full disk, for a retry that does not count.
+    unconfirmed = error.reason is EndReason.WORKER_LOST and not disk.is_short(run.root)
+    return ExitReport(
+        reason=EndReason.USER_ERROR if unconfirmed else error.reason,
+        message=error.message if complete else f"{prefix}: {said or error.message}",
+        rank=error.rank,
+        exit_code=1 if code == -signal.SIGTERM else code,
+        traceback=None if said else error.traceback,
+    )
+
+
+def _from_exit_code(run: RunDir, rank: int, code: int, *, name: str) -> ExitReport:
+    stderr = tail_of_stderr(run, f"rank-{rank}")
+    fatal = stderr.rpartition("Fatal Python error:")  # faulthandler prints it for a crash in native code
+    # NCCL's watchdog is often the first to meet a device fault: it prints the fault and aborts the process.
+    fault = device_fault(stderr) if code == -signal.SIGABRT else None
+    hang = _line_with(_COLLECTIVE_TIMEOUT, stderr) if code == -signal.SIGABRT and not fault else None
+    other = EndReason.KILLED if code < 0 else EndReason.USER_ERROR
+    quoted = fault or hang or _usage_error(run, rank, code)
+    return ExitReport(
+        reason=EndReason.DEVICE_FAULT if fault else EndReason.HANG if hang else other,
+        message=f"{name} {_describe_exit(code)}" + (f": {quoted[:_QUOTE_LENGTH]}" if quoted else ""),
+        rank=rank,
+        exit_code=code,
+        traceback=fatal[1] + fatal[2] if fatal[1] else None,
+    )
+
+
+def _usage_error(run: RunDir, rank: int, code: int | None) -> str | None:
+    """Returns what the program said of its arguments. Its traceback would blame the line that reads them."""
+    found = usage.said(tail_of_stderr(run, f"rank-{rank}"), exit_code=code)
+    return None if found is None else found[:_QUOTE_LENGTH]
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (" (perhaps the host ran out of memory)" if code == -signal.SIGKILL else "")
+
+
+def _line_with(phrase: str, text: str) -> str | None:
+    return next((line.strip() for line in text.splitlines() if phrase in line), None)
+
+
+def _last_line(stderr: str) -> str:
+    lines = stderr.rstrip().splitlines()
+    return f": {lines[-1].strip()[:1000]}" if lines else ""

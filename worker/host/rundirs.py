@@ -1,0 +1,91 @@
+"""The run directories on this host: their names, their files, and moving one aside."""
+
+import contextlib
+from pathlib import Path
+import re
+import stat
+
+from store.ids import is_id
+from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import RunDir
+from torchyard.host.untrusted import read_untrusted
+from worker.host.untrusted import folders_inside, remove_inside, walk_status
+
+STALE_PREFIX = ".stale."
+_BLOCK = 512
+"""Bytes of a block of `st_blocks`."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
+
+def is_stale(run: RunDir, *, claimed_at: int) -> bool:
+    """Returns whether the directory belongs to another attempt with the same number.
+
+    Its attempt was in the database before an older copy of the database was restored.
+    """
+    plan = read_untrusted(run.launch, LaunchPlan)
+    return plan is not None and plan.claimed_at != claimed_at
+
+
+def started_ns(run: RunDir) -> int:
+    """Returns when all was there that came with the job, in nanoseconds since the epoch by this host's clock.
+
+    What an attempt wrote is newer. Returns 0 if nobody has noted it.
+    """
+    try:
+        return run.brought.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def move_aside(run: RunDir) -> None:
+    """Renames the directory, so that an attempt with its number can be prepared. Raises OSError.
+
+    The sweep removes it after the same time as an orphan.
+    """
+    aside = run.root.with_name(STALE_PREFIX + run.root.name)
+    remove_inside(aside.parent, aside.name)
+    run.root.rename(aside)
+
+
+def by_job(runs: Path) -> dict[str, list[str]]:
+    """Returns the attempt numbers that have a run directory, by job id. Skips what this service did not make."""
+    return {name: attempts_in(runs / name) for name in folders(runs.parent, runs.name) if is_id(name, "job")}
+
+
+def attempts_in(folder: Path) -> list[str]:
+    """Returns the attempt numbers that have a run directory in a job's folder."""
+    return [name for name in folders(folder.parent, folder.name) if _NUMBER.fullmatch(name)]
+
+
+def folders(root: Path, *parts: str) -> list[str]:
+    """As `folders_inside`, but returns none if the folder cannot be read."""
+    with contextlib.suppress(OSError):
+        return folders_inside(root, *parts)
+    return []
+
+
+def checkpoints_path(run: RunDir) -> tuple[str, ...]:
+    """Returns the path of the checkpoints relative to the run directory."""
+    return run.checkpoints.relative_to(run.root).parts
+
+
+def code_path(run: RunDir) -> tuple[str, ...]:
+    """Returns the path of the copy of a bundle relative to the run directory."""
+    return run.code.relative_to(run.root).parts
+
+
+def size(folder: Path, *, unlock: bool) -> int:
+    """Returns the bytes on disk of a folder and of all below it. A file with several names counts once.
+
+    Makes unreadable folders readable for their owner if `unlock`.
+    """
+    total = 0
+    known: set[tuple[int, int]] = set()
+    for status in walk_status(folder, unlock=unlock):
+        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+            file = (status.st_dev, status.st_ino)
+            if file in known:
+                continue
+            known.add(file)
+        total += status.st_blocks * _BLOCK
+    return total

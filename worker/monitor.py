@@ -1,0 +1,114 @@
+"""Observes the devices of this worker, and says why one of them is not offered."""
+
+from collections.abc import Callable
+from dataclasses import replace
+import logging
+from pathlib import Path
+import shutil
+import time
+
+from torchyard.contract.devices import DeviceReport, StartsReport
+from worker.attempts.runners import AttemptRunners
+from worker.devices.quarantine import DeviceUse, Quarantine
+from worker.engines.base import Engine
+from worker.host.attempt_key import AttemptKey
+
+MIN_FREE_BYTES = 64 << 20
+"""No job starts if the disk of the run directories has fewer free bytes."""
+
+logger = logging.getLogger(__name__)
+
+
+class DeviceMonitor:
+    """Only the daemon's thread may call it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        runners: AttemptRunners,
+        *,
+        name: str,
+        runs: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        """The worker's name as other users may read it."""
+        self._engine = engine
+        self._runners = runners
+        self._place, self._workers = 0, 1
+        self._runs = runs
+        self._quarantine = Quarantine(clock=clock)
+
+    def observe_before_adoption(self) -> list[DeviceReport]:
+        """Returns the devices before it is known which attempts use them, so without quarantine."""
+        return self._engine.capacity()
+
+    def observe(self) -> list[DeviceReport]:
+        views = self._quarantine.judge(self._offered(), self._runners.device_uses())
+        views = [_blocked(view, reason) if (reason := self._still_running(view)) else view for view in views]
+        if (reason := self.obstacle()) is not None:  # shown on each device, so that other workers and the API know it
+            views = [_blocked(view, reason) for view in views]
+        return views
+
+    def report(self) -> list[DeviceReport]:
+        """Returns the devices as `observe` does, and for CPU slots what the jobs on them have used since this call."""
+        usage = self._engine.usage()
+        shares = {
+            uuid: usage.get(AttemptKey(use.job_id, use.number))
+            for use in self._runners.device_uses()
+            for uuid in use.devices or ()
+        }
+        return [
+            replace(view, utilization=shares.get(view.uuid)) if view.kind == "cpu" else view for view in self.observe()
+        ]
+
+    def share_cpus(self, *, place: int, workers: int) -> None:
+        """Offers from now on each CPU slot whose index is `place` modulo `workers`, and those that jobs still hold."""
+        if workers != self._workers:
+            logger.info("%s workers of this service share the CPUs of this host", workers)
+        self._place, self._workers = place, workers
+
+    def starts(self) -> StartsReport:
+        """Returns how jobs on these devices start."""
+        return self._engine.starts()
+
+    def note_use(self, use: DeviceUse) -> None:
+        """Remembers that an attempt with these devices has ended."""
+        self._quarantine.note_use(use)
+
+    def obstacle(self) -> str | None:
+        """Returns why this worker takes no jobs for now, or None."""
+        if _free_bytes(self._runs) < MIN_FREE_BYTES:
+            return f"worker {self.name} has no free disk space"
+        return None
+
+    def _offered(self) -> list[DeviceReport]:
+        views, uses = self._engine.capacity(), self._runners.device_uses()
+        if self._workers == 1 or any(use.devices is None for use in uses):
+            return views
+        held = {uuid for use in uses for uuid in use.devices or ()}
+        return [
+            view
+            for view in views
+            if view.kind != "cpu" or view.index % self._workers == self._place or view.uuid in held
+        ]
+
+    def _still_running(self, view: DeviceReport) -> str | None:
+        """Returns a reason if an attempt that was rescued may still run on the device."""
+        for use in self._runners.abandoned_uses():
+            if use.devices is None or view.uuid in use.devices:
+                return f"worker {self.name} is stopping the processes of an attempt that was rescued"
+        return None
+
+
+def _blocked(view: DeviceReport, reason: str) -> DeviceReport:
+    return replace(view, blocked=reason, returning=False)
+
+
+def _free_bytes(runs: Path) -> int:
+    try:
+        existing = next(folder for folder in (runs, *runs.parents) if folder.exists())  # the first run makes `runs`
+        return shutil.disk_usage(existing).free
+    except OSError as error:
+        logger.warning("the free space for run directories cannot be read: %s", error)
+        return 0

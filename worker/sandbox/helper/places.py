@@ -1,0 +1,100 @@
+"""What an attempt sees besides the system: its own folders, Python, and what the operator allows."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import stat
+
+from worker.sandbox import policy
+from worker.sandbox.helper import mounts
+from worker.sandbox.helper.config import Config
+from worker.sandbox.helper.mounts import IdmapRefused
+from worker.sandbox.helper.orders import Folder, Order
+from worker.sandbox.opening import Identity, folders_above, require_narrow
+from worker.sandbox.strict.protocol import Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A mount that is attached nowhere yet."""
+
+    path: Path
+    """Where the attempt sees it."""
+    mount: int
+    is_folder: bool
+    writable: bool
+
+
+def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> list[Place]:
+    """Returns all places of an attempt of the user `uid`. The mounts live until `stack` is closed.
+
+    What belongs to the service's user on disk belongs to `uid` there. Forks, so no other thread may run. Raises
+    Refusal if a file system cannot do that, and OSError.
+    """
+    owners = stack.enter_context(mounts.owners_swapped((uid, uid), config.service))
+    own = [
+        *((folder, False) for folder in order.bundles),
+        (order.input, False),
+        (order.job, True),
+        (order.home, True),
+        (order.temporary, True),
+    ]
+    places = [_own(folder, owners, stack, writable=writable) for folder, writable in own]
+    control = mounts.clone(
+        order.control.descriptor, read_only=True
+    )  # with the service as its owner: no job may list it
+    stack.callback(os.close, control)
+    places.append(Place(path=order.control.path, mount=control, is_folder=True, writable=False))
+    wide = folders_above([str(config.data_dir)])
+    for path, writable in config.allowed.items():
+        places += _opened(path, stack, wide=wide, writable=writable, owners=owners)
+    for path in python_paths(config):
+        places += _opened(path, stack, wide=wide, writable=False)
+    return sorted(places, key=lambda place: len(place.path.parts))
+
+
+def python_paths(config: Config) -> list[Path]:
+    """Returns the files and folders of Python that are not part of the system, each once."""
+    hidden = (Path.home(), config.data_dir)
+    system = [path for path in policy.of_system() if path.exists()]
+    found = [path for path in policy.of_python(hidden) if path.exists()]
+    named = dict.fromkeys((*found, *(path.resolve() for path in found)))
+    return _outermost(path for path in named if not any(path.is_relative_to(outer) for outer in system))
+
+
+def _outermost(paths: Iterable[Path]) -> list[Path]:
+    kept: list[Path] = []
+    for path in sorted(paths, key=lambda path: len(path.parts)):
+        if not any(path.is_relative_to(outer) for outer in kept):
+            kept.append(path)
+    return kept
+
+
+def _own(folder: Folder, owners: int, stack: ExitStack, *, writable: bool) -> Place:
+    try:
+        mount = mounts.clone(folder.descriptor, owners=owners, read_only=not writable)
+    except IdmapRefused as error:
+        raise Refusal(f"strict isolation cannot give {folder.path} to the job's user: {error.strerror}") from None
+    stack.callback(os.close, mount)
+    return Place(path=folder.path, mount=mount, is_folder=True, writable=writable)
+
+
+def _opened(
+    path: Path, stack: ExitStack, *, wide: frozenset[Identity], writable: bool, owners: int | None = None
+) -> Sequence[Place]:
+    """Returns the place of what root has chosen, with the service's rights where the file system can do that."""
+    try:
+        source = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    stack.callback(os.close, source)
+    require_narrow(source, str(path), wide=wide)
+    try:
+        mount = mounts.clone(source, owners=owners, read_only=not writable)
+    except IdmapRefused:
+        mount = mounts.clone(source, read_only=not writable)
+    stack.callback(os.close, mount)
+    is_folder = stat.S_ISDIR(os.fstat(source).st_mode)
+    return [Place(path=path, mount=mount, is_folder=is_folder, writable=writable)]
