@@ -79,7 +79,9 @@ class Daemon:
             store=self._store,
             devices=self._devices,
             leases=self._leases,
-            housekeeper=Housekeeper(settings, self._store, in_use=self._runners.in_use, clock=clock),
+            housekeeper=Housekeeper(
+                settings.root, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
+            ),
             clock=clock,
         )
         self._scheduler = Scheduler(
