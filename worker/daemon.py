@@ -12,9 +12,9 @@ from store.db.revision import NotMigrated
 from store.ids import new_id
 from store.queue import WakeupListener
 from store.store import Store
-from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
+from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.executor import WorkerContext
 from worker.attempts.runners import AttemptRunners
@@ -79,7 +79,9 @@ class Daemon:
             store=self._store,
             devices=self._devices,
             leases=self._leases,
-            housekeeper=Housekeeper(settings, self._store, in_use=self._runners.in_use, clock=clock),
+            housekeeper=Housekeeper(
+                settings.root, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
+            ),
             clock=clock,
         )
         self._scheduler = Scheduler(

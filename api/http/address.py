@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from api.settings import Settings
-from torchyard.contract.listening import is_loopback
+from torchyard.host.listening import is_loopback
 
 Address = IPv4Address | IPv6Address
 

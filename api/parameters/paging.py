@@ -15,7 +15,8 @@ from store.ids import Prefix, is_id
 from store.queries import listing
 from store.queries.listing import ListCursor, QueueCursor
 from torchyard.contract.errors import InvalidCursor
-from torchyard.contract.requests import USER_NAME, JobSort
+from torchyard.contract.filters import JobSort
+from torchyard.contract.requests import USER_NAME
 from torchyard.contract.views.base import Page, View
 
 V = TypeVar("V", bound=View)

@@ -14,7 +14,6 @@ from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.parameters.paging import AfterQueueEntry, AfterWorker, Limit, QueueCursors, id_after, page
 from api.parameters.reads import in_turns
-from api.routes.jobs import Instant
 from api.services import Services, ServicesDep
 from store.commands import requests
 from store.ids import is_id
@@ -22,6 +21,7 @@ from store.queries import listing
 from store.rows import device_history, jobs, workers
 from store.rows.access import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
+from torchyard.contract.filters import Instant
 from torchyard.contract.spec import CONFIGS, SPEC
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.cluster import TrainerView, WorkerHistoryView, WorkerView

@@ -1,14 +1,9 @@
 """Lists, shows, changes, stops and deletes jobs, and lists their events."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime
 import logging
-import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, WithJsonSchema
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -29,8 +24,8 @@ from store.queries import listing
 from store.rows import access, jobs
 from store.rows.intents import AT_ONCE
 from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.job import JobState
-from torchyard.contract.requests import LABEL, ActionFilter, JobActions, JobSort, Search, Text
+from torchyard.contract.filters import JobQuery, JobSort
+from torchyard.contract.requests import JobActions
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.jobs import ActionsView, JobPage, JobView, RefusedAction
 from torchyard.contract.views.telemetry import EventView
@@ -39,23 +34,6 @@ router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
 _log = logging.getLogger(__name__)
 
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
-
-
-def _label(text: str) -> str:
-    if re.fullmatch(LABEL, text) is None:
-        raise ValueError("write a label as key:value")
-    return text
-
-
-def _instant(text: Any) -> Any:
-    if isinstance(text, str) and _INSTANT.fullmatch(text) is None:
-        raise ValueError("write a time with its zone, such as 2026-01-31T12:00:00Z (in a query, write + as %2B)")
-    return text
-
-
-Label = Annotated[str, AfterValidator(_label), WithJsonSchema({"type": "string", "pattern": LABEL})]
-Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
 ActionsBody = Annotated[
     JobActions,
     json_body(
@@ -77,21 +55,7 @@ def list_jobs(
     *,
     services: ServicesDep,
     caller: JobReader,
-    state: Annotated[list[JobState] | None, Query(max_length=20, description="in any of these states")] = None,
-    q: Annotated[
-        Search | None,
-        Query(description="a part of the name, id, owner or a label's value, without regard to case"),
-    ] = None,
-    name: Annotated[Text | None, Query(description="exactly this name")] = None,
-    owner: Annotated[
-        Text | None, Query(description="the owner; if left out, of all owners whose jobs you may see")
-    ] = None,
-    trainer: Annotated[Text | None, Query(description="exactly this trainer")] = None,
-    label: Annotated[
-        list[Label] | None, Query(max_length=32, description="`key:value`; a job must have all of them")
-    ] = None,
-    created_after: Annotated[Instant | None, Query(description="later than this (RFC 3339)")] = None,
-    created_before: Annotated[Instant | None, Query(description="earlier than this (RFC 3339)")] = None,
+    where: Annotated[JobQuery, Query()],
     sort: Annotated[
         JobSort,
         Query(description="times newest first, `priority` highest first, others from A to Z; a leading `-` reverses"),
@@ -104,19 +68,9 @@ def list_jobs(
 ) -> JobPage:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     behind = job_after(after, sort)
-    where = listing.JobFilter(
-        states=tuple(state or ()),
-        q=q,
-        name=name,
-        owner=owner,
-        trainer=trainer,
-        labels=_pairs(label),
-        created_after=_microseconds(created_after),
-        created_before=_microseconds(created_before),
-    )
     with services.store.read() as session:
         found = listing.jobs(session, where, caller=caller, limit=limit + 1, sort=sort, after=behind)
-        by_state = listing.counts(session, replace(where, states=()), caller=caller) if counts else None
+        by_state = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
         rows = present.summaries(session, found[:limit], caller)
     return JobPage.model_construct(
         data=rows,
@@ -136,7 +90,7 @@ def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -
     filter finds only jobs on which the action would do something. At most 1,000 jobs a request: repeat it while the
     answer says `more`.
     """
-    chosen = wanted.ids if "ids" in wanted.model_fields_set else _filter_of(wanted.filter)
+    chosen = wanted.ids if "ids" in wanted.model_fields_set else wanted.filter
     result = actions.act(services.store, wanted.action, chosen, caller=caller, now=wanted.now, dry_run=wanted.dry_run)
     if wanted.action == "delete" and result.done:
         _collect(services)
@@ -239,27 +193,8 @@ def _content(services: Services, caller: Principal, job_id: str) -> bytes:
         return present.job(session, visible_job(session, job_id, caller)).model_dump_json().encode()
 
 
-def _filter_of(sent: ActionFilter) -> listing.JobFilter:
-    return listing.JobFilter(
-        states=tuple(sent.state or ()),
-        q=sent.q,
-        name=sent.name,
-        owner=sent.owner,
-        trainer=sent.trainer,
-        labels=_pairs(sent.label),
-    )
-
-
-def _pairs(labels: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
-    return tuple((key, value) for key, _, value in (item.partition(":") for item in labels or ()))
-
-
 def _collect(services: Services) -> None:
     try:
         cleanup.collect_garbage(services.store)
     except (Unavailable, OSError) as error:
         _log.warning("files of deleted jobs are left for a worker's sweep: %s", error)
-
-
-def _microseconds(time: datetime | None) -> int | None:
-    return None if time is None else present.microseconds(time)

@@ -20,7 +20,8 @@ from store.rows import audit, tokens, users
 from store.rows.access import BOOTSTRAP
 from store.rows.audit import AuditFilter
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
-from torchyard.contract.requests import NO_NUL, USER_NAME, NewToken, NewUser, UserPatch
+from torchyard.contract.filters import NO_NUL
+from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch
 from torchyard.contract.team import Scope
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import AuditView, NewTokenView, TokenView, UserView

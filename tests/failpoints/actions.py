@@ -30,9 +30,10 @@ from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import Conflict, TooManyRequests
 from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.contract.records import ExitReport
 from torchyard.contract.spec import parse_patch, parse_spec
 from torchyard.host import failpoints
+from torchyard.host.identity import identity_of
 from worker.attempts.records import AttemptRecords
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.daemon import Daemon
@@ -139,7 +140,7 @@ def report(store: Store, claim: Claim) -> None:
     records = AttemptRecords(store, claim, leaving=threading.Event())
     records.read()
     records.prepared(0)
-    me = ProcessIdentity.of(os.getpid())
+    me = identity_of(os.getpid())
     assert me is not None
     records.launched(me.to_dict())
     records.running_with_next_write(Reason("running", "1 process runs"))

@@ -36,8 +36,9 @@ from worker.engines.local.supervisor import ranks
 from worker.engines.local.warm.manager import WarmProcess
 from worker.host import process
 from worker.host.attempt_key import AttemptKey
+from worker.host.datafolders import UNPACKED
 from worker.sandbox import levels
-from worker.sandbox.places import UNPACKED, Places, WorkerPlaces
+from worker.sandbox.places import Places, WorkerPlaces
 from worker.sandbox.policy import sandbox_of, temporary_in
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)

@@ -25,6 +25,10 @@ BUNDLE_PATTERN = "bundle:sha256:[0-9a-f]{64}"
 """The URL of a bundle, as a pattern's part."""
 
 
+UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
+"""The default of a key that may be left out, but not be null."""
+
+
 class Schema(BaseModel):
     """A strict model: `1` is not a boolean, `"3"` is not a number, and an unknown key is an error that names it."""
 

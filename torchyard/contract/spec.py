@@ -22,7 +22,7 @@ from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
-from torchyard.contract.schema import Count, Duration, MetricKey, Schema
+from torchyard.contract.schema import UNSET, Count, Duration, MetricKey, Schema
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
 from torchyard.contract.wording import allowing
@@ -45,8 +45,6 @@ MOST_SPEC_BYTES = 262_144
 _MOST_VALUES = 10_000
 """The most keys and values in a spec or a change: each may cost an error message."""
 
-_UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
-"""The default of a key that may be left out, but not be null."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 VARIABLE_NAME = allowing(
     r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", "1 to 100 letters, digits and `_`, of which the first is no digit"
@@ -229,10 +227,10 @@ SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
 class JobPatch(Schema):
     """What can be changed of a submitted job. What is left out stays; `labels` replaces the whole map."""
 
-    name: JobName = _UNSET
-    labels: Labels = _UNSET
-    priority: Priority = _UNSET
-    visibility: Visibility = _UNSET
+    name: JobName = UNSET
+    labels: Labels = UNSET
+    priority: Priority = UNSET
+    visibility: Visibility = UNSET
 
 
 CONFIGS: dict[str, type[Schema]] = {

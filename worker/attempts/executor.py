@@ -47,9 +47,9 @@ from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse
 from worker.engines.base import Engine, Handle
 from worker.host.attempt_key import AttemptKey
+from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.packages.cache import PackageCache
 from worker.packages.rules import PackageRules
-from worker.sandbox.places import ENVIRONMENTS, UNPACKED
 
 _RETRY_S = 1.0
 _INSTALLING_S = 0.1

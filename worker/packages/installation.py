@@ -11,12 +11,12 @@ import subprocess
 import sys
 import time
 
-from torchyard.contract.boot import boot_id
 from torchyard.contract.durations import format_duration
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
 from torchyard.host import disk, failpoints
+from torchyard.host.identity import boot_id
 from worker.host import process
 from worker.host.untrusted import folders_inside, remove_inside
 from worker.packages import cache, rules

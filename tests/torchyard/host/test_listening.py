@@ -3,7 +3,7 @@
 import pytest
 
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.listening import check_token, is_loopback
+from torchyard.host.listening import check_token, is_loopback
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])

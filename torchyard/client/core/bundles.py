@@ -1,11 +1,10 @@
-"""The operations on bundles, as `AsyncClient.bundles` and `Client.bundles` have them."""
+"""The operations on bundles."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchyard.client import calls
-from torchyard.client.blocking import Driver, blocking, iterating
+from torchyard.client.calls import files as calls
 from torchyard.client.connection import Connection
 from torchyard.client.download import OnProgress, PartFile
 from torchyard.client.upload import OnUpload
@@ -60,13 +59,3 @@ class BundlesCore:
             await self._connection.fill(part, calls.bundle_content_path(sha256))
             part.finish()
         return target
-
-
-class Bundles(Driver[BundlesCore]):
-    """The operations of `BundlesCore`, which block until their result is there."""
-
-    upload = blocking(BundlesCore.upload)
-    list = iterating(BundlesCore.list)
-    get = blocking(BundlesCore.get)
-    delete = blocking(BundlesCore.delete)
-    download = blocking(BundlesCore.download)

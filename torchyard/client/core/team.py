@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal
 
-from torchyard.client import calls
-from torchyard.client.calls import QuotaKind
-from torchyard.client.connection import Connection
+from torchyard.client.calls import team as calls
+from torchyard.client.calls.team import QuotaKind
+from torchyard.client.core.base import Core
 from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.views.team import (
     AuditView,
@@ -22,11 +22,8 @@ from torchyard.contract.views.team import (
 )
 
 
-class TeamCore:
-    """Operations over one connection. Each raises Forbidden if the caller's role or token does not allow it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class TeamCore(Core):
+    """Each operation raises Forbidden if the caller's role or token does not allow it."""
 
     async def me(self) -> MeView:
         """Returns whose token this client sends, and what it may be used for."""

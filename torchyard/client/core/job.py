@@ -1,46 +1,34 @@
 """A job and its files as objects: what a program that runs many jobs holds of each."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from torchyard.client.core.files import FilesCore
+from torchyard.client.core.jobs import JobsCore
+from torchyard.client.core.shapes import ArtifactShape, CheckpointShape, JobShape
+from torchyard.client.core.telemetry import TelemetryCore
 from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import Update
-from torchyard.contract.job import JobState
 from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
 from torchyard.contract.views.jobs import JobView
 from torchyard.contract.views.telemetry import LogLine, LogMatch
 
-if TYPE_CHECKING:
-    from torchyard.client.core import ClientCore
+
+class JobCore(JobsCore, TelemetryCore, FilesCore):
+    """All operations on one job and its files."""
 
 
 @dataclass(frozen=True)
-class AsyncCheckpoint:
-    """A checkpoint of a job."""
-
-    view: CheckpointView
-    _client: "ClientCore"
+class AsyncCheckpoint(CheckpointShape):
+    _view: CheckpointView
+    _client: JobCore
     _job_id: str
 
     @property
-    def id(self) -> str:
-        return self.view.id
-
-    @property
-    def step(self) -> int:
-        return self.view.step
-
-    @property
-    def epoch(self) -> int | None:
-        return self.view.epoch
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """What was measured when it was saved."""
-        return self.view.metrics
+    def view(self) -> CheckpointView:
+        return self._view
 
     async def download(self, to: str | Path = ".", *, file: str | None = None) -> Path:
         """Fetches its `state.pt`, or its `file`, and returns the path, as `Client.download` does."""
@@ -48,57 +36,32 @@ class AsyncCheckpoint:
 
 
 @dataclass(frozen=True)
-class AsyncArtifact:
-    """A file that a job left in its folder `artifacts`."""
-
-    view: ArtifactView
-    _client: "ClientCore"
+class AsyncArtifact(ArtifactShape):
+    _view: ArtifactView
+    _client: JobCore
     _job_id: str
 
     @property
-    def path(self) -> str:
-        """The path of the file below `artifacts`."""
-        return self.view.path
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return self.view.size
+    def view(self) -> ArtifactView:
+        return self._view
 
     async def download(self, to: str | Path = ".") -> Path:
         """Fetches it, and returns the path, as `Client.download_artifact` does."""
         return await self._client.download_artifact(self._job_id, self.path, to=to)
 
 
-class AsyncJob:
-    """One job of a server. `view` is what the server last said of it.
-
-    Every method raises TorchyardError, as the client's do.
-    """
-
-    def __init__(self, client: "ClientCore", view: JobView) -> None:
-        self.view = view
+class AsyncJob(JobShape):
+    def __init__(self, client: JobCore, view: JobView) -> None:
+        self._view = view
         self._client = client
 
-    def __repr__(self) -> str:
-        return f"Job({self.id}, {self.name}, {self.state})"
-
     @property
-    def id(self) -> str:
-        return self.view.id
-
-    @property
-    def name(self) -> str:
-        return self.view.name
-
-    @property
-    def state(self) -> JobState:
-        """As the server last said. `refresh` and `wait` ask again."""
-        return self.view.state
+    def view(self) -> JobView:
+        return self._view
 
     async def refresh(self) -> JobView:
         """Asks the server for the job, and returns it."""
-        self.view = (await self._client.get(self.id)).view
+        self._view = await self._client.wait_for_change(self.view, timeout=0)
         return self.view
 
     async def wait(self, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Job
@@ -106,7 +69,7 @@ class AsyncJob:
 
         Raises TimeoutError.
         """
-        self.view = await self._client.wait(self.id, timeout=timeout)
+        self._view = await self._client.wait(self.id, timeout=timeout)
         return self.view
 
     async def follow(self, *, logs: bool = True, metrics: bool = True) -> AsyncGenerator[Update]:
@@ -114,7 +77,7 @@ class AsyncJob:
         async with aclosing(self._client.follow(self.id, logs=logs, metrics=metrics)) as updates:
             async for update in updates:
                 if isinstance(update, JobView):
-                    self.view = update
+                    self._view = update
                 yield update
 
     def logs(self, *, tail: int | None = None, rank: int | None = None) -> AsyncGenerator[LogLine]:
@@ -164,15 +127,15 @@ class AsyncJob:
 
     async def cancel(self, *, now: bool = False) -> JobView:
         """Asks the job to stop, as `Client.cancel` does. Raises Conflict if it has ended."""
-        self.view = await self._client.cancel(self.id, now=now)
+        self._view = await self._client.cancel(self.id, now=now)
         return self.view
 
     async def pause(self) -> JobView:
         """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""
-        self.view = await self._client.pause(self.id)
+        self._view = await self._client.pause(self.id)
         return self.view
 
     async def resume(self) -> JobView:
         """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""
-        self.view = await self._client.resume(self.id)
+        self._view = await self._client.resume(self.id)
         return self.view

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from store.settings import Settings
-from torchyard.contract import datadir
 from torchyard.contract.errors import ConfigError
+from torchyard.host import datadir
 
 
 @pytest.mark.parametrize(
