@@ -102,6 +102,8 @@ class Attempt:
     warm: WarmProcess | None = None
     launcher: Literal["torchrun", "warm"] = "torchrun"
     """How `start` and `start_job` start the ranks. `start` uses the stand-in for torchrun."""
+    claimed_at: int = 1
+    """As the attempt's row says, in microseconds."""
     isolation: IsolationReport = field(default_factory=isolation)
     writable: Sequence[Path] = ()
     """What the operator lets jobs write."""
@@ -197,7 +199,7 @@ class Attempt:
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
-            claimed_at=1,
+            claimed_at=self.claimed_at,
             argv=argv,
             env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **own, **self.environment()},
             sandbox=sandbox,

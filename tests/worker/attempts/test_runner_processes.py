@@ -70,7 +70,8 @@ class ProcessRunnerFixture(RunnerFixture[LocalEngine]):
 
     @property
     def attempt(self) -> Attempt:
-        return Attempt(self.run, self.claim.job_id, self.claim.number, isolation=levels.OFF)
+        claimed_at = self.row.started_at
+        return Attempt(self.run, self.claim.job_id, self.claim.number, claimed_at=claimed_at, isolation=levels.OFF)
 
     def start_script(self, script: str) -> None:
         self.attempt.start(script)
