@@ -42,6 +42,43 @@ STORE: dict[str, frozenset[str]] = {
 }
 """Each package of the store, and which of the store's modules and packages it may import besides `store.ids`."""
 
+TORCHYARD: dict[str, frozenset[str]] = {
+    "torchyard.contract.recipes": frozenset(
+        {*(f"torchyard.contract.{name}" for name in ("durations", "schema", "wording")), "torchyard.contract.recipes"}
+    ),
+    "torchyard.contract.views": frozenset(
+        {
+            *(f"torchyard.contract.{name}" for name in ("errors", "job", "record", "spec", "team")),
+            "torchyard.contract.views",
+        }
+    ),
+    "torchyard.client.calls": frozenset({"torchyard.contract", "torchyard.client.calls"}),
+    "torchyard.client.core": frozenset(
+        {
+            *GROUND,
+            *(f"torchyard.client.{name}" for name in ("calls", "connection", "discovery", "download", "matching")),
+            *(f"torchyard.client.{name}" for name in ("packing", "references", "responses", "series", "stream")),
+            *("torchyard.client.transport", "torchyard.client.upload", "torchyard.client.core"),
+        }
+    ),
+    "torchyard.cli.run": frozenset(
+        {
+            *(*GROUND, "torchyard.client", "torchyard.cli.run"),
+            *(f"torchyard.cli.{name}" for name in ("arguments", "output", "progress", "submission")),
+        }
+    ),
+    "torchyard.cli.up": frozenset(
+        {
+            *(*GROUND, "torchyard.client", "torchyard.cli.up"),
+            *(f"torchyard.cli.{name}" for name in ("arguments", "follow", "output", "page", "progress")),
+        }
+    ),
+}
+"""Each package inside those of torchyard, and what of torchyard it may import: the core of the client no driver."""
+
+WITHOUT_CIRCLES = ("torchyard", "trainer")
+"""Packages in which no two modules or folders import each other, not even over others."""
+
 BY_EXCEPTION = {
     ("torchyard/__init__.py", "torchyard.run"),  # lazily, as are the next two: what users import
     ("torchyard/__init__.py", "torchyard.client"),
@@ -194,6 +231,32 @@ def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> Non
     assert broken == []
 
 
+@pytest.mark.parametrize("package", TORCHYARD)
+def test_a_package_inside_torchyard_imports_only_those_below_it(package: str) -> None:
+    inside = [found for found in ALL if _is_in(found.file, package) and found.top == "torchyard"]
+    assert inside, f"{package} has no import"
+    broken = [found for found in inside if not any(_names(found.module, allowed) for allowed in TORCHYARD[package])]
+    assert [str(found) for found in broken] == []
+
+
+def test_only_views_of_the_contract_know_its_views() -> None:
+    inside = [found for found in ALL if _is_in(found.file, "torchyard.contract")]
+    views = [found for found in inside if _names(found.module, "torchyard.contract.views")]
+    assert [str(found) for found in views if not _is_in(found.file, "torchyard.contract.views")] == []
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_modules_or_folders_import_each_other_in_a_circle(package: str) -> None:
+    folders = [Path(package), *(path.parent.relative_to(ROOT) for path in (ROOT / package).rglob("*/__init__.py"))]
+    found = {str(folder): circles for folder in folders if (circles := _circles(_children_imported(folder)))}
+    assert found == {}
+
+
+def test_a_circle_is_found_over_any_number_of_modules() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set[str](), "f": {"g"}, "g": {"f"}}
+    assert _circles(graph) == [["a", "b", "c"], ["f", "g"]]
+
+
 def test_a_rank_needs_the_standard_library_alone() -> None:
     """All that `torchyard.run` imports when it is loaded, from module to module."""
     reached, new = set[Path](), {path.relative_to(ROOT) for path in (ROOT / "torchyard/run").glob("*.py")}
@@ -260,7 +323,36 @@ def test_the_lifecycle_is_pure() -> None:
 
 
 def _is_in(file: Path, package: str) -> bool:
-    return file.is_relative_to(package.replace(".", "/"))
+    path = package.replace(".", "/")
+    return file.is_relative_to(path) or file == Path(f"{path}.py")
+
+
+def _children_imported(folder: Path) -> dict[str, set[str]]:
+    """Returns the modules and folders in `folder`, each with those of them that it imports."""
+    graph: dict[str, set[str]] = {}
+    for found in ALL:
+        if found.file.is_relative_to(folder):
+            into = Path(*found.module.split("."))
+            imported = {into.relative_to(folder).parts[0]} if into != folder and into.is_relative_to(folder) else set()
+            own = found.file.relative_to(folder).parts[0].removesuffix(".py")
+            graph.setdefault(own, set()).update(imported - {own})
+    return graph
+
+
+def _circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the groups of nodes that lead to each other."""
+    reached = {node: _reached(graph, node) for node in {*graph, *(each for found in graph.values() for each in found)}}
+    circles = {frozenset(other for other in found if node in reached[other]) for node, found in reached.items()}
+    return sorted(sorted(circle) for circle in circles if circle)
+
+
+def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Returns the nodes to which `start` leads: itself only if it is in a circle."""
+    reached, new = set[str](), graph.get(start, set())
+    while new:
+        reached |= new
+        new = {node for each in new for node in graph.get(each, ())} - reached
+    return reached
 
 
 def _names(module: str, package: str) -> bool:

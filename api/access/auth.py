@@ -98,7 +98,7 @@ async def identified(request: Request, services: Services, token: str) -> Princi
     found = await services.at_once(_of_token, services, token)
     if found is not None:
         admitted = _admitted(services, _principal(found), request)
-        if found.is_first_use:
+        if found.use_is_stale:
             await services.note(_mark_used, services, found.token_id)
         return admitted
     await _count_failed_login(services, request, what="tokens")
