@@ -8,7 +8,7 @@ from torchyard.cli import output
 from torchyard.cli.run.program import Program
 from torchyard.cli.run.settings import Settings
 from torchyard.cli.run.upload import MOST_SHOWN, left_out
-from torchyard.client.launching import code_config, name_of
+from torchyard.client.core.launching import code_config, name_of
 from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
