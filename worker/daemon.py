@@ -16,7 +16,7 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
 from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
-from worker.attempts.executor import WorkerContext
+from worker.attempts.context import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health
@@ -79,7 +79,9 @@ class Daemon:
             store=self._store,
             devices=self._devices,
             leases=self._leases,
-            housekeeper=Housekeeper(settings, self._store, in_use=self._runners.in_use, clock=clock),
+            housekeeper=Housekeeper(
+                settings.root, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
+            ),
             clock=clock,
         )
         self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace)
