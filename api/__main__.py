@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 
-from torchyard.contract.datadir import enter_empty_folder, make_files_private
 from torchyard.contract.errors import TorchyardError, Unavailable
 from torchyard.host import inspection
 from torchyard.host.collector import paused
+from torchyard.host.datadir import enter_empty_folder, make_files_private
 
 with paused():
     from api.app import create_app

@@ -39,7 +39,7 @@ from api.routes import (
 from api.services import THREADS, Services
 from api.settings import Settings
 from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized, TooManyRequests
-from torchyard.contract.listening import check_token
+from torchyard.host.listening import check_token
 
 
 def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> FastAPI:
@@ -101,7 +101,7 @@ def _routes() -> APIRouter:
 class _Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = completion.completed(super().openapi())
+            self.openapi_schema = completion.completed(super().openapi(), self.routes)
         return self.openapi_schema
 
 

@@ -304,11 +304,6 @@ def _time_or_none(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else time(microseconds)
 
 
-def microseconds(time: datetime) -> int:
-    """Returns `time` as the tables store it."""
-    return (time - _EPOCH) // timedelta(microseconds=1)
-
-
 def _device_columns(history: History, uuid: str, visible: Collection[str]) -> DeviceColumns:
     found = [(float(begins), uses[uuid]) for begins, uses in history.slots.items() if uuid in uses]
     return DeviceColumns(

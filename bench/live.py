@@ -27,7 +27,7 @@ from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from store.service_identity import service_id
 from torchyard.cli.up import redis_server
-from torchyard.contract.datadir import redis_url
+from torchyard.host.datadir import redis_url
 
 REPEATS = 15
 JOBS, KEYS, BATCHES = 10, 10, 40

@@ -30,7 +30,7 @@ from store.queue import Queue, server_info
 from store.rows import jobs
 from store.service_identity import service_id
 from torchyard.cli.up import redis_server
-from torchyard.contract.datadir import redis_url
+from torchyard.host.datadir import redis_url
 
 REPEATS = 15
 WATCHERS = 500

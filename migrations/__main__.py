@@ -10,8 +10,8 @@ from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from store.settings import Settings
-from torchyard.contract.datadir import make_files_private
 from torchyard.contract.errors import TorchyardError
+from torchyard.host.datadir import make_files_private
 
 _ACTIONS = ("upgrade", "downgrade", "current", "check")
 

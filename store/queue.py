@@ -29,7 +29,7 @@ class QueueUnavailable(Unavailable):
 class Queue:
     """A sorted set of job ids: the highest priority first, then the order of submission.
 
-    Older workers and other readers of Redis use it as a hint. Current workers read the rows.
+    It is a hint for who reads Redis. Workers read the rows.
     """
 
     def __init__(self, url: str, *, service: Callable[[], str]) -> None:

@@ -137,7 +137,7 @@ def _refusal(known: Known, blobs: Blobs, found: str | None) -> ConfigError:
     return ConfigError(
         f"{blobs.root} is not the folder of this service's blobs: {what}. The database is that of {known.id}, {own}:"
         f" mount that folder at {blobs.root}, or correct TORCHYARD_DATA_DIR or TORCHYARD_DATABASE_URL"
-        " (docs/operating.md, One database and one folder of blobs)"
+        " (docs/operating/data-directory.md, One database and one folder of blobs)"
     )
 
 

@@ -8,10 +8,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
-from torchyard.contract.datadir import redis_url
 from torchyard.contract.durations import LONGEST_STOP_GRACE, above_zero, parse_duration
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.findings import field_errors
+from torchyard.host.datadir import redis_url
 
 _PREFIX = "TORCHYARD_"
 _SQLITE = "sqlite:///"

@@ -11,7 +11,7 @@ import time
 from redis import Redis, RedisError
 
 from torchyard.cli.up import redis_server as embedded
-from torchyard.contract.datadir import redis_password_file, redis_url
+from torchyard.host.datadir import redis_password_file, redis_url
 
 _START_S = 30
 _ADMINISTRATOR = "tests"

@@ -1,4 +1,4 @@
-"""The import law of DESIGN.md, section 2, inner packages too. Programs start one another by name."""
+"""The import law: which package may import which, inner packages too. Programs start one another by name."""
 
 import ast
 from collections.abc import Iterator
@@ -20,9 +20,10 @@ LAW: dict[str, frozenset[str]] = {
     "torchyard.integrations": frozenset({"torchyard", "torchyard.run", "torchyard.integrations"}),
     "torchyard.client": frozenset({*GROUND, "torchyard.client"}),
     "torchyard.cli": frozenset({*GROUND, "torchyard.client", "torchyard.cli"}),
-    "store": frozenset({*GROUND, "store"}),
-    "api": frozenset({*GROUND, "store", "api"}),
-    "worker": frozenset({*GROUND, "store", "worker"}),
+    "scheduling": frozenset({"torchyard.contract", "scheduling"}),
+    "store": frozenset({*GROUND, "scheduling", "store"}),
+    "api": frozenset({*GROUND, "scheduling", "store", "api"}),
+    "worker": frozenset({*GROUND, "scheduling", "store", "worker"}),
     "trainer": frozenset({*GROUND, "torchyard.run", "trainer"}),
     "migrations": frozenset({*GROUND, "store", "migrations"}),
 }
@@ -41,6 +42,45 @@ STORE: dict[str, frozenset[str]] = {
     ),
 }
 """Each package of the store, and which of the store's modules and packages it may import besides `store.ids`."""
+
+API: dict[str, frozenset[str]] = {
+    "api.limits": frozenset({"api.limits"}),
+    "api.http": frozenset({"api.limits", "api.settings", "api.http"}),
+    "api.openapi": frozenset({"api.http", "api.openapi"}),
+    "api.access": frozenset({"api.limits", "api.settings", "api.http", "api.access"}),
+    "api.present": frozenset({"api.present"}),
+    "api.curves": frozenset({"api.curves"}),
+    "api.advice": frozenset({"api.advice"}),
+    "api.streams": frozenset({"api.limits", "api.access", "api.present", "api.streams"}),
+    "api.services": frozenset({"api.limits", "api.settings", "api.access", "api.streams"}),
+    "api.transfers": frozenset(
+        {"api.http", "api.openapi", "api.access", "api.services", "api.present", "api.transfers"}
+    ),
+    "api.parameters": frozenset(
+        {"api.limits", "api.http", "api.openapi", "api.access", "api.services", "api.parameters"}
+    ),
+    "api.routes": frozenset(
+        {
+            *(
+                "api.http",
+                "api.openapi",
+                "api.access",
+                "api.services",
+                "api.streams",
+                "api.transfers",
+                "api.parameters",
+            ),
+            *("api.present", "api.curves", "api.advice", "api.routes"),
+        }
+    ),
+}
+"""Each package and module of the API, and which of the others it may import: http at the ground, routes at the top.
+
+What puts the application together stands above: app, monitoring, website and `python -m api`.
+"""
+
+WITHOUT_CIRCLES = ("api", "worker")
+"""Packages in which no two modules or folders import each other, not even over others."""
 
 _SANDBOX = frozenset({"worker.host", "worker.sandbox", "worker.sandbox.strict"})
 _LOCAL = frozenset(f"worker.engines.local.{name}" for name in ("launchers", "supervisor", "warm"))
@@ -79,9 +119,9 @@ WORKER: dict[str, frozenset[str]] = {
 
 HELPER: dict[str, frozenset[str]] = {
     "torchyard.contract": frozenset(
-        {"boot", "datadir", "durations", "errors", "events", "job", "record", "records", "rundir", "stacks", "text"}
+        {"durations", "errors", "events", "job", "record", "records", "rundir", "stacks", "text"}
     ),
-    "torchyard.host": frozenset({"failpoints", "inspection", "recordfiles", "untrusted"}),
+    "torchyard.host": frozenset({"datadir", "failpoints", "identity", "inspection", "recordfiles", "untrusted"}),
     "worker.host": frozenset({"datafolders", "process"}),
     "worker.sandbox": frozenset({"opening", "privileges", "seccomp", "shared"}),
     "worker.sandbox.strict": frozenset({"protocol"}),
@@ -240,6 +280,18 @@ def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> Non
     assert broken == []
 
 
+@pytest.mark.parametrize("package", API)
+def test_a_package_of_the_api_imports_only_those_below_it(package: str) -> None:
+    broken = [
+        str(found)
+        for found in ALL
+        if _is_in(found.file, package)
+        and found.top == "api"
+        and not any(_names(found.module, allowed) for allowed in API[package])
+    ]
+    assert broken == []
+
+
 @pytest.mark.parametrize("folder", WORKER)
 def test_a_folder_of_the_worker_imports_only_those_below_it(folder: str) -> None:
     inside = [found for found in ALL if _folder(found.file) == folder]
@@ -252,13 +304,25 @@ def test_a_folder_of_the_worker_imports_only_those_below_it(folder: str) -> None
     assert broken == []
 
 
+def test_every_package_of_the_api_has_its_place_in_the_law() -> None:
+    assert {f"api.{path.parent.name}" for path in (ROOT / "api").glob("*/__init__.py")} <= API.keys()
+    assert not [package for package in API if not any(_is_in(found.file, package) for found in ALL)]
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_modules_or_folders_import_each_other_in_a_circle(package: str) -> None:
+    folders = [Path(package), *(path.parent.relative_to(ROOT) for path in (ROOT / package).rglob("*/__init__.py"))]
+    found = {str(folder): circles for folder in folders if (circles := _circles(_children_imported(folder)))}
+    assert found == {}
+
+
+def test_a_circle_is_found_over_any_number_of_modules() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set[str](), "f": {"g"}, "g": {"f"}}
+    assert _circles(graph) == [["a", "b", "c"], ["f", "g"]]
+
+
 def test_the_law_of_the_worker_names_every_folder() -> None:
     assert {_folder(found.file) for found in ALL if found.file.parts[0] == "worker"} <= WORKER.keys()
-
-
-@pytest.mark.parametrize("package", ["worker"])
-def test_no_folders_of_a_package_import_each_other_in_a_circle(package: str) -> None:
-    assert _circles(package) == []
 
 
 def test_the_helper_of_root_loads_no_engine_and_little_else() -> None:
@@ -330,7 +394,36 @@ def test_the_lifecycle_is_pure() -> None:
 
 
 def _is_in(file: Path, package: str) -> bool:
-    return file.is_relative_to(package.replace(".", "/"))
+    path = package.replace(".", "/")
+    return file.is_relative_to(path) or file == Path(f"{path}.py")
+
+
+def _children_imported(folder: Path) -> dict[str, set[str]]:
+    """Returns the modules and folders in `folder`, each with those of them that it imports."""
+    graph: dict[str, set[str]] = {}
+    for found in ALL:
+        if found.file.is_relative_to(folder):
+            into = Path(*found.module.split("."))
+            imported = {into.relative_to(folder).parts[0]} if into != folder and into.is_relative_to(folder) else set()
+            own = found.file.relative_to(folder).parts[0].removesuffix(".py")
+            graph.setdefault(own, set()).update(imported - {own})
+    return graph
+
+
+def _circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the groups of nodes that lead to each other."""
+    reached = {node: _reached(graph, node) for node in {*graph, *(each for found in graph.values() for each in found)}}
+    circles = {frozenset(other for other in found if node in reached[other]) for node, found in reached.items()}
+    return sorted(sorted(circle) for circle in circles if circle)
+
+
+def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Returns the nodes to which `start` leads: itself only if it is in a circle."""
+    reached, new = set[str](), graph.get(start, set())
+    while new:
+        reached |= new
+        new = {node for each in new for node in graph.get(each, ())} - reached
+    return reached
 
 
 def _names(module: str, package: str) -> bool:
@@ -346,29 +439,6 @@ def _folder_of(module: str) -> str:
     """The folder of a module, or the module itself if that is a folder."""
     path = Path(*module.split("."))
     return module if (ROOT / path).is_dir() else _folder(path)
-
-
-def _circles(package: str) -> list[set[str]]:
-    """The sets of folders of a package that import each other, directly or through others."""
-    imported: dict[str, set[str]] = {}
-    for found in ALL:
-        if found.file.parts[0] == package and found.top == package:
-            imported.setdefault(_folder(found.file), set()).add(_folder_of(found.module))
-    reached = {folder: _reached(folder, imported) for folder in imported}
-    circles = [
-        {other for other in found if other != folder and folder in reached.get(other, set())} | {folder}
-        for folder, found in reached.items()
-    ]
-    return [circle for place, circle in enumerate(circles) if len(circle) > 1 and circle not in circles[:place]]
-
-
-def _reached(folder: str, imported: dict[str, set[str]]) -> set[str]:
-    found, pending = set[str](), [folder]
-    while pending:
-        new = imported.get(pending.pop(), set()) - found
-        found |= new
-        pending += new
-    return found
 
 
 def _loaded_by(files: set[Path]) -> tuple[set[Path], list[Import]]:

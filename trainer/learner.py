@@ -131,10 +131,10 @@ class Learner:
         self.optimizer.load_state_dict(_sharded(optimizer, self.optimizer, self.strategy))
         self.precision.scaler.load_state_dict(state["scaler"])
         if self.ema and state["ema"]:
-            self.ema.load_state_dict((own and own.get("ema_state")) or state["ema"])
+            self.ema.load_state_dict(own["ema_state"] if own else state["ema"])
             _fill(self.ema.tensors, own["ema"] if own else state["model"], self.strategy)
         if self.lookahead and state["lookahead"]:
-            self.lookahead.load_state_dict((own and own.get("lookahead_state")) or state["lookahead"])
+            self.lookahead.load_state_dict(own["lookahead_state"] if own else state["lookahead"])
             _fill(self.lookahead.tensors, own["lookahead"] if own else state["slow"], self.strategy)
         self.strategy.load_state_dict(state["strategy"])
 

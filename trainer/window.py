@@ -136,7 +136,7 @@ class LossWindow:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a saved state. Old states have no norms."""
+        """Continues from a saved state."""
         self._total, self._count, self.nonfinite = state["total"], state["count"], state["nonfinite"]
-        self._norm_total, self._norms = state.get("norm_total", 0.0), state.get("norms", 0)
-        self.skipped = state.get("skipped", 0)
+        self._norm_total, self._norms = state["norm_total"], state["norms"]
+        self.skipped = state["skipped"]

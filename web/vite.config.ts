@@ -1,6 +1,6 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { readFileSync } from "node:fs";
-import { defineConfig } from "vitest/config";
+import { defineConfig } from "vite";
 
 /** `npm run dev` forwards the API to this running service, so that its cookie and its origin are the page's own. */
 const service = process.env["TORCHYARD_URL"] ?? running() ?? "http://127.0.0.1:8000";
@@ -27,6 +27,4 @@ export default defineConfig({
   },
   worker: { format: "es" },
   server: { proxy: { "/v1": { target: service, changeOrigin: true, headers: { origin: service } } } },
-  resolve: process.env["VITEST"] ? { conditions: ["browser"] } : {},
-  test: { environment: "happy-dom", isolate: false, include: ["src/**/*.test.ts"] },
 });

@@ -13,10 +13,10 @@ import signal
 import sys
 from types import FrameType
 
-from torchyard.contract.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import inspection
 from torchyard.host.collector import paused
+from torchyard.host.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
 
 with paused():
     from worker.daemon import Daemon

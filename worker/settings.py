@@ -11,10 +11,10 @@ from store import settings
 from store.rows.limits import DEFAULTS, OutputLimits
 from store.rows.trimming import TrimLimits
 from store.settings import AbsolutePath
-from torchyard.contract.datadir import format_allowed_paths, parse_allowed_paths
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.wording import allowing
+from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cleanup.retention import Retention
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation

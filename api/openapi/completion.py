@@ -1,11 +1,12 @@
 """Completes the OpenAPI document with what the framework cannot derive from the routes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
-from api.openapi import components
+from api.openapi import bodies, components
 from api.openapi.components import SCHEMA, headers
 from torchyard.contract.errors import (
     InvalidRequest,
@@ -58,26 +59,6 @@ def problems(*kinds: type[TorchyardError]) -> dict[int | str, dict[str, Any]]:
     return {kind.status: {} for kind in kinds}
 
 
-def reads(*schemas: str, example: Any) -> dict[str, Any]:
-    """Returns the `openapi_extra` of a route that parses its body itself: the body's schemas and an example."""
-    found = [{"$ref": SCHEMA.format(model=schema)} for schema in schemas]
-    content = {"schema": found[0] if len(found) == 1 else {"oneOf": found}, "example": example}
-    return {"requestBody": {"required": True, "content": {"application/json": content}}}
-
-
-SPEC_BODY = reads("JobSpec-Sent", example={"trainer": "image-classification", "config": {"data": {"source": "digits"}}})
-UPLOAD_BODY: dict[str, Any] = {
-    "parameters": [components.parameter("Content-Encoding")],
-    "requestBody": {
-        "description": "The bytes of the tar from `offset`",
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    },
-}
-PATCH_BODY = reads("JobPatch", example={"priority": 10})
-ACTIONS_BODY = reads(
-    "JobActions", example={"action": "cancel", "filter": {"state": ["queued"], "q": "digits"}, "dry_run": True}
-)
 CONDITIONAL: dict[str, Any] = {"parameters": [components.parameter("If-None-Match")]}
 """The `openapi_extra` of a route whose answers have an `ETag`."""
 
@@ -165,14 +146,18 @@ LOG_FILE: dict[int | str, dict[str, Any]] = {
 """The `responses` of the route that sends a log as a file."""
 
 
-def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """Returns `document` with its servers, error answers, headers and shared components."""
+def completed(document: dict[str, Any], routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """Returns `document` with its servers, bodies, error answers, headers and shared components."""
+    declared = bodies.declared(routes)
+    for (path, method), body in declared.items():
+        body.add_to(document["paths"][path][method])
     document["openapi"] = _VERSION
     document["servers"] = [{"url": "/", "description": "This service"}]
     for item in document["paths"].values():
         for method, operation in item.items():
             _complete(operation, has_content=method != "head")
-    document["components"] = components.completed(document["components"])
+    sent = [schema for body in declared.values() for schema in body.schemas]
+    document["components"] = components.completed(document["components"], sent)
     return document
 
 

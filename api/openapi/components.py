@@ -1,9 +1,12 @@
 """The components of the OpenAPI document: schemas, headers, and one problem for each status."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api.http.problems import PROBLEM_TYPE
 from torchyard.contract.errors import (
     Conflict,
     FieldError,
@@ -30,18 +33,7 @@ from torchyard.contract.errors import (
     UnknownRoute,
     UrlTooLong,
 )
-from torchyard.contract.requests import (
-    CodeLogin,
-    FileLink,
-    JobActions,
-    Login,
-    NewToken,
-    NewUser,
-    QuotaPatch,
-    SecretValue,
-    UserPatch,
-)
-from torchyard.contract.spec import SPEC, JobPatch
+from torchyard.contract.spec import SPEC
 from torchyard.contract.views.base import Problem
 from torchyard.contract.views.telemetry import (
     ChangedView,
@@ -53,12 +45,9 @@ from torchyard.contract.views.telemetry import (
     StreamCursor,
 )
 
-PROBLEM_TYPE = "application/problem+json"
-"""The media type of every error."""
-
 SCHEMA = "#/components/schemas/{model}"
 _SENT = "#/components/schemas/{model}-Sent"
-"""A spec in a request may omit defaults. A spec in an answer has them all, and so another schema."""
+"""Name of the schemas of specs in requests, which may omit defaults. In answers, specs have them all."""
 
 JOB = "job_0197f3c2a9b47c1e8d20f6b1c4e5a703"
 """The id in examples."""
@@ -123,10 +112,8 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "WWW-Authenticate": {"description": "How to authorize", "example": "Bearer"},
 }
 
-_REQUESTS = (CodeLogin, FileLink, JobActions, JobPatch, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch)
-"""The bodies of requests, besides job specs."""
 _VIEWS = (Problem, MetricView, EndView, LiveLine, ItemsView, StreamCursor, ListedView, ChangedView)
-"""What no route answers as its body."""
+"""Views that are sent only in streams and as problems."""
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 429: "Retry-After", 503: "Retry-After"}
 """The header that a problem of each status has."""
 
@@ -141,11 +128,11 @@ _PARAMETERS: dict[str, tuple[str, str]] = {
 }
 
 
-def completed(components: dict[str, Any]) -> dict[str, Any]:
-    """Returns `components` with everything that the operations refer to."""
+def completed(components: dict[str, Any], bodies: Iterable[type[BaseModel]]) -> dict[str, Any]:
+    """Returns `components` with everything that the operations refer to. `bodies`: the schemas of requests."""
     return {
         **components,
-        "schemas": _schemas(components["schemas"]),
+        "schemas": _schemas(components["schemas"], bodies),
         "parameters": {name: _parameter(name, *rest) for name, rest in _PARAMETERS.items()},
         "headers": {name: _header(**header) for name, header in _HEADERS.items()},
         "examples": {kind.code: _example(kind, detail) for kind, detail in _PROBLEMS.items()},
@@ -168,10 +155,12 @@ def problem(status: int) -> dict[str, Any]:
     return {"$ref": f"#/components/responses/{_name(status)}"}
 
 
-def _schemas(schemas: dict[str, Any]) -> dict[str, Any]:
+def _schemas(schemas: dict[str, Any], bodies: Iterable[type[BaseModel]]) -> dict[str, Any]:
     spec = SPEC.json_schema(mode="validation", ref_template=_SENT)
     _, views = models_json_schema([(view, "serialization") for view in _VIEWS], ref_template=SCHEMA)
-    _, requests = models_json_schema([(request, "validation") for request in _REQUESTS], ref_template=SCHEMA)
+    _, requests = models_json_schema(
+        [(request, "validation") for request in dict.fromkeys(bodies)], ref_template=SCHEMA
+    )
     unused = ("HTTPValidationError", "ValidationError")
     return {
         **{name: schema for name, schema in schemas.items() if name not in unused},

@@ -1,30 +1,37 @@
-"""Reads a request's body and its idempotency key."""
+"""Reads the bodies of requests. A route's parameter of a type from here has the body, parsed and checked."""
 
 import asyncio
-import hashlib
-import re
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Request
 from pydantic_core import from_json
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from api.access.auth import JobWriter
+from api.openapi import bodies
+from api.openapi.bodies import DeclaredBody
 from api.services import ServicesDep
-from store.rows.idempotency import KeyedRequest
-from torchyard.contract.errors import FieldError, InvalidRequest, RequestTimeout, TooLarge
-from torchyard.contract.spec import MOST_SPEC_BYTES
+from torchyard.contract.errors import InvalidRequest, RequestTimeout, TooLarge
+from torchyard.contract.requests import CodeLogin, Login, parse_request
+from torchyard.contract.schema import Schema
+from torchyard.contract.spec import MOST_SPEC_BYTES, JobPatch, Spec, parse_patch, parse_spec
 
-_KEY = "Idempotency-Key"
-_KEY_PATTERN = "^[!-~]{1,255}$"
 _MOST_LOGIN_BYTES = 4096
 _LOGIN_S = 5.0
-"""For so long a client without a credential may occupy the server with one body."""
+"""Longest time for the whole body of a client that has not shown a credential yet."""
+_THREAD_BYTES = 1 << 14
+"""A body of this size is parsed in a thread."""
 
 
 async def _body(request: Request, services: ServicesDep) -> bytes:
     """Reads the request's body. Raises TooLarge before more than the limit is in memory."""
     return await _read(request, most=services.settings.max_body_bytes)
+
+
+Body = Annotated[bytes, Depends(_body)]
+"""A route's parameter: the bytes of the request's body, which are read once for all dependencies."""
 
 
 async def _login_body(request: Request) -> bytes:
@@ -34,6 +41,47 @@ async def _login_body(request: Request) -> bytes:
             return await _read(request, most=_MOST_LOGIN_BYTES)
     except TimeoutError:
         raise RequestTimeout(f"the body was not complete within {_LOGIN_S:.0f} s") from None
+
+
+async def _spec_body(body: Body) -> bytes:
+    """Raises TooLarge if the body is too large for a job spec."""
+    if len(body) > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {len(body)} bytes: send at most {MOST_SPEC_BYTES}")
+    return body
+
+
+def json_body(kind: type[Schema], *, example: Any) -> Any:
+    """Returns the dependency of a route: the body as a `kind`. Raises TooLarge, and InvalidRequest for wrong fields."""
+    return _parsed_by(partial(parse_request, kind), bodies.json(kind, example=example))
+
+
+def _parsed_by(parse: Callable[[Any], Any], declared: DeclaredBody, *, source: Callable[..., Any] = _body) -> Any:
+    """Returns the dependency that parses what `source` has read, as JSON. Raises what `source` and `parse` do."""
+
+    @bodies.declares(declared)
+    async def read(body: Annotated[bytes, Depends(source)]) -> Any:
+        if len(body) < _THREAD_BYTES:
+            return parse(_json(body))
+        return await run_in_threadpool(lambda: parse(_json(body)))
+
+    return Depends(read)
+
+
+def _login(sent: object) -> Login | CodeLogin:
+    return parse_request(CodeLogin if isinstance(sent, dict) and "code" in sent else Login, sent)
+
+
+def _code(sent: object) -> CodeLogin:
+    return parse_request(CodeLogin, sent)
+
+
+SpecBody = Annotated[Spec, _parsed_by(parse_spec, bodies.SPEC, source=_spec_body)]
+PatchBody = Annotated[JobPatch, _parsed_by(parse_patch, bodies.json(JobPatch, example={"priority": 10}))]
+LoginBody = Annotated[
+    Login | CodeLogin,
+    _parsed_by(_login, bodies.json(Login, CodeLogin, example={"token": "ty_…"}), source=_login_body),
+]
+CodeBody = Annotated[CodeLogin, _parsed_by(_code, bodies.json(CodeLogin, example={"code": "…"}), source=_login_body)]
 
 
 async def _read(request: Request, *, most: int) -> bytes:
@@ -52,58 +100,8 @@ async def _read(request: Request, *, most: int) -> bytes:
     return bytes(received)
 
 
-Body = Annotated[bytes, Depends(_body)]
-"""A route's parameter: the bytes of the request's body."""
-LoginBody = Annotated[bytes, Depends(_login_body)]
-"""A route's parameter: the bytes of a body that contains the credential."""
-
-
-async def _spec_body(body: Body) -> bytes:
-    """Raises TooLarge if the body is too large for a job spec."""
-    if len(body) > MOST_SPEC_BYTES:
-        raise TooLarge(f"the job spec has {len(body)} bytes: send at most {MOST_SPEC_BYTES}")
-    return body
-
-
-SpecBody = Annotated[bytes, Depends(_spec_body)]
-"""A route's parameter: the bytes of a job spec."""
-
-
-async def _keyed(
-    request: Request,
-    body: Body,
-    caller: JobWriter,
-    key: Annotated[
-        str | None,
-        Header(
-            alias=_KEY,
-            description="A unique name for this request, kept for 24 hours. Repeated, it gets the same job",
-            json_schema_extra={"pattern": _KEY_PATTERN},
-        ),
-    ] = None,
-) -> KeyedRequest | None:
-    """Returns the request with its key, or None if it has no key. Raises InvalidRequest."""
-    if key is None:
-        return None
-    if len(request.headers.getlist(_KEY)) > 1:
-        raise _invalid_key("was sent more than once")
-    if re.fullmatch(_KEY_PATTERN, key) is None:
-        raise _invalid_key("must be 1 to 255 visible ASCII characters")
-    digest = hashlib.sha256(f"{request.method} {request.url.path}\n".encode() + body)
-    return KeyedRequest(owner=caller.name, key=key, fingerprint=digest.hexdigest())
-
-
-Keyed = Annotated[KeyedRequest | None, Depends(_keyed)]
-"""A route's parameter: the request's idempotency key with its fingerprint; None if it has no key."""
-
-
-def parsed(body: bytes) -> Any:
-    """Parses the body as JSON. Raises InvalidRequest."""
+def _json(body: bytes) -> Any:
     try:
         return from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise InvalidRequest(f"the body is not JSON: {error}") from None
-
-
-def _invalid_key(message: str) -> InvalidRequest:
-    return InvalidRequest("the idempotency key is not valid", errors=(FieldError(_KEY, message),))

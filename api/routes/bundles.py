@@ -1,24 +1,23 @@
 """Bundles of the caller: uploads that can be continued, lists and downloads. Nobody sees those of another user."""
 
-from collections.abc import AsyncGenerator
 from functools import partial
 import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from api import present
 from api.access.auth import JobReader, JobWriter, Principal
-from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, UPLOAD_BODY, problems
+from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.parameters.paging import BUNDLE, AfterBundle, Limit, page
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from api.transfers.decoding import Decoder
 from api.transfers.permits import permit
+from api.transfers.uploads import TarBody
 from store.commands import bundles as commands
 from store.commands.bundles import Upload
 from store.db.tables import Bundle
@@ -62,9 +61,9 @@ Offset = Annotated[int, Query(ge=0, lt=2**53, description="the byte of the tar w
 Size = Annotated[int, Query(ge=1, lt=2**53, description="bytes of the whole tar, not compressed")]
 
 
-@router.put("/bundles/{sha256}", status_code=201, responses=_UPLOADED, openapi_extra=UPLOAD_BODY)
+@router.put("/bundles/{sha256}", status_code=201, responses=_UPLOADED)
 async def upload_bundle(
-    *, request: Request, services: ServicesDep, caller: JobWriter, sha256: Sha256, size: Size, offset: Offset = 0
+    *, services: ServicesDep, caller: JobWriter, sha256: Sha256, size: Size, offset: Offset = 0, tar: TarBody
 ) -> Response:
     """Stores the tar of a bundle, or the rest of it from `offset`. What arrived of a body that was cut is kept.
 
@@ -72,16 +71,15 @@ async def upload_bundle(
     """
     settings = services.settings
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
-    decoder = Decoder(request.headers.get("content-encoding"))
     turns = services.writes
     opened = await turns.begin(caller.key, partial(commands.begin, services.store, upload, caller=caller))
     if isinstance(opened, Bundle):
         return _answer(present.bundle(opened), 200)
     try:
         with permit(services, caller) as check:
-            async for data in _received(request):
+            async for data in tar.pieces():
                 await check()
-                await turns.go_on(caller.key, partial(_append, opened, upload, decoder, data))
+                await turns.go_on(caller.key, partial(_append, opened, upload, tar.decoder, data))
         row = await turns.go_on(caller.key, partial(commands.finish, services.store, opened, upload, caller=caller))
     finally:
         opened.close()
@@ -128,16 +126,6 @@ def download_bundle(request: Request, services: ServicesDep, caller: JobReader, 
 def delete_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256) -> None:
     """Deletes a bundle that no job needs which has not ended, or what has arrived of one."""
     commands.remove(services.store, sha256, caller=caller)
-
-
-async def _received(request: Request) -> AsyncGenerator[bytes]:
-    """Yields the body as it arrives. Raises InvalidRequest."""
-    try:
-        async for data in request.stream():
-            if data:
-                yield data
-    except ClientDisconnect:
-        raise InvalidRequest("the connection was closed before the body was complete; what arrived is kept") from None
 
 
 def _append(partial_file: PartialFile, upload: Upload, decoder: Decoder, data: bytes) -> None:

@@ -1,14 +1,9 @@
 """Lists, shows, changes, stops and deletes jobs, and lists their events."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime
 import logging
-import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, WithJsonSchema
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -16,8 +11,8 @@ from starlette.responses import Response
 from api import present
 from api.access.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.http import etags
-from api.openapi.completion import ACTIONS_BODY, CONDITIONAL, PATCH_BODY, headers, problems
-from api.parameters.bodies import Body, parsed
+from api.openapi.completion import CONDITIONAL, headers, problems
+from api.parameters.bodies import PatchBody, json_body
 from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
 from api.parameters.reads import in_turns, writes_in_turns
 from api.services import Services, ServicesDep
@@ -29,9 +24,8 @@ from store.queries import listing
 from store.rows import access, jobs
 from store.rows.intents import AT_ONCE
 from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.job import JobState
-from torchyard.contract.requests import LABEL, ActionFilter, JobActions, JobSort, Search, Text, parse_request
-from torchyard.contract.spec import parse_patch
+from torchyard.contract.filters import JobQuery, JobSort
+from torchyard.contract.requests import JobActions
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.jobs import ActionsView, JobPage, JobView, RefusedAction
 from torchyard.contract.views.telemetry import EventView
@@ -40,23 +34,12 @@ router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
 _log = logging.getLogger(__name__)
 
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
-
-
-def _label(text: str) -> str:
-    if re.fullmatch(LABEL, text) is None:
-        raise ValueError("write a label as key:value")
-    return text
-
-
-def _instant(text: Any) -> Any:
-    if isinstance(text, str) and _INSTANT.fullmatch(text) is None:
-        raise ValueError("write a time with its zone, such as 2026-01-31T12:00:00Z (in a query, write + as %2B)")
-    return text
-
-
-Label = Annotated[str, AfterValidator(_label), WithJsonSchema({"type": "string", "pattern": LABEL})]
-Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
+ActionsBody = Annotated[
+    JobActions,
+    json_body(
+        JobActions, example={"action": "cancel", "filter": {"state": ["queued"], "q": "digits"}, "dry_run": True}
+    ),
+]
 
 _SHOWN_REFUSALS = 50
 
@@ -72,21 +55,7 @@ def list_jobs(
     *,
     services: ServicesDep,
     caller: JobReader,
-    state: Annotated[list[JobState] | None, Query(max_length=20, description="in any of these states")] = None,
-    q: Annotated[
-        Search | None,
-        Query(description="a part of the name, id, owner or a label's value, without regard to case"),
-    ] = None,
-    name: Annotated[Text | None, Query(description="exactly this name")] = None,
-    owner: Annotated[
-        Text | None, Query(description="the owner; if left out, of all owners whose jobs you may see")
-    ] = None,
-    trainer: Annotated[Text | None, Query(description="exactly this trainer")] = None,
-    label: Annotated[
-        list[Label] | None, Query(max_length=32, description="`key:value`; a job must have all of them")
-    ] = None,
-    created_after: Annotated[Instant | None, Query(description="later than this (RFC 3339)")] = None,
-    created_before: Annotated[Instant | None, Query(description="earlier than this (RFC 3339)")] = None,
+    where: Annotated[JobQuery, Query()],
     sort: Annotated[
         JobSort,
         Query(description="times newest first, `priority` highest first, others from A to Z; a leading `-` reverses"),
@@ -99,19 +68,9 @@ def list_jobs(
 ) -> JobPage:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     behind = job_after(after, sort)
-    where = listing.JobFilter(
-        states=tuple(state or ()),
-        q=q,
-        name=name,
-        owner=owner,
-        trainer=trainer,
-        labels=_pairs(label),
-        created_after=_microseconds(created_after),
-        created_before=_microseconds(created_before),
-    )
     with services.store.read() as session:
         found = listing.jobs(session, where, caller=caller, limit=limit + 1, sort=sort, after=behind)
-        by_state = listing.counts(session, replace(where, states=()), caller=caller) if counts else None
+        by_state = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
         rows = present.summaries(session, found[:limit], caller)
     return JobPage.model_construct(
         data=rows,
@@ -122,17 +81,16 @@ def list_jobs(
     )
 
 
-@router.post("/jobs/actions", openapi_extra=ACTIONS_BODY)
+@router.post("/jobs/actions")
 @writes_in_turns
-def act_on_jobs(services: ServicesDep, caller: JobWriter, body: Body) -> ActionsView:
+def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -> ActionsView:
     """Cancels, pauses, resumes or deletes many jobs: those with `ids`, or those that a filter matches.
 
     Each job is changed by itself, as the action on one job does; what is refused leaves the others as they are. A
     filter finds only jobs on which the action would do something. At most 1,000 jobs a request: repeat it while the
     answer says `more`.
     """
-    wanted = parse_request(JobActions, parsed(body))
-    chosen = wanted.ids if "ids" in wanted.model_fields_set else _filter_of(wanted.filter)
+    chosen = wanted.ids if "ids" in wanted.model_fields_set else wanted.filter
     result = actions.act(services.store, wanted.action, chosen, caller=caller, now=wanted.now, dry_run=wanted.dry_run)
     if wanted.action == "delete" and result.done:
         _collect(services)
@@ -161,19 +119,19 @@ async def get_job(
 ) -> Response:
     """Returns the job. With `wait`, returns it as soon as its version is above `after_version`, or after the wait."""
     if wait:
-        with services.streams.open(caller.key):
-            await waiting.for_version(services, caller, job_id, above=after_version, seconds=wait)
+        with services.access.open_streams.open(caller.key):
+            await waiting.for_version(services.access, services.live, caller, job_id, above=after_version, seconds=wait)
     content = await run_in_threadpool(_content, services, caller, job_id)
     return etags.answer(request, content, media_type="application/json")
 
 
-@router.patch("/jobs/{job_id}", openapi_extra=PATCH_BODY, responses=problems(Conflict))
-def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, body: Body) -> JobView:
+@router.patch("/jobs/{job_id}", responses=problems(Conflict))
+def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: PatchBody) -> JobView:
     """Changes the name, the labels or, while the job is queued, the priority.
 
     Fields that are left out do not change. `labels` replaces all labels.
     """
-    return requests.change(services.store, job_id, parse_patch(parsed(body)), caller=caller, answer=present.job)
+    return requests.change(services.store, job_id, patch, caller=caller, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
@@ -235,27 +193,8 @@ def _content(services: Services, caller: Principal, job_id: str) -> bytes:
         return present.job(session, visible_job(session, job_id, caller)).model_dump_json().encode()
 
 
-def _filter_of(sent: ActionFilter) -> listing.JobFilter:
-    return listing.JobFilter(
-        states=tuple(sent.state or ()),
-        q=sent.q,
-        name=sent.name,
-        owner=sent.owner,
-        trainer=sent.trainer,
-        labels=_pairs(sent.label),
-    )
-
-
-def _pairs(labels: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
-    return tuple((key, value) for key, _, value in (item.partition(":") for item in labels or ()))
-
-
 def _collect(services: Services) -> None:
     try:
         cleanup.collect_garbage(services.store)
     except (Unavailable, OSError) as error:
         _log.warning("files of deleted jobs are left for a worker's sweep: %s", error)
-
-
-def _microseconds(time: datetime | None) -> int | None:
-    return None if time is None else present.microseconds(time)

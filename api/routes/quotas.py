@@ -6,21 +6,21 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.access.auth import Account, UserManager
-from api.openapi.completion import problems, reads
-from api.parameters.bodies import Body, parsed
+from api.openapi.completion import problems
+from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.commands import quotas as commands
 from store.rows import quotas, users
 from torchyard.contract.errors import Forbidden, Unavailable
-from torchyard.contract.requests import QuotaPatch, parse_request
+from torchyard.contract.requests import QuotaPatch
 from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import QuotaUse, QuotaView, UserQuotaView
 
 router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
 
-_PATCH = reads("QuotaPatch", example={"devices": 4, "queued": 100})
+QuotaBody = Annotated[QuotaPatch, json_body(QuotaPatch, example={"devices": 4, "queued": 100})]
 Resources = Annotated[list[Resource] | None, Query(max_length=20, description="only these; if left out, all")]
 
 
@@ -53,18 +53,16 @@ def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaVie
     return UserQuotaView(user=name, uses=uses)
 
 
-@router.put("/quotas/users/{name}", status_code=204, openapi_extra=_PATCH)
-def set_user_quota(services: ServicesDep, caller: UserManager, name: str, body: Body) -> None:
+@router.put("/quotas/users/{name}", status_code=204)
+def set_user_quota(services: ServicesDep, caller: UserManager, name: str, patch: QuotaBody) -> None:
     """Sets limits of a user. What is left out stays; null is unlimited, whatever the role's limit is."""
-    limits = parse_request(QuotaPatch, parsed(body)).limits
-    commands.set_limits(services.store, "user", name, limits, caller=caller)
+    commands.set_limits(services.store, "user", name, patch.limits, caller=caller)
 
 
-@router.put("/quotas/roles/{role}", status_code=204, openapi_extra=_PATCH)
-def set_role_quota(services: ServicesDep, caller: UserManager, role: Role, body: Body) -> None:
+@router.put("/quotas/roles/{role}", status_code=204)
+def set_role_quota(services: ServicesDep, caller: UserManager, role: Role, patch: QuotaBody) -> None:
     """Sets limits of each user of a role. What is left out stays; null is unlimited."""
-    limits = parse_request(QuotaPatch, parsed(body)).limits
-    commands.set_limits(services.store, "role", role, limits, caller=caller)
+    commands.set_limits(services.store, "role", role, patch.limits, caller=caller)
 
 
 @router.delete("/quotas/users/{name}", status_code=204)

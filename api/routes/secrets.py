@@ -1,23 +1,26 @@
 """Secrets of the caller. A value can be set, and never read."""
 
 import re
+from typing import Annotated
 
 from fastapi import APIRouter
 
 from api import present
 from api.access.auth import SecretOwner, UserManager
-from api.openapi.completion import problems, reads
-from api.parameters.bodies import Body, parsed
+from api.openapi.completion import problems
+from api.parameters.bodies import json_body
 from api.services import ServicesDep
 from store.commands import secrets as commands
 from store.rows import secrets
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
-from torchyard.contract.requests import SecretValue, parse_request
+from torchyard.contract.requests import SecretValue
 from torchyard.contract.spec import VARIABLE_NAME
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import RotationView, SecretView
 
 router = APIRouter(tags=["team"], responses=problems(Unavailable))
+
+SecretBody = Annotated[SecretValue, json_body(SecretValue, example={"value": "…"})]
 
 
 @router.get("/secrets")
@@ -27,18 +30,13 @@ def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]
         return Page[SecretView](data=[present.secret(row) for row in secrets.list_of(session, caller.name)])
 
 
-@router.put(
-    "/secrets/{name}",
-    openapi_extra=reads("SecretValue", example={"value": "…"}),
-    responses=problems(Conflict),
-)
-def set_secret(services: ServicesDep, caller: SecretOwner, name: str, body: Body) -> SecretView:
+@router.put("/secrets/{name}", responses=problems(Conflict))
+def set_secret(services: ServicesDep, caller: SecretOwner, name: str, secret: SecretBody) -> SecretView:
     """Stores a secret, or its new value. Jobs that start later get it."""
     if re.fullmatch(VARIABLE_NAME, name) is None:
         wrong = FieldError("name", "must be the name of a variable: letters, digits and `_`, at most 100")
         raise InvalidRequest("the request is not valid", errors=(wrong,))
-    value = parse_request(SecretValue, parsed(body)).value
-    return commands.put(services.store, name, value, caller=caller, answer=present.secret)
+    return commands.put(services.store, name, secret.value, caller=caller, answer=present.secret)
 
 
 @router.delete("/secrets/{name}", status_code=204)

@@ -1,8 +1,9 @@
 """Opens and ends the sessions of browsers, and tells callers who they are."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -10,35 +11,41 @@ from api import present
 from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
 from api.access.codes import LIFETIME_S
 from api.http.address import is_https
-from api.openapi.completion import problems, reads
+from api.openapi.completion import problems
 from api.openapi.components import JOB
-from api.parameters.bodies import Body, LoginBody, parsed
+from api.parameters.bodies import CodeBody, LoginBody, json_body
 from api.services import Services, ServicesDep
 from store.commands import team
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
-from torchyard.contract.requests import CodeLogin, FileLink, Login, parse_request
+from torchyard.contract.requests import CodeLogin, FileLink, Login
 from torchyard.contract.views.team import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
 
 router = APIRouter(
     prefix="/v1", tags=["team"], responses=problems(NotAuthorized, Unavailable, Forbidden, TooManyRequests)
 )
 
+LinkBody = Annotated[FileLink, json_body(FileLink, example={"path": f"/v1/jobs/{JOB}/logs/download"})]
 
-@router.post("/session", openapi_extra=reads("Login", "CodeLogin", example={"token": "ty_…"}))
-async def open_session(request: Request, services: ServicesDep, body: LoginBody, response: Response) -> SessionView:
+
+async def _from_here(request: Request) -> None:
+    """Raises Forbidden if a browser says that another web site makes the request."""
+    if "origin" in request.headers:
+        check_origin(request)
+
+
+@router.post("/session", dependencies=[Depends(_from_here)])
+async def open_session(request: Request, services: ServicesDep, login: LoginBody, response: Response) -> SessionView:
     """Opens a session for a browser: answers an HttpOnly cookie for a token, or for a login code.
 
     Only a browser on the service's machine may send a code. The cookie alone opens nothing: every request with it sends
     the `csrf` of the answer as `X-CSRF-Token`.
     """
-    if "origin" in request.headers:
-        check_origin(request)
-    principal = await _principal(request, services, parsed(body))
-    credential = credential_of(services, principal)
+    principal = await _principal(request, services, login)
+    credential = credential_of(services.access, principal)
     opened = await run_in_threadpool(team.open_session, services.store, credential, caller=principal)
     secure = is_https(request.scope, services.settings) or request.headers.get("origin", "").startswith("https:")
     response.set_cookie(
-        services.cookie_name(secure=secure),
+        services.access.cookie_name(secure=secure),
         opened.cookie,
         expires=present.time(opened.expires_at),
         path="/",
@@ -55,21 +62,19 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
 
     Only a program on that machine that connects without a proxy may ask for one, with a token.
     """
-    check_local(request, services)
+    check_local(request, services.access)
     if caller.session:
         raise Forbidden("send a token: a session makes no login codes")
     await run_in_threadpool(team.record_login_code, services.store, caller=caller)
     expires_at = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
-    code = services.codes.make(credential_of(services, caller))
-    return LoginCodeView(code=code, expires_at=expires_at, has_page=request.app.state.page.is_built)
+    code = services.access.codes.make(credential_of(services.access, caller))
+    return LoginCodeView(code=code, expires_at=expires_at, has_page=request.app.state.website.is_built)
 
 
-@router.post("/session/codes/check", openapi_extra=reads("CodeLogin", example={"code": "…"}))
-async def check_login_code(request: Request, services: ServicesDep, body: LoginBody) -> CodeOwnerView:
+@router.post("/session/codes/check", dependencies=[Depends(_from_here)])
+async def check_login_code(request: Request, services: ServicesDep, login: CodeBody) -> CodeOwnerView:
     """Answers for whom a login code was made, so that a page can ask before it logs in. The code stays valid."""
-    if "origin" in request.headers:
-        check_origin(request)
-    owner = await of_code(request, services, parse_request(CodeLogin, parsed(body)).code, ends=False)
+    owner = await of_code(request, services.access, login.code, ends=False)
     return CodeOwnerView(name=owner.name, role=owner.role)
 
 
@@ -80,23 +85,20 @@ def close_session(services: ServicesDep, caller: Account) -> Response:
     if caller.session:
         team.close_session(services.store, caller.session, caller=caller)
         for secure in (True, False):
-            name = services.cookie_name(secure=secure)
+            name = services.access.cookie_name(secure=secure)
             response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
     return response
 
 
-@router.post(
-    "/links", status_code=201, openapi_extra=reads("FileLink", example={"path": f"/v1/jobs/{JOB}/logs/download"})
-)
-def make_file_link(services: ServicesDep, caller: Account, body: Body) -> FileLinkView:
+@router.post("/links", status_code=201)
+def make_file_link(services: ServicesDep, caller: Account, asked: LinkBody) -> FileLinkView:
     """Makes a link to one file of a job, for a download of a browser, which sends no header. It is good for a minute.
 
     It opens what the session may read, and ends with it. A download that has begun goes on.
     """
-    asked = parse_request(FileLink, parsed(body))
     if not caller.session:
         raise Forbidden("send the token with the download itself: links are for the sessions of browsers")
-    path, ends = services.links.make(caller.session, asked.path)
+    path, ends = services.access.links.make(caller.session, asked.path)
     return FileLinkView(path=path, expires_at=datetime.fromtimestamp(ends, UTC))
 
 
@@ -106,11 +108,11 @@ async def get_me(caller: Account) -> MeView:
     return _me(caller)
 
 
-async def _principal(request: Request, services: Services, body: object) -> Principal:
-    """Returns whose token or login code the body has."""
-    if isinstance(body, dict) and "code" in body:
-        return await of_code(request, services, parse_request(CodeLogin, body).code, ends=True)
-    return await identified(request, services, parse_request(Login, body).token)
+async def _principal(request: Request, services: Services, login: Login | CodeLogin) -> Principal:
+    """Returns whose token or login code was sent."""
+    if isinstance(login, CodeLogin):
+        return await of_code(request, services.access, login.code, ends=True)
+    return await identified(request, services.access, login.token)
 
 
 def _me(caller: Principal) -> MeView:

@@ -7,15 +7,16 @@ from starlette.responses import Response
 
 from api import present
 from api.access.auth import JobId, JobReader, JobWriter
-from api.openapi.completion import SPEC_BODY, headers, problems
-from api.parameters.bodies import Keyed, SpecBody, parsed
+from api.openapi.completion import headers, problems
+from api.parameters.bodies import SpecBody
+from api.parameters.idempotency import Keyed
 from api.services import Services, ServicesDep
 from store.commands import submission
 from store.commands.submission import Submitted
 from store.db.database import Session
 from store.db.tables import Job
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
-from torchyard.contract.spec import Spec, parse_spec, with_grace_within
+from torchyard.contract.spec import Spec, with_grace_within
 from torchyard.contract.views.jobs import JobView, SpecView
 
 router = APIRouter(tags=["jobs"])
@@ -26,16 +27,16 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/jobs/validate", openapi_extra=SPEC_BODY)
-def validate_spec(services: ServicesDep, caller: JobReader, body: SpecBody) -> SpecView:
+@router.post("/jobs/validate")
+def validate_spec(services: ServicesDep, caller: JobReader, sent: SpecBody) -> SpecView:
     """Returns the spec with every default filled in, or its errors. Nothing is stored."""
-    return SpecView(spec=_spec_of(services, body))
+    return SpecView(spec=_within_limits(services, sent))
 
 
-@router.post("/jobs", status_code=201, openapi_extra=SPEC_BODY, responses=_CREATED)
-def submit_job(services: ServicesDep, caller: JobWriter, body: SpecBody, keyed: Keyed) -> Response:
+@router.post("/jobs", status_code=201, responses=_CREATED)
+def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed: Keyed) -> Response:
     """Submits a job. It is queued when the answer arrives."""
-    spec = _spec_of(services, body)
+    spec = _within_limits(services, sent)
 
     def show_new(session: Session, row: Job) -> JobView:
         return present.new_job(session, row, spec)
@@ -59,8 +60,8 @@ def retry_job(services: ServicesDep, caller: JobWriter, job_id: JobId, keyed: Ke
     return _answer(made)
 
 
-def _spec_of(services: Services, body: bytes) -> Spec:
-    return with_grace_within(parse_spec(parsed(body)), services.settings.max_stop_grace)
+def _within_limits(services: Services, spec: Spec) -> Spec:
+    return with_grace_within(spec, services.settings.max_stop_grace)
 
 
 def _answer(made: Submitted) -> Response:

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 
 from api import present
 from api.access.auth import Auditor, Principal, TokenOwner, UserManager
-from api.openapi.completion import problems, reads
-from api.parameters.bodies import Body, parsed
+from api.openapi.completion import problems
+from api.parameters.bodies import json_body
 from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
@@ -20,7 +20,8 @@ from store.rows import audit, tokens, users
 from store.rows.access import BOOTSTRAP
 from store.rows.audit import AuditFilter
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
-from torchyard.contract.requests import NO_NUL, USER_NAME, NewToken, NewUser, UserPatch, parse_request
+from torchyard.contract.filters import NO_NUL
+from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch
 from torchyard.contract.team import Scope
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import AuditView, NewTokenView, TokenView, UserView
@@ -28,6 +29,9 @@ from torchyard.contract.views.team import AuditView, NewTokenView, TokenView, Us
 router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
 
 Text = Annotated[str, Query(max_length=300, pattern=NO_NUL)]
+NewUserBody = Annotated[NewUser, json_body(NewUser, example={"name": "alice"})]
+UserPatchBody = Annotated[UserPatch, json_body(UserPatch, example={"disabled": True})]
+NewTokenBody = Annotated[NewToken, json_body(NewToken, example={"name": "laptop"})]
 
 
 @router.get("/users")
@@ -43,24 +47,18 @@ def list_users(
     return page(UserView, [present.user(row) for row in rows], limit=limit, cursor=lambda user: user.name)
 
 
-@router.post(
-    "/users", status_code=201, openapi_extra=reads("NewUser", example={"name": "alice"}), responses=problems(Conflict)
-)
-def add_user(services: ServicesDep, caller: UserManager, body: Body) -> UserView:
+@router.post("/users", status_code=201, responses=problems(Conflict))
+def add_user(services: ServicesDep, caller: UserManager, new: NewUserBody) -> UserView:
     """Adds a user. They need a token to do anything."""
-    new = parse_request(NewUser, parsed(body))
     return team.add_user(services.store, new.name, new.role, caller=caller, answer=present.user)
 
 
-@router.patch(
-    "/users/{name}", openapi_extra=reads("UserPatch", example={"disabled": True}), responses=problems(Conflict)
-)
-def change_user(services: ServicesDep, caller: UserManager, name: str, body: Body) -> UserView:
+@router.patch("/users/{name}", responses=problems(Conflict))
+def change_user(services: ServicesDep, caller: UserManager, name: str, patch: UserPatchBody) -> UserView:
     """Changes the role of a user, or disables or enables them.
 
     A disabled user's tokens and open streams end at once; their jobs are kept, or cancelled with `jobs: cancel`.
     """
-    patch = parse_request(UserPatch, parsed(body))
     change = UserChange(role=patch.role, disabled=patch.disabled, cancel_jobs=patch.jobs == "cancel")
     return team.change_user(services.store, name, change, caller=caller, answer=present.user)
 
@@ -82,14 +80,13 @@ def list_tokens(
     return page(TokenView, [present.token(row) for row in rows], limit=limit, cursor=lambda token: token.id)
 
 
-@router.post("/tokens", status_code=201, openapi_extra=reads("NewToken", example={"name": "laptop"}))
-def make_token(services: ServicesDep, caller: TokenOwner, body: Body) -> NewTokenView:
+@router.post("/tokens", status_code=201)
+def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> NewTokenView:
     """Makes a token. Its text is in this answer and nowhere else.
 
     It has no more scopes than the token that is used to make it. One of the same user also ends with that: when it
     expires or is revoked.
     """
-    new = parse_request(NewToken, parsed(body))
     owner = _owner(caller, new.user)
     scopes = caller.scopes if new.scopes is None else frozenset(new.scopes)
     if not scopes <= caller.scopes:

@@ -152,10 +152,8 @@ def _read_snapshot(session: Session) -> Snapshot:
     revision = session.scalars(text("SELECT version_num FROM alembic_version")).one()
     listed = session.scalars(select(Checkpoint.files).execution_options(yield_per=1000))
     blobs = {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
-    if "bundles" in tables:  # a backup of an older version has none
-        blobs |= {row.sha256: row.size for row in session.execute(select(Bundle.sha256, Bundle.size))}
-    if "artifacts" in tables:
-        blobs |= {row.sha256: row.size for row in session.execute(select(Artifact.sha256, Artifact.size))}
+    blobs |= {row.sha256: row.size for row in session.execute(select(Bundle.sha256, Bundle.size))}
+    blobs |= {row.sha256: row.size for row in session.execute(select(Artifact.sha256, Artifact.size))}
     service = service_identity.read(session) if "service" in tables else None
     return Snapshot(revision, rows, blobs, service if service is not None and service.blobs is not None else None)
 

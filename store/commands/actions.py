@@ -9,12 +9,12 @@ from store.commands import requests
 from store.db.tables import Job
 from store.ids import is_id
 from store.queries import listing
-from store.queries.listing import JobFilter
 from store.rows import access
 from store.rows.access import Caller
 from store.rows.intents import AT_ONCE
 from store.store import Store
 from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
+from torchyard.contract.filters import JobFilter
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import MOST_ACTIONS, JobAction
 

@@ -1,10 +1,10 @@
-"""The revision of the tables that this version's programs need. Programs of a version before work on newer tables."""
+"""The revision of the tables that this version's programs need."""
 
 from sqlalchemy import Connection, inspect, text
 
 from torchyard.contract.errors import Unavailable
 
-REVISION = "0020"
+REVISION = "0022"
 """The newest migration."""
 MIGRATE = "run `python -P -m migrations` (`torchyard up` does it by itself)"
 

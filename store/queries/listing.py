@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
@@ -13,23 +14,8 @@ from store.queries import queue_positions
 from store.rows import access
 from store.rows.access import Caller
 from store.rows.waiting import is_queued
+from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
-from torchyard.contract.requests import JobSort
-
-
-@dataclass(frozen=True)
-class JobFilter:
-    """A list shows the jobs that meet every condition. Times are microseconds since the epoch."""
-
-    owner: str | None = None
-    states: tuple[JobState, ...] = ()
-    q: str | None = None
-    """A part of the name, the id, the owner or a label's value, without regard to case."""
-    name: str | None = None
-    trainer: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()
-    created_after: int | None = None
-    created_before: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +57,7 @@ _ORDERS = {
 """How jobs are sorted, besides `created`: equal ones newest first."""
 
 _ERROR_KEYS = ("code", "message", "rank", "exit_code")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _POLICY = StoredCheckpointPolicy()
 # Built once: building a statement costs more than executing it.
 _WITHOUT_LARGE = [defer(column, raiseload=True) for column in (Job.spec, Job.card, Job.error)]
@@ -88,7 +75,7 @@ _COUNTS = select(*(func.count(Job.id).filter(Job.state == state) for state in Jo
 
 def jobs(
     session: Session,
-    where: JobFilter,
+    where: JobQuery,
     *,
     caller: Caller,
     limit: int,
@@ -97,7 +84,7 @@ def jobs(
 ) -> list[ListedJob]:
     """Returns jobs of the caller's lists in an order; with `after`, only those behind that position."""
     # First the ids alone: an index has all that this query reads, and a job's row is large.
-    query = select(Job.id).where(*_conditions(where, caller), *_behind(sort, after))
+    query = select(Job.id).where(*_conditions(where, caller), *_created(where), *_behind(sort, after))
     ids = session.scalars(query.order_by(*_order_of(sort)).limit(limit)).all()
     found = {row.Job.id: row for row in session.execute(_LISTED, {"ids": ids})} if ids else {}
     return [_listed(found[job_id]) for job_id in ids]
@@ -114,10 +101,10 @@ def has_number(sort: JobSort) -> bool:
     return sort.removeprefix("-") in {"priority", "started", "finished"}
 
 
-def counts(session: Session, where: JobFilter, *, caller: Caller) -> dict[JobState, int]:
+def counts(session: Session, where: JobQuery, *, caller: Caller) -> dict[JobState, int]:
     """Returns how many jobs of the caller's lists are in each state that any of them is in."""
     # Not grouped: SQLite would read each row, to have them in groups, in place of the index that has all columns.
-    found = session.execute(_COUNTS.where(*_conditions(where, caller))).one()
+    found = session.execute(_COUNTS.where(*_conditions(where, caller), *_created(where))).one()
     return {state: count for state, count in zip(JobState, found, strict=True) if count}
 
 
@@ -201,18 +188,26 @@ def _next_priority(session: Session, last: int | None) -> int | None:
 def _conditions(where: JobFilter, caller: Caller) -> list[ColumnElement[bool]]:
     # Labels are not shown in the rows of jobs that the caller may only list, so they must not find them either.
     found = [access.readable(caller) if where.labels else access.listed(caller)]
-    equal = {Job.owner: where.owner, Job.name: where.name, Job.trainer: where.trainer}
-    found += [column == value for column, value in equal.items() if value is not None]
-    if where.states:
-        found.append(Job.state.in_(where.states))
-    if where.q is not None:
+    equal = {"owner": Job.owner, "name": Job.name, "trainer": Job.trainer}
+    found += [column == getattr(where, name) for name, column in equal.items() if name in where.model_fields_set]
+    if where.state:
+        found.append(Job.state.in_(where.state))
+    if "q" in where.model_fields_set:
         found += _search(where.q, caller)
-    found += [Job.labels[key].as_string() == value for key, value in where.labels]
-    if where.created_after is not None:
-        found.append(Job.created_at > where.created_after)
-    if where.created_before is not None:
-        found.append(Job.created_at < where.created_before)
+    return [*found, *(Job.labels[key].as_string() == value for key, value in where.labels)]
+
+
+def _created(where: JobQuery) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if "created_after" in where.model_fields_set:
+        found.append(Job.created_at > _microseconds(where.created_after))
+    if "created_before" in where.model_fields_set:
+        found.append(Job.created_at < _microseconds(where.created_before))
     return found
+
+
+def _microseconds(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def _search(q: str, caller: Caller) -> list[ColumnElement[bool]]:

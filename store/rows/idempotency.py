@@ -63,7 +63,6 @@ def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> Non
         "fingerprint": request.fingerprint,
         "status": answer.status,
         "location": answer.location,
-        "answer": {},
         "job_id": answer.job_id,
         "created_at": now_us(),
     }

@@ -119,7 +119,6 @@ def test_a_queued_job_is_judged_by_the_workers(service: ApiFixture) -> None:
     service.start(service.submit()["id"])
     with service.database.write() as session:
         jobs.set_waiting_reason(session, [job_id], jobs.Reason("devices_busy", "needs 2 devices; 1 free on box-a"))
-        jobs.get(session, job_id).shape = None
     found = service.get(path)
     assert (found["headline"], found["severity"]) == ("waits for free devices", "info")
     assert found["cause"] == "needs 2 devices; 1 free on box-a"

@@ -5,8 +5,8 @@ from typing import Any, get_args
 import pytest
 
 from tests.api.service import ApiFixture, both_databases
+from torchyard.contract.filters import JobSort
 from torchyard.contract.job import EndReason
-from torchyard.contract.requests import JobSort
 from torchyard.contract.team import Role
 
 

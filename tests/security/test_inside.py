@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from tests.processes import kill_attempt
 from tests.trainer.runs import same
 from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt, isolation
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 from worker.sandbox import levels
 
 LANDLOCK = pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
@@ -160,7 +160,7 @@ def _trained(folder: Path, script: str, *, way: str, warm: WarmProcess, level: I
             attempt.start_job(script, resumes=resume is not None)
             report = attempt.report()
         finally:
-            assert process.kill_attempt(attempt.job_id, attempt.number) == []
+            assert kill_attempt(attempt.job_id, attempt.number) == []
         assert report.reason is EndReason.COMPLETED, report
         assert "a subprocess says 42" in attempt.log("rank-0", "stdout")
         resume = max(attempt.run.checkpoints.iterdir())

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import kill_attempt
 from tests.security.test_attacks import ATTACK
 from tests.worker.attempt import Attempt, isolation
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
@@ -172,7 +173,7 @@ def test_a_job_of_another_user_touches_only_what_is_its_own(
 
     monkeypatch.setattr(supervisors, "start", give_and_start)
     found = _attacked(attempt, HERE, victim=light.started[-1])
-    assert process.kill_attempt(attempt.job_id, attempt.number) == []
+    assert kill_attempt(attempt.job_id, attempt.number) == []
     assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}
     assert (attempt.run.job / "attacks.json").stat().st_uid == OTHER_USER
 
@@ -230,7 +231,7 @@ def test_a_process_that_claims_to_be_of_another_attempt_does_not_keep_it_from_en
     attempt: Attempt, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     claims = Attempt.create(tmp_path / "claims", warm=attempt.warm, launcher=attempt.launcher)
-    request.addfinalizer(lambda: process.kill_attempt(claims.job_id, claims.number))
+    request.addfinalizer(lambda: kill_attempt(claims.job_id, claims.number))
     claims.start_job(CLAIMS_TO_BE_ANOTHER, args=[attempt.job_id, str(attempt.number)], world_size=1)
     claims.wait_for_file("ready-0")
     attempt.start_job("print('short')", world_size=1)

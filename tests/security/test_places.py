@@ -9,11 +9,11 @@ import uuid
 import pytest
 
 from tests.worker.attempt import Attempt, isolation
-from torchyard.contract.datadir import format_allowed_paths, parse_allowed_paths
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Sandbox
 from torchyard.contract.rundir import RunDir
+from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.engines.local.warm.manager import WarmProcess
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox import levels

@@ -8,10 +8,10 @@ import pytest
 
 from tests.security.test_levels import LANDLOCK, MOUNTS, needs_mounts
 from tests.worker.attempt import Attempt, isolation
-from torchyard.contract.datadir import enter_empty_folder
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
+from torchyard.host.datadir import enter_empty_folder
 from worker.bundles import unpack
 from worker.engines.local import supervisors
 from worker.sandbox import shared as shared_files

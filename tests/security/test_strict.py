@@ -18,7 +18,7 @@ from tests.security.test_attacks import ATTACK, HOME_FILES, SECRET_FILES
 from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import store, tar_of
 from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity
+from torchyard.host.identity import identity_of
 from worker.engines.local.launchers import strictness
 from worker.host import process
 
@@ -116,7 +116,7 @@ def test_a_job_touches_only_what_is_its_own(host: StrictHost, tmp_path: Path) ->
     for file in secrets:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("key")
-    name, me = f"torchyard-{uuid.uuid4()}", ProcessIdentity.of(os.getpid())
+    name, me = f"torchyard-{uuid.uuid4()}", identity_of(os.getpid())
     assert me is not None
     (host.data / "blobs").mkdir(exist_ok=True)
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as redis:

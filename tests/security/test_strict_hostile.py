@@ -15,7 +15,8 @@ import pytest
 
 from tests.security import strict_host
 from tests.security.strict_host import SERVICE, StrictAttempt, StrictHost, as_service
-from torchyard.contract.records import LaunchPlan, ProcessIdentity, Sandbox, Strict
+from torchyard.contract.records import LaunchPlan, Sandbox, Strict
+from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from worker.host import process
 
@@ -242,7 +243,7 @@ def test_only_known_signals_to_own_processes_are_sent(host: StrictHost) -> None:
 
 
 def test_a_signal_for_an_attempt_that_does_not_run_is_refused(host: StrictHost) -> None:
-    me = ProcessIdentity.of(os.getpid())
+    me = identity_of(os.getpid())
     assert me is not None
     request = {**start_of(host.prepared("")), "kind": "signal", "process": me.to_dict(), "number": int(signal.SIGTERM)}
     assert ask(host, request)["why"] == "this attempt does not run"

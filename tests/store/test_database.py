@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from store.db.database import Database, now_us
 from store.db.tables import Job, Worker
 from store.queries import listing
-from store.queries.listing import JobFilter
 from store.rows import jobs, logs
 from store.rows.access import SERVICE
 from store.rows.logs import NewLines
@@ -21,6 +20,7 @@ from store.rows.metrics import MetricPoint
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable
+from torchyard.contract.filters import JobQuery
 
 
 def test_the_clock_counts_microseconds_since_the_epoch(db: StoreFixture) -> None:
@@ -44,7 +44,7 @@ def test_a_number_that_a_database_refuses_does_not_reach_it(db: StoreFixture, nu
     error = {"code": "user_error", "message": "1234567890123456789", "rank": number, "exit_code": 1}
     job_id = db.submit()
     db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(error=error)))
-    (listed,) = db.read(lambda session: listing.jobs(session, JobFilter(), caller=SERVICE, limit=1))
+    (listed,) = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=1))
     assert listed.error == {**error, "rank": stored}
 
 

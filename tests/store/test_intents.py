@@ -3,9 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
 
-from store.db.tables import Job
 from store.rows import deletion, intents
 from store.rows.access import Caller
 from store.rows.intents import AT_ONCE, requested_stop
@@ -187,7 +185,7 @@ def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     high, equal = db.submit(priority=5), db.submit(priority=2)
     assert not db.preempt(one.job_id, firm.job_id, preemptor=high), "a job that may not be preempted"
     assert not db.preempt(one.job_id, two.job_id, preemptor=equal), "one whose priority is no lower"
-    assert [holder.stopping for holder in db.read(lambda session: intents.holders(session, worker))] == [False] * 3
+    assert [requested_stop(db.job(claim.job_id)) for claim in (one, two, firm)] == [None] * 3
     assert db.preempt(one.job_id, two.job_id, preemptor=high)
     assert not db.preempt(one.job_id, two.job_id, preemptor=high), "room for it is being made already"
     assert requested_stop(db.job(one.job_id)) is EndReason.PREEMPTED
@@ -218,18 +216,6 @@ def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture) -> None:
     assert reasons[2] == "the worker was asked to stop"
 
 
-def test_a_claim_clears_requests_that_an_older_worker_left(db: StoreFixture) -> None:
-    paused, resumed, preempted = (db.submit() for _ in range(3))
-    _leave(db, paused, pause_requested_at=1)
-    _leave(db, resumed, pause_requested_at=1)
-    _leave(db, preempted, preempt_requested_at=1, preempted_for="job_gone")
-    assert db.pause(paused).state == JobState.PAUSED
-    job = db.resume(resumed)
-    assert (job.state, job.pause_requested_at, job.reason_code) == (JobState.QUEUED, None, "waiting")
-    assert requested_stop(db.job(db.starting(preempted, db.worker()).job_id)) is None
-    assert db.job(preempted).preempted_for is None
-
-
 def test_nothing_is_preempted_for_a_job_that_is_not_queued(db: StoreFixture) -> None:
     worker = db.worker()
     low = db.running(db.submit(preemptible=True), worker, "a")
@@ -246,7 +232,3 @@ def test_a_draining_worker_claims_nothing(db: StoreFixture) -> None:
     assert db.moves(job_id) == ["queued"]
     db.drain(worker, drain=False)
     assert db.starting(job_id, worker).number == 1
-
-
-def _leave(db: StoreFixture, job_id: str, **wishes: object) -> None:
-    db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(**wishes)))

@@ -8,13 +8,13 @@ from sqlalchemy import inspect, update
 from store.db.tables import Job
 from store.ids import is_id, new_id
 from store.queries import listing, queue_positions
-from store.queries.listing import JobFilter, ListCursor
+from store.queries.listing import ListCursor
 from store.rows import access, intents, jobs, waiting
 from store.rows.access import SERVICE, Caller
-from store.rows.jobs import Reason
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.filters import JobQuery
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Role
 
@@ -63,7 +63,7 @@ def test_a_list_reads_no_column_that_may_be_large(db: StoreFixture) -> None:
     older = db.submit()
     with db.database.write() as session:  # as a version without the key stored it
         session.execute(update(Job).where(Job.id == older).values(spec={"trainer": "script"}))
-    old, new = db.read(lambda session: listing.jobs(session, JobFilter(), caller=SERVICE, limit=2))
+    old, new = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=2))
     assert (new.monitor, new.mode, new.error) == ("val/accuracy", "max", None)
     assert (old.monitor, old.mode) == ("val/loss", "min")
     assert inspect(new.row).unloaded == {"spec", "card", "error"}
@@ -75,7 +75,7 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
     db.cancel(c)
 
     def found(limit: int = 10, before: str | None = None, **where: object) -> list[str]:
-        chosen = JobFilter(**where)  # pyright: ignore[reportArgumentType]
+        chosen = JobQuery(**where)  # pyright: ignore[reportArgumentType]
         after = None if before is None else ListCursor(None, before)
         rows = db.read(lambda session: listing.jobs(session, chosen, caller=SERVICE, limit=limit, after=after))
         return [listed.row.id for listed in rows]
@@ -86,9 +86,9 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
     assert found(owner="ada") == [d, c, a]
     assert found(name="a") == [c, a]
     assert found(trainer="image-classification") == [d]
-    assert found(states=(JobState.CANCELLED,)) == [c]
-    assert found(states=(JobState.CANCELLED, JobState.QUEUED), owner="eve") == [b]
-    assert found(states=(JobState.FAILED,)) == []
+    assert found(state=[JobState.CANCELLED]) == [c]
+    assert found(state=[JobState.CANCELLED, JobState.QUEUED], owner="eve") == [b]
+    assert found(state=[JobState.FAILED]) == []
 
 
 def test_the_queue_is_ordered_by_priority_then_submission(db: StoreFixture) -> None:

@@ -129,6 +129,8 @@ def compared(kind: str, path: Path, changed: str, part: bytes) -> tuple[bool, st
     with joined(recipe().distributed.collective_timeout()) as world:
         first = hashed(identified(path, kind), world)
         again = hashed(identified(path, kind), world, first)
+        # The state of a checkpoint from before files were hashed is compared by names and sizes alone.
+        hashed(identified(path, kind), world, {"data_hash": first["data_listing"], "split_hash": first["split_hash"]})
         change(path / changed, part)
         errors: list[str] = []
         for state in (first, first | {"data_hash": None}):

@@ -103,7 +103,7 @@ class Attempt:
     launcher: Literal["torchrun", "warm"] = "torchrun"
     """How `start` and `start_job` start the ranks. `start` uses the stand-in for torchrun."""
     claimed_at: int = 1
-    """As the attempt's row says, in microseconds."""
+    """As in the attempt's row, if it has one."""
     isolation: IsolationReport = field(default_factory=isolation)
     writable: Sequence[Path] = ()
     """What the operator lets jobs write."""
@@ -249,7 +249,7 @@ class Attempt:
             spec,
             key=self.key,
             owner="ada",
-            claimed_at=1,
+            claimed_at=self.claimed_at,
             run=self.run,
             devices=tuple(f"cpu-{rank}" for rank in range(world_size)),
             resume_from=self.run.resume if resumes else None,

@@ -7,11 +7,11 @@ from store.db.database import Database
 from store.queue import Queue
 from tests import warm
 from tests.databases import Databases
+from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture, a_service
 from tests.worker.attempt import Attempt
 from tests.worker.schedulers import SchedulersFixture
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 from worker.host.untrusted import remove_inside
 
 
@@ -51,4 +51,4 @@ def attempt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attempt]
     warm_process = None if start == "cold" else request.getfixturevalue("warm_process")
     created = Attempt.create(tmp_path, warm=warm_process, launcher="warm" if start == "warm" else "torchrun")
     yield created
-    assert process.kill_attempt(created.job_id, created.number) == []
+    assert kill_attempt(created.job_id, created.number) == []

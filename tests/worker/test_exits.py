@@ -10,6 +10,7 @@ import threading
 
 from tests.worker.attempt import DEADLINE_S, wait_for
 from torchyard.contract.records import ProcessIdentity
+from torchyard.host.identity import identity_of
 from worker.engines.local.exits import ExitWatcher
 
 
@@ -17,7 +18,7 @@ from worker.engines.local.exits import ExitWatcher
 def running() -> Generator[tuple[subprocess.Popen[bytes], ProcessIdentity]]:
     """A process that exits when its input is closed."""
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as child:
-        identity = ProcessIdentity.of(child.pid)
+        identity = identity_of(child.pid)
         assert identity is not None
         yield child, identity
 
@@ -53,7 +54,7 @@ def test_a_watch_of_a_zombie_or_of_no_process_is_called_at_once() -> None:
         end(child)
         watcher.watch(identity, lambda: calls.append(1))
     watcher.watch(identity, lambda: calls.append(2))
-    me = ProcessIdentity.of(os.getpid())
+    me = identity_of(os.getpid())
     assert me is not None
     watcher.watch(replace(me, start_time=me.start_time - 1), lambda: calls.append(3))
     watcher.watch(ProcessIdentity(pid=0, start_time=0, boot_id=""), lambda: calls.append(4))
@@ -63,7 +64,7 @@ def test_a_watch_of_a_zombie_or_of_no_process_is_called_at_once() -> None:
 def test_ten_thousand_watches_leave_no_descriptor() -> None:
     calls: list[int] = []
     watcher = ExitWatcher()
-    me = ProcessIdentity.of(os.getpid())
+    me = identity_of(os.getpid())
     assert me is not None
     watcher.watch(me, lambda: None)()  # the watcher's own descriptor is open from now on
     before = open_descriptors()
@@ -83,7 +84,7 @@ def test_ten_thousand_watches_leave_no_descriptor() -> None:
 def test_cancelling_a_watch_twice_does_not_cancel_another() -> None:
     watcher = ExitWatcher()
     done = threading.Event()
-    me = ProcessIdentity.of(os.getpid())
+    me = identity_of(os.getpid())
     assert me is not None
     cancel = watcher.watch(me, lambda: None)
     cancel()

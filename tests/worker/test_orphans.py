@@ -17,6 +17,7 @@ from store.db.database import Database
 from store.db.tables import Attempt
 from tests import servers
 from tests.databases import SQLiteDatabases
+from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import LAUNCHER, named_inside, rank_of, wait_for
 from tests.worker.programs import HAS_DAEMONS
@@ -99,7 +100,7 @@ def test_the_processes_of_a_killed_supervisor_end_and_other_jobs_go_on(
             for running in started:
                 running.kill()
             for job_id, number in itertools.product(jobs, (1, 2)):
-                process.kill_attempt(job_id, number)
+                kill_attempt(job_id, number)
 
 
 def _has_ended(store: StoreFixture, job_id: str) -> bool:

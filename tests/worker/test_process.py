@@ -13,6 +13,7 @@ import uuid
 
 import pytest
 
+from tests.processes import kill_attempt
 from tests.worker.attempt import wait_for
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
@@ -83,7 +84,7 @@ def test_an_attempt_is_found_by_environment_by_title_and_by_descent() -> None:
             assert {by_environment.pid, by_title.pid} < found
             assert other_attempt.pid not in found
         finally:
-            assert process.kill_attempt(job, 1) == []
+            assert kill_attempt(job, 1) == []
         assert process.find(job, 1) == []
         assert process.is_alive(_identity(other_attempt.pid))
 

@@ -15,8 +15,7 @@ from store.rows import reasons
 from store.rows.reasons import DisplayedReason
 from tests.databases import Databases, on_both
 from tests.store.fixture import StoreFixture, a_service, recorded_statements
-from tests.worker.schedulers import SchedulersFixture
-from tests.worker.test_schedule import slot
+from tests.worker.schedulers import SchedulersFixture, slot
 from torchyard.contract.job import EndReason, JobState
 
 LARGE = {"devices_per_node": 8}
@@ -150,18 +149,6 @@ def test_a_held_back_job_shows_its_own_reason_while_its_group_waits(schedulers: 
     assert schedulers.reason(behind)[0] == "devices_busy"
     assert schedulers.reason(failed.job_id)[0] == "retrying"
     assert schedulers.store.job(runs.job_id).state == JobState.RUNNING
-
-
-@on_both
-def test_jobs_and_reasons_of_an_older_version_are_taken_over(schedulers: SchedulersFixture) -> None:
-    scheduler = schedulers.scheduler("box", slot(0))
-    old = schedulers.store.submit_many(1500, resources=LARGE)
-    fits = schedulers.submit()
-    shapeless = update(Job).where(Job.id.in_([*old, fits])).values(shape=None, reason_message="as of an older worker")
-    schedulers.store.write(lambda session: session.execute(shapeless))
-    scheduler.run_pass()
-    assert scheduler.taken == [fits]
-    assert shown(schedulers, old) == {("too_big", "needs 8 devices; the largest worker, box, has 1")}
 
 
 @on_both

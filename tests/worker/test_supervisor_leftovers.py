@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.processes import kill_attempt
 from tests.worker.attempt import LAUNCHER, WARM_LAUNCH, Attempt, isolation, wait_for
 from tests.worker.programs import (
     HAS_DAEMONS,
@@ -100,7 +101,7 @@ def test_the_processes_of_a_killed_supervisor_are_found_and_killed(attempt: Atte
     process.send(supervisor, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
     assert len(attempt.running_processes()) == 3 + isolation().own_pids  # the ranks, their agent, perhaps init
-    assert process.kill_attempt(attempt.job_id, attempt.number) == []
+    assert kill_attempt(attempt.job_id, attempt.number) == []
     assert attempt.running_processes() == []
     assert not attempt.run.exit.exists()
 
@@ -134,7 +135,7 @@ def test_a_daemon_of_a_killed_supervisor_and_rank_is_found_by_its_environment(at
         for victim in (attempt.supervisor, rank_process(attempt, 0)):
             process.send(victim, signal.SIGKILL)
         assert named in attempt.running_processes()
-        assert process.kill_attempt(attempt.job_id, attempt.number) == []
+        assert kill_attempt(attempt.job_id, attempt.number) == []
         assert not process.is_alive(named)
     finally:
         process.kill_all(lambda: [nameless] if process.is_alive(nameless) else [], timeout=None)

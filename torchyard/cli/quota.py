@@ -13,7 +13,7 @@ from torchyard.contract.team import Resource, Role
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.client.calls import QuotaKind
+    from torchyard.client.calls.team import QuotaKind
 
 quota = typer.Typer(no_args_is_help=True, help="Show how much users may use, and as administrator, set it.")
 RoleOption = Annotated[Role | None, typer.Option(help="Each user of this role, instead of one user.")]

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from torchyard.client.client import Client
+from torchyard.client.core.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
 from torchyard.client.handles import Artifact, Checkpoint, Job
-from torchyard.client.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
 from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import StreamItem, Update
 from torchyard.contract.views.jobs import JobSummary, JobView

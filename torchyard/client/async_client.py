@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from torchyard.client.core import ClientCore
+from torchyard.client.core.client import ClientCore
 from torchyard.client.discovery import discover
 from torchyard.client.nonblocking import AsyncioTransport
 

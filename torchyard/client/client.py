@@ -4,10 +4,20 @@ from pathlib import Path
 from typing import Self
 
 from torchyard.client.blocking import BlockingTransport, Driver, blocking, iterating
-from torchyard.client.bundles import Bundles
-from torchyard.client.core import ClientCore
+from torchyard.client.core.bundles import BundlesCore
+from torchyard.client.core.client import ClientCore
 from torchyard.client.discovery import Server, discover
 from torchyard.client.handles import Job
+
+
+class Bundles(Driver[BundlesCore]):
+    """The operations of `BundlesCore`, which block until their result is there."""
+
+    upload = blocking(BundlesCore.upload)
+    list = iterating(BundlesCore.list)
+    get = blocking(BundlesCore.get)
+    delete = blocking(BundlesCore.delete)
+    download = blocking(BundlesCore.download)
 
 
 class Client(Driver[ClientCore]):

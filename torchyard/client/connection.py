@@ -10,9 +10,10 @@ import warnings
 import httpx2
 from pydantic import BaseModel
 
-from torchyard.client import calls
 from torchyard.client.backoff import Backoff
-from torchyard.client.calls import Call
+from torchyard.client.calls import call as call_calls
+from torchyard.client.calls import files as calls
+from torchyard.client.calls.call import Call
 from torchyard.client.discovery import Server
 from torchyard.client.download import PartFile
 from torchyard.client.responses import parse, problem, unreachable
@@ -77,7 +78,7 @@ class Connection:
                 return
             if going_on is not None:
                 going_on(page.next)
-            call = calls.next_page(call, page.next)
+            call = call_calls.next_page(call, page.next)
 
     async def send(self, call: Call[Any]) -> httpx2.Response:
         """Sends the call, repeats it where that is safe, and returns the response. Waits as a `Retry-After` asks.

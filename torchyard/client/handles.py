@@ -1,86 +1,32 @@
 """The blocking forms of `AsyncJob`, `AsyncCheckpoint` and `AsyncArtifact`: the same properties and methods."""
 
-from collections.abc import Mapping
-
 from torchyard.client.blocking import Driver, blocking, iterating
-from torchyard.client.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
-from torchyard.contract.job import JobState
+from torchyard.client.core.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
+from torchyard.client.core.shapes import ArtifactShape, CheckpointShape, JobShape
 from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
 from torchyard.contract.views.jobs import JobView
 
 
-class Checkpoint(Driver[AsyncCheckpoint]):
-    """A checkpoint of a job."""
-
+class Checkpoint(Driver[AsyncCheckpoint], CheckpointShape):
     @property
     def view(self) -> CheckpointView:
         return self._core.view
 
-    @property
-    def id(self) -> str:
-        return self._core.id
-
-    @property
-    def step(self) -> int:
-        return self._core.step
-
-    @property
-    def epoch(self) -> int | None:
-        return self._core.epoch
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """What was measured when it was saved."""
-        return self._core.metrics
-
     download = blocking(AsyncCheckpoint.download)
 
 
-class Artifact(Driver[AsyncArtifact]):
-    """A file that a job left in its folder `artifacts`."""
-
+class Artifact(Driver[AsyncArtifact], ArtifactShape):
     @property
     def view(self) -> ArtifactView:
         return self._core.view
 
-    @property
-    def path(self) -> str:
-        """The path of the file below `artifacts`."""
-        return self._core.path
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return self._core.size
-
     download = blocking(AsyncArtifact.download)
 
 
-class Job(Driver[AsyncJob]):
-    """One job of a server. `view` is what the server last said of it.
-
-    Every method raises TorchyardError, as the client's do.
-    """
-
-    def __repr__(self) -> str:
-        return repr(self._core)
-
+class Job(Driver[AsyncJob], JobShape):
     @property
     def view(self) -> JobView:
         return self._core.view
-
-    @property
-    def id(self) -> str:
-        return self._core.id
-
-    @property
-    def name(self) -> str:
-        return self._core.name
-
-    @property
-    def state(self) -> JobState:
-        """As the server last said. `refresh` and `wait` ask again."""
-        return self._core.state
 
     refresh = blocking(AsyncJob.refresh)
     wait = blocking(AsyncJob.wait)

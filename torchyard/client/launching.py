@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 import re
 from typing import Any
 
-from torchyard.client.bundles import BundlesCore
+from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.packing import MAX_SIZE, Bundle, git, pack
 from torchyard.contract.errors import ConfigError
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 import os
 from pathlib import Path
 import shlex
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.findings import field_errors
@@ -32,15 +32,6 @@ class Logins(BaseModel):
 
     default: str | None = None
     servers: Mapping[str, Login] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_server(cls, raw: Any) -> Any:
-        """Accepts the login of one server, `{"url", "token"}`, which is what older versions read."""
-        if not (isinstance(raw, dict) and isinstance(raw.get("url"), str)):
-            return raw
-        name = default_name(raw["url"])
-        return {"default": name, "servers": {name: raw}}
 
     @property
     def in_use(self) -> str | None:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from contextlib import aclosing
 import re
 
-from torchyard.client import calls
+from torchyard.client.calls import files as files_calls
+from torchyard.client.calls import jobs as calls
 from torchyard.client.connection import Connection
+from torchyard.client.matching import query_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.views.checkpoints import CheckpointView
 from torchyard.contract.views.jobs import JobView
@@ -29,7 +31,7 @@ async def find_job(connection: Connection, ref: str) -> JobView:
             return await connection.answer(calls.get(ref))
         except NotFound:
             pass  # a job may have such a name
-    named = (await connection.answer(calls.jobs(name=ref, limit=1))).data
+    named = (await connection.answer(calls.jobs(query_of({"name": ref}), limit=1))).data
     job_id = named[0].id if named else only_id(ref, await _jobs_begun(connection, ref))
     if job_id is None:
         raise NotFound(f"there is no job with the id or name {ref!r}")
@@ -42,18 +44,18 @@ async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) 
     Raises NotFound, and Conflict if several ids begin with `ref`.
     """
     try:
-        return await connection.answer(calls.checkpoint(job_id, ref or "best"))
+        return await connection.answer(files_calls.checkpoint(job_id, ref or "best"))
     except NotFound:
         found = "latest" if ref is None else await _checkpoint_begun(connection, job_id, ref)
         if found is None:
             raise
-    return await connection.answer(calls.checkpoint(job_id, found))
+    return await connection.answer(files_calls.checkpoint(job_id, found))
 
 
 async def free_name(connection: Connection, name: str) -> str:
     """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
     stem, number, found = name[:_LONGEST_STEM], 1, name
-    while (await connection.answer(calls.jobs(name=found, limit=1))).data:
+    while (await connection.answer(calls.jobs(query_of({"name": found}), limit=1))).data:
         number = 1 + (number if number > 1 else await _last_number(connection, stem))
         found = f"{stem}-{number}"
     return found
@@ -79,7 +81,7 @@ def only_id(ref: str, known: Mapping[str, str]) -> str | None:
 async def _last_number(connection: Connection, stem: str) -> int:
     """Returns the number of the newest job with a name such as `stem-3`; 1 where none has a number."""
     numbered = re.compile(rf"{re.escape(stem)}-([1-9][0-9]{{0,5}})")
-    async with aclosing(connection.pages(calls.jobs(q=f"{stem}-"), limit=_MOST_READ)) as jobs:
+    async with aclosing(connection.pages(calls.jobs(query_of({"q": f"{stem}-"})), limit=_MOST_READ)) as jobs:
         async for job in jobs:
             if match := numbered.fullmatch(job.name):
                 return int(match[1])
@@ -89,7 +91,7 @@ async def _last_number(connection: Connection, stem: str) -> int:
 async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> str | None:
     if not _SHORT.fullmatch(ref):
         return None
-    found = [item async for item in connection.pages(calls.checkpoints(job_id))]
+    found = [item async for item in connection.pages(files_calls.checkpoints(job_id))]
     return only_id(ref, {item.id: f"step {item.step}" for item in found})
 
 
@@ -98,7 +100,7 @@ async def _jobs_begun(connection: Connection, ref: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     if not _SHORT.fullmatch(ref):
         return found
-    async with aclosing(connection.pages(calls.jobs(q=ref))) as jobs:
+    async with aclosing(connection.pages(calls.jobs(query_of({"q": ref})))) as jobs:
         async for job in jobs:
             if job.id.startswith(ref):
                 found[job.id] = f"{job.name}, {job.state}"

@@ -3,7 +3,7 @@
 The packer of the client, the upload and the worker use the same reader, so a tar has one meaning for all of them.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 import re
 from typing import Protocol
@@ -90,13 +90,6 @@ def bundles_of(spec: NamesUrls) -> dict[str, str]:
     """Returns the sha256 of each bundle that a job spec names, by the field that names it."""
     found = {field: digest_in(url) for field, url in spec.urls.items()}
     return {field: sha256 for field, sha256 in found.items() if sha256 is not None}
-
-
-def check_names(names: Iterable[str], *, max_files: int = MAX_BUNDLE_FILES) -> None:
-    """Checks the names of a bundle's files, in the order of the tar. Raises InvalidBundle."""
-    known = Names(max_files)
-    for name in names:
-        known.add(name)
 
 
 class Names:

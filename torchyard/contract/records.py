@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from torchyard.contract.boot import boot_id
 from torchyard.contract.events import CardValues, Epoch, MetricName, Step, Time
 from torchyard.contract.job import EndReason
 from torchyard.contract.record import Record, at_most, between, cut_at, matching
@@ -25,16 +23,6 @@ class ProcessIdentity(Record):
     start_time: Annotated[int, between(0, 2**63 - 1)]
     """Clock ticks from boot to start: field 22 of `/proc/<pid>/stat`."""
     boot_id: Annotated[str, at_most(100)]
-
-    @classmethod
-    def of(cls, pid: int) -> Self | None:
-        """Returns the identity of the process (or zombie) that has `pid` now. None if there is none."""
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        fields = stat.rpartition(b")")[2].split()  # the process name before it may contain anything
-        return cls(pid=pid, start_time=int(fields[19]), boot_id=boot_id())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The bodies of requests about users, tokens, sessions and quotas."""
+"""The bodies of requests: about users, tokens, sessions and quotas, and actions on many jobs."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from torchyard.contract.errors import FieldError, InvalidRequest
+from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
-from torchyard.contract.job import JobState
-from torchyard.contract.schema import Duration, Schema
+from torchyard.contract.schema import UNSET, Duration, Schema
 from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.text import unstorable
 from torchyard.contract.wording import allowing
@@ -20,20 +20,9 @@ USER_NAME = allowing(
     "1 to 64 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter or a digit",
 )
 UserName = Annotated[str, Field(pattern=USER_NAME)]
-LABEL = allowing(r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:[^\x00]{0,200}$", "a label as KEY:VALUE")
-"""The pattern of a label as `key:value`."""
 MOST_ACTIONS = 1000
 """The most jobs on which one request acts."""
-NO_NUL = allowing(r"^[^\x00]*$", "a text without NUL")
-NO_CONTROLS = allowing(r"^[^\x00-\x1f\x7f]*$", "a text without control characters")
-Text = Annotated[str, Field(max_length=200, pattern=NO_NUL)]
-Search = Annotated[str, Field(max_length=200, pattern=NO_CONTROLS)]
 JobAction = Literal["cancel", "pause", "resume", "delete"]
-JobSort = Literal[
-    "created", "name", "owner", "state", "priority", "started", "finished",
-    "-created", "-name", "-owner", "-state", "-priority", "-started", "-finished",
-]  # fmt: skip
-"""How a list of jobs is sorted. A leading `-` reverses."""
 TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
 
 
@@ -48,17 +37,6 @@ def _scopes(value: Any) -> Any:
 def _scope(value: Any) -> Any:
     return Scope(value) if isinstance(value, str) and value in set(Scope) else value
 
-
-def _states(value: Any) -> Any:
-    return [_state(item) for item in value] if isinstance(value, list) else value
-
-
-def _state(value: Any) -> Any:
-    return JobState(value) if isinstance(value, str) and value in set(JobState) else value
-
-
-_UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
-"""The default of a key that may be left out, but not be null."""
 
 Limit = Annotated[int, Field(ge=0, lt=2**62)] | None
 RoleName = Annotated[Role, BeforeValidator(_role)]
@@ -132,25 +110,14 @@ class FileLink(Schema):
     """Its path with its query, as a download asks for it."""
 
 
-class ActionFilter(Schema):
-    """The jobs that meet every condition, as those of a list do."""
-
-    state: Annotated[list[JobState], BeforeValidator(_states), Field(max_length=20)] = _UNSET
-    q: Search = _UNSET
-    name: Text = _UNSET
-    owner: Text = _UNSET
-    trainer: Text = _UNSET
-    label: Annotated[list[Annotated[str, Field(pattern=LABEL)]], Field(max_length=32)] = _UNSET
-
-
 class JobActions(Schema):
     """An action on many jobs: those with these ids, or those that a filter matches."""
 
     model_config = {"json_schema_extra": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]}}
 
     action: JobAction
-    ids: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_ACTIONS)] = _UNSET
-    filter: ActionFilter = _UNSET
+    ids: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_ACTIONS)] = UNSET
+    filter: JobFilter = UNSET
     now: bool = Field(default=False, description="`cancel` only: kill running jobs without waiting for a checkpoint")
     dry_run: bool = Field(default=False, description="only answer how many jobs match")
 

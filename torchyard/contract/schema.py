@@ -1,11 +1,9 @@
 """The base of all that a user may send: strict types, no unknown keys, no infinities, no control bytes."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,6 +23,10 @@ LONGEST_URL = 4008
 """Characters of a `file:///…`, at most. A pattern that counts them would take 8 MiB, and 20 ms at each start."""
 BUNDLE_PATTERN = "bundle:sha256:[0-9a-f]{64}"
 """The URL of a bundle, as a pattern's part."""
+
+
+UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
+"""The default of a key that may be left out, but not be null."""
 
 
 class Schema(BaseModel):
@@ -61,28 +63,6 @@ AutoDuration = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^(auto|[0-9]{1,9}[smhd])$", "examples": ["auto", "15m"]}),
 ]
 """A duration, or `auto`."""
-
-
-def unbuilt(default: object) -> AfterValidator:
-    """Accepts only `default`: the key is part of the interface, and its other values are not built yet."""
-
-    def check(value: object) -> object:
-        if value != default:
-            shown = "null" if default is None else str(default).lower() if isinstance(default, bool) else default
-            raise ValueError(f"not built yet: only {shown} is accepted")
-        return value
-
-    return _Only(check, default)
-
-
-@dataclass(frozen=True)
-class _Only(AfterValidator):
-    """Shows in the JSON schema too that there is one value."""
-
-    value: object
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {**handler(core), "const": self.value}
 
 
 _BUNDLE_OR_FILE = allowing(

@@ -22,7 +22,7 @@ from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
-from torchyard.contract.schema import Count, Duration, MetricKey, Schema
+from torchyard.contract.schema import UNSET, Count, Duration, MetricKey, Schema
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
 from torchyard.contract.wording import allowing
@@ -45,8 +45,6 @@ MOST_SPEC_BYTES = 262_144
 _MOST_VALUES = 10_000
 """The most keys and values in a spec or a change: each may cost an error message."""
 
-_UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
-"""The default of a key that may be left out, but not be null."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 VARIABLE_NAME = allowing(
     r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", "1 to 100 letters, digits and `_`, of which the first is no digit"
@@ -70,6 +68,11 @@ class Resources(Schema):
     devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
     device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
     min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
+
+    @property
+    def total_devices(self) -> int:
+        """The devices of all nodes: what a quota counts."""
+        return self.nodes * self.devices_per_node
 
 
 class CheckpointPolicy(Schema):
@@ -229,10 +232,10 @@ SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
 class JobPatch(Schema):
     """What can be changed of a submitted job. What is left out stays; `labels` replaces the whole map."""
 
-    name: JobName = _UNSET
-    labels: Labels = _UNSET
-    priority: Priority = _UNSET
-    visibility: Visibility = _UNSET
+    name: JobName = UNSET
+    labels: Labels = UNSET
+    priority: Priority = UNSET
+    visibility: Visibility = UNSET
 
 
 CONFIGS: dict[str, type[Schema]] = {

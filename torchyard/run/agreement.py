@@ -20,6 +20,7 @@ from torchyard.contract.record import Record
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.host.disk import FULL
+from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 
@@ -112,7 +113,7 @@ class StopAgreement:
 
     def _has_ended(self, rank: int) -> bool:
         process = read_untrusted(self._run.ranks / f"{rank}.json", ProcessIdentity)
-        return process is not None and ProcessIdentity.of(process.pid) != process
+        return process is not None and identity_of(process.pid) != process
 
 
 def _create(path: Path) -> None:

@@ -12,8 +12,8 @@ import sys
 from typing import NoReturn
 
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, RunDir
+from torchyard.host.identity import identity_of
 from torchyard.run import rank
 
 
@@ -22,7 +22,7 @@ def main() -> NoReturn:
     ranks, command, arguments = int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     run_dir = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
     rank.redirect(run_dir, 0)
-    identity = ProcessIdentity.of(os.getpid())
+    identity = identity_of(os.getpid())
     if identity is None:
         sys.exit("/proc does not show this process")
     for number in range(ranks):

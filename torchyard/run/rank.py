@@ -23,11 +23,12 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.faults import device_fault
 from torchyard.contract.job import EndReason
 from torchyard.contract.record import Record
-from torchyard.contract.records import ProcessIdentity, RankError
+from torchyard.contract.records import RankError
 from torchyard.contract.rundir import Env, RunDir, process_title
 from torchyard.contract.stacks import STACKS_SIGNAL
 from torchyard.contract.text import storable
 from torchyard.host import disk
+from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import write_record
 from torchyard.run.context import flush, has_finished
 from torchyard.run.exiting import leave
@@ -65,7 +66,7 @@ def main() -> NoReturn:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     _show_stacks_on_request(run_dir, rank)
     process = os.getpid()
-    identity = ProcessIdentity.of(process)
+    identity = identity_of(process)
     if identity is None:
         sys.exit("/proc does not show this process")
     write(run_dir.ranks / f"{rank}.json", identity)

@@ -1,4 +1,4 @@
-/** The page below a path of a real nginx, configured as docs/operating.md says. */
+/** The page below a path of a real nginx, configured as docs/operating/proxy.md says. */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -14,7 +14,7 @@ import { leave, signIn } from "./page.ts";
 import { Service } from "./service.ts";
 
 const NGINX = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"].find(existsSync);
-const DOCS = readFileSync(fileURLToPath(new URL("../../docs/operating.md", import.meta.url)), "utf8");
+const DOCS = readFileSync(fileURLToPath(new URL("../../docs/operating/proxy.md", import.meta.url)), "utf8");
 
 let service: Service;
 let browser: Browser;

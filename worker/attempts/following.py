@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection
 import logging
 
 from store.db.tables import Attempt, Job
-from store.rows.jobs import Reason
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from worker.attempts import code
 from worker.attempts.context import AttemptContext

@@ -1,7 +1,6 @@
 """Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
 
 from datetime import timedelta
-import logging
 import time
 
 from store.blobs import Blobs
@@ -30,8 +29,6 @@ _REPORTED_OUTAGE_S = 2.0
 _TOPIC = "store"
 _WAITING = "what the attempt writes cannot be stored now, and waits"
 _RECOVERED = "what the attempt writes is stored again"
-
-logger = logging.getLogger(__name__)
 
 
 class OutputRecorder:

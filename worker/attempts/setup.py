@@ -6,9 +6,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from store.db.tables import Attempt, Job
-from store.rows.jobs import Reason
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.host import disk
 from worker.attempts.context import AttemptContext

@@ -19,10 +19,10 @@ import time
 import uuid
 
 from store.blobs import Blobs
-from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import DataError, NotFound
 from torchyard.host import disk, failpoints
 from torchyard.host.failpoints import failpoint
+from torchyard.host.identity import boot_id
 from worker.bundles.unpack import UnpackReport
 from worker.host.untrusted import folders_inside, remove_inside
 

@@ -8,8 +8,8 @@ from store.blobs import Blobs
 from store.db.revision import REVISION
 from store.probe import DatabaseInfo
 from store.secret_keys import SecretKeys
-from torchyard.contract.datadir import redis_url
 from torchyard.contract.errors import ConfigError, Unavailable
+from torchyard.host.datadir import redis_url
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
 

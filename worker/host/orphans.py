@@ -16,6 +16,7 @@ import threading
 from typing import BinaryIO
 
 from torchyard.contract.records import ProcessIdentity
+from torchyard.host.identity import identity_of
 from worker.host import process
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def start(
             start_new_session=True,
             pass_fds=keep,
         )
-        identity = ProcessIdentity.of(child.pid)
+        identity = identity_of(child.pid)
         assert identity is not None, "it was not reaped yet"
         _registered.add(identity)
     try:

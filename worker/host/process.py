@@ -14,9 +14,9 @@ import signal
 import time
 from typing import Literal, TypeVar
 
-from torchyard.contract.boot import boot_id
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
+from torchyard.host.identity import boot_id, identity_of
 
 K = TypeVar("K", bound=Hashable)
 Send = Callable[[ProcessIdentity, signal.Signals], bool]
@@ -35,7 +35,7 @@ _GONE = {errno.ESRCH, errno.EINVAL}
 
 def identity(pid: int) -> ProcessIdentity | None:
     """Returns the process that has `pid` now, or None."""
-    return ProcessIdentity.of(pid)
+    return identity_of(pid)
 
 
 def state(process: ProcessIdentity) -> Literal["runs", "stopped", "gone"]:
@@ -220,11 +220,6 @@ def kill_all(
             return [process for process in survivors if is_alive(process)]
         time.sleep(_KILL_POLL_S)
     return []
-
-
-def kill_attempt(job_id: str, attempt: int, *, timeout: timedelta = timedelta(seconds=30)) -> list[ProcessIdentity]:
-    """Kills every process of an attempt, its supervisor included. Returns what is alive after `timeout`."""
-    return kill_all(lambda: find(job_id, attempt), timeout=timeout)
 
 
 def describe_unkillable(survivors: Iterable[ProcessIdentity]) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 import errno
-import logging
 import os
 from pathlib import Path
 import re
@@ -12,12 +11,12 @@ import subprocess
 import sys
 import time
 
-from torchyard.contract.boot import boot_id
 from torchyard.contract.durations import format_duration
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
 from torchyard.host import disk, failpoints
+from torchyard.host.identity import boot_id
 from worker.host import process
 from worker.host.untrusted import folders_inside, remove_inside
 from worker.packages import cache, rules
@@ -40,8 +39,6 @@ _UNREACHABLE = re.compile(
     r"|HTTP status server error|429 Too Many Requests|error decoding response body|end of file before message length",
     re.IGNORECASE,
 )
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

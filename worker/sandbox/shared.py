@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 import sys
 
-from torchyard.contract.datadir import folder_on_the_way
 from torchyard.contract.errors import ConfigError
+from torchyard.host.datadir import folder_on_the_way
 from worker.sandbox.opening import check_names
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")

@@ -72,8 +72,8 @@ class Job(Base):
     trainer: Mapped[str] = mapped_column(String(40))
     spec: Mapped[dict[str, Any]]
     priority: Mapped[int]
-    shape: Mapped[str | None] = mapped_column(String(32))
-    """`store.rows.shapes.shape_of` the job; None if a program older than shapes has submitted it."""
+    shape: Mapped[str] = mapped_column(String(32), nullable=True)
+    """`store.rows.shapes.shape_of` the job."""
     labels: Mapped[dict[str, Any]]
     search_text: Mapped[str] = mapped_column(Text, default="", server_default="")
     """`store.rows.jobs.search_text`: what a search of a list reads."""

@@ -1,7 +1,5 @@
 """Idempotency keys, tombstones of deleted jobs, and garbage blobs."""
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     ForeignKey,
@@ -10,7 +8,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from store.db.database import Document, now_us
+from store.db.database import now_us
 from store.db.tables.base import Base
 
 
@@ -29,8 +27,6 @@ class IdempotencyKey(Base):
     """SHA-256 of the request's method, path and body."""
     status: Mapped[int]
     location: Mapped[str] = mapped_column(String(200))
-    answer: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
-    """Empty. Programs before revision 0007 keep the answer here."""
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
 

@@ -88,16 +88,6 @@ def test_a_forgotten_login_is_not_replaced_by_another(team: Team, tmp_path: Path
     assert "No logins" in _run(tmp_path, "servers").stderr
 
 
-def test_the_login_of_an_older_version_becomes_one_of_several(team: Team, tmp_path: Path) -> None:
-    _file(tmp_path).parent.mkdir()
-    _file(tmp_path).write_text(json.dumps({"url": f"{team.url}/", "token": TOKEN}))
-    _file(tmp_path).chmod(0o600)
-    assert _who(tmp_path) == "admin"
-    _login(tmp_path, team, team.add("fay"))
-    assert _who(tmp_path) == "fay"
-    assert _who(tmp_path, TORCHYARD_SERVER=team.url.removeprefix("http://")) == "admin"
-
-
 def test_a_login_file_that_others_can_read_is_neither_used_nor_changed(team: Team, tmp_path: Path) -> None:
     _login(tmp_path, team, "admin")
     _file(tmp_path).chmod(0o644)

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from tests.e2e.service import Service, running
-from torchyard.contract.datadir import redis_password_file
+from torchyard.host.datadir import redis_password_file
 
 SHELLS_TOKEN = "the-token-of-another-server"
 

@@ -18,8 +18,8 @@ def test_the_server_is_searched_in_the_documented_order(
         connect()
     _write_server(tmp_path / "work" / ".torchyard" / "server.json", "local")
     assert _found(connect) == ("http://local", "token-local")
-    _write_server(tmp_path / "config" / "torchyard" / "login.json", "login")
-    assert _found(connect) == ("http://login", "token-login")
+    _write_logins(tmp_path, default="rack")
+    assert _found(connect) == ("http://rack", "token-rack")
     monkeypatch.setenv("TORCHYARD_URL", "http://env/")
     with pytest.raises(NotAuthorized, match="http://env"):
         connect()
@@ -88,7 +88,7 @@ def test_a_login_file_that_others_can_read_is_refused(tmp_path: Path, connect: C
         connect()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"servers": {"rack": {"url": "http://rack"}}}', '{"url": "http://rack"}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"servers": {"rack": {"url": "http://rack"}}}'])
 def test_a_damaged_login_file_is_named_in_the_error(tmp_path: Path, connect: Connect, text: str) -> None:
     path = _write_logins(tmp_path, default="rack")
     path.write_text(text)

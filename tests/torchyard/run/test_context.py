@@ -26,8 +26,9 @@ from tests.trainer.ranks import on_ranks, results
 import torchyard
 from torchyard.contract.events import CheckpointSaved, Message, Metric, Progress, parse_line
 from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, ProcessIdentity, StopRequest
+from torchyard.contract.records import Manifest, StopRequest
 from torchyard.contract.rundir import Env, RunDir
+from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.run import Run
 from torchyard.run.agreement import StopAgreement
@@ -468,7 +469,7 @@ def test_real_ranks_stop_at_the_same_step(folder: RunDir) -> None:
 
 def test_a_rank_whose_peer_is_gone_does_not_wait_for_it(folder: RunDir) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as peer:
-        identity = ProcessIdentity.of(peer.pid)
+        identity = identity_of(peer.pid)
         assert identity is not None
         write_record(folder.ranks / "1.json", identity)
         agent = StopAgreement(folder, rank=0, world_size=2, synchronize=lambda: None)

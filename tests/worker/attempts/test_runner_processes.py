@@ -14,6 +14,7 @@ import pytest
 
 from store.db.database import Database
 from store.rows import attempts
+from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import Attempt, rank_of, wait_for
 from tests.worker.attempts.fixture import INVENTORY, RunnerFixture, worker_context
@@ -70,8 +71,8 @@ class ProcessRunnerFixture(RunnerFixture[LocalEngine]):
 
     @property
     def attempt(self) -> Attempt:
-        claimed_at = self.row.started_at
-        return Attempt(self.run, self.claim.job_id, self.claim.number, claimed_at=claimed_at, isolation=levels.OFF)
+        claim = self.claim
+        return Attempt(self.run, claim.job_id, claim.number, claimed_at=self.row.started_at, isolation=levels.OFF)
 
     def start_script(self, script: str) -> None:
         self.attempt.start(script)
@@ -104,7 +105,7 @@ def fixture(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generat
     fixture = ProcessRunnerFixture(store, worker_context(tmp_path, database, engine), engine, claim)
     fixture.run.create()
     yield fixture
-    assert process.kill_attempt(claim.job_id, claim.number) == []
+    assert kill_attempt(claim.job_id, claim.number) == []
     fixture.close()
 
 

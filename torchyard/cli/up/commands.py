@@ -12,8 +12,8 @@ import typer
 
 from torchyard.cli import output, page
 from torchyard.cli.arguments import Json
-from torchyard.contract.datadir import parse_allowed_paths
 from torchyard.host import terminal
+from torchyard.host.datadir import parse_allowed_paths
 
 DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
 
@@ -47,7 +47,7 @@ def up(
     Starts the API, a worker, the database and the queue, and starts again what dies. Ctrl-C stops it cleanly.
     """
     from torchyard.cli.up.service import Options, Service
-    from torchyard.contract.listening import is_loopback
+    from torchyard.host.listening import is_loopback
 
     options = Options(host, port, data_dir, cpu_slots, _allowed(allow_path or ()), database, redis)
     service = Service(options, say=_say)

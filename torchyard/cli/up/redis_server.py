@@ -7,8 +7,8 @@ from pathlib import Path
 import stat
 import tempfile
 
-from torchyard.contract.datadir import REDIS_USER
 from torchyard.contract.errors import ConfigError
+from torchyard.host.datadir import REDIS_USER
 
 _LONGEST_SOCKET_PATH = 100
 """Bytes. The system's limit is 107."""

@@ -19,10 +19,10 @@ from types import FrameType
 from torchyard.cli.up import programs, redis_server
 from torchyard.cli.up.child import Child, spawn
 from torchyard.cli.up.datadir import DataDir
-from torchyard.contract.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
-from torchyard.contract.listening import check_token
 from torchyard.host import inspection
+from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
+from torchyard.host.listening import check_token
 from torchyard.host.privatefile import write_private
 
 _START = 60.0

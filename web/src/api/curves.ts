@@ -1,4 +1,4 @@
-/** Curves of several jobs in columns, and the attempts of a job. */
+/** Curves of several jobs in columns. */
 import { get } from "./client";
 import type { components } from "./schema";
 
@@ -10,6 +10,9 @@ export type Curve = Schemas["CurveView"];
 export type Curves = Schemas["CurvesView"];
 export type Attempt = Schemas["AttemptView"];
 export type WireNumber = CurveColumns["mean"][number];
+
+/** The most points or buckets of a series in an answer that charts ask for. */
+export const MOST_POINTS = 1500;
 
 export interface CurveQuery {
   readonly job: readonly string[];
@@ -24,12 +27,4 @@ export interface CurveQuery {
 /** Reads curves; without keys only which there are. Throws ApiError. */
 export function readCurves(query: CurveQuery, signal: AbortSignal | null = null): Promise<Curves> {
   return get<Curves>("v1/metrics", { ...query }, signal);
-}
-
-/** Reads a job's attempts, oldest first. Throws ApiError. */
-export async function readAttempts(
-  jobId: string,
-  signal: AbortSignal | null = null,
-): Promise<readonly Attempt[]> {
-  return (await get<{ data: readonly Attempt[] }>(`v1/jobs/${jobId}/attempts`, {}, signal)).data;
 }

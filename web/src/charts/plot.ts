@@ -4,9 +4,10 @@ import "uplot/dist/uPlot.min.css";
 import type { XKind } from "./axis";
 import { logTicks, placeTicks, tickText } from "./labels";
 import type { Line } from "./line";
-import { paint, type Area } from "./paint";
+import { paint } from "./paint";
 import type { Span } from "./range";
 import { theme } from "./theme";
+import type { Area } from "./trace";
 
 export interface Scene {
   readonly lines: readonly Line[];

@@ -54,13 +54,18 @@ test("a line without an end is told, and is no place to go on", async () => {
   expect((await next()).url.searchParams.get("after")).toBe("job_a:5");
 });
 
-test("each new connection says that something may have been missed", async () => {
+test("a connection says that it begins, and one after a break that something may have been missed", async () => {
   const { request, next } = service();
   const { feed, told } = start(request);
   feed.ask({ jobs: {}, topics: ["jobs"] });
+  const first = await next();
+  await first.send("ready", "");
+  await told.until((message) => message.type === "ready");
+  expect(feed.now()).toEqual({ status: "live", retryIn: null });
+  await first.end();
   await (await next()).send("ready", "");
   await told.until((message) => message.type === "missed");
-  expect(feed.now()).toEqual({ status: "live", retryIn: null });
+  expect(told.all.filter((message) => message.type === "ready")).toHaveLength(1);
 });
 
 test("a wider wish keeps the place of the jobs that are heard", async () => {

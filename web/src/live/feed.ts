@@ -142,9 +142,10 @@ export class Feed {
 
   private take(event: ServerEvent, positions: Map<string, number>): void {
     if (event.name === "ready") {
+      const wasAway = this.poll !== undefined;
       this.failures = 0;
       this.show({ status: "live", retryIn: null });
-      this.tell({ type: "missed" });
+      this.tell({ type: wasAway ? "missed" : "ready" });
       return;
     }
     const data = JSON.parse(event.data) as unknown;

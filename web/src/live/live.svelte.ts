@@ -37,7 +37,7 @@ export class Live {
    * called. Of a job it tells everything above the given position, exactly once.
    *
    * `changed` says that something may have been missed: read again, and watch anew with the new position. It comes
-   * whenever the connection was made anew, and every 5 s while there is none.
+   * every 5 s while there is no connection, and after that; for topics, with each new connection.
    */
   watch(watch: Watch, listener: (event: LiveEvent) => void): () => void {
     const entry: Listener = {
@@ -134,6 +134,8 @@ export class Live {
       if (all || entry.positions.has(message.jobId)) entry.listen({ kind: "deleted", jobId: message.jobId });
     } else if (message.type === "changed") {
       if (entry.topics.includes(message.topic)) entry.listen({ kind: "changed", topic: message.topic });
+    } else if (message.type === "ready") {
+      for (const topic of entry.topics) entry.listen({ kind: "changed", topic });
     } else if (message.type === "missed") {
       const topics = new Set(entry.positions.size > 0 ? ["jobs" as const, ...entry.topics] : entry.topics);
       for (const topic of topics) entry.listen({ kind: "changed", topic });

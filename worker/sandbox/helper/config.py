@@ -9,8 +9,8 @@ import pwd
 import shutil
 from typing import Self
 
-from torchyard.contract.datadir import WRITABLE, check_allowed_paths, parse_allowed_paths
 from torchyard.contract.errors import ConfigError
+from torchyard.host.datadir import WRITABLE, check_allowed_paths, parse_allowed_paths
 from worker.sandbox import shared
 from worker.sandbox.helper.cgroups import Cgroups
 from worker.sandbox.helper.state import State

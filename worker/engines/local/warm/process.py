@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract.records import ProcessIdentity
 from torchyard.host import inspection
+from torchyard.host.identity import identity_of
 from worker.engines.local.launchers import fork, secrets
 from worker.engines.local.supervisor import supervisor
 from worker.engines.local.warm import preload
@@ -63,7 +63,7 @@ def _answer(channel: socket.socket) -> bool:
     try:
         run, (lock, log, values) = Path(ForkRequest.from_json(message).run), descriptors
         pid = fork.fork(lambda: _supervise(run, log, values), keep=(lock, log, values))
-        reply = ForkReply(process=ProcessIdentity.of(pid))  # it was not reaped yet
+        reply = ForkReply(process=identity_of(pid))  # it was not reaped yet
     except (ValueError, OSError) as error:
         reply = ForkReply(trouble=str(error))
     finally:

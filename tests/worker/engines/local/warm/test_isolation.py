@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.processes import kill_attempt
 from tests.warm import identity
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 
 ROOT = Path(__file__).parents[5]
 WRITES_STATE = """
@@ -99,7 +99,7 @@ def test_the_changes_of_a_job_are_not_visible_to_the_next(tmp_path: Path, warm_p
         one = _states(attempts[0], WRITES_STATE + CHANGES_STATE)
         two = _states(attempts[1], WRITES_STATE)
     finally:
-        assert [process.kill_attempt(item.job_id, item.number) for item in attempts] == [[], []]
+        assert [kill_attempt(item.job_id, item.number) for item in attempts] == [[], []]
     for (before, _), (after, _) in zip(one, two, strict=True):
         assert after == before
     for position in range(len(one[0][1])):  # the four ranks draw four different values

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.processes import kill_attempt
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 
 State = dict[str, Any]
 
 SCRIPT = Path(__file__).with_name("process_state.py").read_text()
-OURS = {"trainer", "worker", "store", "api", "migrations", "tests", "bench"}
+OURS = {"trainer", "worker", "scheduling", "store", "api", "migrations", "tests", "bench"}
 DIFFERENT = {
     "environment": {
         "MASTER_PORT",
@@ -60,7 +60,7 @@ class States:
         try:
             return list(_start_and_read(attempt))
         finally:
-            assert process.kill_attempt(attempt.job_id, attempt.number) == []
+            assert kill_attempt(attempt.job_id, attempt.number) == []
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.processes import kill_attempt
 from tests.trainer.runs import same, state
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
-from worker.host import process
 
 WAYS = [pytest.param(("cold", "warm"), marks=pytest.mark.thorough), ("agent", "warm")]
 
@@ -45,4 +45,4 @@ def _trained(folder: Path, way: str, warm: WarmProcess) -> dict[str, Any]:
         newest = max(path.name for path in attempt.run.checkpoints.iterdir())
         return state(attempt.run, newest)
     finally:
-        assert process.kill_attempt(attempt.job_id, attempt.number) == []
+        assert kill_attempt(attempt.job_id, attempt.number) == []

@@ -38,6 +38,12 @@ export async function* search(read: ReadMatches, before: Found = NOTHING): Async
   }
 }
 
+/** Returns the match after the one at an index, or before it; without one (-1) the first, or the last. They form a ring. */
+export function matchAfter(lines: readonly LogMatch[], current: number, by: 1 | -1): LogMatch | undefined {
+  const from = current >= 0 ? current : by > 0 ? -1 : lines.length;
+  return lines[(from + by + lines.length) % lines.length];
+}
+
 /** A part of a line: `start` to `end`, in characters. */
 export interface Range {
   readonly start: number;

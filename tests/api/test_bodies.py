@@ -1,0 +1,98 @@
+"""The one dependency by which routes read bodies."""
+
+import threading
+from typing import Annotated, Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
+from fastapi.testclient import TestClient
+import pytest
+
+from api.app import create_app
+from api.http import problems
+from api.openapi import bodies
+from api.parameters import bodies as parameters
+from api.parameters.bodies import json_body
+from api.settings import Settings
+from tests.api.service import TOKEN
+from torchyard.contract.schema import Schema
+
+MOST = 20_000
+
+
+class Note(Schema):
+    """A body."""
+
+    text: str
+
+
+class _Services:
+    settings = Settings(max_body_bytes=MOST)
+
+
+@pytest.fixture
+def client() -> TestClient:
+    app = FastAPI()
+    app.state.services = _Services()
+    problems.install(app)
+
+    @app.post("/notes")
+    def take(note: Annotated[Note, json_body(Note, example={"text": "a"})]) -> int:  # pyright: ignore[reportUnusedFunction]
+        return len(note.text)
+
+    return TestClient(app)
+
+
+def test_a_route_gets_the_body_parsed(client: TestClient) -> None:
+    assert client.post("/notes", json={"text": "abc"}).json() == 3
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "said"),
+    [
+        (b'{"text": ', 422, "the body is not JSON"),
+        (b'{"text": NaN}', 422, "the body is not JSON"),
+        (b'{"text": 1}', 422, "the request is not valid"),
+        (b'{"text": "a", "txet": "b"}', 422, "the request is not valid"),
+        (b'{"text": "%b"}' % (b"a" * MOST), 413, f"send at most {MOST} bytes"),
+    ],
+)
+def test_a_wrong_body_is_a_problem(client: TestClient, sent: bytes, status: int, said: str) -> None:
+    answer = client.post("/notes", content=sent)
+    assert (answer.status_code, answer.json()["status"]) == (status, status)
+    assert answer.json()["detail"].startswith(said)
+
+
+@pytest.mark.parametrize(("size", "in_loop"), [(100, True), (MOST - 100, False)])
+def test_a_large_body_is_parsed_in_a_thread(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, size: int, in_loop: bool
+) -> None:
+    threads: list[threading.Thread] = []
+    of_json = parameters.from_json
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        threads.append(threading.current_thread())
+        return of_json(*args, **kwargs)
+
+    monkeypatch.setattr(parameters, "from_json", noted)
+    with client:
+        loop_thread = client.portal.call(threading.current_thread)  # pyright: ignore[reportOptionalMemberAccess]
+        assert client.post("/notes", json={"text": "a" * size}).json() == size
+    assert [thread is loop_thread for thread in threads] == [in_loop]
+
+
+def test_what_a_dependency_declares_is_what_its_route_shows(client: TestClient) -> None:
+    app: Any = client.app
+    (body,) = bodies.declared(app.routes).values()
+    operation: dict[str, Any] = {}
+    body.add_to(operation)
+    content = operation["requestBody"]["content"]["application/json"]
+    assert content == {"schema": {"$ref": "#/components/schemas/Note"}, "example": {"text": "a"}}
+    assert body.schemas == (Note,)
+
+
+def test_no_route_describes_its_body_by_hand() -> None:
+    routes = create_app(Settings(token=TOKEN)).routes  # pyright: ignore[reportArgumentType]
+    found = [each.original_route for each in iter_route_contexts(routes) if isinstance(each.original_route, APIRoute)]
+    assert [route.path for route in found if "requestBody" in (route.openapi_extra or {})] == []
+    assert ("/v1/jobs", "post") in bodies.declared(routes)

@@ -1,0 +1,37 @@
+"""Calls about workers, trainers and the service."""
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.client.calls.call import Call, segment
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
+
+
+def trainers() -> Call[Page[TrainerView]]:
+    return Call(Page[TrainerView], "GET", "/v1/trainers")
+
+
+def workers() -> Call[Page[WorkerView]]:
+    return Call(Page[WorkerView], "GET", "/v1/workers")
+
+
+def worker_history(
+    worker_id: str, *, begins: datetime | None, ends: datetime | None, max_points: int | None
+) -> Call[WorkerHistoryView]:
+    times = {"from": begins, "to": ends}
+    params: dict[str, Any] = {name: time.astimezone().isoformat() for name, time in times.items() if time is not None}
+    path = f"/v1/workers/{segment(worker_id)}/history"
+    return Call(WorkerHistoryView, "GET", path, {**params, "max_points": max_points})
+
+
+def drain(worker_id: str) -> Call[WorkerView]:
+    return Call(WorkerView, "POST", f"/v1/workers/{segment(worker_id)}/drain")
+
+
+def undrain(worker_id: str) -> Call[WorkerView]:
+    return Call(WorkerView, "POST", f"/v1/workers/{segment(worker_id)}/undrain")
+
+
+def ready() -> Call[ReadyView]:
+    return Call(ReadyView, "GET", "/readyz")

@@ -1,0 +1,54 @@
+"""Calls about checkpoints, artifacts and bundles."""
+
+from urllib.parse import quote
+
+from torchyard.client.calls.call import LARGE_PAGE, LONGEST_PAGE, Call, job_path, segment
+from torchyard.contract.views.base import Page, View
+from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
+
+
+def checkpoints(job_id: str) -> Call[Page[CheckpointView]]:
+    return Call(Page[CheckpointView], "GET", f"{job_path(job_id)}/checkpoints")
+
+
+def checkpoint(job_id: str, ref: str) -> Call[CheckpointView]:
+    return Call(CheckpointView, "GET", _checkpoint_path(job_id, ref))
+
+
+def artifacts(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
+    return Call(Page[ArtifactView], "GET", f"{job_path(job_id)}/artifacts", {"path": path, "limit": LARGE_PAGE})
+
+
+def bundles(*, limit: int | None) -> Call[Page[BundleView]]:
+    size = LONGEST_PAGE if limit is None else max(1, min(limit, LONGEST_PAGE))
+    return Call(Page[BundleView], "GET", "/v1/bundles", {"limit": size})
+
+
+def bundle(sha256: str) -> Call[BundleView]:
+    return Call(BundleView, "GET", bundle_path(sha256))
+
+
+def delete_bundle(sha256: str) -> Call[View]:
+    return Call(View, "DELETE", bundle_path(sha256), repeatable=False)
+
+
+def file_path(job_id: str, ref: str, file: str | None) -> str:
+    """Returns the path of a checkpoint's file; without a name, of its `state.pt`."""
+    checkpoint = _checkpoint_path(job_id, ref)
+    return f"{checkpoint}/download" if file is None else f"{checkpoint}/files/{quote(file)}"
+
+
+def artifact_path(job_id: str, path: str) -> str:
+    return f"{job_path(job_id)}/artifacts/{quote(path)}"
+
+
+def bundle_path(sha256: str) -> str:
+    return f"/v1/bundles/{segment(sha256)}"
+
+
+def bundle_content_path(sha256: str) -> str:
+    return f"{bundle_path(sha256)}/content"
+
+
+def _checkpoint_path(job_id: str, ref: str) -> str:
+    return f"{job_path(job_id)}/checkpoints/{segment(ref)}"

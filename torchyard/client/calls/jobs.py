@@ -1,0 +1,109 @@
+"""Calls about jobs."""
+
+from collections.abc import Mapping, Sequence
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from torchyard.client.calls.call import (
+    JSON,
+    LARGE_PAGE,
+    LONGEST_PAGE,
+    Call,
+    given,
+    idempotency,
+    job_path,
+)
+from torchyard.contract.errors import InvalidSpec, TooLarge
+from torchyard.contract.filters import JobFilter, JobQuery, JobSort
+from torchyard.contract.requests import JobAction
+from torchyard.contract.spec import MOST_SPEC_BYTES
+from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.views.attempts import AttemptView
+from torchyard.contract.views.base import Page, View
+from torchyard.contract.views.jobs import ActionsView, JobPage, JobSummary, JobView, QueueEntry, SpecView
+
+Spec = Mapping[str, Any] | BaseModel
+
+
+def submit(spec: Spec, *, key: str | None) -> Call[JobView]:
+    return Call(JobView, "POST", "/v1/jobs", content=_encoded(spec), headers={**JSON, **idempotency(key)})
+
+
+def validate(spec: Spec) -> Call[SpecView]:
+    return Call(SpecView, "POST", "/v1/jobs/validate", content=_encoded(spec), headers=JSON)
+
+
+def get(job_id: str, *, wait: float | None = None, after_version: int | None = None) -> Call[JobView]:
+    return Call(JobView, "GET", job_path(job_id), {"wait": wait, "after_version": after_version})
+
+
+def advice(job_id: str) -> Call[AdviceView]:
+    return Call(AdviceView, "GET", f"{job_path(job_id)}/advice")
+
+
+def update(job_id: str, **changes: Any) -> Call[JobView]:
+    return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(given(changes)), headers=JSON)
+
+
+def cancel(job_id: str, *, now: bool) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/cancel", {"now": "true" if now else None})
+
+
+def pause(job_id: str) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/pause")
+
+
+def resume(job_id: str) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/resume")
+
+
+def retry(job_id: str, *, key: str | None) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/retry", headers=idempotency(key))
+
+
+def delete(job_id: str) -> Call[View]:
+    return Call(View, "DELETE", job_path(job_id), repeatable=False)
+
+
+def jobs(where: JobQuery, *, sort: JobSort | None = None, limit: int | None = None) -> Call[Page[JobSummary]]:
+    size = None if limit is None else max(1, min(limit, LONGEST_PAGE))
+    return Call(Page[JobSummary], "GET", "/v1/jobs", {**_sent(where), "sort": sort, "limit": size})
+
+
+def counts(where: JobFilter) -> Call[JobPage]:
+    return Call(JobPage, "GET", "/v1/jobs", {**_sent(where), "limit": 1, "counts": "true"})
+
+
+def act(
+    action: JobAction, *, ids: Sequence[str] | None, where: JobFilter, now: bool, dry_run: bool
+) -> Call[ActionsView]:
+    chosen = {"filter": _sent(where)} if ids is None else {"ids": [*ids]}
+    forced = {"now": True} if now else {}
+    content = json.dumps({"action": action, "dry_run": dry_run, **forced, **chosen})
+    return Call(ActionsView, "POST", "/v1/jobs/actions", content=content, headers=JSON, repeatable=action != "delete")
+
+
+def queue() -> Call[Page[QueueEntry]]:
+    return Call(Page[QueueEntry], "GET", "/v1/queue")
+
+
+def attempts(job_id: str) -> Call[Page[AttemptView]]:
+    return Call(Page[AttemptView], "GET", f"{job_path(job_id)}/attempts", {"limit": LARGE_PAGE})
+
+
+def _sent(where: JobFilter) -> dict[str, Any]:
+    return where.model_dump(mode="json", exclude_unset=True)
+
+
+def _encoded(spec: Spec) -> str:
+    """Returns the spec as JSON. Raises InvalidSpec, and TooLarge."""
+    try:
+        text = spec.model_dump_json() if isinstance(spec, BaseModel) else json.dumps(spec, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidSpec(f"the spec cannot be written as JSON: {error}") from None
+    size = len(text.encode())
+    if size > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {size} bytes: submit at most {MOST_SPEC_BYTES}")
+    return text

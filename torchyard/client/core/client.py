@@ -1,0 +1,98 @@
+"""The operations of a client, all together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from torchyard.client.calls import jobs as calls
+from torchyard.client.calls.jobs import Spec
+from torchyard.client.core.bundles import BundlesCore
+from torchyard.client.core.cluster import ClusterCore
+from torchyard.client.core.job import AsyncJob, JobCore
+from torchyard.client.core.team import TeamCore
+from torchyard.client.discovery import Server
+from torchyard.client.launching import Mounts, arguments, program_of, script_spec, upload_code
+from torchyard.client.packing import MAX_SIZE
+from torchyard.client.references import find_job, free_name
+from torchyard.client.transport import Transport
+from torchyard.contract.spec import JobSpec
+
+
+class ClientCore(JobCore, ClusterCore, TeamCore):
+    """The operations of a client."""
+
+    def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
+        super().__init__(server, transport, patience=patience)
+        self.bundles = BundlesCore(self._connection)
+
+    async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJob:
+        """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
+        the server knows the key, it is the job of the first call with that key.
+        """
+        return AsyncJob(self, await self._connection.answer(calls.submit(spec, key=idempotency_key)))
+
+    async def run(
+        self,
+        program: str = "train.py",
+        *,
+        args: Sequence[object] = (),
+        module: bool = False,
+        folder: str | Path = ".",
+        devices: int = 1,
+        name: str | None = None,
+        mounts: Mounts = MappingProxyType({}),
+        checkpoints: Sequence[str] = (),
+        requirements: str | None = None,
+        max_size: int = MAX_SIZE,
+        idempotency_key: str | None = None,
+        **spec: Any,
+    ) -> AsyncJob:
+        """Packs `folder`, uploads what the server does not have of it, and submits a job that runs `program` of it.
+
+        `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `mounts` are more
+        folders, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`. `checkpoints` are patterns of files that
+        become checkpoints. `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`,
+        `time_limit`, `resources`, …. Without `name` it has the folder's name, and the next free number where a job has
+        that, unless there is an `idempotency_key`, as a repeated call must be the same. Returns what `submit` does.
+        Raises ConfigError, InvalidBundle, TooLarge, InvalidSpec, and QuotaExceeded.
+        """
+        needed = program if program.endswith(".py") and not module else None
+        wanted = script_spec(name=name, folder=folder, devices=devices, more=spec)
+        code = await upload_code(
+            self.bundles, folder, needed=needed, mounts=mounts, requirements=requirements, max_size=max_size
+        )
+        config = {
+            **program_of(program, module=module),
+            **code,
+            "args": arguments(args),
+            "checkpoints": [*checkpoints],
+        }
+        wanted["config"] = {key: value for key, value in config.items() if value}
+        if name is None and idempotency_key is None:
+            wanted["name"] = await self.free_name(wanted["name"])
+        return await self.submit(wanted, idempotency_key=idempotency_key)
+
+    async def validate(self, spec: Spec) -> JobSpec:
+        """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
+        return (await self._connection.answer(calls.validate(spec))).spec
+
+    async def get(self, ref: str) -> AsyncJob:
+        """Returns the job with the id `ref`, else the newest job of that name, else the only one whose id begins with
+        `ref`, which then has four digits at least. It is a `Job`, of an AsyncClient an `AsyncJob`.
+
+        Raises NotFound, and Conflict if several ids begin with `ref`.
+        """
+        return AsyncJob(self, await find_job(self._connection, ref))
+
+    async def free_name(self, name: str) -> str:
+        """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
+        return await free_name(self._connection, name)
+
+    async def retry(self, job_id: str, *, idempotency_key: str | None = None) -> AsyncJob:
+        """Submits a new job with the same spec, which continues from the newest checkpoint of this one. Returns what
+        `submit` does.
+
+        Raises Conflict if this job has not ended.
+        """
+        return AsyncJob(self, await self._connection.answer(calls.retry(job_id, key=idempotency_key)))

@@ -1,0 +1,49 @@
+"""The operations on workers, trainers and the service."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from torchyard.client.calls import cluster as calls
+from torchyard.client.core.base import Core
+from torchyard.client.responses import parse
+from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
+
+
+class ClusterCore(Core):
+    """Operations on what runs the jobs."""
+
+    async def trainers(self) -> Sequence[TrainerView]:
+        """Returns the trainers that a job may name, each with the JSON schema of its `config`."""
+        return [item async for item in self._connection.pages(calls.trainers())]
+
+    async def workers(self) -> Sequence[WorkerView]:
+        """Returns the workers, their devices, and the job that holds each."""
+        return [item async for item in self._connection.pages(calls.workers())]
+
+    async def worker_history(
+        self,
+        worker_id: str,
+        *,
+        begins: datetime | None = None,
+        ends: datetime | None = None,
+        max_points: int | None = None,
+    ) -> WorkerHistoryView:
+        """Returns how the worker's devices were used, by default in the last hour. Raises NotFound."""
+        call = calls.worker_history(worker_id, begins=begins, ends=ends, max_points=max_points)
+        return await self._connection.answer(call)
+
+    async def drain(self, worker_id: str) -> WorkerView:
+        """Stops the worker from taking jobs; its running jobs save a checkpoint and return to the queue.
+
+        Raises Forbidden.
+        """
+        return await self._connection.answer(calls.drain(worker_id))
+
+    async def undrain(self, worker_id: str) -> WorkerView:
+        """Lets the worker take jobs again. Raises Forbidden."""
+        return await self._connection.answer(calls.undrain(worker_id))
+
+    async def ready(self) -> ReadyView:
+        """Returns the state of each part that the service needs. Raises ServerUnreachable."""
+        call = calls.ready()
+        return parse(await self._connection.send_once(call), call.view)

@@ -1,0 +1,84 @@
+"""The operations on checkpoints and artifacts."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from torchyard.client.calls import call as call_calls
+from torchyard.client.calls import files as calls
+from torchyard.client.core.base import Core
+from torchyard.client.download import OnProgress, PartFile, file_to_download
+from torchyard.client.references import find_checkpoint
+from torchyard.client.responses import file_name
+from torchyard.contract.artifacts import is_artifact_path
+from torchyard.contract.errors import NotFound, ServerError
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView
+
+
+class FilesCore(Core):
+    """Operations on the files that a job left."""
+
+    def checkpoints(self, job_id: str) -> AsyncGenerator[CheckpointView]:
+        """Yields the job's checkpoints, newest first."""
+        return self._connection.pages(calls.checkpoints(job_id))
+
+    async def checkpoint(self, job_id: str, ref: str | None = None) -> CheckpointView:
+        """Returns one checkpoint. `ref` is an id or its beginning, `best`, `latest`, `epoch-N` or `step-N`; without it,
+        the best, else the latest. Raises NotFound, and Conflict if several ids begin with `ref`.
+        """
+        return await find_checkpoint(self._connection, job_id, ref)
+
+    async def download(
+        self,
+        job_id: str,
+        ref: str | None = None,
+        *,
+        file: str | None = None,
+        to: str | Path = ".",
+        on_progress: OnProgress | None = None,
+    ) -> Path:
+        """Fetches a checkpoint's `state.pt`, or its `file` of that path, and returns the path that it wrote: `to`, or
+        if that is a folder, the server's name for the file in it. `ref` is one of `checkpoint`.
+
+        The file is written whole, with the listed sha256, or not at all. After a failure the bytes that arrived stay in
+        a `.part` file, and the next download continues from them. Raises NotFound, OSError, Conflict if another process
+        downloads the same file, and ServerError if the bytes are not those that the server lists.
+        """
+        checkpoint = await self.checkpoint(job_id, ref)
+        expected = file_to_download(checkpoint, file)
+        path = calls.file_path(job_id, checkpoint.id, file)
+        target = Path(to)
+        if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
+            target /= file_name(await self._connection.send(call_calls.head(path))) or f"{checkpoint.id}.pt"
+        with PartFile(target, expected, on_progress) as part:
+            await self._connection.fill(part, path)
+            part.finish()
+        return target
+
+    def artifacts(self, job_id: str, *, path: str | None = None) -> AsyncGenerator[ArtifactView]:
+        """Yields the files that the job left in its folder `artifacts`; with `path`, that file or those in that folder.
+
+        They are stored at the end of each attempt.
+        """
+        return self._connection.pages(calls.artifacts(job_id, path=path))
+
+    async def download_artifact(
+        self, job_id: str, path: str, *, to: str | Path = ".", on_progress: OnProgress | None = None
+    ) -> Path:
+        """Fetches the artifact with this path, and returns the path that it wrote: `to`, or if that is a folder, the
+        artifact's own name in it.
+
+        The file is written whole or continued as by `download`, and raises what that does.
+        """
+        found = [item async for item in self.artifacts(job_id, path=path) if item.path == path]
+        if not found:
+            raise NotFound(f"job {job_id} has no artifact {path!r}")
+        target, name = Path(to), path.rpartition("/")[2]
+        if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
+            if not is_artifact_path(path):
+                raise ServerError(f"the server lists the artifact {path!r}, which is no safe name for a file")
+            target /= name
+        expected = CheckpointFile(path=path, size=found[0].size, sha256=found[0].sha256)
+        with PartFile(target, expected, on_progress) as part:
+            await self._connection.fill(part, calls.artifact_path(job_id, path))
+            part.finish()
+        return target

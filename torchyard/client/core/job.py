@@ -1,0 +1,141 @@
+"""A job and its files as objects: what a program that runs many jobs holds of each."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.client.core.files import FilesCore
+from torchyard.client.core.jobs import JobsCore
+from torchyard.client.core.shapes import ArtifactShape, CheckpointShape, JobShape
+from torchyard.client.core.telemetry import TelemetryCore
+from torchyard.client.series import Metrics, Series
+from torchyard.client.stream import Update
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
+from torchyard.contract.views.jobs import JobView
+from torchyard.contract.views.telemetry import LogLine, LogMatch
+
+
+class JobCore(JobsCore, TelemetryCore, FilesCore):
+    """All operations on one job and its files."""
+
+
+@dataclass(frozen=True)
+class AsyncCheckpoint(CheckpointShape):
+    _view: CheckpointView
+    _client: JobCore
+    _job_id: str
+
+    @property
+    def view(self) -> CheckpointView:
+        return self._view
+
+    async def download(self, to: str | Path = ".", *, file: str | None = None) -> Path:
+        """Fetches its `state.pt`, or its `file`, and returns the path, as `Client.download` does."""
+        return await self._client.download(self._job_id, self.id, file=file, to=to)
+
+
+@dataclass(frozen=True)
+class AsyncArtifact(ArtifactShape):
+    _view: ArtifactView
+    _client: JobCore
+    _job_id: str
+
+    @property
+    def view(self) -> ArtifactView:
+        return self._view
+
+    async def download(self, to: str | Path = ".") -> Path:
+        """Fetches it, and returns the path, as `Client.download_artifact` does."""
+        return await self._client.download_artifact(self._job_id, self.path, to=to)
+
+
+class AsyncJob(JobShape):
+    def __init__(self, client: JobCore, view: JobView) -> None:
+        self._view = view
+        self._client = client
+
+    @property
+    def view(self) -> JobView:
+        return self._view
+
+    async def refresh(self) -> JobView:
+        """Asks the server for the job, and returns it."""
+        self._view = await self._client.wait_for_change(self.view, timeout=0)
+        return self.view
+
+    async def wait(self, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Job
+        """Waits until the job has ended, however it ends, and returns it. `timeout` is in seconds.
+
+        Raises TimeoutError.
+        """
+        self._view = await self._client.wait(self.id, timeout=timeout)
+        return self.view
+
+    async def follow(self, *, logs: bool = True, metrics: bool = True) -> AsyncGenerator[Update]:
+        """Yields the job's events, metric points and lines of output, each once, until it has ended."""
+        async with aclosing(self._client.follow(self.id, logs=logs, metrics=metrics)) as updates:
+            async for update in updates:
+                if isinstance(update, JobView):
+                    self._view = update
+                yield update
+
+    def logs(self, *, tail: int | None = None, rank: int | None = None) -> AsyncGenerator[LogLine]:
+        """Yields lines of output, oldest first: all, or the last `tail`."""
+        return self._client.logs(self.id, tail=tail, rank=rank)
+
+    def search_logs(
+        self, pattern: str, *, regex: bool = False, case: bool = False, rank: int | None = None
+    ) -> AsyncGenerator[LogMatch]:
+        """Yields the lines that contain `pattern`, oldest first, as `Client.search_logs` does."""
+        return self._client.search_logs(self.id, pattern, regex=regex, case=case, rank=rank)
+
+    async def metrics(self, *keys: str, max_points: int | None = None) -> Metrics:
+        """Returns the series with these keys, or all, each of at most `max_points`, or of the server's default."""
+        found = await self._client.metrics(self.id, keys=keys, max_points=max_points)
+        return Metrics([Series.of(view) for view in found.data])
+
+    async def checkpoints(self) -> AsyncGenerator[AsyncCheckpoint]:
+        """Yields the checkpoints, newest first."""
+        async with aclosing(self._client.checkpoints(self.id)) as views:
+            async for view in views:
+                yield AsyncCheckpoint(view, self._client, self.id)
+
+    async def checkpoint(self, ref: str | None = None) -> AsyncCheckpoint:
+        """Returns one checkpoint: an id, `best`, `latest`, `epoch-N` or `step-N`; the best, else the latest, if none is
+        named. Raises NotFound.
+        """
+        return AsyncCheckpoint(await self._client.checkpoint(self.id, ref), self._client, self.id)
+
+    async def download(self, to: str | Path = ".", *, ref: str | None = None, file: str | None = None) -> Path:
+        """Fetches a checkpoint's `state.pt`, or its `file`, and returns the path, as `Client.download` does."""
+        return await self._client.download(self.id, ref, file=file, to=to)
+
+    async def artifacts(self, path: str | None = None) -> AsyncGenerator[AsyncArtifact]:
+        """Yields the files that the job left; with `path`, that file or those in that folder."""
+        async with aclosing(self._client.artifacts(self.id, path=path)) as views:
+            async for view in views:
+                yield AsyncArtifact(view, self._client, self.id)
+
+    async def best_checkpoint(self) -> AsyncCheckpoint:
+        """Returns the best checkpoint, by `checkpoint.monitor` of the spec. Raises NotFound."""
+        return await self.checkpoint("best")
+
+    async def latest_checkpoint(self) -> AsyncCheckpoint:
+        """Returns the newest checkpoint. Raises NotFound."""
+        return await self.checkpoint("latest")
+
+    async def cancel(self, *, now: bool = False) -> JobView:
+        """Asks the job to stop, as `Client.cancel` does. Raises Conflict if it has ended."""
+        self._view = await self._client.cancel(self.id, now=now)
+        return self.view
+
+    async def pause(self) -> JobView:
+        """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""
+        self._view = await self._client.pause(self.id)
+        return self.view
+
+    async def resume(self) -> JobView:
+        """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""
+        self._view = await self._client.resume(self.id)
+        return self.view

@@ -1,0 +1,125 @@
+"""The operations on jobs whose answers are views."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+import time
+from typing import Unpack
+
+from torchyard.client.calls import jobs as calls
+from torchyard.client.core.base import Core
+from torchyard.client.matching import Listed, Matching, filter_of, query_of
+from torchyard.contract.filters import JobSort
+from torchyard.contract.job import JobState
+from torchyard.contract.requests import JobAction
+from torchyard.contract.team import Visibility
+from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.views.attempts import AttemptView
+from torchyard.contract.views.jobs import ActionsView, JobSummary, JobView, QueueEntry
+
+_LONGEST_WAIT_S = 20
+"""For this long the server is asked to hold its answer back until the job changes."""
+
+
+class JobsCore(Core):
+    """Operations on jobs. Each raises NotFound, and Forbidden if it changes a job of another user."""
+
+    async def advice(self, job_id: str) -> AdviceView:
+        """Returns what is the matter with the job and what to do. Raises NotFound, also if the service is older."""
+        return await self._connection.answer(calls.advice(job_id))
+
+    def list(
+        self, *, sort: JobSort = "created", limit: int | None = None, **matching: Unpack[Listed]
+    ) -> AsyncGenerator[JobSummary]:
+        """Yields the jobs that match every argument, newest first: `state` (one of these), `q`, `name`, `owner`,
+        `trainer`, `labels` (all of them), `created_after` and `created_before`. `get` returns all of a job.
+
+        `q` is a part of the name, the id, the owner or a label's value. A `sort` with a leading `-` is reversed. Raises
+        InvalidRequest.
+        """
+        call = calls.jobs(query_of(matching), sort=None if sort == "created" else sort, limit=limit)
+        return self._connection.pages(call, limit=limit)
+
+    async def count(self, **matching: Unpack[Matching]) -> Mapping[JobState, int]:
+        """Returns how many jobs that match every argument, as those of `list`, are in each state.
+
+        States without any are left out. A `state` changes nothing.
+        """
+        return (await self._connection.answer(calls.counts(filter_of(matching)))).counts or {}
+
+    async def act(
+        self,
+        action: JobAction,
+        ids: Sequence[str] | None = None,
+        *,
+        now: bool = False,
+        dry_run: bool = False,
+        **matching: Unpack[Matching],
+    ) -> ActionsView:
+        """Cancels, pauses, resumes or deletes the jobs with these `ids`, else those that match every other argument, as
+        those of `list`.
+
+        At most 1,000 jobs: repeat it while the answer says `more`. What is refused leaves the others as they are. With
+        `now`, a cancel kills, as in `cancel`.
+        """
+        call = calls.act(action, ids=ids, where=filter_of(matching), now=now, dry_run=dry_run)
+        return await self._connection.answer(call)
+
+    async def update(
+        self,
+        job_id: str,
+        *,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        priority: int | None = None,
+        visibility: Visibility | None = None,
+    ) -> JobView:
+        """Changes what is given; `labels` replaces all labels. Raises Conflict if the job's state forbids it, and
+        Forbidden if the job belongs to another user.
+        """
+        call = calls.update(job_id, name=name, labels=labels, priority=priority, visibility=visibility)
+        return await self._connection.answer(call)
+
+    async def cancel(self, job_id: str, *, now: bool = False) -> JobView:
+        """Asks the job to save a checkpoint and stop. With `now` it is killed without one, also if it stops already.
+
+        Raises Conflict if it has ended.
+        """
+        return await self._connection.answer(calls.cancel(job_id, now=now))
+
+    async def pause(self, job_id: str) -> JobView:
+        """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""
+        return await self._connection.answer(calls.pause(job_id))
+
+    async def resume(self, job_id: str) -> JobView:
+        """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""
+        return await self._connection.answer(calls.resume(job_id))
+
+    async def delete(self, job_id: str) -> None:
+        """Removes the job and everything that it stored. Raises Conflict if it has not ended."""
+        await self._connection.send(calls.delete(job_id))
+
+    def queue(self) -> AsyncGenerator[QueueEntry]:
+        """Yields the queued jobs in the order in which workers try to start them. A job that does not fit now is
+        passed over.
+        """
+        return self._connection.pages(calls.queue())
+
+    def attempts(self, job_id: str) -> AsyncGenerator[AttemptView]:
+        """Yields the runs of the job, oldest first."""
+        return self._connection.pages(calls.attempts(job_id))
+
+    async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Client
+        """Waits until the job has ended, and returns it. `timeout` is in seconds. Raises TimeoutError."""
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        job = await self._connection.answer(calls.get(job_id))
+        while not job.state.terminal:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"job {job_id} is still {job.state} after {timeout:g} s")
+            call = calls.get(job_id, wait=min(left, _LONGEST_WAIT_S), after_version=job.version)
+            job = await self._connection.answer(call)
+        return job
+
+    async def wait_for_change(self, job: JobView, *, timeout: float = 20.0) -> JobView:  # noqa: ASYNC109 - as in Client
+        """Returns the job once its version is another one than that of `job`, or as it is after `timeout` seconds."""
+        call = calls.get(job.id, wait=min(timeout, _LONGEST_WAIT_S), after_version=job.version)
+        return await self._connection.answer(call)

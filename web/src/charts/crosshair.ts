@@ -1,0 +1,42 @@
+/** What lies at the crosshair of a chart. */
+import type { Colour } from "./colours";
+import type { Line } from "./line";
+
+export interface CrosshairPoint {
+  /** Of the job. */
+  readonly id: string;
+  readonly name: string;
+  readonly colour: Colour;
+  readonly x: number;
+  readonly step: number;
+  readonly time: number;
+  readonly attempt: number;
+  readonly value: number;
+  /** What the line shows there: the value, or the smoothed one. */
+  readonly shown: number;
+}
+
+export interface Crosshair {
+  readonly x: number;
+  /** Distance of the crosshair from the left of the plot, where it is this chart's own. */
+  readonly left: number | null;
+  readonly points: readonly CrosshairPoint[];
+}
+
+/** Returns the point of each line that is nearest to x. A line that has none there is left out. */
+export function pointsAt(lines: readonly Line[], x: number, smooth: boolean): readonly CrosshairPoint[] {
+  return lines
+    .map((line) => ({ line, row: line.nearest(x) }))
+    .filter(({ row }) => row >= 0)
+    .map(({ line, row }) => ({
+      id: line.jobId,
+      name: line.name,
+      colour: line.colour,
+      x: line.x(row),
+      step: line.columns.step[row] ?? 0,
+      time: line.columns.time[row] ?? 0,
+      attempt: line.columns.attempt[row] ?? 1,
+      value: line.columns.mean[row] ?? NaN,
+      shown: line.shown(smooth)[row] ?? NaN,
+    }));
+}

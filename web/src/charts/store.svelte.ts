@@ -1,0 +1,191 @@
+/** The curves of one page: what was read, and what came live since. */
+import { ApiError } from "../api/client";
+import type { Curve, Curves } from "../api/curves";
+import type { Items } from "../live/events";
+import { Attempts, type CurveJob } from "./attempts";
+import type { XKind } from "./axis";
+import { colourOf, type Colour } from "./colours";
+import { Columns, numberOf } from "./columns";
+import { catchUp, finer, type Detail, type Steps } from "./detail";
+import { extentOf, Line } from "./line";
+import type { Span } from "./range";
+
+/** A curve of one job. */
+interface Series {
+  readonly columns: Columns;
+  /** Tails that a later attempt replaced. */
+  readonly ghosts: Columns[];
+  detail: Detail | null;
+}
+
+export class CurveStore {
+  /** Each key with the number of jobs that have it. */
+  keys = $state.raw<ReadonlyMap<string, number>>(new Map());
+  isReady = $state(false);
+  failure = $state.raw<ApiError | null>(null);
+  /** Counts changes of what is not live: jobs, attempts, curves that were read. */
+  version = $state(0);
+
+  jobs: readonly CurveJob[] = [];
+  /** Weight of the moving average that the service computes. */
+  smooth = 0;
+  /** Whether tails that a later attempt replaced are shown. */
+  ghost = false;
+  readonly attempts = new Attempts();
+
+  readonly #series = new Map<string, Map<string, Series>>();
+  #keysOf = new Map<string, Set<string>>();
+  readonly #colours = new Map<string, Colour>();
+  readonly #listeners = new Set<() => void>();
+
+  /** Shows these jobs instead of others, or the same with another name or newer attempts. */
+  show(jobs: readonly CurveJob[]): void {
+    this.jobs = jobs;
+    this.attempts.take(jobs);
+    this.#colours.clear();
+    this.version += 1;
+    this.changed();
+  }
+
+  /** Takes over which keys the jobs have. Curves of other jobs and keys go. */
+  takeKeys(jobs: Curves["jobs"]): void {
+    this.#keysOf = new Map(jobs.map((job) => [job.job_id, new Set(job.keys.map((found) => found.key))]));
+    this.#countKeys();
+    const ids = new Set(this.jobs.map((job) => job.id));
+    for (const [key, series] of this.#series) {
+      for (const id of series.keys()) if (!ids.has(id)) series.delete(id);
+      if (!this.keys.has(key)) this.#series.delete(key);
+    }
+    this.isReady = true;
+    this.failure = null;
+    this.version += 1;
+    this.changed();
+  }
+
+  /** Takes over all curves of a key. */
+  put(key: string, curves: readonly Curve[], smooth: number): void {
+    const found = new Map<string, Series>();
+    for (const curve of curves.filter((each) => !each.hidden))
+      found.set(curve.job_id, { columns: Columns.of(curve, smooth), detail: null, ghosts: [] });
+    for (const curve of curves.filter((each) => each.hidden))
+      found.get(curve.job_id)?.ghosts.push(Columns.of(curve, smooth));
+    this.#series.set(key, found);
+    this.failure = null;
+    this.version += 1;
+    this.changed();
+  }
+
+  /** Takes over finer rows of a part of curves. */
+  putDetail(curves: readonly Curve[], steps: Steps): void {
+    for (const curve of curves) {
+      const found = this.#series.get(curve.key)?.get(curve.job_id);
+      if (!found) continue;
+      found.detail = { columns: Columns.of(curve, this.smooth), ...steps };
+      if (steps.to === Infinity) catchUp(found.detail.columns, found.columns);
+    }
+    this.changed();
+  }
+
+  /** Adds what a job has stored, of all its keys or of some. Returns whether there is one that was not known. */
+  append(items: Items, keys: readonly string[] = Object.keys(items.metrics)): boolean {
+    if (keys.length === 0) return false;
+    const known = this.#keysOf.get(items.job_id) ?? new Set();
+    const hasNew = keys.some((key) => !known.has(key));
+    if (hasNew) {
+      this.#keysOf.set(items.job_id, new Set([...known, ...keys]));
+      this.#countKeys();
+    }
+    for (const key of keys) this.#appendTo(key, items);
+    this.changed();
+    return hasNew;
+  }
+
+  /** Says why the newest request failed. */
+  failed(error: unknown): void {
+    this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
+  }
+
+  /** Calls the listener when there is something new to draw. Returns how to stop. */
+  listen(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Tells that there is something new to draw. */
+  changed(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  isLoaded(key: string): boolean {
+    return this.#series.has(key);
+  }
+
+  /** Returns the keys of which there are curves, of one job or of any. */
+  loaded(jobId: string | null = null): readonly string[] {
+    const all = [...this.#series];
+    return all.filter(([, series]) => jobId === null || series.has(jobId)).map(([key]) => key);
+  }
+
+  /** Returns the newest attempt of which there are curves; where there are none, that which is known. */
+  newestAttempt(jobId: string): number {
+    const columns = [...this.#series.values()].flatMap((series) => series.get(jobId)?.columns ?? []);
+    const newest = Math.max(...columns.map(({ attempt, length }) => attempt[length - 1] ?? 0), 0);
+    return newest || this.attempts.newest(jobId);
+  }
+
+  /** Says whether rows of a key stand for more than one point. */
+  isCoarse(key: string): boolean {
+    return [...(this.#series.get(key)?.values() ?? [])].some(
+      ({ columns }) => columns.points > columns.length,
+    );
+  }
+
+  /** Returns the curves of a key, one for each job that has it. Finer rows are taken where they hold all of `shown`. */
+  lines(key: string, kind: XKind, shown: Span | null = null): readonly Line[] {
+    const found: Line[] = [];
+    for (const { id, name } of this.jobs) {
+      const series = this.#series.get(key)?.get(id);
+      if (!series) continue;
+      const { columns, ghosts } = series;
+      const place = this.attempts.place(id, kind, columns.time[0] ?? 0);
+      const whole = new Line(id, name, this.colour(id), columns, place, this.ghost ? ghosts : []);
+      found.push(shown && series.detail ? finer(whole, series.detail, shown) : whole);
+    }
+    return found;
+  }
+
+  /** Returns the range of x that all loaded curves cover together. */
+  extent(kind: XKind): Span | null {
+    return extentOf(this.loaded().flatMap((key) => this.lines(key, kind)));
+  }
+
+  /** Returns the colour of a job. Jobs that are shown together differ in it. */
+  colour(jobId: string): Colour {
+    const ids = this.jobs.map((job) => job.id);
+    const found = this.#colours.get(jobId) ?? colourOf(jobId, ids);
+    this.#colours.set(jobId, found);
+    return found;
+  }
+
+  #countKeys(): void {
+    const counts = new Map<string, number>();
+    for (const keys of this.#keysOf.values())
+      for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+    this.keys = counts;
+  }
+
+  #appendTo(key: string, items: Items): void {
+    const points = items.metrics[key];
+    const all = this.#series.get(key);
+    if (!points || !all) return;
+    let series = all.get(items.job_id);
+    if (!series)
+      all.set(items.job_id, (series = { columns: new Columns(this.smooth), detail: null, ghosts: [] }));
+    for (let i = 0; i < points.step.length; i++) {
+      const [step, time, attempt] = [points.step[i] ?? 0, points.time[i] ?? 0, points.attempt[i] ?? 1];
+      const value = numberOf(points.value[i]);
+      series.columns.append(step, time, attempt, value);
+      if (series.detail && step <= series.detail.to) series.detail.columns.append(step, time, attempt, value);
+    }
+  }
+}
