@@ -122,7 +122,7 @@ HELPER: dict[str, frozenset[str]] = {
         {"durations", "errors", "events", "job", "record", "records", "rundir", "stacks", "text"}
     ),
     "torchyard.host": frozenset({"datadir", "failpoints", "identity", "inspection", "recordfiles", "untrusted"}),
-    "worker.host": frozenset({"datafolders", "process"}),
+    "worker.host": frozenset({"datafolders", "process", "proctable"}),
     "worker.sandbox": frozenset({"opening", "privileges", "seccomp", "shared"}),
     "worker.sandbox.strict": frozenset({"protocol"}),
 }
