@@ -7,10 +7,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
+from api.limits.settings import LimitSettings
 from store import settings
 from torchyard.contract.team import Visibility
-
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 _SENDFILE = re.compile(r"(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9._-]+")
@@ -46,13 +45,13 @@ def _split(names: str) -> list[str]:
     return [name.strip().lower() for name in names.split(",") if name.strip()]
 
 
-class Settings(settings.Settings):
-    """`store.settings.Settings`, and how the API serves."""
+class Settings(LimitSettings, settings.Settings):
+    """How the API serves. Extends `store.settings.Settings`."""
 
     token: SecretStr | None = None
     """The token of the bootstrap administrator, `admin`."""
     visibility: Visibility = "private"
-    """That of jobs whose spec says nothing of it."""
+    """Default visibility of jobs."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""
@@ -61,23 +60,6 @@ class Settings(settings.Settings):
     """How a proxy in front of the API sends files instead of it: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
     trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""
     """Addresses and networks of the proxies, separated by `,`, whose `X-Forwarded-For` names the client."""
-    max_body_bytes: Annotated[int, Field(ge=1)] = 1_048_576
-    max_connections: Annotated[int, Field(ge=1)] = 2_000
-    """Connections that serve a request, and as many that wait for one."""
-    max_connections_per_address: Annotated[int, Field(ge=1)] = 500
-    """The same for one address, unless it is that of a trusted proxy."""
-    max_requests_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 100
-    """Of one user, in the long run; ten seconds' worth of them may come at once."""
-    max_streams: Annotated[int, Field(ge=1)] = 50
-    """Streams and waiting requests that one user may have open."""
-    max_wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 10
-    """Requests of one address that have a wrong token."""
-    head_timeout_s: Seconds = 10
-    """Time for a request's whole head, from its first byte."""
-    body_timeout_s: Seconds = 30
-    """Longest time without a byte of a request's body."""
-    stall_timeout_s: Seconds = 120
-    """Time without progress after which a client that does not read its answer is disconnected."""
 
     @property
     def host_names(self) -> frozenset[str]:

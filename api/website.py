@@ -1,4 +1,4 @@
-"""Serves the page of the service, which `web/` is built into: one HTML file for all its addresses, and its assets."""
+"""Serves the page that is built from `web/`: one HTML file for all its addresses, and its assets."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from torchyard.contract.errors import NotFound
 BUILT = Path(__file__).with_name("static")
 """Where the build of `web/` lies; the wheel has it."""
 _ADDRESSES = ("/", "/jobs", "/jobs/{rest:path}", "/compare", "/login")
-"""The addresses of the page, which its script tells apart."""
+"""The addresses that all answer the same HTML file. Its script shows what each stands for."""
 _INDEX = "index.html"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -29,7 +29,7 @@ _HASHED = re.compile(r"-[A-Za-z0-9_-]{8}\.[a-z0-9]+$")
 """The end of an asset's name that the build derives from its content."""
 _FOR_EVER, _REVALIDATED = "public, max-age=31536000, immutable", "public, no-cache"
 _TYPES = {".js": "text/javascript", ".woff2": "font/woff2", ".webmanifest": "application/manifest+json"}
-"""Of files whose type this machine's tables may have wrong."""
+"""Media types that the host's own tables may have wrong."""
 _COMPRESSED = re.compile(r"text/.*|image/svg\+xml|application/(json|manifest\+json)")
 _LEAST_BYTES = 1 << 10
 _NOT_BUILT = """\
@@ -56,7 +56,7 @@ class _Asset:
 
     def answer(self, request: Request) -> Response:
         """Returns the file, or 304 if the caller has it."""
-        # A worker has the policy of its own script, not of the page that starts it.
+        # A web worker has the policy of its own script, not that of the page which starts it.
         headers = {
             "Content-Security-Policy": _POLICY,
             "ETag": self.etag,
@@ -70,8 +70,8 @@ class _Asset:
         return Response(self.content, headers=headers, media_type=self.media_type)
 
 
-class Page:
-    """The page in `folder`. It is read whole at its first request, so that no request names a file."""
+class Website:
+    """The page in `folder`. All its files are read at the first request: no request opens a file by name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -117,7 +117,7 @@ class Page:
 
 def install(app: FastAPI, folder: Path) -> None:
     """Adds the page to `app`. It needs no token: all that it shows, it asks the API for."""
-    page = app.state.page = Page(folder)
+    page = app.state.website = Website(folder)
 
     def read_page(request: Request) -> Response:
         return page.index(request)

@@ -10,15 +10,16 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.access.sight import Sight
+from api.access.access import Access, AccessDep
+from api.access.visible_jobs import VisibleJobs
 from api.http.address import client_address, host_of, is_local
-from api.services import Services, ServicesDep
 from store.commands import team
 from store.db.database import Session
 from store.db.tables import BrowserSession, Job
 from store.ids import is_id
 from store.queries import timeline
-from store.rows import access, tokens
+from store.rows import access as ownership
+from store.rows import tokens
 from store.rows.access import BOOTSTRAP, Caller
 from store.rows.tokens import Identity
 from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, SessionEnded, Unavailable
@@ -39,7 +40,7 @@ class Principal(Caller):
 
     @property
     def key(self) -> str:
-        """What limits count by: the user, who may have many tokens."""
+        """The key of the caller's limits: the user, who may have many tokens."""
         return self.name
 
 
@@ -47,89 +48,89 @@ _bearer = HTTPBearer(auto_error=False, description="The token that `torchyard up
 _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-async def authenticate(request: Request, services: ServicesDep, credentials: _Credentials) -> Principal:
+async def authenticate(request: Request, access: AccessDep, credentials: _Credentials) -> Principal:
     """Returns who makes the request.
 
     Raises NotAuthorized, TooManyRequests, and Forbidden for a request from another web site.
     """
     if credentials is not None:
-        return await identified(request, services, credentials.credentials)
-    names = (services.cookie_name(secure=True), services.cookie_name(secure=False))
+        return await identified(request, access, credentials.credentials)
+    names = (access.cookie_name(secure=True), access.cookie_name(secure=False))
     cookies = [request.cookies[name] for name in names if name in request.cookies]
     if not cookies:
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
     csrf = request.headers.get(CSRF_HEADER)
     if csrf is None:  # such as a web server on another port of this host sends, which the browser gave the cookie
         raise SessionEnded(f"a cookie alone opens nothing: send {CSRF_HEADER}, too, or log in again")
-    found = await services.at_once(_of_cookies, services, cookies, csrf)
+    found = await access.at_once(_of_cookies, access, cookies, csrf)
     if found is None:
-        address = _of_request(services, _NOBODY, request).address
-        services.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong cookies")
+        address = _of_request(access, _NOBODY, request).address
+        access.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong cookies")
         raise SessionEnded("the session has ended: log in again")
     if request.method not in _SAFE:
         check_origin(request)
-    return _admitted(services, found, request)
+    return _admitted(access, found, request)
 
 
 async def authenticate_download(
     request: Request,
-    services: ServicesDep,
+    access: AccessDep,
     credentials: _Credentials,
     link: Annotated[str | None, Query(max_length=200, description="made by `POST /v1/links`")] = None,
 ) -> Principal:
-    """Returns who asks for a file: whose link it is, else as `authenticate` does. Raises the same."""
+    """Returns who asks for a file: the user of the link, or who `authenticate` returns. Raises the same."""
     if link is None or credentials is not None:
-        return await authenticate(request, services, credentials)
+        return await authenticate(request, access, credentials)
     query = request.scope["query_string"].decode("latin-1")
-    session = services.links.session_of(link, path=request.scope["path"], query=query)
-    found = None if session is None else await services.at_once(_of_session, services, session)
+    session = access.links.session_of(link, path=request.scope["path"], query=query)
+    found = None if session is None else await access.at_once(_of_session, access, session)
     if found is None:
         raise NotAuthorized("the link is not valid: it is good for one file, for a minute, and while its session lasts")
-    return _admitted(services, found, request)
+    return _admitted(access, found, request)
 
 
-async def identified(request: Request, services: Services, token: str) -> Principal:
+async def identified(request: Request, access: Access, token: str) -> Principal:
     """Returns whose token the request has. Raises NotAuthorized, TooManyRequests and Unavailable.
 
     A wrong token is counted against its address, and added to the audit. A valid one is accepted from any address.
     """
-    if hmac.compare_digest(token.encode(), services.token.encode()):
-        return _admitted(services, _ADMIN, request)
-    found = await services.at_once(_of_token, services, token)
+    if hmac.compare_digest(token.encode(), access.token.encode()):
+        return _admitted(access, _ADMIN, request)
+    found = await access.at_once(_of_token, access, token)
     if found is not None:
-        admitted = _admitted(services, _principal(found), request)
+        admitted = _admitted(access, _principal(found), request)
         if found.use_is_stale:
-            await services.note(_mark_used, services, found.token_id)
+            await access.note(_mark_used, access, found.token_id)
         return admitted
-    await _count_failed_login(services, request, what="tokens")
+    await _count_failed_login(access, request, what="tokens")
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
 
 
-async def of_code(request: Request, services: Services, code: str, *, ends: bool) -> Principal:
-    """Returns for whom the login code was made; it `ends` with that, or stays valid.
+async def of_code(request: Request, access: Access, code: str, *, ends: bool) -> Principal:
+    """Returns the user of the login code. `ends`: the code becomes invalid.
 
     Raises Forbidden unless the client is on this machine.
 
     A wrong code is counted and added to the audit as a wrong token is. Raises NotAuthorized, TooManyRequests and
     Unavailable.
     """
-    check_local(request, services)
-    credential = services.codes.take(code) if ends else services.codes.look(code)
-    found = None if credential is None else await services.at_once(_of_credential, services, credential)
+    check_local(request, access)
+    credential = access.codes.take(code) if ends else access.codes.look(code)
+    found = None if credential is None else await access.at_once(_of_credential, access, credential)
     if found is not None:
-        return _admitted(services, found, request)
-    await _count_failed_login(services, request, what="codes")
+        return _admitted(access, found, request)
+    await _count_failed_login(access, request, what="codes")
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
 
 
-def credential_of(services: Services, principal: Principal) -> str:
-    """Returns what stands for the principal's token in sessions and login codes, which end with it."""
-    return principal.token_id or tokens.digest_of(services.token)
+def credential_of(access: Access, principal: Principal) -> str:
+    """Returns the name of the principal's token in sessions and login codes, which end with the token."""
+    return principal.token_id or tokens.digest_of(access.token)
 
 
-def check_local(request: Request, services: Services) -> None:
+def check_local(request: Request, access: Access) -> None:
     """Raises Forbidden unless the client is on this machine, and connects without a proxy."""
-    if not is_local(request.scope, services.settings):
+    if not is_local(request.scope, access.settings):
         raise Forbidden("login codes are for programs on the service's own machine, without a proxy: use a token")
 
 
@@ -156,29 +157,29 @@ TokenOwner = Annotated[Principal, require(Scope.TOKENS)]
 SecretOwner = Annotated[Principal, require(Scope.SECRETS)]
 UserManager = Annotated[Principal, require(Scope.USERS)]
 Auditor = Annotated[Principal, require(Scope.AUDIT)]
-"""Parameters of routes: the caller, who may do this."""
+"""Parameters of routes: the caller, who has the scope."""
 
 
-def check_watcher(services: Services, principal: Principal, job_id: str) -> None:
+def check_watcher(access: Access, principal: Principal, job_id: str) -> None:
     """Checks that an open stream may go on. Raises NotAuthorized, NotFound and Unavailable."""
-    if not _is_still_valid(services, principal):
+    if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
-    with services.store.read() as session:
+    with access.store.read() as session:
         visible_job(session, job_id, principal)
 
 
-def check_watched(services: Services, principal: Principal, job_ids: Collection[str]) -> Sight:
-    """Returns which jobs an open stream may go on to tell of. Raises NotAuthorized and Unavailable."""
-    if not _is_still_valid(services, principal):
+def check_watched(access: Access, principal: Principal, job_ids: Collection[str]) -> VisibleJobs:
+    """Returns which of the jobs an open stream may go on to show. Raises NotAuthorized and Unavailable."""
+    if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
-    with services.store.read() as session:
+    with access.store.read() as session:
         readable = timeline.heads(session, job_ids, caller=principal)
-        return Sight(frozenset(readable), frozenset(timeline.heads(session, job_ids)))
+        return VisibleJobs(frozenset(readable), frozenset(timeline.heads(session, job_ids)))
 
 
-async def open_stream(services: ServicesDep, caller: JobReader) -> AsyncGenerator[None]:
-    """A route's dependency: counts the answer among the token's streams until it ends. Raises TooManyRequests."""
-    with services.streams.open(caller.key):
+async def open_stream(access: AccessDep, caller: JobReader) -> AsyncGenerator[None]:
+    """A route's dependency: counts the answer among the user's open streams until it ends. Raises TooManyRequests."""
+    with access.open_streams.open(caller.key):
         yield
 
 
@@ -197,78 +198,78 @@ def visible_job(session: Session, job_id: str, caller: Caller) -> Job:
     """Returns the job if the caller may read it. Raises NotFound, also for a malformed id."""
     if not is_id(job_id, "job"):
         raise NotFound(f"there is no job {job_id[:100]!r}")
-    return access.get(session, job_id, caller)
+    return ownership.get(session, job_id, caller)
 
 
 _ADMIN = Principal(BOOTSTRAP, Role.ADMIN, scopes=Role.ADMIN.scopes)
 _NOBODY = Principal("", Role.VIEWER)
 
 
-def _admitted(services: Services, principal: Principal, request: Request) -> Principal:
-    services.requests.take(principal.key, advice=f"{principal.name} has sent too many requests")
-    return _of_request(services, principal, request)
+def _admitted(access: Access, principal: Principal, request: Request) -> Principal:
+    access.requests.take(principal.key, advice=f"{principal.name} has sent too many requests")
+    return _of_request(access, principal, request)
 
 
-def _of_request(services: Services, principal: Principal, request: Request) -> Principal:
-    address = client_address(request.scope, services.settings)
+def _of_request(access: Access, principal: Principal, request: Request) -> Principal:
+    address = client_address(request.scope, access.settings)
     return replace(principal, address=address, request_id=request.state.request_id)
 
 
-async def _count_failed_login(services: Services, request: Request, *, what: str) -> None:
-    """Raises TooManyRequests if the client has sent too many wrong ones."""
-    nobody = _of_request(services, _NOBODY, request)
-    services.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong {what}")
-    await services.note(team.record_failed_login, services.store, nobody)
+async def _count_failed_login(access: Access, request: Request, *, what: str) -> None:
+    """Counts and audits a wrong token or code. Raises TooManyRequests if the client has sent too many."""
+    nobody = _of_request(access, _NOBODY, request)
+    access.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong {what}")
+    await access.note(team.record_failed_login, access.store, nobody)
 
 
-def _is_still_valid(services: Services, principal: Principal) -> bool:
+def _is_still_valid(access: Access, principal: Principal) -> bool:
     """Returns whether the principal's credential is valid, for the same role."""
     if principal.session:
-        now = _of_session(services, principal.session)
+        now = _of_session(access, principal.session)
     elif principal.token_id is None:
         return True
     else:
-        with services.store.read() as session:
+        with access.store.read() as session:
             identity = tokens.find_by_id(session, principal.token_id)
         now = None if identity is None else _principal(identity)
     return now is not None and now.role is principal.role
 
 
-def _of_token(services: Services, token: str) -> Identity | None:
-    with services.store.read() as session:
+def _of_token(access: Access, token: str) -> Identity | None:
+    with access.store.read() as session:
         return tokens.find(session, token)
 
 
-def _mark_used(services: Services, token_id: str) -> None:
+def _mark_used(access: Access, token_id: str) -> None:
     try:
-        team.mark_token_used(services.store, token_id)
+        team.mark_token_used(access.store, token_id)
     except Unavailable as error:
         _log.warning("the last use of a token is not stored: %s", error.message)
 
 
-def _of_cookies(services: Services, cookies: Sequence[str], csrf: str) -> Principal | None:
-    """Returns whose session it is that one of the cookies and the second secret open."""
-    with services.store.read() as session:
+def _of_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
+    """Returns the user of the session that has one of the cookies and this CSRF secret."""
+    with access.store.read() as session:
         opened = (tokens.find_session(session, cookie, csrf=csrf) for cookie in cookies)
         found = next((row for row in opened if row is not None), None)
-    return _in_session(services, found)
+    return _in_session(access, found)
 
 
-def _of_session(services: Services, digest: str) -> Principal | None:
-    with services.store.read() as session:
+def _of_session(access: Access, digest: str) -> Principal | None:
+    with access.store.read() as session:
         found = tokens.find_session_by_digest(session, digest)
-    return _in_session(services, found)
+    return _in_session(access, found)
 
 
-def _in_session(services: Services, found: BrowserSession | None) -> Principal | None:
-    principal = None if found is None else _of_credential(services, found.credential)
+def _in_session(access: Access, found: BrowserSession | None) -> Principal | None:
+    principal = None if found is None else _of_credential(access, found.credential)
     return None if found is None or principal is None else replace(principal, session=found.digest)
 
 
-def _of_credential(services: Services, credential: str) -> Principal | None:
-    if hmac.compare_digest(credential, tokens.digest_of(services.token)):
+def _of_credential(access: Access, credential: str) -> Principal | None:
+    if hmac.compare_digest(credential, tokens.digest_of(access.token)):
         return _ADMIN
-    with services.store.read() as session:
+    with access.store.read() as session:
         identity = tokens.find_by_id(session, credential)
     return None if identity is None else _principal(identity)
 

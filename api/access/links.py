@@ -1,4 +1,4 @@
-"""Links to single files, for what cannot send a header: the downloads of a browser. They are signed, and not stored."""
+"""Signed links to single files, for downloads of a browser, which can send no header. They are not stored."""
 
 from collections.abc import Callable
 import hashlib
@@ -7,7 +7,7 @@ import time
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 PARAMETER = "link"
-"""The name of the query's parameter that makes a path a link."""
+"""The parameter of the query that holds a link's end, session and signature."""
 LIFETIME_S = 60
 """Seconds in which a download may begin."""
 

@@ -1,4 +1,4 @@
-"""What a judgement is made of: the job as its views show it, and what is stored beside them."""
+"""What advice is derived from: the job as its views show it, and what else is stored about it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Facts:
     """The workers that the judgement is about, with who holds their devices: all if the job waits, its own if it runs.
     """
     silence: timedelta | None = None
-    """How long ago the attempt that runs last wrote to its event log, which ends it as a hang. None: it has not yet."""
+    """Time since the running attempt last wrote to its event log; None before its first line."""
     checkpoint_step: int | None = None
     """The step of the newest checkpoint; None without any."""
     has_requirements: bool = False

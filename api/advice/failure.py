@@ -16,7 +16,7 @@ from torchyard.contract.views.advice import AdviceView, EvidenceView
 from torchyard.contract.views.jobs import ErrorView
 
 _SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED}
-"""Ends of which the message says more than any words about their kind."""
+"""End reasons whose own message is the best headline."""
 _NONFINITE = "NonFiniteLoss"
 _HOUR = timedelta(hours=1)
 

@@ -17,7 +17,7 @@ _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "P
 
 @dataclass(frozen=True)
 class Shortage:
-    """What the allocator said, as it wrote it: `79.10 GiB`. None is what it did not say."""
+    """Sizes from an allocator's message, as it wrote them, such as `79.10 GiB`. None: it did not say."""
 
     wanted: str | None
     free: str | None

@@ -13,7 +13,7 @@ from torchyard.contract.views.advice import AdviceView, EvidenceView
 from torchyard.contract.views.cluster import DeviceView
 
 _STALLED = 0.6
-"""A job stalls that was silent for this share of its `stall_timeout`."""
+"""A job counts as stalled after this share of its `stall_timeout` without progress."""
 _SILENT_AT_LEAST = timedelta(minutes=2)
 """Progress becomes an event once a minute at least: a shorter silence says nothing."""
 _WAITS, _HARDLY_WAITS = 0.3, 0.1

@@ -13,7 +13,7 @@ _SCALE = 2.0**-64
 
 @dataclass(frozen=True)
 class Buckets:
-    """What is known of each bucket, in arrays of one length. `mean`, `low` and `high` are NaN without finite values."""
+    """A summary of each bucket, in arrays of equal length. `mean`, `low` and `high` are NaN without finite values."""
 
     last: Indices
     """The index of its last value."""
@@ -62,7 +62,7 @@ def ema(values: Values, smooth: float) -> Values:
     if not len(known):
         return np.full(len(values), np.nan)
     total = known * (1 - smooth)
-    # In each round a value takes up what is as far behind it as it has taken up already.
+    # Each round doubles the number of values that each total includes.
     reach, weight = 1, smooth
     while reach < len(known) and weight > 0:
         total[reach:] += weight * total[:-reach]

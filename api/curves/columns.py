@@ -1,4 +1,4 @@
-"""Turns series into curves of few places: buckets with their least and greatest value, their mean and their average."""
+"""Turns series into curves: their points or, of too many, buckets with mean, least and greatest value, and average."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """How curves are wanted: the part of them, at most so many places, and smoothed unless `smooth` is 0."""
+    """What to answer of each curve: the range of steps, the most entries, and its smoothing (0: none)."""
 
     max_points: int
     from_step: int | None = None
@@ -27,7 +27,7 @@ class Shape:
 def curves(job_id: str, key: str, found: SeriesColumns, shape: Shape) -> Iterator[CurveView]:
     """Yields the curve of a series, and one of each tail that has points in the range.
 
-    The tails have no more places together than the curve may have: the oldest of too many are omitted.
+    All tails together have at most as many entries as the curve may have; the oldest are left out first.
     """
     # Imported here, because numpy is slow to import and most processes never need it.
     from api.curves import buckets

@@ -14,9 +14,9 @@ Address = IPv4Address | IPv6Address
 _LOCAL = "local"
 """The address of a peer that has none, as on a Unix socket."""
 _OF_PROXIES = ("forwarded", "x-forwarded-", "x-real-ip", "via")
-"""The headers that proxies add have names that begin so."""
+"""Prefixes of the names of headers that proxies add."""
 _HOST_BITS = 64
-"""The bits of an IPv6 address that its host may choose."""
+"""Bits of an IPv6 address that its host may choose."""
 
 
 def client_address(scope: Scope, settings: Settings) -> str:
@@ -67,7 +67,7 @@ def is_local(scope: Scope, settings: Settings) -> bool:
 
 
 def host_of(address: str) -> str:
-    """Returns what limits by address count: the address, or the network of an IPv6 host, which has many addresses."""
+    """Returns the key of limits by address: the address or, as an IPv6 host has many, its network."""
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address):
         return str(ip_network((parsed, _HOST_BITS), strict=False))

@@ -18,7 +18,7 @@ _WEIGHT = re.compile(r"q=(?:0\.[0-9]{1,3}|1(?:\.0{0,3})?)")
 
 
 _THREADS = CapacityLimiter(2)
-"""Apart from the threads of all other work: it takes long."""
+"""Threads for this alone, as compressing takes long."""
 
 
 class Compression:

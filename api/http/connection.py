@@ -17,9 +17,8 @@ from uvicorn.server import ServerState
 from api.http import problems
 from api.http.address import host_of, is_trusted, peer_address
 from api.http.browsers import SECURITY_HEADERS
-from api.limits.connections import Connections
+from api.limits.connections import ConnectionLimits
 from api.settings import Settings
-from api.transfers.files import ZERO_COPY
 from torchyard.contract.errors import (
     HeadersTooLarge,
     MalformedHttp,
@@ -28,12 +27,15 @@ from torchyard.contract.errors import (
     UrlTooLong,
 )
 
+ZERO_COPY = "http.response.zerocopysend"
+"""The ASGI extension by which a server sends a part of an open file."""
+
 _LINGER_S = 5
 """Seconds to read on after the last answer: closing at once could destroy the answer on its way (RFC 9112, 9.6)."""
 
 _MOST_URL_BYTES = 8_192
 _MOST_HEADER_BYTES = 8_192
-"""Of one header."""
+"""Largest size of one header."""
 _MOST_HEADERS_BYTES = 32_768
 _MOST_HEADERS = 100
 _MOST_UNPARSED_BYTES = _MOST_URL_BYTES + 2 * _MOST_HEADERS_BYTES
@@ -59,7 +61,7 @@ class Connection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._settings: Settings = config.settings
-        self._limits: Connections = config.connections
+        self._limits: ConnectionLimits = config.connections
         self._host: str | None = None
         self._deadline: float | None = None
         self._late_message = ""

@@ -1,15 +1,15 @@
-"""Passes on plain cookies alone: the framework reads all others with a parser of Python that can be quadratic."""
+"""Drops cookies that this service never sets: Python's parser may take quadratic time for them."""
 
 import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _PLAIN = re.compile(rb"[A-Za-z0-9_-]{1,200}")
-"""The names and the values of this service's cookies are such."""
+"""Matches the names and the values of this service's cookies."""
 
 
 class PlainCookies:
-    """Leaves out of each request the cookies of others that have quotes or other characters than ours.
+    """Drops cookies with quotes, or other characters that this service's cookies never have.
 
     A browser sends the cookies of all services of the host. Before Python 3.11.10 and 3.12.6, reading one with quotes
     takes time by the square of its length (CVE-2024-7592).

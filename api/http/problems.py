@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
-from api.openapi.components import PROBLEM_TYPE
 from store.blobs import FolderAway
 from torchyard.contract.errors import (
     InvalidRequest,
@@ -29,6 +28,9 @@ from torchyard.contract.errors import (
 )
 from torchyard.contract.findings import errors_of
 from torchyard.contract.views.base import Problem
+
+PROBLEM_TYPE = "application/problem+json"
+"""The media type of every error."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 import uvicorn
 
 from api.http.connection import Connection
-from api.limits.connections import Connections
+from api.limits.connections import ConnectionLimits
 from api.settings import Settings
 
 _GRACE_S = 3
@@ -15,7 +15,7 @@ _GRACE_S = 3
 _IDLE_S = 15
 """Seconds without a request after which a connection is closed. Most clients close it themselves, after 5 s."""
 _TICKS_A_SECOND = 10
-"""Calls of `on_tick` a second, by uvicorn."""
+"""Calls of `on_tick` a second: uvicorn makes them."""
 
 
 class Server(uvicorn.Server):
@@ -55,4 +55,4 @@ class Config(uvicorn.Config):
             timeout_graceful_shutdown=_GRACE_S,
         )
         self.settings = settings
-        self.connections = Connections(settings)
+        self.connections = ConnectionLimits(settings)

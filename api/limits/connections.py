@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Protocol
 
-from api.settings import Settings
+from api.limits.settings import LimitSettings
 from torchyard.contract.errors import TooManyRequests, TorchyardError, Unavailable
 
 
@@ -12,21 +12,21 @@ class Endable(Protocol):
     """A connection."""
 
     def end(self) -> None:
-        """Closes the connection. It then leaves."""
+        """Closes the connection, which then calls `ConnectionLimits.leave`."""
 
 
-class Connections:
+class ConnectionLimits:
     """The connections of one server, together and by host. A connection without a whole request head is idle.
 
     Idle and busy ones are counted apart, so that those who send nothing keep nobody from being served.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LimitSettings) -> None:
         self._all = _Group(settings.max_connections)
         self._by_host = defaultdict[str, _Group](lambda: _Group(settings.max_connections_per_address))
 
     def rest(self, connection: Endable, *, host: str | None) -> None:
-        """Counts the connection as idle. Ends the oldest idle one of a group that has too many. None: of no host."""
+        """Counts the connection as idle. Ends the oldest idle one if there are too many. None: no limit by host."""
         for group in self._groups(host):
             group.busy.discard(connection)
             group.idle[connection] = None

@@ -1,4 +1,4 @@
-"""Limits what one caller may send, and have open, in this process. Call everything here in the event loop."""
+"""Limits the requests and open streams of one caller in this process. Call everything here in the event loop."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator
@@ -47,8 +47,8 @@ class Rates:
         bucket.tokens -= 1
 
 
-class Streams:
-    """The streams and waiting requests that are open: at most `most` of each key."""
+class OpenStreams:
+    """Counts open streams and waiting requests: at most `most` for each key."""
 
     def __init__(self, most: int) -> None:
         self._most = most

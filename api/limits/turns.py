@@ -1,4 +1,4 @@
-"""Gives users turns at a few threads, in which reads that may take long are done a part at a time."""
+"""Lets users take turns at a few threads, which do long reads a part at a time."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -13,10 +13,10 @@ from torchyard.contract.errors import TooManyRequests
 T = TypeVar("T")
 
 THREADS = 3
-"""Turns at once. More would leave fewer of the interpreter's time slices to what must be quick."""
+"""Parts that run at once. More threads would slow down the requests that must be quick."""
 THREADS_PER_USER = 2
 MOST_WAITING = 32
-"""Reads of one user that wait for their first turn."""
+"""Most reads of one user that wait for their first turn."""
 PATIENCE_S = 20.0
 """Longest wait for the first turn of a read."""
 _RETRY_S = 2

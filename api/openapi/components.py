@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api.http.problems import PROBLEM_TYPE
 from torchyard.contract.errors import (
     Conflict,
     FieldError,
@@ -44,12 +45,9 @@ from torchyard.contract.views.telemetry import (
     StreamCursor,
 )
 
-PROBLEM_TYPE = "application/problem+json"
-"""The media type of every error."""
-
 SCHEMA = "#/components/schemas/{model}"
 _SENT = "#/components/schemas/{model}-Sent"
-"""A spec in a request may omit defaults. A spec in an answer has them all, and so another schema."""
+"""Name of the schemas of specs in requests, which may omit defaults. In answers, specs have them all."""
 
 JOB = "job_0197f3c2a9b47c1e8d20f6b1c4e5a703"
 """The id in examples."""
@@ -115,7 +113,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
 }
 
 _VIEWS = (Problem, MetricView, EndView, LiveLine, ItemsView, StreamCursor, ListedView, ChangedView)
-"""What no route answers as its body."""
+"""Views that are sent only in streams and as problems."""
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 429: "Retry-After", 503: "Retry-After"}
 """The header that a problem of each status has."""
 

@@ -48,7 +48,7 @@ AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
 AfterToken = Annotated[str | None, _cursor("^tok_[0-9a-f]{32}$")]
 AfterBundle = Annotated[str | None, _cursor(BUNDLE)]
 AfterName = Annotated[str | None, _cursor(USER_NAME)]
-AfterPlace = Annotated[str | None, _cursor("^-?[0-9]{1,3}:[0-9a-f]{32}$")]
+AfterQueueEntry = Annotated[str | None, _cursor("^-?[0-9]{1,3}:[0-9a-f]{32}$")]
 
 
 def page(kind: type[V], items: Sequence[V], *, limit: int, cursor: Callable[[V], str]) -> Page[V]:
@@ -105,13 +105,13 @@ def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
     return ListCursor(int(match["key"]) if number else match["key"], match["id"])
 
 
-class PlaceCursors:
-    """Cursors in the queue. They hide the id of a job, which may be another user's private one."""
+class QueueCursors:
+    """Encrypts cursors in the queue, which contain the id of a job: it may be another user's private one."""
 
     def __init__(self, secret: str) -> None:
         """All API processes of a service need the same `secret`."""
         key = hashlib.sha256(f"queue cursor {secret}".encode()).digest()
-        # A UUID is one block: each has one cursor, and without the key neither shows anything of the other.
+        # A UUID is one block, so each has one cursor, which shows nothing of it without the key.
         self._cipher = Cipher(AES(key), ECB())  # noqa: S305
 
     def of(self, job: Job) -> str:

@@ -1,4 +1,4 @@
-"""Runs routes that may read much, a part at a time in turns of their callers, and ends them when a caller leaves."""
+"""Runs routes that may read much: a part at a time, in turns of the users, and no longer than the client stays."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -32,7 +32,7 @@ class Reader:
         self._turns = turns
 
     async def answer(self, parts: Parts[Any], caller: Principal) -> Response:
-        """Runs the parts, and returns the answer. They return a view, JSON, or an answer of their own.
+        """Runs the parts, and returns the answer. They return a view, JSON, or a response.
 
         Raises what they do, TooManyRequests, and Interrupted if the caller leaves: then no further part is read.
         """
@@ -49,7 +49,7 @@ class Reader:
             await asyncio.gather(reading, leaving, return_exceptions=True)
 
     async def stream(self, parts: Generator[T], caller: Principal) -> AsyncGenerator[T]:
-        """Yields what the parts yield, each made in a turn. Between them it has no place in the line.
+        """Yields what the parts yield, each made in a turn. It holds no turn while the caller uses what was yielded.
 
         Raises what they do, and TooManyRequests before the first.
         """

@@ -12,7 +12,7 @@ from api import present
 from api.access.auth import ClusterReader, ClusterWriter, JobReader
 from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
-from api.parameters.paging import AfterPlace, AfterWorker, Limit, id_after, page
+from api.parameters.paging import AfterQueueEntry, AfterWorker, Limit, QueueCursors, id_after, page
 from api.parameters.reads import in_turns
 from api.services import Services, ServicesDep
 from store.commands import requests
@@ -109,21 +109,20 @@ def undrain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str)
 @router.get("/queue", responses=problems(Unavailable))
 @in_turns
 def list_queue(
-    services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterPlace = None
+    services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterQueueEntry = None
 ) -> Page[QueueEntry]:
     """Lists the queued jobs in the order in which workers try to start them, and why each has not started.
 
     The highest priority is first, then the oldest. A job that fits starts before an earlier one that does not fit.
     Another user's private job is shown without id, name and reason.
     """
-    behind = services.places.read(after)
+    cursors = QueueCursors(services.access.token)
+    behind = cursors.read(after)
     with services.store.read() as session:
         found = listing.queue(session, limit=limit + 1, after=behind)
         entries = present.queue(session, found[:limit], caller)
     more = len(found) > limit
-    return Page[QueueEntry](
-        data=entries, has_more=more, next=services.places.of(found[limit - 1].row) if more else None
-    )
+    return Page[QueueEntry](data=entries, has_more=more, next=cursors.of(found[limit - 1].row) if more else None)
 
 
 @functools.cache

@@ -119,8 +119,8 @@ async def get_job(
 ) -> Response:
     """Returns the job. With `wait`, returns it as soon as its version is above `after_version`, or after the wait."""
     if wait:
-        with services.streams.open(caller.key):
-            await waiting.for_version(services, caller, job_id, above=after_version, seconds=wait)
+        with services.access.open_streams.open(caller.key):
+            await waiting.for_version(services.access, services.live, caller, job_id, above=after_version, seconds=wait)
     content = await run_in_threadpool(_content, services, caller, job_id)
     return etags.answer(request, content, media_type="application/json")
 

@@ -41,11 +41,11 @@ async def open_session(request: Request, services: ServicesDep, login: LoginBody
     the `csrf` of the answer as `X-CSRF-Token`.
     """
     principal = await _principal(request, services, login)
-    credential = credential_of(services, principal)
+    credential = credential_of(services.access, principal)
     opened = await run_in_threadpool(team.open_session, services.store, credential, caller=principal)
     secure = is_https(request.scope, services.settings) or request.headers.get("origin", "").startswith("https:")
     response.set_cookie(
-        services.cookie_name(secure=secure),
+        services.access.cookie_name(secure=secure),
         opened.cookie,
         expires=present.time(opened.expires_at),
         path="/",
@@ -62,19 +62,19 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
 
     Only a program on that machine that connects without a proxy may ask for one, with a token.
     """
-    check_local(request, services)
+    check_local(request, services.access)
     if caller.session:
         raise Forbidden("send a token: a session makes no login codes")
     await run_in_threadpool(team.record_login_code, services.store, caller=caller)
     expires_at = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
-    code = services.codes.make(credential_of(services, caller))
-    return LoginCodeView(code=code, expires_at=expires_at, has_page=request.app.state.page.is_built)
+    code = services.access.codes.make(credential_of(services.access, caller))
+    return LoginCodeView(code=code, expires_at=expires_at, has_page=request.app.state.website.is_built)
 
 
 @router.post("/session/codes/check", dependencies=[Depends(_from_here)])
 async def check_login_code(request: Request, services: ServicesDep, login: CodeBody) -> CodeOwnerView:
     """Answers for whom a login code was made, so that a page can ask before it logs in. The code stays valid."""
-    owner = await of_code(request, services, login.code, ends=False)
+    owner = await of_code(request, services.access, login.code, ends=False)
     return CodeOwnerView(name=owner.name, role=owner.role)
 
 
@@ -85,7 +85,7 @@ def close_session(services: ServicesDep, caller: Account) -> Response:
     if caller.session:
         team.close_session(services.store, caller.session, caller=caller)
         for secure in (True, False):
-            name = services.cookie_name(secure=secure)
+            name = services.access.cookie_name(secure=secure)
             response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
     return response
 
@@ -98,7 +98,7 @@ def make_file_link(services: ServicesDep, caller: Account, asked: LinkBody) -> F
     """
     if not caller.session:
         raise Forbidden("send the token with the download itself: links are for the sessions of browsers")
-    path, ends = services.links.make(caller.session, asked.path)
+    path, ends = services.access.links.make(caller.session, asked.path)
     return FileLinkView(path=path, expires_at=datetime.fromtimestamp(ends, UTC))
 
 
@@ -111,8 +111,8 @@ async def get_me(caller: Account) -> MeView:
 async def _principal(request: Request, services: Services, login: Login | CodeLogin) -> Principal:
     """Returns whose token or login code was sent."""
     if isinstance(login, CodeLogin):
-        return await of_code(request, services, login.code, ends=True)
-    return await identified(request, services, login.token)
+        return await of_code(request, services.access, login.code, ends=True)
+    return await identified(request, services.access, login.token)
 
 
 def _me(caller: Principal) -> MeView:

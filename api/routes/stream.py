@@ -1,7 +1,7 @@
 """Streams what jobs store, as server-sent events."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
@@ -11,7 +11,7 @@ from api.access.auth import JobReader, check_watched, check_watcher, open_stream
 from api.openapi.completion import JOBS_STREAM, STREAM, problems
 from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after
 from api.services import Services, ServicesDep
-from api.streams.jobs import WatchRequest
+from api.streams.multiplexed import WatchRequest
 from store.ids import is_id
 from store.queries import timeline
 from store.queries.timeline import Head
@@ -29,28 +29,41 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
+_LAST_ITEM = "the `id` of the last event that you received"
+_LAST_POSITIONS = "the last `id` that you received"
+_INSTEAD = "the same as `Last-Event-ID`, which takes precedence"
+
+
+def _header(description: str, pattern: str, *, max_length: int | None = None) -> Any:
+    return Header(
+        alias="Last-Event-ID", description=description, max_length=max_length, json_schema_extra={"pattern": pattern}
+    )
+
+
+LastNumber = Annotated[str | None, _header(_LAST_ITEM, NUMBER)]
+AfterNumber = Annotated[str | None, Query(max_length=200, description=_INSTEAD, json_schema_extra={"pattern": NUMBER})]
+LastPositions = Annotated[str | None, _header(_LAST_POSITIONS, POSITIONS, max_length=3000)]
+AfterPositions = Annotated[
+    str | None,
+    Query(
+        max_length=3000,
+        description=f"{_INSTEAD}: `JOB:POSITION,JOB:POSITION…`",
+        json_schema_extra={"pattern": POSITIONS},
+    ),
+]
+JobIds = Annotated[
+    list[Annotated[str, Query(max_length=100)]] | None, Query(max_length=50, description="jobs to watch")
+]
+
+
 @router.get("/jobs/{job_id}/stream", response_class=EventStream, responses=STREAM, dependencies=[Depends(open_stream)])
 async def stream_job(
     *,
     services: ServicesDep,
     caller: JobReader,
     job_id: str,
-    last_event_id: Annotated[
-        str | None,
-        Header(
-            alias="Last-Event-ID",
-            description="the `id` of the last event that you received",
-            json_schema_extra={"pattern": NUMBER},
-        ),
-    ] = None,
-    after: Annotated[
-        str | None,
-        Query(
-            max_length=200,
-            description="the same as `Last-Event-ID`, which takes precedence",
-            json_schema_extra={"pattern": NUMBER},
-        ),
-    ] = None,
+    last_event_id: LastNumber = None,
+    after: AfterNumber = None,
     only: Annotated[list[StoredKind] | None, Query(max_length=20, description="only these kinds of events")] = None,
 ) -> EventStream:
     """Streams everything that the job has stored, in order, then each new item at once. `end` is the last event.
@@ -61,13 +74,13 @@ async def stream_job(
     without `end` was interrupted: connect again. It also ends with the token.
     """
     begun, seen = number_after(after), number_after(last_event_id)
-    await services.at_once(check_watcher, services, caller, job_id)
-    events = services.job_stream.events(
+    await services.access.at_once(check_watcher, services.access, caller, job_id)
+    events = services.single_stream.events(
         job_id,
         after=begun if last_event_id is None else seen,
         kinds=frozenset(only or ()),
         user=caller.name,
-        check=lambda: services.at_once(check_watcher, services, caller, job_id),
+        check=lambda: services.access.at_once(check_watcher, services.access, caller, job_id),
     )
     return EventStream(events, headers=_HEADERS)
 
@@ -77,28 +90,11 @@ async def stream_jobs(
     *,
     services: ServicesDep,
     caller: JobReader,
-    job: Annotated[
-        list[Annotated[str, Query(max_length=100)]] | None, Query(max_length=50, description="jobs to watch")
-    ] = None,
+    job: JobIds = None,
     topic: Annotated[list[StreamTopic] | None, Query(max_length=3, description="lists to watch")] = None,
     kind: Annotated[list[StoredKind] | None, Query(max_length=20, description="only these kinds of items")] = None,
-    last_event_id: Annotated[
-        str | None,
-        Header(
-            alias="Last-Event-ID",
-            max_length=3000,
-            description="the last `id` that you received",
-            json_schema_extra={"pattern": POSITIONS},
-        ),
-    ] = None,
-    after: Annotated[
-        str | None,
-        Query(
-            max_length=3000,
-            description="the same as `Last-Event-ID`, which takes precedence: `JOB:POSITION,JOB:POSITION…`",
-            json_schema_extra={"pattern": POSITIONS},
-        ),
-    ] = None,
+    last_event_id: LastPositions = None,
+    after: AfterPositions = None,
 ) -> EventStream:
     """Streams what several jobs store and that lists have changed, until the caller leaves.
 
@@ -122,9 +118,9 @@ async def stream_jobs(
         kinds=frozenset(kind or ()),
         topics=frozenset(topic or ()),
         caller=caller,
-        check=lambda job_ids: services.at_once(check_watched, services, caller, job_ids),
+        check=lambda job_ids: services.access.at_once(check_watched, services.access, caller, job_ids),
     )
-    return EventStream(services.jobs_stream.events(asked), headers=_HEADERS)
+    return EventStream(services.multiplexed_stream.events(asked), headers=_HEADERS)
 
 
 def _heads(services: Services, caller: Caller, job_ids: Sequence[str]) -> dict[str, Head]:

@@ -17,7 +17,7 @@ def encoded(kind: str, data: str, *, id: str = "") -> bytes:
 
 
 def shows_lines(kinds: Collection[StoredKind]) -> bool:
-    """Returns whether a stream of these kinds has `live` events, which show output lines without an end.
+    """Returns whether a stream of these kinds has `live` events, which show unfinished output lines.
 
     No kinds stand for all.
     """

@@ -13,9 +13,9 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
 
 _LONGEST_WAIT_S = 5.0
-"""The longest wait of a watcher: an announcement may be lost."""
+"""Longest wait of a watcher: an announcement may be lost."""
 _POLL_S = 0.5
-"""The longest wait of a watcher while Redis is unreachable."""
+"""Longest wait of a watcher while Redis is unreachable."""
 _CHECK_S = 15.0
 """Seconds between two checks that a user may still watch, besides those that an announcement causes."""
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """One watcher of one job, and of changes of who may watch it."""
+    """A watcher of jobs, and of changes of who may read them."""
 
     def __init__(self, live: "Live") -> None:
         self._live = live
@@ -68,12 +68,12 @@ class Watch:
         return True
 
     def show(self, line: LiveLine) -> None:
-        """Keeps the newest text of a line that has no end so far, and wakes the watcher."""
+        """Keeps the newest text of an unfinished line, and wakes the watcher."""
         self._lines[line.job_id, line.rank, line.stream] = line
         self._changed.set()
 
     def take_lines(self) -> list[LiveLine]:
-        """Returns the lines without an end that came since the last call, each with its newest text."""
+        """Returns the unfinished lines that came since the last call, each with its newest text."""
         lines, self._lines = list(self._lines.values()), {}
         return lines
 
@@ -103,14 +103,14 @@ class Live:
     def watch(self, job_id: str, *, user: str, lines: bool = False) -> AbstractContextManager[Watch]:
         """Watches a job, as a user, for the duration of the block. Call it in the event loop.
 
-        `lines`: also its lines that have no end so far. Raises the error that ended the listener, unless Redis was the
+        `lines`: also its unfinished output lines. Raises the error that ended the listener, unless Redis was the
         cause.
         """
         shown = [_lines(job_id)] if lines else []
         return self._watch([job_id, *shown, access.channel(user), access.channel(job_id)])
 
     def watch_access(self, job_ids: Iterable[str], *, user: str) -> AbstractContextManager[Watch]:
-        """Watches who may read the jobs, what the user may read, and lines that have no end so far.
+        """Watches who may read the jobs, what the user may read, and unfinished output lines.
 
         Raises what `watch` does.
         """
@@ -201,5 +201,5 @@ class Live:
 
 
 def _lines(job_id: str) -> str:
-    """Returns the name by which those are found who are shown the job's lines that have no end so far."""
+    """Returns the name under which watchers of the job's unfinished lines are kept."""
     return f"lines:{job_id}"

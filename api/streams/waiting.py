@@ -4,27 +4,31 @@ import asyncio
 
 from starlette.concurrency import run_in_threadpool
 
+from api.access.access import Access
 from api.access.auth import Principal, check_watcher, visible_job
-from api.services import Services
+from api.streams.live import Live
+from store.store import Store
 
 
-async def for_version(services: Services, caller: Principal, job_id: str, *, above: int | None, seconds: float) -> None:
+async def for_version(
+    access: Access, live: Live, caller: Principal, job_id: str, *, above: int | None, seconds: float
+) -> None:
     """Returns once the job's version is above `above` (None: above its present one), at the latest after `seconds`.
 
     Raises NotFound, also if the job is deleted meanwhile, and NotAuthorized if the credential ends.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    with services.live.watch(job_id, user=caller.name) as watch:
-        version = await run_in_threadpool(_version, services, caller, job_id)
+    with live.watch(job_id, user=caller.name) as watch:
+        version = await run_in_threadpool(_version, access.store, caller, job_id)
         known = version if above is None else above
         while version <= known and not watch.ended and (left := deadline - loop.time()) > 0:
             await watch.wait_for_change(within=left)
             if watch.is_check_due():
-                await services.at_once(check_watcher, services, caller, job_id)
-            version = await run_in_threadpool(_version, services, caller, job_id)
+                await access.at_once(check_watcher, access, caller, job_id)
+            version = await run_in_threadpool(_version, access.store, caller, job_id)
 
 
-def _version(services: Services, caller: Principal, job_id: str) -> int:
-    with services.store.read() as session:
+def _version(store: Store, caller: Principal, job_id: str) -> int:
+    with store.read() as session:
         return visible_job(session, job_id, caller).version

@@ -15,16 +15,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.http.connection import ZERO_COPY
 from api.transfers.permits import Check, ended_by
 from torchyard.contract.errors import NotFound
-
-ZERO_COPY = "http.response.zerocopysend"
-"""The ASGI extension by which a server sends a part of an open file."""
 
 _MOST_RANGES = 20
 _CHUNK = 1 << 18
 _PART = 1 << 23
-"""Bytes that are sent between two checks that the caller may have them."""
+"""Bytes that are sent between two checks of the caller's access."""
 _RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
 
 

@@ -26,7 +26,7 @@ def permit(services: Services, caller: Principal, *job_ids: str) -> Generator[Ch
         if not watch.is_check_due():
             return
         try:
-            sight = await services.at_once(check_watched, services, caller, job_ids)
+            sight = await services.access.at_once(check_watched, services.access, caller, job_ids)
         except Unavailable:
             return  # whoever reads on from the database fails by itself
         if sight.existing - sight.readable:

@@ -8,7 +8,7 @@ import select
 import httpx2
 import pytest
 
-from api.limits.rates import Rates, Streams
+from api.limits.rates import OpenStreams, Rates
 from tests.api.raw import Served, get, read_answer
 from tests.api.service import SPEC, TOKEN
 from tests.api.serving import api_process
@@ -67,7 +67,7 @@ def test_the_keys_that_were_not_used_longest_are_forgotten() -> None:
 
 
 def test_an_ended_stream_makes_room() -> None:
-    streams = Streams(1)
+    streams = OpenStreams(1)
     for _ in range(2):
         with streams.open("a"), streams.open("b"), pytest.raises(TooManyRequests), streams.open("a"):
             pass

@@ -39,7 +39,7 @@ class Browser:
 
     @property
     def cookie_name(self) -> str:
-        return self.service.app.state.services.cookie_name(secure=False)
+        return self.service.app.state.services.access.cookie_name(secure=False)
 
     def log_in(self, token: str | None = None) -> str:
         answer = self.client.post("/v1/session", json={"token": token or self.token})
@@ -111,14 +111,14 @@ def test_a_session_over_https_is_known_behind_a_proxy_that_says_nothing_of_it(br
 
 
 def test_of_two_cookies_the_second_secret_says_which_is_meant(browser: Browser) -> None:
-    secure = browser.service.app.state.services.cookie_name(secure=True)
+    secure = browser.service.app.state.services.access.cookie_name(secure=True)
     headers = browser.own | {"Cookie": f"{secure}=other; {browser.cookie_name}={browser.client.cookies.popitem()[1]}"}
     assert browser.client.get("/v1/me", headers=headers).status_code == 200
 
 
 def test_wrong_cookies_are_limited_as_wrong_tokens_are(service: ApiFixture) -> None:
     limited = service.app.state.services.settings.max_wrong_tokens_per_minute
-    name = service.app.state.services.cookie_name(secure=False)
+    name = service.app.state.services.access.cookie_name(secure=False)
     headers = {"Cookie": f"{name}=wrong", "Authorization": "", "X-CSRF-Token": "wrong"}
     codes = [service.client.get("/v1/me", headers=headers).status_code for _ in range(limited + 2)]
     assert codes == [401] * limited + [429] * 2

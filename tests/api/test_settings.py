@@ -38,7 +38,7 @@ def test_an_invalid_variable_is_named_with_its_error(
 def test_every_invalid_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHYARD_PORT", "x")
     monkeypatch.setenv("TORCHYARD_MAX_CONNECTIONS", "0")
-    with pytest.raises(ConfigError, match=r"TORCHYARD_PORT: .*; TORCHYARD_MAX_CONNECTIONS: "):
+    with pytest.raises(ConfigError, match=r"TORCHYARD_MAX_CONNECTIONS: .*; TORCHYARD_PORT: "):
         Settings.load()
 
 

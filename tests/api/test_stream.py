@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from api.streams import job as streams
+from api.streams import single as streams
 from api.streams import stored as pages
-from api.streams.job import JobStream
 from api.streams.live import Live
-from api.streams.stored import StoredPages
+from api.streams.single import SingleStream
+from api.streams.stored import SharedItems
 from store.announcement import Announcement
 from store.db.database import Database
 from store.queries import timeline
@@ -341,7 +341,7 @@ def test_a_stream_without_events_sends_heartbeats(
 
     async def watch() -> bytes:
         live = Live(service.settings.redis, service=service.app.state.services.store.service)
-        stream = JobStream(store_on(database), live, StoredPages()).events(
+        stream = SingleStream(store_on(database), live, SharedItems()).events(
             claim.job_id, after=3, kinds=frozenset(), **AS_ADMIN
         )
         raw = await collect(stream, lambda raw: raw.count(b": heartbeat\n\n") == 2)
@@ -359,7 +359,7 @@ def test_the_watchers_of_a_job_share_each_page(
 
     async def watch() -> list[bytes]:
         live = Live(service.settings.redis, service=service.app.state.services.store.service)
-        stream = JobStream(store_on(database), live, StoredPages())
+        stream = SingleStream(store_on(database), live, SharedItems())
         sent = await asyncio.gather(
             *(
                 collect(stream.events(claim.job_id, after=0, kinds=frozenset(), **AS_ADMIN), lambda _: False)
@@ -384,7 +384,7 @@ def test_pages_that_are_read_several_times_at_once_are_cached(
 
     async def watch() -> int:
         live = Live(service.settings.redis, service=service.app.state.services.store.service)
-        stream = JobStream(store_on(database), live, StoredPages())
+        stream = SingleStream(store_on(database), live, SharedItems())
 
         def watcher() -> asyncio.Task[bytes]:
             events = stream.events(claim.job_id, after=0, kinds=frozenset(), **AS_ADMIN)
@@ -413,7 +413,7 @@ def test_pages_without_events_count_against_the_cache_size(
 
     async def watch() -> None:
         live = Live(service.settings.redis, service=service.app.state.services.store.service)
-        stream = JobStream(store_on(database), live, StoredPages())
+        stream = SingleStream(store_on(database), live, SharedItems())
         for _ in range(2):
             await collect(stream.events(claim.job_id, after=0, kinds=frozenset({"checkpoint"}), **AS_ADMIN), bool)
         live.close()

@@ -33,7 +33,7 @@ def log_in(service: ApiFixture, token: str) -> str:
     """Opens a session, and returns the value of its cookie."""
     answer = service.client.post("/v1/session", json={"token": token})
     service.client.cookies.clear()
-    return answer.cookies[service.app.state.services.cookie_name(secure=False)]
+    return answer.cookies[service.app.state.services.access.cookie_name(secure=False)]
 
 
 def status(service: ApiFixture, token: str, path: str = "/v1/me") -> int:

@@ -11,11 +11,10 @@ from store.queries import listing, queue_positions
 from store.queries.listing import ListCursor
 from store.rows import access, intents, jobs, waiting
 from store.rows.access import SERVICE, Caller
-from store.rows.jobs import Reason
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.filters import JobQuery
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Role
 

@@ -72,7 +72,7 @@ def logs(
                 found.id, grep, regex=regex, case=case, rank=rank, after=first, searched=place.show
             )
             if print_matches(matches, nearby, place, with_time=timestamps, as_json=as_json):
-                return
+                return None
             terminal.note("No such line.")
             raise typer.Exit(1)
         if tail is not None or not follow:

@@ -84,7 +84,8 @@ test("a resumed job has a seam, and its curve never goes back", async () => {
   await visited.page.waitForURL(/ghost=1/);
   await visited.page.reload();
   await chart.reaches(160);
-  assert.deepEqual(await chart.rows(), live);
+  // The page goes on with the service's average, but for its last digit.
+  assert.deepEqual((await chart.rows()).map(rounded), live.map(rounded));
   await leave(visited);
 });
 
@@ -180,3 +181,8 @@ test("a copied address shows the same in another browser", async () => {
   await leave(other);
   await leave(visited);
 });
+
+/** Returns a row of the CSV with twelve digits of its average. */
+function rounded(row: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return { ...row, ema: Number(row["ema"]).toPrecision(12) };
+}

@@ -1,20 +1,25 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Curve } from "../api/curves";
 import type { LiveEvent } from "../live/events";
 import { JobStore } from "../live/job.svelte";
 import type { CurveJob } from "./attempts";
 import { CurveLoader, type Follow } from "./loader";
 import { CurveStore } from "./store.svelte";
+import { curve, point } from "./testing";
 
 interface Asked {
   readonly path: string;
+  readonly query: URLSearchParams;
   readonly signal: AbortSignal | null;
 }
 
 const asked: Asked[] = [];
 let attempts = 1;
 let answers = true;
+let series: readonly Curve[] = [];
 let opened: JobStore;
 let curves: CurveLoader;
+let follows = 0;
 let tell: (event: LiveEvent) => void;
 
 /** A service with one job, which has one metric and as many attempts as the test says. */
@@ -23,7 +28,9 @@ function answer(target: string): Promise<Response> {
   const numbers = Array.from({ length: attempts }, (_, i) => i + 1);
   const data = numbers.map((number) => ({ number, start_step: 10 * (number - 1), devices: [] }));
   const jobs = [{ job_id: "job_a", position: 1, keys: [{ key: "train/loss" }] }];
-  const body = target.includes("attempts") ? { data } : { jobs, series: [], max_points: 1500 };
+  const body = target.includes("attempts")
+    ? { data }
+    : { jobs, series: target.includes("key=") ? series : [], max_points: 1500 };
   return Promise.resolve(new Response(JSON.stringify(body)));
 }
 
@@ -33,15 +40,17 @@ function askedFor(part: string): readonly Asked[] {
 
 beforeEach(() => {
   vi.useFakeTimers();
-  [asked.length, attempts, answers] = [0, 1, true];
+  [asked.length, attempts, answers, series, follows] = [0, 1, true, [], 0];
   vi.stubGlobal("fetch", (target: string, init: RequestInit) => {
-    asked.push({ path: new URL(target).pathname, signal: init.signal ?? null });
+    const { pathname: path, searchParams: query } = new URL(target);
+    asked.push({ path, query, signal: init.signal ?? null });
     return answer(target);
   });
   opened = new JobStore("job_a");
   const follow: Follow = (_, listener) => {
     tell = listener;
-    return () => undefined;
+    follows += 1;
+    return () => void (follows -= 1);
   };
   curves = new CurveLoader(new CurveStore(), follow, readAttempts);
 });
@@ -64,8 +73,17 @@ async function readAttempts(): Promise<void> {
 }
 
 function points(step: number, attempt: number): LiveEvent {
-  const metrics = { "train/loss": { step: [step], value: [1], time: [step], attempt: [attempt] } };
-  return { kind: "items", items: { job_id: "job_a", position: step, metrics, logs: [], events: [] } };
+  return { kind: "items", items: point("train/loss", step, 1, attempt) };
+}
+
+/** Returns the queries for curves themselves, which name their keys. */
+function curvesAskedFor(): readonly URLSearchParams[] {
+  return asked.map(({ query }) => query).filter((query) => query.has("key"));
+}
+
+function steps(): readonly number[] {
+  const columns = curves.store.lines("train/loss", "step")[0]?.columns;
+  return [...(columns?.step.subarray(0, columns.length) ?? [])];
 }
 
 test("a new attempt is read while its points come without a pause", async () => {
@@ -90,4 +108,95 @@ test("a service that answers slowly is waited for, however often the page hears 
   }
   const again = askedFor("metrics").slice(1);
   expect(again.map(({ signal }) => signal?.aborted)).toEqual([false]);
+});
+
+test("a curve is read once, when a chart of it can be seen, however many there are and however often", async () => {
+  await readAttempts();
+  await vi.advanceTimersByTimeAsync(100);
+  expect([askedFor("metrics").length, curvesAskedFor().length]).toEqual([1, 0]);
+  const leave = curves.want("train/loss");
+  curves.want("train/loss");
+  curves.want("unknown");
+  await vi.advanceTimersByTimeAsync(100);
+  leave();
+  curves.want("train/loss");
+  await curves.open([job()]);
+  await vi.advanceTimersByTimeAsync(100);
+  expect(curvesAskedFor().map((query) => query.getAll("key"))).toEqual([["train/loss"]]);
+});
+
+test("points that come while their curve is read follow it", async () => {
+  series = [curve("train/loss", [3, 2, 1])];
+  await readAttempts();
+  curves.want("train/loss");
+  vi.advanceTimersByTime(0);
+  for (const step of [3, 4]) tell(points(step, 1));
+  expect(steps()).toEqual([]);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(steps()).toEqual([1, 2, 3, 4]);
+});
+
+test("curves are read again when points of a newer attempt come, though the job's page knows the attempt", async () => {
+  series = [curve("train/loss", [3, 2, 1])];
+  attempts = 2;
+  await readAttempts();
+  curves.want("train/loss");
+  await vi.advanceTimersByTimeAsync(0);
+  tell(points(2, 2));
+  await vi.advanceTimersByTimeAsync(5000);
+  expect(curvesAskedFor()).toHaveLength(2);
+});
+
+test("another smoothing is read anew, and the answer to the one before is not taken", async () => {
+  await readAttempts();
+  curves.want("train/loss");
+  answers = false;
+  vi.advanceTimersByTime(0);
+  answers = true;
+  curves.configure(0.9, true);
+  await vi.advanceTimersByTimeAsync(10);
+  const signals = asked.filter(({ query }) => query.has("key")).map(({ signal }) => signal?.aborted);
+  expect(signals).toEqual([true, false]);
+  const [, second] = curvesAskedFor();
+  expect([second?.get("smooth"), second?.get("hidden")]).toEqual(["0.9", "true"]);
+});
+
+test("a pause hears nothing, and after it all is read again", async () => {
+  series = [curve("train/loss", [1])];
+  await readAttempts();
+  curves.want("train/loss");
+  await vi.advanceTimersByTimeAsync(0);
+  curves.pause(true);
+  expect(follows).toBe(0);
+  series = [curve("train/loss", [1, 2])];
+  curves.pause(false);
+  await vi.advanceTimersByTimeAsync(10);
+  expect([follows, steps()]).toEqual([1, [1, 2]]);
+});
+
+test("a zoom reads finer rows of what is shown, once it has settled", async () => {
+  series = [curve("train/loss", [1, 2, 3, 4, 5, 6, 7, 8], { points: 8000 })];
+  await readAttempts();
+  curves.want("train/loss");
+  await vi.advanceTimersByTimeAsync(0);
+  for (const min of [2, 2.5, 3]) {
+    curves.zoom.show("step", { min, max: 5 });
+    await vi.advanceTimersByTimeAsync(10);
+  }
+  await vi.advanceTimersByTimeAsync(200);
+  const finer = curvesAskedFor().filter((query) => query.has("from_step"));
+  expect(finer.map((query) => [query.get("from_step"), query.get("to_step")])).toEqual([["1", "7"]]);
+  curves.zoom.show("step", null);
+  await vi.advanceTimersByTimeAsync(500);
+  expect(curvesAskedFor()).toHaveLength(2);
+});
+
+test("a failure is told, and a success takes it back", async () => {
+  vi.stubGlobal("fetch", () => Promise.reject(new Error("down")));
+  await curves.open([job()]);
+  expect([curves.store.failure?.code, curves.store.isReady]).toEqual(["unreachable", false]);
+  vi.stubGlobal("fetch", answer);
+  await curves.open([]);
+  await curves.open([job()]);
+  expect([curves.store.failure, curves.store.isReady]).toEqual([null, true]);
 });

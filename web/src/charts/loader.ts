@@ -127,11 +127,15 @@ export class CurveLoader {
 
   #append(items: Items): void {
     for (const [key, late] of this.#loading) if (key in items.metrics) late.push(items);
-    if (this.store.append(items)) this.#loadSoon();
+    this.#add(items, Object.keys(items.metrics));
+  }
+
+  #add(items: Items, keys: readonly string[]): void {
     const id = items.job_id;
-    const newest = Math.max(...Object.values(items.metrics).map((points) => points.attempt.at(-1) ?? 1));
-    if (newest > this.store.attempts.newest(id))
-      this.#delays.soon(`attempt ${id}`, AGAIN_MS, () => void this.#attemptBegan(id));
+    const known = this.store.newestAttempt(id);
+    if (this.store.append(items, keys)) this.#loadSoon();
+    const newest = Math.max(...keys.map((key) => items.metrics[key]?.attempt.at(-1) ?? 1));
+    if (newest > known) this.#delays.soon(`attempt ${id}`, AGAIN_MS, () => void this.#attemptBegan(id));
   }
 
   /** Reads attempts and curves again: the service knows which of the older points are replaced. */
@@ -179,7 +183,8 @@ export class CurveLoader {
   #put(keys: readonly string[], series: readonly Curve[], smooth: number): void {
     for (const key of keys) {
       const curves = series.filter((curve) => curve.key === key);
-      this.store.put(key, curves, smooth, this.#loading.get(key) ?? []);
+      this.store.put(key, curves, smooth);
+      for (const items of this.#loading.get(key) ?? []) this.#add(items, [key]);
     }
     this.zoom.again();
   }

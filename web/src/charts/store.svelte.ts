@@ -62,15 +62,14 @@ export class CurveStore {
     this.changed();
   }
 
-  /** Takes over all curves of a key, and what came live while they were read. */
-  put(key: string, curves: readonly Curve[], smooth: number, late: readonly Items[]): void {
+  /** Takes over all curves of a key. */
+  put(key: string, curves: readonly Curve[], smooth: number): void {
     const found = new Map<string, Series>();
     for (const curve of curves.filter((each) => !each.hidden))
       found.set(curve.job_id, { columns: Columns.of(curve, smooth), detail: null, ghosts: [] });
     for (const curve of curves.filter((each) => each.hidden))
       found.get(curve.job_id)?.ghosts.push(Columns.of(curve, smooth));
     this.#series.set(key, found);
-    for (const items of late) this.#appendTo(key, items);
     this.failure = null;
     this.version += 1;
     this.changed();
@@ -87,9 +86,8 @@ export class CurveStore {
     this.changed();
   }
 
-  /** Adds what a job has stored. Returns whether it has a key that was not known. */
-  append(items: Items): boolean {
-    const keys = Object.keys(items.metrics);
+  /** Adds what a job has stored, of all its keys or of some. Returns whether there is one that was not known. */
+  append(items: Items, keys: readonly string[] = Object.keys(items.metrics)): boolean {
     if (keys.length === 0) return false;
     const known = this.#keysOf.get(items.job_id) ?? new Set();
     const hasNew = keys.some((key) => !known.has(key));
@@ -126,6 +124,13 @@ export class CurveStore {
   loaded(jobId: string | null = null): readonly string[] {
     const all = [...this.#series];
     return all.filter(([, series]) => jobId === null || series.has(jobId)).map(([key]) => key);
+  }
+
+  /** Returns the newest attempt of which there are curves; where there are none, that which is known. */
+  newestAttempt(jobId: string): number {
+    const columns = [...this.#series.values()].flatMap((series) => series.get(jobId)?.columns ?? []);
+    const newest = Math.max(...columns.map(({ attempt, length }) => attempt[length - 1] ?? 0), 0);
+    return newest || this.attempts.newest(jobId);
   }
 
   /** Says whether rows of a key stand for more than one point. */

@@ -9,8 +9,10 @@ export function rowsOfKey(key: string, rows: number): number | undefined {
   return key === "PageUp" ? 2 - rows : undefined;
 }
 
+type Turn = Pick<WheelEvent, "ctrlKey" | "deltaX" | "deltaY" | "deltaMode">;
+
 /** Returns the rows of a turn of the wheel, at least one; undefined where it zooms or moves sideways. */
-export function rowsOfWheel(event: WheelEvent): number | undefined {
+export function rowsOfWheel(event: Turn): number | undefined {
   if (event.ctrlKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) return undefined;
   const by = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? event.deltaY : event.deltaY / ROW;
   return by < 0 ? Math.floor(by) : Math.ceil(by);

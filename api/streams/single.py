@@ -1,4 +1,4 @@
-"""Streams what one job stores, an event for each item, in pages that all its watchers share."""
+"""Streams what one job stores, an event for each item. All its watchers share the reads."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from api import present
 from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.live import Live
-from api.streams.stored import MOST_BYTES, MOST_ITEMS, PageKey, StoredPage, StoredPages
+from api.streams.stored import MOST_BYTES, MOST_ITEMS, ItemsKey, SharedItems, StoredItems
 from store.queries import timeline
 from store.rows import jobs
 from store.store import Store
@@ -15,26 +15,26 @@ from torchyard.contract.job import JobState
 from torchyard.contract.views.telemetry import EndView, StoredKind
 
 
-class JobStream:
+class SingleStream:
     """The streams of single jobs of one process."""
 
-    def __init__(self, store: Store, live: Live, pages: StoredPages) -> None:
+    def __init__(self, store: Store, live: Live, items: SharedItems) -> None:
         self._store = store
         self._live = live
-        self._pages = pages
+        self._shared = items
 
     def close(self) -> None:
-        self._pages.close()
+        self._shared.close()
 
     async def events(
         self, job_id: str, *, after: int, kinds: frozenset[StoredKind], user: str, check: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[bytes]:
         """Yields everything stored after position `after`, then new items as they are stored, until the job ends.
 
-        Between these, it yields `live` events of lines that have no end so far.
+        In between, it yields `live` events: the newest text of output lines that have no end yet.
 
-        A watcher holds one shared page and no thread. The stream ends without an `end` event if the service stops, the
-        job is deleted, or `check` raises NotAuthorized or NotFound: `user` may not watch any more.
+        A watcher holds no thread, and shares the items that it holds. The stream ends without an `end` event if the
+        service stops, the job is deleted, or `check` raises NotAuthorized or NotFound: `user` may not watch any more.
         """
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
@@ -43,32 +43,32 @@ class JobStream:
                 try:
                     if watch.is_check_due():
                         await check()
-                    page = await self._page(PageKey(job_id, kinds, after, form="events"), user)
+                    found = await self._next(ItemsKey(job_id, kinds, after, form="events"), user)
                 except (NotAuthorized, NotFound):
                     return
                 except Unavailable:
-                    page = StoredPage(b"", after)  # tried again until the database answers
-                if page.data:
-                    yield page.data
+                    found = StoredItems(b"", after)  # tried again until the database answers
+                if found.data:
+                    yield found.data
                     sent_at = loop.time()
-                if page.ended:
+                if found.ended:
                     return
-                if page.last == after:
+                if found.last == after:
                     for line in watch.take_lines():
                         yield encoded("live", line.model_dump_json())
                         sent_at = loop.time()
                     await watch.wait_for_change(within=sent_at + HEARTBEAT_S - loop.time())
-                after = page.last
+                after = found.last
                 if loop.time() - sent_at >= HEARTBEAT_S:
                     yield HEARTBEAT
                     sent_at = loop.time()
 
-    async def _page(self, key: PageKey, user: str) -> StoredPage:
+    async def _next(self, key: ItemsKey, user: str) -> StoredItems:
         # A read that began before the newest announcement may not see the change that it announced.
         moment = self._live.announcements
-        return await self._pages.get(key, lambda: self._load(key), user=user, moment=moment)
+        return await self._shared.get(key, lambda: self._load(key), user=user, moment=moment)
 
-    def _load(self, key: PageKey) -> StoredPage:
+    def _load(self, key: ItemsKey) -> StoredItems:
         with self._store.read() as session:
             job = jobs.get(session, key.job_id)
             events: list[bytes] = []
@@ -78,8 +78,8 @@ class JobStream:
                 size += len(events[-1])
                 last = item.position
                 if len(events) == MOST_ITEMS or size >= MOST_BYTES:
-                    return StoredPage(b"".join(events), last)
+                    return StoredItems(b"".join(events), last)
         state = JobState(job.state)
         if state.terminal:
             events.append(encoded("end", EndView(state=state).model_dump_json(), id=str(job.position)))
-        return StoredPage(b"".join(events), max(last, job.position), ended=state.terminal)
+        return StoredItems(b"".join(events), max(last, job.position), ended=state.terminal)

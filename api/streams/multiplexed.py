@@ -7,10 +7,10 @@ from functools import partial
 import json
 
 from api import present
-from api.access.sight import Sight
+from api.access.visible_jobs import VisibleJobs
 from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.feed import Feed
-from api.streams.stored import MOST_BYTES, PageKey, StoredPage, StoredPages
+from api.streams.stored import MOST_BYTES, ItemsKey, SharedItems, StoredItems
 from api.streams.subscription import Subscription
 from store.db.tables import JobEvent
 from store.queries import timeline
@@ -39,24 +39,24 @@ class WatchRequest:
     kinds: frozenset[StoredKind]
     topics: frozenset[StreamTopic]
     caller: Caller
-    check: Callable[[Collection[str]], Awaitable[Sight]]
+    check: Callable[[Collection[str]], Awaitable[VisibleJobs]]
     """Returns which of the jobs the caller may read. Raises NotAuthorized when the credential has ended."""
 
 
-class JobsStream:
-    """The streams of several jobs of one process. A watcher holds one shared page at a time and no thread."""
+class MultiplexedStream:
+    """The streams of several jobs of one process. A watcher holds no thread, and shares the items that it holds."""
 
-    def __init__(self, store: Store, feed: Feed, pages: StoredPages) -> None:
+    def __init__(self, store: Store, feed: Feed, items: SharedItems) -> None:
         self._store = store
         self._feed = feed
-        self._pages = pages
+        self._shared = items
 
     async def events(self, request: WatchRequest) -> AsyncGenerator[bytes]:
         """Yields events until the caller leaves, the service stops, or the caller's credential ends."""
         loop = asyncio.get_running_loop()
-        places = {job_id: request.after.get(job_id, head.position) for job_id, head in request.heads.items()}
+        positions = {job_id: request.after.get(job_id, head.position) for job_id, head in request.heads.items()}
         with self._feed.subscribe(request.heads, topics=request.topics, caller=request.caller) as mine:
-            cursor = _cursor(places)
+            cursor = _cursor(positions)
             yield encoded("ready", StreamCursor(cursor=cursor).model_dump_json(), id=cursor)
             sent_at = loop.time()
             while not mine.watch.ended:
@@ -65,7 +65,7 @@ class JobsStream:
                 try:
                     if mine.watch.is_check_due():
                         await self._check(mine, request)
-                    async for event in self._items(mine, request, places):
+                    async for event in self._items(mine, request, positions):
                         yield event
                         sent_at = loop.time()
                 except NotAuthorized:
@@ -76,7 +76,7 @@ class JobsStream:
                 for event in _taken(mine):
                     yield event
                     sent_at = loop.time()
-                if not self._behind(mine, places):
+                if not self._behind(mine, positions):
                     for event in _lines(mine, request):
                         yield event
                         sent_at = loop.time()
@@ -93,27 +93,29 @@ class JobsStream:
             mine.give_deleted(job_id)
         mine.jobs -= asked - sight.readable
 
-    async def _items(self, mine: Subscription, request: WatchRequest, places: dict[str, int]) -> AsyncGenerator[bytes]:
-        """Yields the next page of each job that has one, and moves its place behind it."""
-        for job_id in self._behind(mine, places):
+    async def _items(
+        self, mine: Subscription, request: WatchRequest, positions: dict[str, int]
+    ) -> AsyncGenerator[bytes]:
+        """Yields the next items of each job that has some, and moves its position behind it."""
+        for job_id in self._behind(mine, positions):
             to = self._feed.position(job_id)
             if to is None:
                 continue  # it was deleted meanwhile
-            key = PageKey(job_id, request.kinds, places[job_id], form="columns")
+            key = ItemsKey(job_id, request.kinds, positions[job_id], form="columns")
             load = partial(self._load, key, to=to)
-            page = await self._pages.get(key, load, user=request.caller.name, moment=to)
+            found = await self._shared.get(key, load, user=request.caller.name, moment=to)
             if job_id not in mine.jobs:
                 continue  # it was deleted meanwhile
-            places[job_id] = page.last
-            if page.data:
-                yield b"id: %b\nevent: items\ndata: %b\n\n" % (_cursor(places).encode(), page.data)
+            positions[job_id] = found.last
+            if found.data:
+                yield b"id: %b\nevent: items\ndata: %b\n\n" % (_cursor(positions).encode(), found.data)
 
-    def _behind(self, mine: Subscription, places: Mapping[str, int]) -> list[str]:
-        """Returns the jobs that have stored something after their places."""
-        newest = {job_id: self._feed.position(job_id) for job_id in places if job_id in mine.jobs}
-        return [job_id for job_id, position in newest.items() if position is not None and places[job_id] < position]
+    def _behind(self, mine: Subscription, positions: Mapping[str, int]) -> list[str]:
+        """Returns the jobs that have stored something after their positions."""
+        newest = {job_id: self._feed.position(job_id) for job_id in positions if job_id in mine.jobs}
+        return [job_id for job_id, position in newest.items() if position is not None and positions[job_id] < position]
 
-    def _load(self, key: PageKey, *, to: int) -> StoredPage:
+    def _load(self, key: ItemsKey, *, to: int) -> StoredItems:
         page = _Columns(key.job_id)
         with self._store.read() as session:
             for item in timeline.after(session, key.job_id, key.after, kinds=key.kinds):
@@ -121,8 +123,8 @@ class JobsStream:
                     break
                 page.add(item)
                 if page.items == _MOST_ITEMS or page.size >= MOST_BYTES:
-                    return StoredPage(page.encoded(item.position), item.position)
-        return StoredPage(page.encoded(to), to)
+                    return StoredItems(page.encoded(item.position), item.position)
+        return StoredItems(page.encoded(to), to)
 
 
 class _Columns:
@@ -164,14 +166,14 @@ class _Columns:
 
 
 def _lines(mine: Subscription, request: WatchRequest) -> Generator[bytes]:
-    """Yields lines that have no end so far."""
+    """Yields `live` events."""
     for line in mine.watch.take_lines() if shows_lines(request.kinds) else ():
         if line.job_id in mine.jobs:
             yield encoded("live", line.model_dump_json())
 
 
 def _taken(mine: Subscription) -> Generator[bytes]:
-    """Yields what is not about items."""
+    """Yields `job`, `jobs`, `queue` and `workers` events."""
     rows, mine.rows = mine.rows, {}
     listed, mine.listed = mine.listed, {}
     hints, mine.hints = mine.hints, set()
@@ -183,5 +185,5 @@ def _taken(mine: Subscription) -> Generator[bytes]:
         yield encoded(topic, ChangedView().model_dump_json())
 
 
-def _cursor(places: Mapping[str, int]) -> str:
-    return ",".join(f"{job_id}:{position}" for job_id, position in places.items())
+def _cursor(positions: Mapping[str, int]) -> str:
+    return ",".join(f"{job_id}:{position}" for job_id, position in positions.items())

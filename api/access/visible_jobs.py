@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Sight:
+class VisibleJobs:
     """Ids of jobs: those that a caller may read, and those that exist."""
 
     readable: frozenset[str]

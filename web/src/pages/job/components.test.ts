@@ -1,0 +1,194 @@
+import { flushSync } from "svelte";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { AdviceView, JobView } from "../../api/wire";
+import type { LiveEvent } from "../../live/events";
+import { live } from "../../live/live.svelte";
+import { setQuery } from "../../router.svelte";
+import { pressed } from "../../shell/shortcuts";
+import { pending, undo } from "../../shell/undo.svelte";
+import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
+import Advice from "./Advice.svelte";
+import Card from "./Card.svelte";
+import Curves from "./Curves.svelte";
+import Head from "./Head.svelte";
+import Logs from "./Logs.svelte";
+import Timeline from "./Timeline.svelte";
+import { AT, attempt, view } from "./testing";
+
+let tell: (event: LiveEvent) => void;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.spyOn(live, "watch").mockImplementation((_, listener) => {
+    tell = listener;
+    return () => undefined;
+  });
+});
+
+afterEach(async () => {
+  await removeAll();
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
+function head(job: JobView): { host: HTMLElement; changed: JobView[]; deleted: () => number } {
+  const changed: JobView[] = [];
+  let deleted = 0;
+  const host = show(Head, {
+    job,
+    attempts: [attempt(1)],
+    onchange: (next) => changed.push(next),
+    ondelete: () => (deleted += 1),
+  });
+  return { host, changed, deleted: () => deleted };
+}
+
+const actions = (host: HTMLElement): readonly string[] => textsOf(host, ".actions > button");
+
+test("the head offers what the state and the role allow", () => {
+  signIn("member", "jobs:read", "jobs:write");
+  const offered = (changes: Record<string, unknown>): readonly string[] => actions(head(view(changes)).host);
+  expect(offered({})).toEqual(["Pause", "Cancel"]);
+  expect(offered({ state: "paused" })).toEqual(["Resume", "Cancel"]);
+  expect(offered({ state: "failed" })).toEqual(["Retry", "Delete"]);
+  expect(offered({ state: "succeeded" })).toEqual(["Delete"]);
+  expect(offered({ owner: "bob" })).toEqual([]);
+  expect(offered({ owner: "bob", state: "failed" })).toEqual(["Retry"]);
+  signIn("operator", "jobs:read", "jobs:write");
+  expect(offered({ owner: "bob" })).toEqual(["Kill"]);
+});
+
+test("the head says where the job runs, how far it is and what was best", () => {
+  const progress = { step: 5, fraction: 0.369, epoch: 7, epochs: 20, eta_seconds: 60 };
+  const best = { metric: "val/iou", value: 0.5, epoch: 3 };
+  const text = textOf(head(view({ progress, best })).host.querySelector(".second"));
+  for (const part of ["7/20", "36%", "ETA 1m", "best val/iou", "in epoch 3", "box-a:0,1"])
+    expect(text).toContain(part);
+});
+
+test("a pause is sent at once, also by its key, and a refusal is told", async () => {
+  signIn("member", "jobs:read", "jobs:write");
+  let answer: unknown = view({ state: "paused" });
+  const asked = serve(() => answer);
+  const { host, changed } = head(view());
+  click(host, "Pause");
+  await settled();
+  expect([asked[0]?.path, changed[0]?.state]).toEqual(["v1/jobs/job_a/pause", "paused"]);
+  answer = null;
+  pressed(new KeyboardEvent("keydown", { key: "p" }));
+  await settled();
+  expect([asked[1]?.path, textOf(host.querySelector("[role=alert]"))]).toEqual([
+    "v1/jobs/job_a/pause",
+    "There is none.",
+  ]);
+});
+
+test("a cancel and a delete wait, and an undone one is not sent", async () => {
+  signIn("member", "jobs:read", "jobs:write");
+  const asked = serve(() => ({}));
+  const gone = head(view({ state: "failed" }));
+  click(gone.host, "Delete");
+  expect(pending()).toHaveLength(1);
+  undo();
+  await vi.advanceTimersByTimeAsync(6000);
+  expect([asked.length, gone.deleted()]).toEqual([0, 0]);
+  click(gone.host, "Delete");
+  await vi.advanceTimersByTimeAsync(6000);
+  expect([asked[0]?.method, asked[0]?.path, gone.deleted()]).toEqual(["DELETE", "v1/jobs/job_a", 1]);
+});
+
+test("advice leads to the lines of the log that show it", () => {
+  const advice = {
+    ...{ severity: "error", headline: "It ran out of memory.", cause: null, steps: ["Halve the batch."] },
+    evidence: [
+      { kind: "log", text: "CUDA out of memory", line: 1042 },
+      { kind: "device", text: "80 of 80 GiB", line: null },
+    ],
+  } as unknown as AdviceView;
+  const host = show(Advice, { advice, jobId: "job_a" });
+  expect(textsOf(host, "a")).toEqual(["line 1042"]);
+  expect(host.querySelector("a")?.href).toMatch(/jobs\/job_a\?tab=logs&line=1042$/);
+  expect(textOf(host.querySelector(".step"))).toBe("Halve the batch.");
+});
+
+test("the card shows what recipes write first, with units, and leaves out what is unknown", () => {
+  const card = { zeta: "own", peak_memory_bytes: 2 ** 30, parameters: 7_760_000, data_hash: null };
+  const host = show(Card, { job: view({ card }) });
+  expect(textsOf(host, "dt, th")).toEqual(["parameters", "peak memory", "zeta"]);
+  expect(textOf(host)).not.toContain("data hash");
+});
+
+test("the timeline has a bar for each attempt, and events as sentences; live ones follow once", async () => {
+  const state = { seq: 1, time: AT, type: "state", data: { from: null, to: "queued" } };
+  const failed = { seq: 2, time: AT, type: "state", data: { from: "running", to: "failed", reason: "hang" } };
+  const saved = { seq: 3, time: AT, type: "checkpoint", data: { epoch: 2, step: 20 } };
+  serve(() => ({ data: [state, failed], has_more: false }));
+  const attempts = [attempt(1, { ended_at: AT, end_reason: "hang" }), attempt(2, { start_step: 1710 })];
+  const host = show(Timeline, { job: view(), attempts });
+  await settled();
+  const items = { job_id: "job_a", position: 9, metrics: {}, logs: [], events: [failed, saved] };
+  for (let i = 0; i < 2; i++) tell({ kind: "items", items } as unknown as LiveEvent);
+  flushSync();
+  expect(textsOf(host, "ol li span:last-child")).toEqual([
+    "submitted → queued",
+    "running → failed: hang",
+    "checkpoint: epoch 2, step 20",
+  ]);
+  expect(textsOf(host, "tbody td:nth-child(2)")).toEqual(["hang", "runs"]);
+  expect(textsOf(host, "tbody td:nth-child(4)")).toEqual(["0", "1,710"]);
+  expect([...host.querySelectorAll("rect")].map((bar) => bar.getAttribute("class")?.split(" ")[0])).toEqual([
+    "hang",
+    "open",
+  ]);
+});
+
+test("a job without curves says when they begin", async () => {
+  serve(() => ({ jobs: [{ job_id: "job_a", position: 1, keys: [] }], series: [] }));
+  const curves = (state: string): HTMLElement =>
+    show(Curves, { job: view({ state }), attempts: [], readAttempts: () => Promise.resolve() });
+  const [waits, ended] = [curves("queued"), curves("succeeded")];
+  await settled();
+  expect(textOf(waits)).toContain("Curves begin with the first logged step.");
+  expect(textOf(ended)).toContain("This job has logged no metrics.");
+});
+
+test("a log shows where an attempt resumed, and lines that come", async () => {
+  const line = (number: number, attempt: number): Record<string, unknown> => ({
+    ...{ line: number, time: AT, attempt, rank: 0, stream: "stdout", text: `line ${number}` },
+  });
+  serve(() => ({ data: [line(1, 1), line(2, 2)], total: 2 }));
+  const host = show(Logs, { job: view({ attempt: 2 }), starts: new Map([[2, 1710]]) });
+  await settled();
+  expect(textsOf(host, ".seam")).toEqual(["attempt 2 resumes at step 1710"]);
+  expect(textOf(host.querySelector(".foot"))).toBe("line 2 of 2 following");
+  const items = { job_id: "job_a", position: 9, metrics: {}, events: [], logs: [line(3, 2)] };
+  tell({ kind: "items", items } as unknown as LiveEvent);
+  flushSync();
+  expect(textOf(host.querySelector(".lines"))).toContain("line 3");
+});
+
+test("who chooses a line stays where they are", async () => {
+  const lines = [1, 2, 3].map((line) => ({
+    line,
+    time: AT,
+    attempt: 1,
+    rank: 0,
+    stream: "stdout",
+    text: "x",
+  }));
+  serve(() => ({ data: lines, total: 3 }));
+  const host = show(Logs, { job: view(), starts: new Map() });
+  await settled();
+  for (let i = 0; i < 2; i++)
+    host
+      .querySelector("[role=log]")
+      ?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
+  flushSync();
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ to the end");
+  host.querySelector<HTMLElement>("[data-line='2'] button, [data-line='2'] a")?.click();
+  await settled();
+  expect(host.querySelectorAll(".chosen")).toHaveLength(1);
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ to the end");
+  setQuery({ line: null });
+});

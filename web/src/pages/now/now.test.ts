@@ -1,0 +1,172 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { DeviceView, JobSummary, QueueEntry, WorkerView } from "../../api/wire";
+import type { LiveEvent, Watch } from "../../live/events";
+import { live } from "../../live/live.svelte";
+import { removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
+import DeviceJob from "./DeviceJob.svelte";
+import Ended from "./Ended.svelte";
+import Now from "./Now.svelte";
+import Queue from "./Queue.svelte";
+import WorkerDevices from "./WorkerDevices.svelte";
+
+const AT = new Date().toISOString();
+const holder = { owner: "ada", state: "running", since: AT } as const;
+
+function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
+  return { index, uuid: `u${index}`, name: "GPU", kind: "cuda", processes: [], returning: false, ...more };
+}
+
+function worker(...devices: DeviceView[]): WorkerView {
+  return { id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, devices };
+}
+
+function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
+  return {
+    ...{ id, name: `job ${id}`, state: "running", owner: "ada", version: 1, position: 1, metrics: {} },
+    ...{ progress: { step: 0 }, devices: [], created_at: AT, finished_at: AT, best: null, error: null },
+    ...{ status_reason: { code: "x", message: "why" } },
+    ...changes,
+  } as unknown as JobSummary;
+}
+
+beforeEach(() => void vi.useFakeTimers());
+
+afterEach(async () => {
+  await removeAll();
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
+test("a worker's devices are rows: a job over its devices, what blocks one, a stretch of free ones", async () => {
+  const history = { devices: [{ uuid: "u0", columns: { utilization: [0.5, 1] } }] };
+  const asked = serve(() => history);
+  const held = { job_id: "a", holder, utilization: 0.97 };
+  const devices = [
+    device(0, held),
+    device(1, { ...held, utilization: 0.5 }),
+    device(2, { blocked: "pid 4121, not ours" }),
+  ];
+  const all = worker(...devices, device(3), device(4), device(5));
+  const host = show(WorkerDevices, { worker: all, jobs: new Map([["a", job("a")]]) });
+  await settled();
+  expect(textsOf(host, "tbody tr td:first-child")).toEqual(["0", "1", "2", "3–5"]);
+  expect(host.querySelector("td.held")?.getAttribute("rowspan")).toBe("2");
+  expect(textsOf(host, ".word")).toEqual(["pid 4121, not ours", "3 free"]);
+  expect(textsOf(host, "td.used")).toEqual(["97%", "50%"]);
+  expect(host.querySelectorAll("td.past svg")).toHaveLength(1);
+  expect(asked.map(({ path }) => path)).toEqual(["v1/workers/wrk_1/history"]);
+});
+
+test("memory has a column where a device tells of it", async () => {
+  serve(() => ({ devices: [] }));
+  const plain = show(WorkerDevices, { worker: worker(device(0)), jobs: new Map() });
+  const memory = { memory_bytes: 80 * 2 ** 30, memory_used_bytes: 61 * 2 ** 30, blocked: "x" };
+  const full = show(WorkerDevices, { worker: worker(device(0, memory)), jobs: new Map() });
+  await settled();
+  expect([plain, full].map((host) => host.querySelectorAll("th").length)).toEqual([4, 5]);
+  expect(textOf(full.querySelector("td.memory"))).toContain("61");
+});
+
+test("the history is read again every 15 seconds, while the tab can be seen, until the worker goes", async () => {
+  const asked = serve(() => ({ devices: [] }));
+  show(WorkerDevices, { worker: worker(device(0)), jobs: new Map() });
+  await vi.advanceTimersByTimeAsync(31_000);
+  expect(asked).toHaveLength(3);
+  await removeAll();
+  await vi.advanceTimersByTimeAsync(31_000);
+  expect(asked).toHaveLength(3);
+});
+
+test("a device says whose job holds it: its progress, or for how long", () => {
+  const held = { jobId: "a", holder, span: 1 };
+  const progress = { step: 5, fraction: 0.36, eta_seconds: 60 };
+  const known = show(DeviceJob, { held, job: job("a", { progress }) });
+  expect(textOf(known)).toMatch(/job a ada 36% .* left$/);
+  expect(known.querySelector("a")?.pathname).toBe("/jobs/a");
+  const hidden = show(DeviceJob, { held: { ...held, jobId: null }, job: null });
+  expect([textOf(hidden), hidden.querySelector("a")]).toEqual(["running a private job ada for 0s", null]);
+});
+
+test("a waiting job says what it needs, and why it waits as a sentence", () => {
+  const resources = { device: "cuda", devices_per_node: 2, min_memory_gb: 24 };
+  const entry = (changes: Record<string, unknown>): QueueEntry =>
+    ({
+      ...{ position: 1, job_id: "a", name: "digits", owner: "ada", created_at: AT, resources },
+      ...{ reason: { message: "needs 2; 1 is free" }, not_before: null },
+      ...changes,
+    }) as unknown as QueueEntry;
+  const later = new Date(Date.parse(AT) + 3_600_000).toISOString();
+  const host = show(Queue, {
+    entries: [entry({}), entry({ position: 2, job_id: null, not_before: later })],
+    hasMore: true,
+  });
+  expect(textsOf(host, ".need")).toEqual(["2 GPUs of 24 GiB", "2 GPUs of 24 GiB"]);
+  const [plain, failing] = textsOf(host, "li p");
+  expect(plain).toBe("ada. Needs 2; 1 is free.");
+  expect(failing).toMatch(/^ada\. Its attempts failed soon after their start: it tries again in .+\.$/);
+  expect(textsOf(host, "a")).toEqual(["digits", "All that wait"]);
+});
+
+test("what ended says why it failed, or its best value", () => {
+  const best = { metric: "val/iou", value: 0.713 };
+  const error = { message: "all of it" };
+  const host = show(Ended, { jobs: [job("a", { best }), job("b", { error, state: "failed" })] });
+  expect(textsOf(host, ".what")).toEqual(["val/iou 0.7130", "why"]);
+});
+
+interface Floor {
+  readonly host: HTMLElement;
+  readonly asked: readonly Asked[];
+  readonly watched: Watch;
+  readonly tell: (event: LiveEvent) => void;
+}
+
+async function openNow(workers: readonly WorkerView[], ended: readonly JobSummary[]): Promise<Floor> {
+  let heard: (event: LiveEvent) => void = () => undefined;
+  let watched: Watch = {};
+  vi.spyOn(live, "watch").mockImplementation((watch, listener) => {
+    [watched, heard] = [watch, listener];
+    return () => undefined;
+  });
+  const asked = serve(({ path, query }) => {
+    if (path === "v1/workers") return { data: workers };
+    if (path.endsWith("/history")) return { devices: [] };
+    return { data: query.has("sort") ? ended : [], has_more: false, next: null };
+  });
+  const host = show(Now, {});
+  await vi.advanceTimersByTimeAsync(10);
+  await settled();
+  return { host, asked, watched, tell: (event) => heard(event) };
+}
+
+test("the floor counts its devices, and reads again only the lists that have changed", async () => {
+  signIn("member", "jobs:read", "jobs:write", "cluster:read");
+  const { host, asked, tell } = await openNow([worker(device(0, { holder }), device(1))], [job("a")]);
+  expect(textOf(host.querySelector("#floor"))).toBe("Floor 1 of 2 held");
+  expect(textOf(host.querySelector("#ended"))).toBe("Ended today 1");
+  await vi.advanceTimersByTimeAsync(2000);
+  const before = asked.length;
+  tell({ kind: "changed", topic: "queue" });
+  await vi.advanceTimersByTimeAsync(2000);
+  expect(asked.slice(before).map(({ path }) => path)).toEqual(["v1/queue"]);
+});
+
+test("an empty floor says how to begin, to those who may", async () => {
+  signIn("member", "jobs:read", "jobs:write", "cluster:read");
+  const { host } = await openNow([worker(device(0))], []);
+  expect(textOf(host.querySelector(".empty p"))).toBe(
+    "Nothing runs or waits, and nothing has ended. Send the first job:",
+  );
+  await removeAll();
+  signIn("viewer", "jobs:read", "cluster:read");
+  expect(textsOf((await openNow([worker(device(0))], [])).host, ".empty code")).toEqual([]);
+});
+
+test("a token for jobs alone asks for nothing of the cluster", async () => {
+  signIn("member", "jobs:read");
+  const { host, asked, watched } = await openNow([], []);
+  expect(new Set(asked.map(({ path }) => path))).toEqual(new Set(["v1/jobs"]));
+  expect(watched).toEqual({ topics: ["jobs"] });
+  expect(textOf(host)).toContain("Your token does not let you see workers");
+});
