@@ -62,7 +62,10 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     if large:
         rows.append(("", f"({IGNORE_FILE} leaves files out, and `{output.command()} data push DIR` sends data once)"))
     rows += [("left out", line) for line in left_out(bundle)]
-    return [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
+    lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
+    if program.file is None:
+        lines.append(f"There is no {program.value} in this folder: the worker's environment must have it.")
+    return lines
 
 
 def _words(program: Program) -> list[str]:
