@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from store.announcement import WORKERS, announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
+from store.facts.telemetry import Answer, MetricPoint
 from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, quotas, retention
 from store.rows.artifacts import NewArtifact
 from store.rows.checkpoints import NewCheckpoint
@@ -19,8 +20,7 @@ from store.rows.exit_reports import verified
 from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, Counted, OutputLimits, OutputMeter
 from store.rows.logs import NewLines
-from store.rows.metrics import TENSORBOARD, MetricPoint
-from store.rows.stacks import Answer
+from store.rows.metrics import TENSORBOARD
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport

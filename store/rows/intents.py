@@ -11,15 +11,14 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Attempt, Job
+from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import AT_ONCE
 from store.rows import access, jobs
-from store.rows.access import SERVICE, Caller
 from store.rows.jobs import Reason
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState
 
-AT_ONCE = timedelta(0)
-"""The grace of a forced cancel: the attempt is killed, and no checkpoint is waited for."""
 _OPEN = (JobState.STARTING, JobState.RUNNING)
 # Built once, because each pass over the queue executes it.
 _HOLDERS = (

@@ -8,7 +8,7 @@ import select
 import httpx2
 import pytest
 
-from api.limits.rates import Rates, OpenStreams
+from api.limits.rates import OpenStreams, Rates
 from tests.api.raw import Served, get, read_answer
 from tests.api.service import SPEC, TOKEN
 from tests.api.serving import api_process

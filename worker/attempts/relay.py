@@ -14,9 +14,9 @@ import time
 from typing import TypeAlias
 
 from store.blobs import Blobs
+from store.facts.telemetry import MetricPoint
 from store.rows.attempts import Batch, NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, parse_line
 from torchyard.contract.events import Progress as ProgressLine

@@ -99,7 +99,7 @@ class Attempt(Base):
     stacks_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     """When the stacks of the ranks were asked for. None: all requests are answered."""
     stacks: Mapped[dict[str, Any] | None] = mapped_column(Document, deferred=True)
-    """The newest answer: a `store.rows.stacks.Answer`. Up to 1 MiB, so it is not read with the row."""
+    """The newest answer: a `store.facts.telemetry.Answer`. Up to 1 MiB, so it is not read with the row."""
     started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     end_reason: Mapped[str | None] = mapped_column(String(20))
