@@ -32,6 +32,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
         --requirement pyproject.toml --requirement deploy/server/pyproject.toml
 COPY README.md ./
 COPY torchyard torchyard
+COPY scheduling scheduling
 COPY store store
 COPY api api
 COPY worker worker

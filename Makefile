@@ -15,7 +15,7 @@ BUILD_TOOLS := web/node_modules/.build-tools
 TEST_TOOLS := web/node_modules/.test-tools
 PAGE := api/static/index.html
 PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser \) -prune -o \
-	-type f ! -name '*.test.ts' ! -name vitest.config.ts ! -name schema.d.ts ! -name openapi.json -print 2>/dev/null)
+	-type f ! -name '*.test.ts' ! -name testing.ts ! -name vitest.config.ts ! -name schema.d.ts ! -name openapi.json -print 2>/dev/null)
 
 # Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE

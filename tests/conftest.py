@@ -14,7 +14,7 @@ import pytest
 from xdist.remote import Producer
 
 from store.db.database import Database
-from tests import scheduling
+from tests import distribution
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 
@@ -29,8 +29,8 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> scheduling.FileScheduling:
-    return scheduling.FileScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> distribution.FileScheduling:
+    return distribution.FileScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,7 +47,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    scheduling.sort_longest_first(items)
+    distribution.sort_longest_first(items)
 
 
 @pytest.fixture(autouse=True)

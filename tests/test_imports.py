@@ -20,9 +20,10 @@ LAW: dict[str, frozenset[str]] = {
     "torchyard.integrations": frozenset({"torchyard", "torchyard.run", "torchyard.integrations"}),
     "torchyard.client": frozenset({*GROUND, "torchyard.client"}),
     "torchyard.cli": frozenset({*GROUND, "torchyard.client", "torchyard.cli"}),
-    "store": frozenset({*GROUND, "store"}),
-    "api": frozenset({*GROUND, "store", "api"}),
-    "worker": frozenset({*GROUND, "store", "worker"}),
+    "scheduling": frozenset({"torchyard.contract", "scheduling"}),
+    "store": frozenset({*GROUND, "scheduling", "store"}),
+    "api": frozenset({*GROUND, "scheduling", "store", "api"}),
+    "worker": frozenset({*GROUND, "scheduling", "store", "worker"}),
     "trainer": frozenset({*GROUND, "torchyard.run", "trainer"}),
     "migrations": frozenset({*GROUND, "store", "migrations"}),
 }
@@ -89,8 +90,54 @@ API: dict[str, frozenset[str]] = {
 What puts the application together stands above: app, monitoring, website and `python -m api`.
 """
 
-WITHOUT_CIRCLES = ("api",)
+WITHOUT_CIRCLES = ("api", "worker")
 """Packages in which no two modules or folders import each other, not even over others."""
+
+_SANDBOX = frozenset({"worker.host", "worker.sandbox", "worker.sandbox.strict"})
+_LOCAL = frozenset(f"worker.engines.local.{name}" for name in ("launchers", "supervisor", "warm"))
+WORKER: dict[str, frozenset[str]] = {
+    "worker.host": frozenset(),
+    "worker.devices": frozenset({"worker.host"}),
+    "worker.tensorboard": frozenset({"worker.host"}),
+    "worker.sandbox.strict": frozenset({"worker.host"}),
+    "worker.sandbox": frozenset({"worker.host", "worker.sandbox.strict"}),
+    "worker.sandbox.helper": _SANDBOX,
+    "worker.bundles": frozenset({"worker.host", "worker.sandbox"}),
+    "worker.packages": frozenset({"worker.host", "worker.sandbox", "worker.bundles"}),
+    "worker.engines": frozenset({"worker.host"}),
+    "worker.engines.local.launchers": _SANDBOX | {"worker.engines"},
+    "worker.engines.local.supervisor": frozenset({"worker.host", "worker.engines.local.launchers"}),
+    "worker.engines.local.warm": frozenset(
+        {"worker.host", "worker.engines.local.launchers", "worker.engines.local.supervisor"}
+    ),
+    "worker.engines.local": _SANDBOX | _LOCAL | {"worker.devices", "worker.engines"},
+    "worker.attempts": frozenset(
+        f"worker.{name}" for name in ("host", "devices", "tensorboard", "sandbox", "bundles", "packages", "engines")
+    ),
+    "worker.placement": frozenset({"worker.host"}),
+    "worker.cleanup": frozenset({"worker.host", "worker.sandbox", "worker.bundles", "worker.packages"}),
+    "worker": frozenset(
+        {
+            *(f"worker.{name}" for name in ("host", "devices", "packages", "engines", "engines.local")),
+            *("worker.engines.local.warm", "worker.attempts", "worker.placement", "worker.cleanup"),
+            *_SANDBOX,
+        }
+    ),
+    "worker.doctor": _SANDBOX
+    | {"worker", "worker.devices", "worker.packages", "worker.engines.local", "worker.engines.local.warm"},
+}
+"""Each folder of the worker, and which other folders of the worker its modules may import. Lower ones come first."""
+
+HELPER: dict[str, frozenset[str]] = {
+    "torchyard.contract": frozenset(
+        {"durations", "errors", "events", "job", "record", "records", "rundir", "stacks", "text"}
+    ),
+    "torchyard.host": frozenset({"datadir", "failpoints", "identity", "inspection", "recordfiles", "untrusted"}),
+    "worker.host": frozenset({"datafolders", "process"}),
+    "worker.sandbox": frozenset({"opening", "privileges", "seccomp", "shared"}),
+    "worker.sandbox.strict": frozenset({"protocol"}),
+}
+"""The modules of ours that the helper of strict isolation, which is root, loads besides its own, by folder."""
 
 BY_EXCEPTION = {
     ("torchyard/__init__.py", "torchyard.run"),  # lazily, as are the next two: what users import
@@ -278,6 +325,18 @@ def test_a_package_of_the_api_imports_only_those_below_it(package: str) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("folder", WORKER)
+def test_a_folder_of_the_worker_imports_only_those_below_it(folder: str) -> None:
+    inside = [found for found in ALL if _folder(found.file) == folder]
+    assert inside, f"{folder} has no file"
+    broken = [
+        str(found)
+        for found in inside
+        if found.top == "worker" and (below := _folder_of(found.module)) != folder and below not in WORKER[folder]
+    ]
+    assert broken == []
+
+
 def test_every_package_of_the_api_has_its_place_in_the_law() -> None:
     assert {f"api.{path.parent.name}" for path in (ROOT / "api").glob("*/__init__.py")} <= API.keys()
     assert not [package for package in API if not any(_is_in(found.file, package) for found in ALL)]
@@ -295,16 +354,23 @@ def test_a_circle_is_found_over_any_number_of_modules() -> None:
     assert _circles(graph) == [["a", "b", "c"], ["f", "g"]]
 
 
+def test_the_law_of_the_worker_names_every_folder() -> None:
+    assert {_folder(found.file) for found in ALL if found.file.parts[0] == "worker"} <= WORKER.keys()
+
+
+def test_the_helper_of_root_loads_no_engine_and_little_else() -> None:
+    own = {path.relative_to(ROOT) for path in (ROOT / "worker/sandbox/helper").glob("*.py")}
+    reached, foreign = _loaded_by(own)
+    loaded = [file for file in sorted(reached - own) if file.name != "__init__.py"]
+    assert {folder: {file.stem for file in loaded if _folder(file) == folder} for folder in HELPER} == HELPER
+    assert [str(file) for file in loaded if _folder(file) not in HELPER] == []
+    assert [str(found) for found in foreign] == []
+
+
 def test_a_rank_needs_the_standard_library_alone() -> None:
     """All that `torchyard.run` imports when it is loaded, from module to module."""
-    reached, new = set[Path](), {path.relative_to(ROOT) for path in (ROOT / "torchyard/run").glob("*.py")}
-    foreign: list[str] = []
-    while new:
-        reached |= new
-        loaded = [found for found in ALL if found.file in new and found.when == "loaded"]
-        foreign += [str(found) for found in loaded if found.top not in {*sys.stdlib_module_names, "torchyard"}]
-        new = {file for found in loaded for file in _files_of(found)} - reached
-    assert foreign == []
+    reached, foreign = _loaded_by({path.relative_to(ROOT) for path in (ROOT / "torchyard/run").glob("*.py")})
+    assert [str(found) for found in foreign] == []
     assert Path("torchyard/contract/records.py") in reached
 
 
@@ -396,6 +462,28 @@ def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
 def _names(module: str, package: str) -> bool:
     """Whether `module` is the package or inside it. The package `torchyard` stands for itself alone."""
     return module == package or (package != "torchyard" and module.startswith(f"{package}."))
+
+
+def _folder(file: Path) -> str:
+    return ".".join(file.parent.parts)
+
+
+def _folder_of(module: str) -> str:
+    """The folder of a module, or the module itself if that is a folder."""
+    path = Path(*module.split("."))
+    return module if (ROOT / path).is_dir() else _folder(path)
+
+
+def _loaded_by(files: set[Path]) -> tuple[set[Path], list[Import]]:
+    """The files of ours that are loaded when `files` are, and what these import that is neither ours nor standard."""
+    reached, new = set[Path](), files
+    foreign: list[Import] = []
+    while new:
+        reached |= new
+        loaded = [found for found in ALL if found.file in new and found.when == "loaded"]
+        foreign += [found for found in loaded if found.top not in {*sys.stdlib_module_names, *TOP}]
+        new = {file for found in loaded for file in _files_of(found)} - reached
+    return reached, foreign
 
 
 def _files_of(found: Import) -> set[Path]:

@@ -27,7 +27,7 @@ with paused():
     from worker.engines.local.environment import inherited
     from worker.engines.local.warm.manager import WarmProcess
     from worker.host import orphans
-    from worker.sandbox import levels, policy
+    from worker.sandbox import levels, shared
     from worker.sandbox.levels import Isolation
     from worker.sandbox.places import WorkerPlaces
     from worker.settings import Settings
@@ -73,7 +73,7 @@ def main() -> int:
 def _confinement(settings: Settings) -> Confinement:
     isolation = levels.level_of(settings.isolation, needs=settings.helper_needs)
     if isolation.level == "landlock":
-        policy.check_place(settings.root, writable=settings.writable)
+        shared.check_place(settings.root, writable=settings.writable)
     if settings.temporary is not None:
         settings.temporary.mkdir(mode=0o700, exist_ok=True)
     return Confinement(

@@ -24,7 +24,7 @@ from worker.duties import Duties, Interval
 from worker.engines.base import Engine
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
-from worker.placement.scheduler import Scheduler
+from worker.placement.apply import Placer
 from worker.sandbox import levels
 from worker.settings import Settings
 
@@ -79,12 +79,12 @@ class Daemon:
             store=self._store,
             devices=self._devices,
             leases=self._leases,
-            housekeeper=Housekeeper(settings, self._store, in_use=self._runners.in_use, clock=clock),
+            housekeeper=Housekeeper(
+                settings.root, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
+            ),
             clock=clock,
         )
-        self._scheduler = Scheduler(
-            worker_id=self.id, name=self.name, store=self._store, max_stop_grace=settings.max_stop_grace
-        )
+        self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace)
         self._stopping = self._leaving = False
 
     def leave(self) -> None:
@@ -121,7 +121,7 @@ class Daemon:
                 logger.warning("%s; trying again", error.message)
                 self._attempt_ended.wait(_WAKEUP_WAIT_S)
                 continue
-            self.name = self._devices.name = self._scheduler.name = name
+            self.name = self._devices.name = name
             self._runners.adopt(claims)
             return
 
@@ -155,9 +155,8 @@ class Daemon:
         began = self._clock()
         claimed = False
         try:
-            waiting = self._scheduler.waiting()
-            if waiting:
-                for claim in self._scheduler.claims(waiting, self._devices.observe(), may_claim=self._may_claim):
+            if self._placer.anything_waits():
+                for claim in self._placer.claims(self._devices.observe(), may_claim=self._may_claim):
                     self._runners.start(claim)
                     claimed = True
         except Unavailable as error:

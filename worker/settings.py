@@ -9,11 +9,13 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from store import settings
 from store.rows.limits import DEFAULTS, OutputLimits
+from store.rows.trimming import TrimLimits
 from store.settings import AbsolutePath
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
+from worker.cleanup.retention import Retention
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds
@@ -124,6 +126,21 @@ class Settings(settings.Settings):
             checkpoints=self.max_checkpoints,
             artifacts=self.max_artifacts,
             artifact_bytes=self.max_artifact_bytes,
+        )
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(
+            finished_jobs=TrimLimits(
+                logs=self.keep_logs,
+                log_bytes=self.keep_logs_bytes,
+                events=self.keep_events,
+                event_bytes=self.keep_events_bytes,
+            ),
+            runs=self.keep_runs,
+            run_bytes=self.keep_runs_bytes,
+            unused_bundles=self.bundle_ttl,
+            cache_bytes=self.max_caches_bytes,
         )
 
     def package_rules(self, isolation: IsolationReport) -> PackageRules:

@@ -75,13 +75,13 @@ def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[st
     large = [
         worker
         for worker in alive
-        if worker.state == "ready" and len(suitable(wanted, worker.devices)) >= wanted.devices_per_node
+        if worker.state == "ready" and len(suitable(wanted, worker.devices)) >= wanted.total_devices
     ]
     if not large:
         return ["It starts when a worker that is large enough takes jobs again: those that are drain."] if alive else []
     nearest = max(large, key=lambda worker: _free(wanted, worker))
     free = _free(wanted, nearest)
-    missing = wanted.devices_per_node - free
+    missing = wanted.total_devices - free
     if missing <= 0:
         return []
     more = "one more device" if missing == 1 else f"{missing} more devices"

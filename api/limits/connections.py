@@ -26,7 +26,7 @@ class ConnectionLimits:
         self._by_host = defaultdict[str, _Group](lambda: _Group(settings.max_connections_per_address))
 
     def rest(self, connection: Endable, *, host: str | None) -> None:
-        """Counts the connection as idle. Ends the oldest idle one if there are too many. None: without a host's limit."""
+        """Counts the connection as idle. Ends the oldest idle one if there are too many. None: no limit by host."""
         for group in self._groups(host):
             group.busy.discard(connection)
             group.idle[connection] = None

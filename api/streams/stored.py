@@ -44,7 +44,7 @@ class StoredItems:
 
 
 class SharedItems:
-    """Reads and caches items for all streams. Stored items never change; the cache may still have ones that were removed.
+    """Reads and caches items for all streams. Stored items never change; the cache may have ones that were removed.
 
     Call it in the event loop.
     """

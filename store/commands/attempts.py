@@ -11,11 +11,10 @@ from sqlalchemy.orm import Session
 from store.facts.telemetry import Answer
 from store.rows import attempts, jobs
 from store.rows.attempts import Batch, Claim
-from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 
 

@@ -1,23 +1,22 @@
 """Writes of a pass over the queue: claims, preemptions and reasons why jobs wait. All of them raise Unavailable."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from scheduling.snapshot import Placement
 from store.announcement import QUEUE, announcement_of
 from store.rows import attempts, intents, jobs, reasons, waiting
 from store.rows.attempts import Claim
-from store.rows.jobs import Reason
 from store.store import Store
-from torchyard.contract.job import JobState
+from torchyard.contract.job import JobState, Reason
 
 
-def claim(store: Store, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
+def claim(store: Store, job_id: str, to: Placement) -> Claim | None:
     """Claims a queued job and its devices, as `store.rows.attempts.claim` does; None if that is not possible.
 
     A job that is not queued any more is then removed from the queue.
     """
     with store.write("claim") as session:
-        taken = attempts.claim(session, job_id, worker_id=worker_id, devices=devices)
+        taken = attempts.claim(session, job_id, to)
         if taken is None:
             job = jobs.lock(session, job_id)
             if job is None or job.state != JobState.QUEUED:

@@ -31,7 +31,7 @@ def submit(
     """
 
     def make(session: Session) -> JobFacts:
-        quotas.check_submission(session, caller.name, devices=spec.resources.devices_per_node, priority=spec.priority)
+        quotas.check_submission(session, caller.name, devices=spec.resources.total_devices, priority=spec.priority)
         secrets.check(session, caller.name, spec)
         named = bundles_of(spec)
         bundles.use(session, caller.name, named)

@@ -130,6 +130,8 @@ class Database:
     def write(self, purpose: str = "other") -> Generator[Session]:
         """Opens a transaction: committed at the end of the block, rolled back by any exception. Raises Unavailable.
 
+        It locks rows in one order, as two transactions that wait for each other's rows would deadlock: a worker, then
+        attempts, jobs and users, then rows of other tables; several rows of one table by their keys.
         `purpose` is one of `torchyard.host.failpoints.COMMITS`.
         """
         with (

@@ -1,6 +1,6 @@
 """Attempts: claim, lease, fence and end. Every write of a worker about an attempt goes through this module."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from scheduling.snapshot import Placement
 from store.announcement import WORKERS, announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
@@ -17,12 +18,11 @@ from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, quo
 from store.rows.artifacts import NewArtifact
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.exit_reports import verified
-from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, Counted, OutputLimits, OutputMeter
 from store.rows.logs import NewLines
 from store.rows.metrics import TENSORBOARD
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 
 LEASE = timedelta(seconds=30)
@@ -69,15 +69,15 @@ class Batch:
     """Age of its oldest line when it was read, in microseconds."""
 
 
-def claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
-    """Claims a queued job and its devices (`HeldDevice` each) for a worker, all or nothing.
+def claim(session: Session, job_id: str, placement: Placement) -> Claim | None:
+    """Claims a queued job and its devices for a worker, all or nothing.
 
     Returns None if another worker was faster, the job was cancelled, a device is held, or the quota of the job's owner
     forbids it; nothing is written then.
     """
     try:
         with session.begin_nested():
-            return _claim(session, job_id, worker_id=worker_id, devices=devices)
+            return _claim(session, job_id, placement)
     except (IntegrityError, StaleClaim):
         return None
 
@@ -140,7 +140,7 @@ def mark_launched(session: Session, claim: Claim, launcher: dict[str, Any]) -> N
 
 def mark_running(session: Session, claim: Claim, *, reason: Reason) -> None:
     """Moves the job to `running`, when the process of every rank exists. Raises StaleClaim."""
-    _fenced_update(session, claim)
+    _fenced_update(session, claim, running_at=now_us())
     if jobs.transition(session, claim.job_id, JobState.RUNNING, reason=reason) is None:
         raise StaleClaim(f"job {claim.job_id} is not starting")
 
@@ -230,26 +230,30 @@ def rescue(session: Session, claim: Claim) -> bool:
     return True
 
 
-def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim:
+def _claim(session: Session, job_id: str, placement: Placement) -> Claim:
+    lock_worker = select(Worker).where(Worker.id == placement.worker_id).with_for_update(key_share=True)
+    worker = session.scalars(lock_worker).one()
+    if worker.drain_requested_at is not None:
+        raise StaleClaim(f"worker {worker.name} is draining")
     job = jobs.lock(session, job_id)
     if job is None or job.state != JobState.QUEUED:
         raise StaleClaim(f"job {job_id} is not queued")
-    worker = session.get_one(Worker, worker_id)
-    if worker.drain_requested_at is not None:
-        raise StaleClaim(f"worker {worker.name} is draining")
-    refused = quotas.claim_refusal(session, job.owner, devices=len(devices))
+    refused = quotas.claim_refusal(session, job.owner, devices=len(placement.devices))
     if refused is not None:
         raise StaleClaim(f"job {job_id} {refused}")
     number = job.attempt + 1
-    attempt_id = _insert_attempt(session, job_id, number=number, worker_id=worker_id)
-    _allocate(session, attempt_id, worker_id=worker_id, devices=devices)
+    attempt_id = _insert_attempt(session, job_id, number=number, worker_id=worker.id)
+    _allocate(session, attempt_id, placement)
     moved = jobs.transition(
         session,
         job_id,
         JobState.STARTING,
         reason=Reason("starting", f"attempt {number} starts on {worker.name}"),
         attempt=number,
-        devices=list(devices),
+        devices=[
+            {"worker": worker.id, "index": device.index, "uuid": device.uuid, "name": device.name}
+            for device in placement.devices
+        ],
         error=None,
         not_before=None,
         started_at=job.started_at if job.started_at is not None else now_us(),
@@ -272,11 +276,11 @@ def _insert_attempt(session: Session, job_id: str, *, number: int, worker_id: st
     return session.execute(new.returning(Attempt.id)).scalar_one()
 
 
-def _allocate(session: Session, attempt_id: int, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> None:
+def _allocate(session: Session, attempt_id: int, placement: Placement) -> None:
+    of = {"attempt_id": attempt_id, "node_rank": placement.node_rank, "worker_id": placement.worker_id}
     # Always in one order: two claims that wait for each other's devices would deadlock.
-    uuids = sorted(device["uuid"] for device in devices)
-    rows = [{"attempt_id": attempt_id, "worker_id": worker_id, "device": uuid} for uuid in uuids]
-    session.execute(insert(Allocation), rows)
+    uuids = sorted(device.uuid for device in placement.devices)
+    session.execute(insert(Allocation), [{**of, "device": uuid} for uuid in uuids])
 
 
 def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter) -> None:

@@ -36,6 +36,8 @@ _TOMBSTONES_PER_CALL = 1000
 
 def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     """Deletes every row of the job. Raises NotFound, Forbidden, and Conflict for a job that has not ended."""
+    attempts = select(Attempt.id).where(Attempt.job_id == job_id)
+    session.execute(attempts.order_by(Attempt.id).with_for_update())
     job = access.lock(session, job_id, caller)
     if not JobState(job.state).terminal:
         raise Conflict(f"job {job_id} is {job.state}: cancel it first and delete it after its end")
@@ -43,7 +45,6 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     files = {str(file["sha256"]) for files in listed for file in files}
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))
     garbage.add_blobs(session, {*files, *artifacts})
-    attempts = select(Attempt.id).where(Attempt.job_id == job_id)
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
     for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, IdempotencyKey, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))

@@ -1,31 +1,23 @@
 """Requests to a job: cancel, pause, resume, preempt. They are columns that a worker reads, not states."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
-from store.db.tables import Attempt, Job
+from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE
 from store.rows import access, jobs
-from store.rows.jobs import Reason
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
-# Built once, because each pass over the queue executes it.
-_HOLDERS = (
-    select(Job, Attempt.started_at)
-    .join(Attempt, Attempt.job_id == Job.id)
-    .where(Attempt.worker_id == bindparam("worker"), Attempt.ended_at.is_(None))
-)
 
 
 def requested_stop(job: Job) -> EndReason | None:
@@ -100,36 +92,6 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
         return job
     running_on = Reason(state, "the pause was withdrawn before it took effect")
     return _store_request(session, job, running_on, pause_requested_at=None)
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A job with an open attempt."""
-
-    job_id: str
-    owner: str
-    priority: int
-    preemptible: bool
-    since: int
-    """Microseconds since the epoch at which the attempt started."""
-    stopping: bool
-    """Whether a stop was requested."""
-
-
-def holders(session: Session, worker_id: str) -> list[Holder]:
-    """Returns the jobs that hold devices of the worker."""
-    rows = session.execute(_HOLDERS, {"worker": worker_id})
-    return [
-        Holder(
-            job_id=job.id,
-            owner=job.owner,
-            priority=job.priority,
-            preemptible=job.stored_spec.preemptible,
-            since=since,
-            stopping=requested_stop(job) is not None,
-        )
-        for job, since in rows
-    ]
 
 
 def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str) -> bool:

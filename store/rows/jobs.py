@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 import json
 from typing import Any
 
@@ -19,18 +18,9 @@ from store.ids import new_id
 from store.rows import access, columns, pages, quotas
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.job import JobState, sources
+from torchyard.contract.job import JobState, Reason, sources
 from torchyard.contract.spec import JobPatch, Spec
 from torchyard.contract.team import Role, Visibility
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a job is in its state: a stable code and a sentence."""
-
-    code: str
-    message: str
-
 
 WAITING = Reason("waiting", "waiting for a worker to look at it")
 

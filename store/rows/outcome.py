@@ -9,9 +9,8 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.tables import Job
 from store.rows import intents, jobs
-from store.rows.jobs import Reason
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
+from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.text import headline
 

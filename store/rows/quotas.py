@@ -1,11 +1,12 @@
 """Quotas: how much of each resource a user may use, and uses."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from scheduling.quotas import Allowance
 from store.announcement import announcement_of
 from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, Job, Quota
 from store.db.upsert import upsert
@@ -32,36 +33,6 @@ _LIMITS = (
 )
 _LIMITS_OF_ONE = _LIMITS.where(_USERS.c.name == bindparam("owner"))
 _LIMITS_OF_SOME = _LIMITS.where(_USERS.c.name.in_(bindparam("owners", expanding=True)))
-
-
-@dataclass
-class Allowance:
-    """What the running jobs of one user may hold at once, and hold. A limit of None: unlimited."""
-
-    owner: str
-    devices: int | None
-    running: int | None
-    held: int = 0
-    """Devices."""
-    runs: int = 0
-    """Jobs."""
-
-    def refusal(self, devices: int) -> str | None:
-        """Returns why one more job with so many devices may not start now; None if it may."""
-        if self.devices is not None and devices > self.devices:
-            return f"needs {devices} devices; {self.owner} may hold {self.devices} at once (quota): raise it, or cancel"
-        if self.devices is not None and self.held + devices > self.devices:
-            return (
-                f"needs {devices} devices; {self.owner} may hold {self.devices} at once and holds {self.held} (quota)"
-            )
-        if self.running is not None and self.runs + 1 > self.running:
-            return f"{self.owner} may run {self.running} jobs at once and runs {self.runs} (quota)"
-        return None
-
-    def take(self, devices: int) -> None:
-        """Counts one more job with so many devices."""
-        self.held += devices
-        self.runs += 1
 
 
 def limits_of(session: Session, owner: str) -> dict[Resource, int]:
@@ -119,15 +90,12 @@ def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance
         for owner, limits in _by_owner(session.execute(_LIMITS_OF_SOME, {"owners": list(owners)})).items()
         if limits.keys() & _CLAIMED
     }
-    if found:
-        _count(session, found)
-    return found
+    return _counted(session, found) if found else {}
 
 
 def usage(session: Session, owner: str) -> dict[Resource, int]:
     """Returns how much the user uses of each resource that can be counted."""
-    counted = Allowance(owner, None, None)
-    _count(session, {owner: counted})
+    counted = _counted(session, {owner: Allowance(owner, None, None)})[owner]
     return {
         Resource.DEVICES: counted.held,
         Resource.RUNNING: counted.runs,
@@ -212,13 +180,16 @@ def _by_owner(rows: Iterable[Row[str, str, int | None]]) -> dict[str, dict[Resou
     }
 
 
-def _count(session: Session, found: Mapping[str, Allowance]) -> None:
-    """Counts the devices and the open attempts of the users' jobs."""
+def _counted(session: Session, found: Mapping[str, Allowance]) -> dict[str, Allowance]:
+    """Returns the allowances with the devices and the open attempts of the users' jobs."""
     theirs: ColumnElement[bool] = Job.owner.in_(found)
     runs = select(Job.owner, func.count()).join(Attempt, Attempt.job_id == Job.id)
-    for owner, count in session.execute(runs.where(theirs, Attempt.ended_at.is_(None)).group_by(Job.owner)):
-        found[owner].runs = count
+    runs = runs.where(theirs, Attempt.ended_at.is_(None)).group_by(Job.owner)
     held = select(Job.owner, func.count()).join(Attempt, Attempt.job_id == Job.id)
     held = held.join(Allocation, Allocation.attempt_id == Attempt.id)
-    for owner, count in session.execute(held.where(theirs, Allocation.released_at.is_(None)).group_by(Job.owner)):
-        found[owner].held = count
+    held = held.where(theirs, Allocation.released_at.is_(None)).group_by(Job.owner)
+    jobs, devices = dict(session.execute(runs).all()), dict(session.execute(held).all())
+    return {
+        owner: replace(allowance, held=devices.get(owner, 0), runs=jobs.get(owner, 0))
+        for owner, allowance in found.items()
+    }

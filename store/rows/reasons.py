@@ -6,13 +6,13 @@ from typing import Any
 from sqlalchemy import bindparam, delete, literal_column, or_, select
 from sqlalchemy.orm import Session
 
+from scheduling.reasons import PREEMPTING
 from store.db.database import now_us
 from store.db.tables import Base, Job, WaitingReason
 from store.db.upsert import upsert
 from store.facts.jobs import DisplayedReason
-from store.rows.jobs import Reason
-from store.rows.waiting import PREEMPTING, is_queued, waits
-from torchyard.contract.job import JobState
+from store.rows.waiting import is_queued, waits
+from torchyard.contract.job import JobState, Reason
 
 # With a limit, so that PostgreSQL searches the index once for each shape and does not join thousands of jobs.
 _UNUSED = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)

@@ -28,7 +28,7 @@ def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE
     if not JobState(old.state).terminal:
         raise Conflict(f"job {job_id} is {old.state}; only a job that has ended can be retried")
     spec = parse_spec(old.spec)
-    quotas.check_submission(session, owner, devices=spec.resources.devices_per_node, priority=spec.priority)
+    quotas.check_submission(session, owner, devices=spec.resources.total_devices, priority=spec.priority)
     secrets.check(session, owner, spec)
     named = bundles_of(spec)
     bundles.use(session, owner, named)

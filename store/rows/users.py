@@ -38,10 +38,7 @@ def get(session: Session, name: str) -> User:
 
 
 def lock(session: Session, name: str) -> None:
-    """Makes other transactions that count what the user has wait for the end of this one.
-
-    A caller that also locks a job locks the job first: two transactions that wait for each other's rows would deadlock.
-    """
+    """Makes other transactions that count what the user has wait for the end of this one."""
     session.execute(select(User.name).where(User.name == name).with_for_update(key_share=True))
 
 

@@ -1,31 +1,22 @@
 """Jobs that wait for devices, in groups of one shape and priority. Reading them costs by groups, not by jobs."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+import logging
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import ColumnElement, and_, bindparam, exists, func, literal_column, select, true, update
 from sqlalchemy.orm import Session, aliased
 
+from scheduling.snapshot import Waiting
+from store.db import stored_spec
 from store.db.database import now_us
 from store.db.tables import Job
 from torchyard.contract.job import JobState
 
+logger = logging.getLogger(__name__)
+
 _GROUPED_PER_CALL = 1000
-
-PREEMPTING = "preempting"
-"""Reason code of a queued job for which others are being preempted."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """The columns that a scheduler needs of a queued job that is not held back."""
-
-    id: str
-    priority: int
-    shape: str
-    resources: dict[str, Any]
-    owner: str
 
 
 def is_queued(job: type[Job] = Job) -> ColumnElement[bool]:
@@ -59,8 +50,9 @@ _NEXT = (
     select(*_COLUMNS)
     .where(waits(), Job.shape == bindparam("shape"), Job.priority == bindparam("priority"), Job.id > bindparam("id"))
     .order_by(Job.id)
-    .limit(1)
+    .limit(bindparam("limit"))
 )
+_ANY_WAITS = select(true()).where(exists().where(waits(), Job.shape > ""))
 # In a subquery, because PostgreSQL cannot search an index for a clock that advances.
 _NOW = select(now_us()).scalar_subquery()
 _HELD_BACK = and_(is_queued(), Job.not_before.is_not(None), Job.not_before <= _NOW)
@@ -68,14 +60,19 @@ _ANY_UNGROUPED = select(true()).where(exists().where(_HELD_BACK))
 
 
 def group_heads(session: Session) -> list[Waiting]:
-    """Returns the first job of each group, in no order."""
-    return [Waiting(*row) for row in session.execute(_HEADS)]
+    """Returns the first job of each group, in no order. Leaves out a group whose request only a newer program reads."""
+    return _parsed(session.execute(_HEADS))
 
 
-def next_of_group(session: Session, job: Waiting) -> Waiting | None:
-    """Returns the next job of the same group."""
-    row = session.execute(_NEXT, {"shape": job.shape, "priority": job.priority, "id": job.id}).first()
-    return None if row is None else Waiting(*row)
+def any_waits(session: Session) -> bool:
+    """Returns whether there is any group."""
+    return session.scalar(_ANY_WAITS) is not None
+
+
+def next_of_group(session: Session, job: Waiting, *, limit: int) -> list[Waiting]:
+    """Returns the next jobs of the same group, the oldest first."""
+    where = {"shape": job.shape, "priority": job.priority, "id": job.id, "limit": limit}
+    return _parsed(session.execute(_NEXT, where))
 
 
 def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
@@ -83,7 +80,7 @@ def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
     if not job_ids:
         return []
     query = select(*_COLUMNS).where(Job.id.in_(job_ids), waits())
-    return [Waiting(*row) for row in session.execute(query)]
+    return _parsed(session.execute(query))
 
 
 def any_ungrouped(session: Session) -> bool:
@@ -99,3 +96,13 @@ def group_jobs(session: Session) -> bool:
     if released:
         session.execute(update(Job).where(Job.id.in_(released)).values(not_before=None))
     return len(released) == _GROUPED_PER_CALL
+
+
+def _parsed(rows: Iterable[Any]) -> list[Waiting]:
+    found: list[Waiting] = []
+    for job_id, priority, shape, resources, owner in rows:
+        try:
+            found.append(Waiting(job_id, priority, shape, stored_spec.parse_resources(resources), owner))
+        except ValidationError:
+            logger.warning("%s: this worker does not understand its request: %s", job_id, resources)
+    return found

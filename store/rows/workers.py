@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from sqlalchemy import select, text, true, update
+from sqlalchemy import ColumnElement, select, text, true, update
 from sqlalchemy.orm import Session
 
 from store.announcement import WORKERS, announcement_of
@@ -15,8 +15,13 @@ from torchyard.contract.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
 
-# Built once, because each pass over the queue executes it.
-_ALL = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).order_by(Worker.id)
+
+def is_alive() -> ColumnElement[bool]:
+    """Returns the condition that the worker was seen within one lease."""
+    return Worker.seen_at > now_us() - _LEASE_US
+
+
+_ALL = select(Worker, is_alive().label("alive")).order_by(Worker.id)
 
 
 def register(
@@ -44,8 +49,7 @@ def register(
 def cpu_sharers(session: Session, worker_id: str) -> list[str]:
     """Returns the ids of the live workers that share the CPUs of this worker's host, with its own, in their order."""
     host = select(Worker.shares_cpus_of).where(Worker.id == worker_id).scalar_subquery()
-    alive = Worker.seen_at > now_us() - _LEASE_US
-    return [*session.scalars(select(Worker.id).where(Worker.shares_cpus_of == host, alive).order_by(Worker.id))]
+    return [*session.scalars(select(Worker.id).where(Worker.shares_cpus_of == host, is_alive()).order_by(Worker.id))]
 
 
 def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: dict[str, Any] | None = None) -> None:
@@ -89,7 +93,6 @@ def get(session: Session, worker_id: str) -> tuple[Worker, bool]:
 
 
 def _free_name(session: Session, name: str, *, worker_id: str) -> str:
-    alive = Worker.seen_at > now_us() - _LEASE_US
-    taken = {*session.scalars(select(Worker.name).where(Worker.id != worker_id, alive))}
+    taken = {*session.scalars(select(Worker.name).where(Worker.id != worker_id, is_alive()))}
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(candidate for candidate in names if candidate not in taken)

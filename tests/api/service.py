@@ -12,13 +12,14 @@ from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings
+from scheduling.snapshot import Device, Placement
 from store.db.database import Database
 from store.ids import new_id
 from store.queue import Queue
 from store.rows import attempts, jobs, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
-from store.rows.jobs import Reason
+from torchyard.contract.job import Reason
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 from torchyard.contract.team import Role
 
@@ -72,11 +73,11 @@ class ApiFixture:
     def start(self, job_id: str, *, device: str = "cpu-0") -> Claim:
         """Claims the job for a worker with two CPU slots, and sets it to running."""
         slots = [{"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu"} for index in range(2)]
-        held = {"worker": "box-a", "index": 0, "uuid": device, "name": "CPU slot"}
+        held = Device(index=0, uuid=device, name="CPU slot", kind="cpu")
         with self.database.write() as session:
             workers.register(session, self.worker_id, name="box-a", devices=slots)
         with self.database.write() as session:
-            claim = attempts.claim(session, job_id, worker_id=self.worker_id, devices=[held])
+            claim = attempts.claim(session, job_id, Placement(self.worker_id, (held,)))
             assert claim is not None
             attempts.mark_running(session, claim, reason=Reason("running", "every rank runs"))
         return claim

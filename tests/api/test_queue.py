@@ -3,8 +3,8 @@
 from typing import Any
 
 from store.rows import jobs, reasons
-from store.rows.jobs import Reason
 from tests.api.service import ApiFixture, both_databases
+from torchyard.contract.job import Reason
 from torchyard.contract.views.jobs import QueueEntry
 
 

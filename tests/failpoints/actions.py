@@ -17,7 +17,6 @@ from store.facts.callers import SERVICE
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
 from store.rows.attempts import Batch, Claim
-from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.store import Store
 from store.uploads.folder import Uploads
@@ -27,7 +26,7 @@ from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import Conflict, TooManyRequests
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.spec import parse_patch, parse_spec
 from torchyard.host import failpoints
@@ -39,7 +38,7 @@ from worker.devices.inventory import Device, Inventory
 from worker.engines.base import Plan
 from worker.engines.local import engine
 from worker.engines.local.engine import LocalEngine
-from worker.placement.scheduler import Scheduler
+from worker.placement.apply import Placer
 from worker.settings import Settings
 
 STEPS = (1, 2)
@@ -170,8 +169,8 @@ class _InTorchrunsPlace(TorchrunStandIn):
 
 def _claim(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
-    scheduler = Scheduler(worker_id=worker_id, name="box", store=store)
-    return list(scheduler.claims(scheduler.waiting(), [device], may_claim=lambda: True))
+    placer = Placer(store, worker_id=worker_id)
+    return list(placer.claims([device], may_claim=lambda: True)) if placer.anything_waits() else []
 
 
 @contextmanager

@@ -30,8 +30,9 @@ from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import rank_command
 from worker.host import process
 from worker.host.attempt_key import AttemptKey
+from worker.host.datafolders import UNPACKED
 from worker.sandbox.helper.state import State
-from worker.sandbox.places import UNPACKED, Places, WorkerPlaces
+from worker.sandbox.places import Places, WorkerPlaces
 from worker.sandbox.policy import strict_sandbox
 
 SERVICE = 61_000

@@ -36,7 +36,7 @@ needs_landlock = pytest.mark.skipif(HERE.level != "landlock", reason="this host 
 needs_pids = pytest.mark.skipif(not HERE.own_pids, reason="this host forbids pid namespaces")
 needs_mounts = pytest.mark.skipif(not HERE.own_mounts, reason="this host forbids mounts of one's own")
 
-FORBIDS_INSPECTION = "from torchyard.contract import inspection; inspection.forbid(); print(flush=True); input()"
+FORBIDS_INSPECTION = "from torchyard.host import inspection; inspection.forbid(); print(flush=True); input()"
 CHAIN_LENGTH = 200_000
 """Bytes: one for each process of the chain, which ends there if nobody kills it."""
 FORKS_IN_A_CHAIN = f"""

@@ -10,11 +10,10 @@ import pytest
 from store.blobs import Blobs
 from store.rows.artifacts import Room
 from store.rows.attempts import Batch
-from store.rows.jobs import Reason
 from tests.worker import eventfiles
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport, Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views.telemetry import RankStacksView

@@ -14,7 +14,7 @@ from torchyard.contract.job import EndReason
 from torchyard.host.datadir import enter_empty_folder
 from worker.bundles import unpack
 from worker.engines.local import supervisors
-from worker.sandbox import policy
+from worker.sandbox import shared as shared_files
 from worker.sandbox.landlock import READ, restrict
 from worker.sandbox.opening import open_real
 
@@ -65,10 +65,10 @@ def test_a_process_that_unpacks_gets_no_folder_of_others(tmp_path: Path) -> None
 
 
 def test_no_worker_starts_where_all_jobs_read_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy.check_place(tmp_path / "data")
+    shared_files.check_place(tmp_path / "data")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/missing:{tmp_path}")
     with pytest.raises(ConfigError, match=f"must not lie in {tmp_path}, which all jobs read"):
-        policy.check_place(tmp_path / "data")
+        shared_files.check_place(tmp_path / "data")
 
 
 @pytest.mark.parametrize("variable", ["TORCH_HOME", "HF_HOME", "SSL_CERT_DIR"])
@@ -84,9 +84,9 @@ def test_no_worker_starts_where_jobs_could_replace_what_all_read_by_a_link(
     for named in (own, tmp_path / "by-link" / own.relative_to(shared)):
         monkeypatch.setenv(variable, str(named))
         with pytest.raises(ConfigError, match=f"which all jobs read, is named in {shared}, which they may write"):
-            policy.check_place(tmp_path / "data", writable=[shared])
+            shared_files.check_place(tmp_path / "data", writable=[shared])
     monkeypatch.setenv(variable, str(tmp_path / "other"))
-    policy.check_place(tmp_path / "data", writable=[shared])
+    shared_files.check_place(tmp_path / "data", writable=[shared])
 
 
 def test_a_supervisor_works_in_the_workers_empty_folder(

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sqlalchemy import event, insert, inspect, select, update
 from sqlalchemy.orm import Session
 
+from scheduling.snapshot import Device, Placement
 from store.blobs import Blobs
 from store.db.database import Database, now_us
 from store.db.tables import Allocation, Attempt, Base, Job
@@ -24,11 +25,10 @@ from store.queue import Queue
 from store.rows import attempts, intents, jobs, reasons, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
-from store.rows.jobs import Reason
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 from torchyard.contract.spec import Spec, parse_spec
 
@@ -81,8 +81,8 @@ class StoreFixture:
         return worker_id
 
     def claim(self, job_id: str, worker_id: str, *devices: str) -> Claim | None:
-        held = [{"worker": worker_id, "index": 0, "uuid": device, "name": device} for device in devices or ("slot-0",)]
-        return self.write(lambda session: attempts.claim(session, job_id, worker_id=worker_id, devices=held))
+        placement = placement_on(worker_id, *devices or ("slot-0",))
+        return self.write(lambda session: attempts.claim(session, job_id, placement))
 
     def starting(self, job_id: str, worker_id: str, *devices: str) -> Claim:
         claim = self.claim(job_id, worker_id, *devices)
@@ -160,6 +160,11 @@ class StoreFixture:
 
     def allocations(self) -> Sequence[Allocation]:
         return self.read(lambda session: session.scalars(select(Allocation).order_by(Allocation.id)).all())
+
+
+def placement_on(worker_id: str, *devices: str) -> Placement:
+    """Returns devices of a worker, whose names are their ids."""
+    return Placement(worker_id, tuple(Device(index=0, uuid=device, name=device, kind="cpu") for device in devices))
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Attempts: claim, fence, and the effect of each end on the job."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,11 +14,10 @@ from store.db.tables import Attempt, Job
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, waiting
 from store.rows.attempts import LEASE, Claim, NewEvent
-from store.rows.jobs import Reason
 from store.rows.logs import NewLines
-from tests.store.fixture import StoreFixture, checkpoint
+from tests.store.fixture import StoreFixture, checkpoint, placement_on
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
+from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport, ProcessIdentity
 
 RETRIED = [reason for reason, outcome in OUTCOMES.items() if outcome.state is JobState.QUEUED]
@@ -38,6 +38,23 @@ def test_a_claim_takes_the_job_and_its_devices(db: StoreFixture) -> None:
     assert db.held() == {(worker, "slot-0"): job_id, (worker, "slot-1"): job_id}
     assert attempt.lease_until - attempt.started_at == pytest.approx(LEASE / timedelta(microseconds=1), abs=10_000)
     assert db.events(job_id)[-1].data["reason"] == {"code": "starting", "message": "attempt 1 starts on box-a"}
+
+
+def test_a_claim_writes_which_node_of_the_job_has_the_devices(db: StoreFixture) -> None:
+    job_id, placement = db.submit(), replace(placement_on(db.worker(), "a", "b"), node_rank=3)
+    assert db.write(lambda session: attempts.claim(session, job_id, placement)) is not None
+    assert [(row.device, row.node_rank) for row in db.allocations()] == [("a", 3), ("b", 3)]
+
+
+def test_an_attempt_keeps_when_it_became_running(db: StoreFixture) -> None:
+    claim = db.starting(db.submit(), db.worker())
+    assert db.attempt(claim).running_at is None
+    db.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
+    running_at = db.attempt(claim).running_at
+    assert running_at is not None
+    assert db.attempt(claim).started_at <= running_at <= db.events(claim.job_id)[-1].time
+    db.end(claim, EndReason.COMPLETED)
+    assert db.attempt(claim).running_at == running_at
 
 
 def test_a_claim_without_one_of_its_devices_takes_none(db: StoreFixture) -> None:

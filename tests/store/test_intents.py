@@ -186,7 +186,7 @@ def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     high, equal = db.submit(priority=5), db.submit(priority=2)
     assert not db.preempt(one.job_id, firm.job_id, preemptor=high), "a job that may not be preempted"
     assert not db.preempt(one.job_id, two.job_id, preemptor=equal), "one whose priority is no lower"
-    assert [holder.stopping for holder in db.read(lambda session: intents.holders(session, worker))] == [False] * 3
+    assert [requested_stop(db.job(claim.job_id)) for claim in (one, two, firm)] == [None] * 3
     assert db.preempt(one.job_id, two.job_id, preemptor=high)
     assert not db.preempt(one.job_id, two.job_id, preemptor=high), "room for it is being made already"
     assert requested_stop(db.job(one.job_id)) is EndReason.PREEMPTED

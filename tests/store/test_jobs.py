@@ -10,11 +10,10 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import ListCursor
 from store.ids import is_id, new_id
 from store.rows import access, intents, job_facts, jobs, listing, queue_positions, waiting
-from store.rows.jobs import Reason
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.filters import JobQuery
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Role
 

@@ -28,12 +28,11 @@ from store.db.tables import Allocation, Attempt, Job, JobEvent
 from store.queue import Queue
 from store.rows import attempts, jobs, retry
 from store.rows.attempts import Claim
-from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service, checkpoint
 from torchyard.contract.errors import Conflict, StaleClaim
-from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState
+from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState, Reason
 
 EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "12"))
 DEVICES = ("slot-0", "slot-1", "slot-2")

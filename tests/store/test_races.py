@@ -10,11 +10,10 @@ import pytest
 from store.db.tables import Job
 from store.rows import attempts, jobs
 from store.rows.attempts import Batch, Claim, NewEvent
-from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Conflict, StaleClaim
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 
 PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "8"))

@@ -14,11 +14,10 @@ from store.queue import Queue, WakeupListener
 from store.rows import attempts as rows
 from store.rows import intents
 from store.rows.attempts import Batch, Claim
-from store.rows.jobs import Reason
 from store.store import Store
-from tests.store.fixture import StoreFixture, a_service, store_on
+from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import parse_patch, parse_spec
@@ -46,8 +45,7 @@ def ask(store: Store, what: JobAction, job_id: str) -> str:
 
 
 def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
-    device = {"worker": "box-a", "index": 0, "uuid": "slot-0", "name": "slot-0"}
-    claim = placement.claim(store, job_id, worker_id=db.worker(), devices=[device])
+    claim = placement.claim(store, job_id, placement_on(db.worker(), "slot-0"))
     assert claim is not None
     return claim
 
@@ -88,7 +86,7 @@ def test_a_claim_dequeues_the_job_even_if_it_is_too_late(store: Store, db: Store
     claimed(store, db, job_id)
     assert store.queue.waiting() == []
     store.queue.announce(Announcement(priorities={job_id: 0}))
-    assert placement.claim(store, job_id, worker_id=db.worker("late"), devices=[]) is None
+    assert placement.claim(store, job_id, placement_on(db.worker("late"))) is None
     assert store.queue.waiting() == []
 
 

@@ -8,9 +8,8 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.tables import Job
 from store.rows import jobs
-from store.rows.jobs import Reason
 from tests.store.fixture import StoreFixture
-from torchyard.contract.job import TRANSITIONS, JobState
+from torchyard.contract.job import TRANSITIONS, JobState, Reason
 
 REASON = Reason("test", "for the test")
 MOVES = [(source, target) for source in JobState for target in JobState]

@@ -4,15 +4,16 @@ from collections.abc import Mapping
 
 from sqlalchemy import select, update
 
+from scheduling.snapshot import Waiting
 from store.announcement import Announcement
 from store.commands import placement
 from store.db.tables import Job, WaitingReason
 from store.facts.jobs import QueueCursor
 from store.queue import Queue
 from store.rows import jobs, listing, queue_positions, reasons, waiting
-from store.rows.jobs import Reason
 from store.rows.shapes import shape_of
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
+from torchyard.contract.job import Reason
 
 BUSY = Reason("devices_busy", "needs 1 device; 0 free on box-a")
 
@@ -25,14 +26,16 @@ def test_the_first_job_of_each_group_and_its_successors_are_found(db: StoreFixtu
     found = {head.id: head for head in db.read(waiting.group_heads)}
     assert found.keys() == {first, urgent[0], *others}
 
-    def after(job: waiting.Waiting) -> waiting.Waiting | None:
-        return db.read(lambda session: waiting.next_of_group(session, job))
+    def after(job: Waiting, limit: int = 2) -> list[Waiting]:
+        return db.read(lambda session: waiting.next_of_group(session, job, limit=limit))
 
-    follows = after(found[first])
-    assert follows is not None
-    assert (follows.id, follows.shape, follows.priority) == (third, found[first].shape, 0)
-    assert after(follows) is None
-    assert [after(found[job_id]) for job_id in others] == [None] * 3
+    (follows,) = after(found[first])
+    assert (follows.id, follows.group) == (third, (found[first].shape, 0))
+    assert after(follows) == []
+    assert [after(found[job_id]) for job_id in others] == [[]] * 3
+    fourth = db.submit()
+    assert [job.id for job in after(found[first])] == [third, fourth]
+    assert [job.id for job in after(found[first], limit=1)] == [third]
 
 
 def test_a_shape_depends_only_on_the_owner_and_the_resources() -> None:

@@ -36,8 +36,9 @@ from worker.engines.local.supervisor import ranks
 from worker.engines.local.warm.manager import WarmProcess
 from worker.host import process
 from worker.host.attempt_key import AttemptKey
+from worker.host.datafolders import UNPACKED
 from worker.sandbox import levels
-from worker.sandbox.places import UNPACKED, Places, WorkerPlaces
+from worker.sandbox.places import Places, WorkerPlaces
 from worker.sandbox.policy import sandbox_of, temporary_in
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
@@ -101,6 +102,8 @@ class Attempt:
     warm: WarmProcess | None = None
     launcher: Literal["torchrun", "warm"] = "torchrun"
     """How `start` and `start_job` start the ranks. `start` uses the stand-in for torchrun."""
+    claimed_at: int = 1
+    """As in the attempt's row, if it has one."""
     isolation: IsolationReport = field(default_factory=isolation)
     writable: Sequence[Path] = ()
     """What the operator lets jobs write."""
@@ -196,7 +199,7 @@ class Attempt:
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
-            claimed_at=1,
+            claimed_at=self.claimed_at,
             argv=argv,
             env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **own, **self.environment()},
             sandbox=sandbox,
@@ -246,7 +249,7 @@ class Attempt:
             spec,
             key=self.key,
             owner="ada",
-            claimed_at=1,
+            claimed_at=self.claimed_at,
             run=self.run,
             devices=tuple(f"cpu-{rank}" for rank in range(world_size)),
             resume_from=self.run.resume if resumes else None,

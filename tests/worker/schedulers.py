@@ -9,13 +9,33 @@ from sqlalchemy import update
 
 from store.db.database import now_us
 from store.db.tables import Job
-from store.queries import preemption
+from store.queries import placement
 from store.queue import Queue
 from store.rows import workers
 from store.rows.attempts import Claim
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import DeviceReport
-from worker.placement.scheduler import Scheduler
+from worker.placement.apply import Placer
+
+_GIB = 1 << 30
+
+
+def gpu(index: int, *, blocked: str | None = None, returning: bool = False) -> DeviceReport:
+    """Returns what a worker reports of a GPU."""
+    return DeviceReport(
+        index=index,
+        uuid=f"GPU-{index}",
+        name="H200",
+        kind="cuda",
+        memory_bytes=80 * _GIB,
+        blocked=blocked,
+        returning=returning,
+    )
+
+
+def slot(index: int) -> DeviceReport:
+    """Returns what a worker reports of a CPU slot."""
+    return DeviceReport(index=index, uuid=f"cpu-{index}", name="CPU slot", kind="cpu")
 
 
 def _nothing() -> None:
@@ -50,10 +70,11 @@ class SchedulerFixture:
 
     def run_pass(self) -> None:
         store = store_on(self.store.database, queue=self.queue)
-        scheduler = Scheduler(worker_id=self.id, name=self.name, store=store)
-        for claim in scheduler.claims(scheduler.waiting(), self.devices, may_claim=self._may_claim):
-            self.taken.append(claim.job_id)
-            self.claims[claim.job_id] = claim
+        placer = Placer(store, worker_id=self.id)
+        if placer.anything_waits():
+            for claim in placer.claims(self.devices, may_claim=self._may_claim):
+                self.taken.append(claim.job_id)
+                self.claims[claim.job_id] = claim
 
     def start_job(self, *devices: str, **spec: Any) -> Claim:
         """Submits a job that runs on these devices of the worker."""
@@ -79,7 +100,7 @@ class SchedulersFixture:
 
     def preempted(self) -> dict[str, str]:
         """Returns the preempted jobs, each with the job that needs its devices."""
-        return {stop.job_id: stop.preemptor for stop in self.store.read(preemption.preempted_jobs)}
+        return {one.victim: one.job_id for one in self.store.read(placement.reservations)}
 
     def set_preempted_ago(self, victim: str, ago: timedelta) -> None:
         requested_at = now_us() - ago // timedelta(microseconds=1)

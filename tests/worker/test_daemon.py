@@ -95,7 +95,7 @@ class DaemonFixture:
         claim = self.store.starting(self.store.submit(), daemon.id, *devices)
         run = RunDir(self.folder / "worker" / "runs" / claim.job_id / "1")
         run.create()
-        attempt = Attempt(run, claim.job_id, 1)
+        attempt = Attempt(run, claim.job_id, 1, claimed_at=self.store.attempt(claim).started_at)
         attempt.start(FOREVER)
         return claim, attempt
 

@@ -66,8 +66,12 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     store: StoreFixture, settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
     job_id, clock = ended(store, tmp_path / "runs"), Clock()
-    keeps_all = Housekeeper(settings(), store_on(store.database), in_use=lambda _: False, clock=clock)
-    keeps_nothing = Housekeeper(settings(**AT_ONCE), store_on(store.database), in_use=lambda _: False, clock=clock)
+    keeps_all = Housekeeper(
+        tmp_path, store_on(store.database), retention=settings().retention, in_use=lambda _: False, clock=clock
+    )
+    keeps_nothing = Housekeeper(
+        tmp_path, store_on(store.database), retention=settings(**AT_ONCE).retention, in_use=lambda _: False, clock=clock
+    )
     keeps_all.start_pass_if_due()
     keeps_all.stop(60)
     assert (lines(store, job_id), (tmp_path / "runs" / job_id / "1").exists()) == (1, True)
@@ -88,7 +92,9 @@ def test_a_pass_during_an_outage_of_the_database_is_repeated(
     store: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     job_id, clock = ended(store, tmp_path / "runs"), Clock()
-    housekeeper = Housekeeper(settings(**AT_ONCE), store_on(store.database), in_use=lambda _: False, clock=clock)
+    housekeeper = Housekeeper(
+        tmp_path, store_on(store.database), retention=settings(**AT_ONCE).retention, in_use=lambda _: False, clock=clock
+    )
     with unavailable(store.database):
         housekeeper.start_pass_if_due()
         wait_for(lambda: "housekeeping continues later" in caplog.text or not _thread_runs(), "the end of the pass")

@@ -24,7 +24,8 @@ def _running(fixture: DaemonFixture, daemon: Daemon) -> Attempt:
     """Starts an attempt on the worker's only GPU. It reports a GPU fault as soon as the file `go` exists."""
     fixture.store.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
     claim = fixture.store.starting(fixture.store.submit(max_restarts=5), daemon.id, "GPU-aaaa")
-    attempt = Attempt(RunDir(fixture.folder / "worker" / "runs" / claim.job_id / "1"), claim.job_id, 1)
+    run = RunDir(fixture.folder / "worker" / "runs" / claim.job_id / "1")
+    attempt = Attempt(run, claim.job_id, 1, claimed_at=fixture.store.attempt(claim).started_at)
     attempt.run.create()
     attempt.start(SCRIPT)
     return attempt

@@ -4,49 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from scheduling.snapshot import OVERDUE_AFTER
 from store.announcement import Announcement
-from store.queries import preemption
 from store.queue import Queue
 from store.rows import jobs, quotas, users
-from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import on_both
 from tests.store.fixture import a_service, recorded_statements, run_together
-from tests.worker.schedulers import SchedulersFixture
-from tests.worker.test_schedule import gpu, slot
-from torchyard.contract.job import EndReason, JobState
+from tests.worker.schedulers import SchedulersFixture, gpu, slot
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.team import Resource, Role
-from worker.placement import schedule
-
-
-def test_equal_requests_are_searched_for_victims_once_in_a_pass(
-    schedulers: SchedulersFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    searched: list[int] = []
-    choose_victims = schedule.choose_victims
-
-    def counted(*arguments: Any) -> Any:
-        searched.append(1)
-        return choose_victims(*arguments)
-
-    monkeypatch.setattr(schedule, "choose_victims", counted)
-    scheduler = schedulers.scheduler("box", *(slot(index) for index in range(4)))
-    scheduler.start_job("cpu-0")
-    for index in (1, 2, 3):
-        scheduler.start_job(f"cpu-{index}", preemptible=True)
-    for _ in range(5):
-        schedulers.submit(4)
-    scheduler.run_pass()
-    assert searched == [], "no job of lower priority"
-    for _ in range(5):
-        schedulers.submit(4, priority=5)
-    scheduler.run_pass()
-    assert len(searched) == 1
-    assert schedulers.preempted() == {}
 
 
 @on_both
@@ -119,10 +89,10 @@ def test_only_suitable_devices_are_reserved_for_a_preemptor_until_the_stops_are_
     scheduler.run_pass()
     assert scheduler.taken == [other]
     assert schedulers.reason(small)[1] == "needs 1 CPU slot; 1 free on box, where devices are reserved for a job of ada"
-    schedulers.set_preempted_ago(victim.job_id, timedelta(seconds=5) + preemption.OVERDUE_AFTER - timedelta(seconds=20))
+    schedulers.set_preempted_ago(victim.job_id, timedelta(seconds=5) + OVERDUE_AFTER - timedelta(seconds=20))
     scheduler.run_pass()
     assert scheduler.taken == [other]
-    schedulers.set_preempted_ago(victim.job_id, timedelta(seconds=5) + preemption.OVERDUE_AFTER + timedelta(seconds=1))
+    schedulers.set_preempted_ago(victim.job_id, timedelta(seconds=5) + OVERDUE_AFTER + timedelta(seconds=1))
     scheduler.run_pass()
     assert scheduler.taken == [other, small]
     assert schedulers.preempted() == {victim.job_id: preemptor}

@@ -15,8 +15,7 @@ from store.queue import Queue
 from store.rows import reasons
 from tests.databases import Databases, on_both
 from tests.store.fixture import StoreFixture, a_service, recorded_statements
-from tests.worker.schedulers import SchedulersFixture
-from tests.worker.test_schedule import slot
+from tests.worker.schedulers import SchedulersFixture, slot
 from torchyard.contract.job import EndReason, JobState
 
 LARGE = {"devices_per_node": 8}

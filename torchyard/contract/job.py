@@ -1,4 +1,4 @@
-"""The states of a job, the transitions between them, and the reasons for which an attempt ends."""
+"""The states of a job, the transitions between them, why it is in one, and the reasons for which an attempt ends."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -47,6 +47,14 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 def sources(target: JobState) -> frozenset[JobState]:
     """Returns the states from which `target` may be entered."""
     return frozenset(state for state, targets in TRANSITIONS.items() if target in targets)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a job is in its state: a stable code and a sentence."""
+
+    code: str
+    message: str
 
 
 class EndReason(StrEnum):

@@ -69,6 +69,11 @@ class Resources(Schema):
     device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
     min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
 
+    @property
+    def total_devices(self) -> int:
+        """The devices of all nodes: what a quota counts."""
+        return self.nodes * self.devices_per_node
+
 
 class CheckpointPolicy(Schema):
     every_epochs: Count | None = Field(default=1, description="null: only by steps, at a stop and at the end")

@@ -9,11 +9,10 @@ import threading
 
 from store.db.tables import Attempt, Job
 from store.rows.attempts import Claim
-from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.durations import LONGEST_STOP_GRACE
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.rundir import RunDir
 from worker.attempts import code, lifecycle
@@ -47,9 +46,9 @@ from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse
 from worker.engines.base import Engine, Handle
 from worker.host.attempt_key import AttemptKey
+from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.packages.cache import PackageCache
 from worker.packages.rules import PackageRules
-from worker.sandbox.places import ENVIRONMENTS, UNPACKED
 
 _RETRY_S = 1.0
 _INSTALLING_S = 0.1

@@ -11,7 +11,7 @@ from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 from worker.attempts.showing import Showing
 from worker.attempts.thinning import Thinning
-from worker.cleanup import removal
+from worker.host import rundirs
 
 _MAX_BATCHES = 16
 """Batches that one call of `store_some` stores at most."""
@@ -83,7 +83,7 @@ class OutputRecorder:
 
     def remove_checkpoint_copies(self) -> None:
         """Removes the job's checkpoints that are no longer listed from the run directories on this disk."""
-        removal.remove_checkpoint_copies(self._relay.folder, self._records.removed_among, attempts=self._attempts)
+        rundirs.remove_checkpoint_copies(self._relay.folder, self._records.removed_among, attempts=self._attempts)
 
     @property
     def _slow(self) -> bool:

@@ -16,11 +16,10 @@ from store.facts.telemetry import Answer
 from store.rows import artifacts, attempts, checkpoints, intents, jobs
 from store.rows.artifacts import Room
 from store.rows.attempts import Batch, Claim
-from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.views.telemetry import LiveLine, RankStacksView
 from worker.attempts import secrets

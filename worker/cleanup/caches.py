@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedFolder:
     """A folder that may be removed when no unfinished attempt uses it."""
 
     path: Path
@@ -63,57 +63,57 @@ class Caches:
         found = [*self._found_homes(), *self._found_bundles(), *self._found_environments()]
         if keep_bytes is None:
             return
-        used = {kept: _used_at(kept.path) for kept in found}
-        sizes: dict[Kept, int] = {}
-        for kept in sorted(found, key=lambda kept: used[kept]):
-            sizes[kept] = self._size(kept, used[kept])
+        used = {folder: _used_at(folder.path) for folder in found}
+        sizes: dict[CachedFolder, int] = {}
+        for folder in sorted(found, key=lambda folder: used[folder]):
+            sizes[folder] = self._size(folder, used[folder])
             yield
-        self._sizes = {(kept.path, used[kept]): size for kept, size in sizes.items() if kept.sha256 is not None}
+        self._sizes = {(folder.path, used[folder]): size for folder, size in sizes.items() if folder.sha256 is not None}
         total = sum(sizes.values())
-        for kept, size in sizes.items():
+        for folder, size in sizes.items():
             if total <= keep_bytes:
                 return
-            if self._remove(kept):
-                logger.info("%s is removed: %d bytes", kept.path, size)
+            if self._remove(folder):
+                logger.info("%s is removed: %d bytes", folder.path, size)
                 total -= size
             yield
 
-    def _found_homes(self) -> Generator[Kept]:
+    def _found_homes(self) -> Generator[CachedFolder]:
         for name in folders_inside(self._homes):
             if name.startswith(_REMOVED_PREFIX):
                 remove_inside(self._homes, name)  # its removal was interrupted
             else:
-                yield Kept(self._homes / name, name)
+                yield CachedFolder(self._homes / name, name)
 
-    def _found_bundles(self) -> Generator[Kept]:
+    def _found_bundles(self) -> Generator[CachedFolder]:
         for owner in folders_inside(self._bundles):
             for name in folders_inside(self._bundles, owner):
-                yield Kept(self._bundles / owner / name, owner, name)
+                yield CachedFolder(self._bundles / owner / name, owner, name)
 
-    def _found_environments(self) -> Generator[Kept]:
+    def _found_environments(self) -> Generator[CachedFolder]:
         for owner, path in environments.folders(self._environments):
-            yield Kept(path, owner, packages=True)
+            yield CachedFolder(path, owner, packages=True)
 
-    def _size(self, kept: Kept, used_at: int) -> int:
-        known = self._sizes.get((kept.path, used_at))
-        return rundirs.size(kept.path, unlock=False) if known is None else known
+    def _size(self, folder: CachedFolder, used_at: int) -> int:
+        known = self._sizes.get((folder.path, used_at))
+        return rundirs.size(folder.path, unlock=False) if known is None else known
 
-    def _remove(self, kept: Kept) -> bool:
+    def _remove(self, folder: CachedFolder) -> bool:
         try:
-            if kept.packages:
-                return self._remove_environment(kept)
-            if kept.sha256 is None:
-                return not kept.is_in_use(self._database) and _remove_home(kept.path)
-            with cache.locked_if_free(kept.path) as locked:  # an attempt that begins now waits, and unpacks it again
-                return locked and not kept.is_in_use(self._database) and cache.remove(kept.path)
+            if folder.packages:
+                return self._remove_environment(folder)
+            if folder.sha256 is None:
+                return not folder.is_in_use(self._database) and _remove_home(folder.path)
+            with cache.locked_if_free(folder.path) as locked:  # an attempt that begins now waits, and unpacks it again
+                return locked and not folder.is_in_use(self._database) and cache.remove(folder.path)
         except OSError as error:
-            logger.warning("%s cannot be removed: %s", kept.path, error)
+            logger.warning("%s cannot be removed: %s", folder.path, error)
             return False
 
-    def _remove_environment(self, kept: Kept) -> bool:
+    def _remove_environment(self, folder: CachedFolder) -> bool:
         """Raises OSError."""
-        with cache.locked_if_free(kept.path) as locked:  # as above; who installs something has the downloads' lock
-            return locked and not kept.is_in_use(self._database) and environments.remove(kept.path)
+        with cache.locked_if_free(folder.path) as locked:  # as above; who installs something has the downloads' lock
+            return locked and not folder.is_in_use(self._database) and environments.remove(folder.path)
 
 
 def _has_packages(spec: object) -> bool:

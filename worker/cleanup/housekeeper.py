@@ -1,20 +1,21 @@
-"""Removes what the settings keep no longer, in a thread of its own."""
+"""Removes what is kept no longer, in a thread of its own."""
 
 from collections.abc import Callable, Generator
 import logging
+from pathlib import Path
 import threading
 import time
 
 from store.commands import cleanup
-from store.rows.trimming import TrimLimits
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from worker.cleanup import removal
 from worker.cleanup.caches import Caches
+from worker.cleanup.retention import Retention
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.attempt_key import AttemptKey
-from worker.sandbox.places import ENVIRONMENTS, UNPACKED, WorkerPlaces
-from worker.settings import Settings
+from worker.host.datafolders import ENVIRONMENTS, UNPACKED
+from worker.sandbox.places import WorkerPlaces
 
 _PASS_INTERVAL_S = 60.0
 _SWEEP_LIMIT_S = 1.0
@@ -25,32 +26,28 @@ logger = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """`in_use` returns whether the run directory of an attempt must not be touched. The thread calls it."""
+    """`root`: the data directory.
+
+    `in_use` returns whether the run directory of an attempt must not be touched. The thread calls it.
+    """
 
     def __init__(
         self,
-        settings: Settings,
+        root: Path,
         store: Store,
         *,
+        retention: Retention,
         in_use: Callable[[AttemptKey], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keep = TrimLimits(
-            logs=settings.keep_logs,
-            log_bytes=settings.keep_logs_bytes,
-            events=settings.keep_events,
-            event_bytes=settings.keep_events_bytes,
-        )
         self._store = store
+        self._retention = retention
+        self._runs = root / "runs"
         self._sweeper = RunDirSweeper(
-            settings.runs, store.database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, in_use=in_use
+            self._runs, store.database, keep=retention.runs, keep_bytes=retention.run_bytes, in_use=in_use
         )
-        self._runs = settings.runs
-        root = settings.root.absolute()
-        homes = WorkerPlaces(settings.root).homes
-        self._caches = Caches(homes, root / UNPACKED, root / ENVIRONMENTS, store.database)
-        self._bundle_ttl = settings.bundle_ttl
-        self._max_caches_bytes = settings.max_caches_bytes
+        folder = root.absolute()
+        self._caches = Caches(WorkerPlaces(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store.database)
         self._clock = clock
         self._next_pass = 0.0
         self._stopping = threading.Event()
@@ -95,13 +92,13 @@ class Housekeeper:
             logger.exception("housekeeping failed")
 
     def _steps(self) -> Generator[None]:
-        yield from cleanup.trim_finished_jobs(self._store, self._keep)
+        yield from cleanup.trim_finished_jobs(self._store, self._retention.finished_jobs)
         cleanup.delete_old_tombstones(self._store)
         yield
         cleanup.delete_old_samples(self._store)
         yield
-        removal.remove_unused_bundles(self._store, age=self._bundle_ttl)
+        removal.remove_unused_bundles(self._store, age=self._retention.unused_bundles)
         yield
         yield from cleanup.join_points(self._store)
         yield from self._sweeper.sweep()
-        yield from self._caches.remove_oldest(keep_bytes=self._max_caches_bytes)
+        yield from self._caches.remove_oldest(keep_bytes=self._retention.cache_bytes)

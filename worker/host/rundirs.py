@@ -1,6 +1,8 @@
 """The run directories on this host: their names, their files, and moving one aside."""
 
+from collections.abc import Callable, Collection
 import contextlib
+import logging
 from pathlib import Path
 import re
 import stat
@@ -15,6 +17,12 @@ STALE_PREFIX = ".stale."
 _BLOCK = 512
 """Bytes of a block of `st_blocks`."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_COPIES_PER_ATTEMPT = 1000
+"""Copies of checkpoints that one call considers in each run directory."""
+_MOST_ENTRIES = 50_000
+"""Entries of the folder of checkpoints that one call looks at."""
+
+logger = logging.getLogger(__name__)
 
 
 def is_stale(run: RunDir, *, claimed_at: int) -> bool:
@@ -62,6 +70,28 @@ def folders(root: Path, *parts: str) -> list[str]:
     with contextlib.suppress(OSError):
         return folders_inside(root, *parts)
     return []
+
+
+def remove_checkpoint_copies(
+    folder: Path, removed_among: Callable[[int, Collection[str]], Collection[str]], *, attempts: int
+) -> None:
+    """Removes the copies of removed checkpoints from the run directories of a job's first `attempts` attempts.
+
+    `folder` contains the run directories. `removed_among` is that of `AttemptRecords`; what it raises is passed on.
+    """
+    for attempt in range(1, attempts + 1):
+        try:
+            # The names sort by age, oldest first. The database never listed a name that is not ASCII.
+            run = RunDir(folder / str(attempt))
+            copies = checkpoints_path(run)
+            folders = folders_inside(run.root, *copies, most=_MOST_ENTRIES)
+            found = [name for name in folders if name.isascii()]
+        except OSError as error:
+            logger.warning("%s: the copies of removed checkpoints cannot be listed: %s", folder.name, error)
+            continue
+        for name in removed_among(attempt, found[:_COPIES_PER_ATTEMPT]) if found else ():
+            if not remove_inside(folder, run.root.name, *copies, name):
+                logger.warning("%s: the copy of checkpoint %s cannot be removed", folder.name, name)
 
 
 def checkpoints_path(run: RunDir) -> tuple[str, ...]:

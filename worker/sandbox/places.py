@@ -14,14 +14,10 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from worker.host.untrusted import folders_inside, remove_inside
+from worker.sandbox.shared import shared_caches
 
 if TYPE_CHECKING:
     from worker.host.attempt_key import AttemptKey
-
-UNPACKED = "unpacked"
-"""The folder of unpacked bundles in the data directory: `OWNER/SHA256/BOOT`."""
-ENVIRONMENTS = "environments"
-"""The folder of the environments of jobs with packages of their own."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +52,6 @@ class Places:
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "torchinductor"),
             "TRITON_CACHE_DIR": str(cache / "triton"),
         }
-
-
-def shared_caches(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that name what all jobs read of the operator's caches. `environ`: the worker's."""
-    return {"HF_HUB_CACHE": str(Path(environ["HF_HOME"], "hub"))} if "HF_HOME" in environ else {}
 
 
 class WorkerPlaces:

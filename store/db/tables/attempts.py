@@ -101,6 +101,8 @@ class Attempt(Base):
     stacks: Mapped[dict[str, Any] | None] = mapped_column(Document, deferred=True)
     """The newest answer: a `store.facts.telemetry.Answer`. Up to 1 MiB, so it is not read with the row."""
     started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    running_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When the process of every rank existed. None: not yet, or it never came to that."""
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     end_reason: Mapped[str | None] = mapped_column(String(20))
     detail: Mapped[str | None] = mapped_column(CleanText)

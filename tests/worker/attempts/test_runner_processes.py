@@ -71,7 +71,8 @@ class ProcessRunnerFixture(RunnerFixture[LocalEngine]):
 
     @property
     def attempt(self) -> Attempt:
-        return Attempt(self.run, self.claim.job_id, self.claim.number, isolation=levels.OFF)
+        claim = self.claim
+        return Attempt(self.run, claim.job_id, claim.number, claimed_at=self.row.started_at, isolation=levels.OFF)
 
     def start_script(self, script: str) -> None:
         self.attempt.start(script)

@@ -9,7 +9,8 @@ from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import Plan
 from worker.sandbox.places import WorkerPlaces
-from worker.sandbox.policy import TEMPORARY, sandbox_of, strict_sandbox, temporary_in
+from worker.sandbox.policy import sandbox_of, strict_sandbox, temporary_in
+from worker.sandbox.shared import TEMPORARY
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import NoReturn
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from worker.host import process
-from worker.sandbox import policy, privileges, seccomp
+from worker.sandbox import privileges, seccomp, shared
 from worker.sandbox.helper import bubblewrap, mounts
 from worker.sandbox.helper.bubblewrap import Bind, Box
 from worker.sandbox.helper.cgroups import Group
@@ -108,7 +108,7 @@ def _attach(places: Sequence[Place]) -> list[Bind]:
 
 def _box(config: Config, order: Order, uid: int, binds: Sequence[Bind]) -> Box:
     files = _user_files(uid, order)
-    system = [path for path in policy.of_system() if path.exists() and str(path) not in files]
+    system = [path for path in shared.of_system() if path.exists() and str(path) not in files]
     return Box(
         env=order.plan.env,
         cwd=order.plan.cwd,

@@ -11,7 +11,7 @@ from typing import Self
 
 from torchyard.contract.errors import ConfigError
 from torchyard.host.datadir import WRITABLE, check_allowed_paths, parse_allowed_paths
-from worker.sandbox import policy
+from worker.sandbox import shared
 from worker.sandbox.helper.cgroups import Cgroups
 from worker.sandbox.helper.state import State
 from worker.sandbox.strict.protocol import Network
@@ -52,7 +52,7 @@ class Config:
         data_dir = given.data_dir.resolve()
         named = {path: rw for text in given.allow_path for path, rw in parse_allowed_paths(text).items()}
         check_allowed_paths(data_dir, named)
-        policy.check_place(data_dir, writable=[path for path, rw in named.items() if rw])
+        shared.check_place(data_dir, writable=[path for path, rw in named.items() if rw])
         return cls(
             service=given.service_user,
             data_dir=data_dir,

@@ -14,10 +14,10 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.records import LaunchPlan
 from torchyard.host.identity import boot_id
 from torchyard.host.untrusted import RECORD_LIMIT, folder_inside, open_inside
-from worker.sandbox import policy
+from worker.host.datafolders import UNPACKED
+from worker.sandbox import shared
 from worker.sandbox.helper.config import Config
 from worker.sandbox.helper.gpus import device_nodes
-from worker.sandbox.places import UNPACKED
 from worker.sandbox.strict.protocol import Refusal, Start
 
 _TEMPORARY = re.compile(r"torchyard-[0-9a-f]{10}-[0-9a-f]{10}")
@@ -86,7 +86,7 @@ def read_order(config: Config, start: Start, stack: ExitStack) -> Order:
         input=opened(*run, "input"),
         job=opened(*run, "job"),
         home=opened("caches", owner),
-        temporary=replace(opened("tmp", temporary), path=policy.TEMPORARY),
+        temporary=replace(opened("tmp", temporary), path=shared.TEMPORARY),
         bundles=[opened(UNPACKED, owner, sha256, boot_id()) for sha256 in plan.sandbox.strict.bundles],
         devices=device_nodes([uuid for uuid in plan.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]),
     )

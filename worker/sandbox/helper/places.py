@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 import stat
 
-from worker.sandbox import policy
+from worker.sandbox import shared
 from worker.sandbox.helper import mounts
 from worker.sandbox.helper.config import Config
 from worker.sandbox.helper.mounts import IdmapRefused
@@ -58,8 +58,8 @@ def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> li
 def python_paths(config: Config) -> list[Path]:
     """Returns the files and folders of Python that are not part of the system, each once."""
     hidden = (Path.home(), config.data_dir)
-    system = [path for path in policy.of_system() if path.exists()]
-    found = [path for path in policy.of_python(hidden) if path.exists()]
+    system = [path for path in shared.of_system() if path.exists()]
+    found = [path for path in shared.of_python(hidden) if path.exists()]
     named = dict.fromkeys((*found, *(path.resolve() for path in found)))
     return _outermost(path for path in named if not any(path.is_relative_to(outer) for outer in system))
 

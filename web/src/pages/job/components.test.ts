@@ -1,49 +1,21 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { AdviceView, AttemptView, CheckpointView, JobView } from "../../api/wire";
+import type { AdviceView, JobView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
+import { setQuery } from "../../router.svelte";
 import { pressed } from "../../shell/shortcuts";
 import { pending, undo } from "../../shell/undo.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import Advice from "./Advice.svelte";
 import Card from "./Card.svelte";
-import Checkpoints from "./Checkpoints.svelte";
-import Confusion from "./Confusion.svelte";
 import Curves from "./Curves.svelte";
 import Head from "./Head.svelte";
 import Logs from "./Logs.svelte";
-import Overlays from "./Overlays.svelte";
 import Timeline from "./Timeline.svelte";
+import { AT, attempt, view } from "./testing";
 
-const AT = "2026-01-01T00:00:00Z";
 let tell: (event: LiveEvent) => void;
-
-function view(changes: Record<string, unknown> = {}): JobView {
-  return {
-    ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 1, position: 1 },
-    ...{ created_at: AT, started_at: AT, finished_at: null, metrics: {}, progress: { step: 0 }, best: null },
-    ...{ status_reason: { code: "running", message: "" }, spec: { resources: { devices_per_node: 2 } } },
-    ...{ devices: [], labels: {}, card: {}, error: null },
-    ...changes,
-  } as unknown as JobView;
-}
-
-function attempt(number: number, changes: Record<string, unknown> = {}): AttemptView {
-  return {
-    ...{ number, worker: "box-a", devices: [{ index: 0 }, { index: 1 }], started_at: AT, ended_at: null },
-    ...{ end_reason: null, start_step: 0, detail: null },
-    ...changes,
-  } as unknown as AttemptView;
-}
-
-function checkpoint(number: number, changes: Record<string, unknown> = {}): CheckpointView {
-  return {
-    ...{ id: `ckpt_${number}`, step: 100 * number, epoch: number, metrics: {}, aliases: [], files: [] },
-    ...{ size: 1024, sha256: "0123456789abcdef", created_at: AT },
-    ...changes,
-  } as unknown as CheckpointView;
-}
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -171,95 +143,6 @@ test("the timeline has a bar for each attempt, and events as sentences; live one
   ]);
 });
 
-test("checkpoints are listed with the monitored metric first, and again when there is a new one", async () => {
-  let all = [checkpoint(1, { aliases: ["best"], metrics: { "val/iou": 0.5, "val/loss": 1, lr: 1 } })];
-  const asked = serve(() => ({ data: all, has_more: false }));
-  const host = show(Checkpoints, { job: view({ spec: { checkpoint: { monitor: "val/iou" } } }) });
-  await settled();
-  expect(textsOf(host, "thead th").slice(3, -4)).toEqual(["val/iou", "val/loss"]);
-  expect(textOf(host.querySelector("tr.best td"))).toBe("best");
-  all = [checkpoint(2), ...all];
-  const event = { seq: 9, time: AT, type: "checkpoint", attempt: 1, data: {} };
-  tell({
-    kind: "items",
-    items: { job_id: "job_a", position: 9, metrics: {}, logs: [], events: [event] },
-  } as unknown as LiveEvent);
-  await settled();
-  expect([asked.length, host.querySelectorAll("tbody tr").length]).toEqual([2, 2]);
-});
-
-test("a job without a checkpoint says how one comes about, and a failure what it is", async () => {
-  let answer: unknown = { data: [], has_more: false };
-  serve(() => answer);
-  const none = show(Checkpoints, { job: view() });
-  await settled();
-  expect(textOf(none)).toContain("run.save_checkpoint(…)");
-  answer = null;
-  const refused = show(Checkpoints, { job: view() });
-  await settled();
-  expect(textOf(refused.querySelector("[role=alert]"))).toBe("There is none.");
-});
-
-test("the confusion matrix names what is confused most often; many classes have that alone", async () => {
-  const few = {
-    classes: ["crack", "wall"],
-    matrix: [
-      [8, 2],
-      [5, 85],
-    ],
-  };
-  const names = Array.from({ length: 51 }, (_, index) => `class ${index}`);
-  const many = {
-    classes: names,
-    matrix: names.map((_, row) => names.map((_, column) => (row + 1 === column ? row : 0))),
-  };
-  let matrix: unknown = few;
-  serve(() => matrix);
-  const small = show(Confusion, { jobId: "job_a", checkpoint: checkpoint(3) });
-  await settled();
-  expect(textOf(small)).toContain("Confused most often: wall as crack (5), crack as wall (2).");
-  expect([small.querySelectorAll("td").length, small.querySelectorAll("td.wrong").length]).toEqual([4, 2]);
-  matrix = many;
-  const large = show(Confusion, { jobId: "job_a", checkpoint: checkpoint(3) });
-  await settled();
-  expect([large.querySelectorAll("td").length, textOf(large).includes("class 49 as class 50 (49)")]).toEqual([
-    0,
-    true,
-  ]);
-  matrix = { classes: "no list" };
-  const broken = show(Confusion, { jobId: "job_a", checkpoint: checkpoint(3, { epoch: null }) });
-  await settled();
-  expect(textOf(broken)).toBe("Confusion matrix of step 300");
-});
-
-test("overlays begin with the newest, and go back by a slider", () => {
-  vi.stubGlobal(
-    "IntersectionObserver",
-    class {
-      observe(): void {}
-      disconnect(): void {}
-    },
-  );
-  const file = { path: "overlays/a b.png", size: 10, sha256: "" };
-  const host = show(Overlays, {
-    jobId: "job_a",
-    checkpoints: [
-      checkpoint(2, { files: [file] }),
-      checkpoint(1, { files: [file, { ...file, path: "x.json" }] }),
-    ],
-  });
-  const slider = host.querySelector("input");
-  expect(slider?.getAttribute("aria-valuetext")).toBe("epoch 2");
-  if (!slider) throw new Error("no slider");
-  slider.value = "0";
-  slider.dispatchEvent(new Event("input", { bubbles: true }));
-  flushSync();
-  expect([slider.getAttribute("aria-valuetext"), textsOf(host, "figcaption")]).toEqual([
-    "epoch 1",
-    ["a b.png"],
-  ]);
-});
-
 test("a job without curves says when they begin", async () => {
   serve(() => ({ jobs: [{ job_id: "job_a", position: 1, keys: [] }], series: [] }));
   const curves = (state: string): HTMLElement =>
@@ -283,4 +166,29 @@ test("a log shows where an attempt resumed, and lines that come", async () => {
   tell({ kind: "items", items } as unknown as LiveEvent);
   flushSync();
   expect(textOf(host.querySelector(".lines"))).toContain("line 3");
+});
+
+test("who chooses a line stays where they are", async () => {
+  const lines = [1, 2, 3].map((line) => ({
+    line,
+    time: AT,
+    attempt: 1,
+    rank: 0,
+    stream: "stdout",
+    text: "x",
+  }));
+  serve(() => ({ data: lines, total: 3 }));
+  const host = show(Logs, { job: view(), starts: new Map() });
+  await settled();
+  for (let i = 0; i < 2; i++)
+    host
+      .querySelector("[role=log]")
+      ?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
+  flushSync();
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ to the end");
+  host.querySelector<HTMLElement>("[data-line='2'] button, [data-line='2'] a")?.click();
+  await settled();
+  expect(host.querySelectorAll(".chosen")).toHaveLength(1);
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ to the end");
+  setQuery({ line: null });
 });

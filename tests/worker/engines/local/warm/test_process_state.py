@@ -16,7 +16,7 @@ from worker.engines.local.warm.manager import WarmProcess
 State = dict[str, Any]
 
 SCRIPT = Path(__file__).with_name("process_state.py").read_text()
-OURS = {"trainer", "worker", "store", "api", "migrations", "tests", "bench"}
+OURS = {"trainer", "worker", "scheduling", "store", "api", "migrations", "tests", "bench"}
 DIFFERENT = {
     "environment": {
         "MASTER_PORT",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.leftovers import as_nobody, leave_everything
-from worker.cleanup import removal
+from worker.host import rundirs
 
 REMOVED = {1: {"epoch-0001", "epoch-0002"}, 2: {"epoch-0001", "linked"}}
 
@@ -36,7 +36,7 @@ def test_only_copies_of_removed_checkpoints_are_removed(tmp_path: Path, caplog: 
     make(job / "2", "epoch-0001", "resume")
     make(tmp_path / "job_2" / "1" / copies, "epoch-0001", "linked")
     (job / "2" / copies / "linked").symlink_to(tmp_path / "job_2" / "1" / copies / "linked")
-    removal.remove_checkpoint_copies(job, removed_among, attempts=2)
+    rundirs.remove_checkpoint_copies(job, removed_among, attempts=2)
     assert existing(job) == sorted(
         [
             *(f"1/{copies}/{name}" for name in (".epoch-0001", "epoch-0003", os.fsdecode(b"\xff"))),
@@ -51,15 +51,15 @@ def test_a_run_directory_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
     make(tmp_path / "job_2" / "1" / "job" / "checkpoints", "epoch-0001")
     (tmp_path / "job_1").mkdir()
     (tmp_path / "job_1" / "1").symlink_to(tmp_path / "job_2" / "1")
-    removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=1)
+    rundirs.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=1)
     assert existing(tmp_path / "job_2") == ["1/job/checkpoints/epoch-0001"]
 
 
 def test_a_job_without_run_directories_has_nothing_to_remove(tmp_path: Path) -> None:
-    removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=3)
+    rundirs.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=3)
     assert not (tmp_path / "job_1").exists()
     (tmp_path / "job_1").write_text("no folder")
-    removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=3)
+    rundirs.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=3)
     assert (tmp_path / "job_1").read_text() == "no folder"
 
 
@@ -69,7 +69,7 @@ def test_whatever_lies_in_a_copy_is_removed(tmp_path: Path) -> None:
     leave_everything(copies / "epoch-0001", outside=tmp_path / "outside")
     for folder in (copies, copies.parent):
         folder.chmod(0o500)
-    removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=1)
+    rundirs.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=1)
     assert list(copies.iterdir()) == []
     assert (tmp_path / "outside" / "kept").exists()
 
@@ -80,5 +80,5 @@ def test_an_owner_removes_copies_from_a_locked_folder() -> None:
         make(copies, "epoch-0001", "epoch-0003")
         for locked in (copies, copies.parent):
             locked.chmod(0)
-        removal.remove_checkpoint_copies(folder / "job_1", removed_among, attempts=1)
+        rundirs.remove_checkpoint_copies(folder / "job_1", removed_among, attempts=1)
         assert existing(copies) == ["epoch-0003"]

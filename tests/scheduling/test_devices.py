@@ -1,19 +1,21 @@
 """Which devices a job gets, and the reason of a waiting job."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
-from store.rows.intents import Holder
-from torchyard.contract.devices import DeviceReport
+from scheduling.devices import choose_victims, pick_devices
+from scheduling.reasons import Explainer
+from scheduling.snapshot import Device, Host, Running
+from torchyard.contract.job import Reason
 from torchyard.contract.spec import Resources
-from worker.placement.schedule import Host, choose_victims, explain, pick_devices
 
 GIB = 1 << 30
 
 
-def gpu(index: int, *, memory: int = 80, job: str | None = None, blocked: str | None = None) -> DeviceReport:
-    return DeviceReport(
+def gpu(index: int, *, memory: int = 80, job: str | None = None, blocked: str | None = None) -> Device:
+    return Device(
         index=index,
         uuid=f"GPU-{index}",
         name="H200",
@@ -24,11 +26,19 @@ def gpu(index: int, *, memory: int = 80, job: str | None = None, blocked: str | 
     )
 
 
-def slot(index: int, *, job: str | None = None) -> DeviceReport:
-    return DeviceReport(index=index, uuid=f"cpu-{index}", name="CPU slot", kind="cpu", job_id=job)
+def slot(index: int, *, job: str | None = None) -> Device:
+    return Device(index=index, uuid=f"cpu-{index}", name="CPU slot", kind="cpu", job_id=job)
 
 
-def uuids(devices: list[DeviceReport] | None) -> list[str] | None:
+def host(name: str, devices: Sequence[Device], *, draining: bool = False) -> Host:
+    return Host(f"wrk_{name}", name, tuple(devices), draining)
+
+
+def explain(resources: Resources, hosts: Sequence[Host], preemptors: Mapping[str, str] | None = None) -> Reason:
+    return Explainer(hosts, preemptors or {}).explain(resources)
+
+
+def uuids(devices: list[Device] | None) -> list[str] | None:
     return None if devices is None else [device.uuid for device in devices]
 
 
@@ -58,7 +68,7 @@ def test_a_gpu_that_is_too_small_or_blocked_is_not_offered() -> None:
         (
             Resources(devices_per_node=2, device="cuda"),
             [
-                Host(
+                host(
                     "box-a",
                     [gpu(0), gpu(1, job="job_a"), gpu(3, blocked="GPU 3 is held by pid 4121 (21 GiB), not ours")],
                 )
@@ -68,21 +78,21 @@ def test_a_gpu_that_is_too_small_or_blocked_is_not_offered() -> None:
         ),
         (
             Resources(devices_per_node=64),
-            [Host("box-a", [slot(0), slot(1)]), Host("box-b", [slot(0)])],
+            [host("box-a", [slot(0), slot(1)]), host("box-b", [slot(0)])],
             "too_big",
             "needs 64 devices; the largest worker, box-a, has 2",
         ),
-        (Resources(device="cuda"), [Host("box-a", [slot(0)])], "no_such_device", "needs 1 GPU; no worker has any"),
+        (Resources(device="cuda"), [host("box-a", [slot(0)])], "no_such_device", "needs 1 GPU; no worker has any"),
         (Resources(), [], "no_such_device", "needs 1 device; no worker has any"),
         (
             Resources(device="cuda", min_memory_gb=40.5),
-            [Host("box-a", [gpu(0, memory=24)])],
+            [host("box-a", [gpu(0, memory=24)])],
             "no_such_device",
             "needs 1 GPU of at least 40.5 GiB; no worker has any",
         ),
         (
             Resources(devices_per_node=2, device="cpu"),
-            [Host("box-a", [slot(0), slot(1, job="job_a")]), Host("box-b", [slot(0, job="j"), slot(1, job="j")])],
+            [host("box-a", [slot(0), slot(1, job="job_a")]), host("box-b", [slot(0, job="j"), slot(1, job="j")])],
             "devices_busy",
             "needs 2 CPU slots; 1 free on box-a; 0 free on box-b",
         ),
@@ -94,12 +104,12 @@ def test_the_reason_names_what_is_missing(resources: Resources, hosts: list[Host
 
 
 def test_two_workers_with_the_same_name_are_both_counted() -> None:
-    hosts = [Host("box", [slot(0, job="j")]), Host("box", [slot(0)])]
+    hosts = [host("box", [slot(0, job="j")]), host("box", [slot(0)])]
     assert explain(Resources(device="cpu"), hosts).message == "needs 1 CPU slot; 0 free on box; 1 free on box"
 
 
-def holder(job_id: str, *, priority: int = 0, since: int = 0) -> Holder:
-    return Holder(job_id, "ada", priority, preemptible=True, since=since, stopping=False)
+def holder(job_id: str, *, priority: int = 0, since: int = 0) -> Running:
+    return Running(job_id, "ada", priority, preemptible=True, since=since, stopping=False)
 
 
 def test_as_few_jobs_as_possible_are_preempted_the_lowest_priority_and_the_youngest_first() -> None:
@@ -130,19 +140,19 @@ def test_a_job_without_suitable_devices_is_not_preempted() -> None:
 
 
 def test_the_reason_names_a_draining_worker() -> None:
-    hosts = [Host("box-a", [slot(0), slot(1)], draining=True), Host("box-b", [slot(0, job="job_a"), slot(1)])]
+    hosts = [host("box-a", [slot(0), slot(1)], draining=True), host("box-b", [slot(0, job="job_a"), slot(1)])]
     reason = explain(Resources(devices_per_node=2), hosts)
     assert reason.message == "needs 2 devices; box-a is draining; 1 free on box-b"
 
 
 def test_the_same_problem_of_several_devices_is_named_once() -> None:
     full = "worker box-a has no free disk space"
-    host = Host("box-a", [gpu(0, job="job_a"), gpu(1, blocked=full), gpu(2, blocked=full)])
-    assert explain(Resources(), [host]).message == f"needs 1 device; 0 free on box-a; {full}"
+    box = host("box-a", [gpu(0, job="job_a"), gpu(1, blocked=full), gpu(2, blocked=full)])
+    assert explain(Resources(), [box]).message == f"needs 1 device; 0 free on box-a; {full}"
 
 
 def test_the_reason_names_the_preemptor_of_suitable_devices_only() -> None:
-    hosts = [Host("box-a", [slot(0, job="job_a"), slot(1), gpu(0)]), Host("box-b", [slot(0, job="job_b")])]
+    hosts = [host("box-a", [slot(0, job="job_a"), slot(1), gpu(0)]), host("box-b", [slot(0, job="job_b")])]
     preemptors = {"job_a": "zoe", "job_b": "yan"}
     assert explain(Resources(device="cpu"), hosts, preemptors).message == (
         "needs 1 CPU slot; 1 free on box-a, where devices are reserved for a job of zoe;"

@@ -1,0 +1,32 @@
+"""How many devices and running jobs a user may have at once."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What the running jobs of one user may hold at once, and hold. A limit of None: unlimited."""
+
+    owner: str
+    devices: int | None
+    running: int | None
+    held: int = 0
+    """Devices."""
+    runs: int = 0
+    """Jobs."""
+
+    def refusal(self, devices: int) -> str | None:
+        """Returns why one more job with so many devices may not start now; None if it may."""
+        if self.devices is not None and devices > self.devices:
+            return f"needs {devices} devices; {self.owner} may hold {self.devices} at once (quota): raise it, or cancel"
+        if self.devices is not None and self.held + devices > self.devices:
+            return (
+                f"needs {devices} devices; {self.owner} may hold {self.devices} at once and holds {self.held} (quota)"
+            )
+        if self.running is not None and self.runs + 1 > self.running:
+            return f"{self.owner} may run {self.running} jobs at once and runs {self.runs} (quota)"
+        return None
+
+    def with_job(self, devices: int) -> "Allowance":
+        """Returns the allowance after one more job with so many devices has started."""
+        return replace(self, held=self.held + devices, runs=self.runs + 1)

@@ -1,0 +1,94 @@
+"""Transactions lock rows in one order: worker, attempt, job, user. Otherwise two of them could wait for each other."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+import re
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+
+from store.db.database import Database
+from store.rows import attempts, deletion, jobs, quotas, retry, stacks, users, waiting
+from tests.store.fixture import StoreFixture, checkpoint
+from torchyard.contract.job import EndReason, Reason
+from torchyard.contract.spec import JobPatch
+from torchyard.contract.team import Resource, Role
+
+ORDER = ("workers", "attempts", "jobs", "users")
+_LOCKED = re.compile(
+    rf"(?:UPDATE|DELETE FROM) ({'|'.join(ORDER)})\b|SELECT .*?\sFROM ({'|'.join(ORDER)})\b.* FOR (?:NO KEY )?UPDATE",
+    re.DOTALL,
+)
+
+
+@contextmanager
+def recorded_locks(database: Database) -> Generator[list[list[str]]]:
+    """Records the tables of the rows that each transaction in the block locks, in the order of their first locks."""
+    found: list[list[str]] = []
+
+    def begin(_: Any) -> None:
+        found.append([])
+
+    def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        locked = _LOCKED.match(statement)
+        table = locked and (locked[1] or locked[2])
+        if table and table not in found[-1]:
+            found[-1].append(table)
+
+    event.listen(database.engine, "begin", begin)
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(database.engine, "begin", begin)
+        event.remove(database.engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
+def test_every_transaction_locks_in_one_order(db: StoreFixture) -> None:
+    with recorded_locks(db.database) as found:
+        _live(db)
+    several = {tuple(tables) for tables in found if len(tables) > 1}
+    assert {("workers", "jobs", "users"), ("attempts", "jobs"), ("jobs", "users")} <= several
+    assert [tables for tables in several if sorted(tables, key=ORDER.index) != list(tables)] == []
+
+
+def _live(db: StoreFixture) -> None:
+    """Does what locks rows: a user with quotas, the life of some jobs, and what people ask of them."""
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    limits = {Resource.DEVICES: 9, Resource.RUNNING: 9, Resource.QUEUED: 9}
+    db.write(lambda session: quotas.set_limits(session, "user", "ada", limits))
+    worker = db.worker()
+    runs, other = _submit(db, preemptible=True), _submit(db)
+    claim = db.running(runs, worker, "a")
+    db.write(lambda session: stacks.request(session, runs))
+    db.record(claim, seq=0, checkpoints=[checkpoint("c", step=1)], card={"a": 1}, progress={"step": 1})
+    assert db.preempt(runs, preemptor=_submit(db, priority=5))
+    assert db.end(claim, EndReason.PREEMPTED)
+    late = db.starting(other, worker, "b")
+    db.write(lambda session: attempts.set_reason(session, late, Reason("installing", "installs")))
+    db.expire(late)
+    assert db.rescue(late)
+    db.hold_back(other, seconds=-1)
+    db.write(waiting.group_jobs)
+    db.write(lambda session: jobs.set_waiting_reasons(session, {Reason("waiting", "x"): [runs, other]}))
+    db.write(lambda session: jobs.change(session, other, JobPatch(priority=3)))
+    db.pause(other)
+    db.resume(other)
+    db.drain(worker)
+    assert db.claim(other, worker, "c") is None
+    db.cancel(other)
+    db.write(lambda session: retry.retry(session, other, owner="ada"))
+    db.write(lambda session: deletion.delete_job(session, other))
+
+
+def _submit(db: StoreFixture, **spec: Any) -> str:
+    parsed = db.spec(**spec)
+
+    def submit(session: Session) -> str:
+        quotas.check_submission(session, "ada", devices=parsed.resources.total_devices, priority=parsed.priority)
+        return jobs.submit(session, parsed, owner="ada").id
+
+    return db.write(submit)

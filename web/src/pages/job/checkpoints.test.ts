@@ -1,0 +1,157 @@
+import { flushSync } from "svelte";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { LiveEvent } from "../../live/events";
+import { JobStore } from "../../live/job.svelte";
+import { live } from "../../live/live.svelte";
+import { removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
+import Checkpoints from "./Checkpoints.svelte";
+import Confusion from "./Confusion.svelte";
+import Overlays from "./Overlays.svelte";
+import { AT, checkpoint, view } from "./testing";
+
+let tell: (event: LiveEvent) => void;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.spyOn(live, "watch").mockImplementation((_, listener) => {
+    tell = listener;
+    return () => undefined;
+  });
+});
+
+afterEach(async () => {
+  await removeAll();
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
+test("checkpoints are listed with the monitored metric first, and again when there is a new one", async () => {
+  let all = [checkpoint(1, { aliases: ["best"], metrics: { "val/iou": 0.5, "val/loss": 1, lr: 1 } })];
+  const asked = serve(() => ({ data: all, has_more: false }));
+  const host = show(Checkpoints, { job: view({ spec: { checkpoint: { monitor: "val/iou" } } }) });
+  await settled();
+  expect(textsOf(host, "thead th").slice(3, -4)).toEqual(["val/iou", "val/loss"]);
+  expect(textOf(host.querySelector("tr.best td"))).toBe("best");
+  all = [checkpoint(2), ...all];
+  const event = { seq: 9, time: AT, type: "checkpoint", attempt: 1, data: {} };
+  tell({
+    kind: "items",
+    items: { job_id: "job_a", position: 9, metrics: {}, logs: [], events: [event] },
+  } as unknown as LiveEvent);
+  await settled();
+  expect([asked.length, host.querySelectorAll("tbody tr").length]).toEqual([2, 2]);
+});
+
+test("a job without a checkpoint says how one comes about, and a failure what it is", async () => {
+  let answer: unknown = { data: [], has_more: false };
+  serve(() => answer);
+  const none = show(Checkpoints, { job: view() });
+  await settled();
+  expect(textOf(none)).toContain("run.save_checkpoint(…)");
+  answer = null;
+  const refused = show(Checkpoints, { job: view() });
+  await settled();
+  expect(textOf(refused.querySelector("[role=alert]"))).toBe("There is none.");
+});
+
+test("the confusion matrix names what is confused most often; many classes have that alone", async () => {
+  const few = {
+    classes: ["crack", "wall"],
+    matrix: [
+      [8, 2],
+      [5, 85],
+    ],
+  };
+  const names = Array.from({ length: 51 }, (_, index) => `class ${index}`);
+  const many = {
+    classes: names,
+    matrix: names.map((_, row) => names.map((_, column) => (row + 1 === column ? row : 0))),
+  };
+  let matrix: unknown = few;
+  serve(() => matrix);
+  const small = show(Confusion, { jobId: "job_a", checkpoint: checkpoint(3) });
+  await settled();
+  expect(textOf(small)).toContain("Confused most often: wall as crack (5), crack as wall (2).");
+  expect([small.querySelectorAll("td").length, small.querySelectorAll("td.wrong").length]).toEqual([4, 2]);
+  matrix = many;
+  const large = show(Confusion, { jobId: "job_a", checkpoint: checkpoint(3) });
+  await settled();
+  expect([large.querySelectorAll("td").length, textOf(large).includes("class 49 as class 50 (49)")]).toEqual([
+    0,
+    true,
+  ]);
+  matrix = { classes: "no list" };
+  const broken = show(Confusion, { jobId: "job_a", checkpoint: checkpoint(3, { epoch: null }) });
+  await settled();
+  expect(textOf(broken)).toBe("Confusion matrix of step 300");
+});
+
+test("overlays begin with the newest, and go back by a slider", () => {
+  vi.stubGlobal(
+    "IntersectionObserver",
+    class {
+      observe(): void {}
+      disconnect(): void {}
+    },
+  );
+  const file = { path: "overlays/a b.png", size: 10, sha256: "" };
+  const host = show(Overlays, {
+    jobId: "job_a",
+    checkpoints: [
+      checkpoint(2, { files: [file] }),
+      checkpoint(1, { files: [file, { ...file, path: "x.json" }] }),
+    ],
+  });
+  const slider = host.querySelector("input");
+  expect(slider?.getAttribute("aria-valuetext")).toBe("epoch 2");
+  if (!slider) throw new Error("no slider");
+  slider.value = "0";
+  slider.dispatchEvent(new Event("input", { bubbles: true }));
+  flushSync();
+  expect([slider.getAttribute("aria-valuetext"), textsOf(host, "figcaption")]).toEqual([
+    "epoch 1",
+    ["a b.png"],
+  ]);
+});
+
+test("files of a checkpoint are read once, however often the job's page hears of the job", async () => {
+  vi.stubGlobal("IntersectionObserver", Seen);
+  const files = [
+    { path: "a.png", size: 10, sha256: "" },
+    { path: "confusion.json", size: 10, sha256: "" },
+  ];
+  const asked = serve(({ path }) => {
+    if (path.endsWith("/attempts")) return { data: [] };
+    if (path.endsWith("/checkpoints")) return { data: [checkpoint(1, { files })], has_more: false };
+    return path.endsWith(".png") ? new Blob(["x"]) : { classes: [], matrix: [] };
+  });
+  const store = new JobStore("job_a");
+  store.take(view());
+  show(Checkpoints, {
+    get job() {
+      return store.job ?? view();
+    },
+  });
+  await settled();
+  for (let position = 2; position < 5; position++) {
+    store.take(view({ position }));
+    await settled();
+  }
+  const read = asked.map(({ path }) => path.split("/").at(-1)).filter((name) => name !== "attempts");
+  expect(read.toSorted()).toEqual(["a.png", "checkpoints", "confusion.json"]);
+});
+
+/** Sees at once what it observes. */
+class Seen {
+  constructor(private readonly tell: IntersectionObserverCallback) {}
+  observe(): void {
+    this.tell(
+      [{ isIntersecting: true } as IntersectionObserverEntry],
+      this as unknown as IntersectionObserver,
+    );
+  }
+  disconnect(): void {
+    return;
+  }
+}

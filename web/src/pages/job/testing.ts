@@ -1,0 +1,30 @@
+/** A job, its attempts and checkpoints as the service answers them. */
+import type { AttemptView, CheckpointView, JobView } from "../../api/wire";
+
+export const AT = "2026-01-01T00:00:00Z";
+
+export function view(changes: Record<string, unknown> = {}): JobView {
+  return {
+    ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 1, position: 1 },
+    ...{ created_at: AT, started_at: AT, finished_at: null, metrics: {}, progress: { step: 0 }, best: null },
+    ...{ status_reason: { code: "running", message: "" }, spec: { resources: { devices_per_node: 2 } } },
+    ...{ devices: [], labels: {}, card: {}, error: null },
+    ...changes,
+  } as unknown as JobView;
+}
+
+export function attempt(number: number, changes: Record<string, unknown> = {}): AttemptView {
+  return {
+    ...{ number, worker: "box-a", devices: [{ index: 0 }, { index: 1 }], started_at: AT, ended_at: null },
+    ...{ end_reason: null, start_step: 0, detail: null },
+    ...changes,
+  } as unknown as AttemptView;
+}
+
+export function checkpoint(number: number, changes: Record<string, unknown> = {}): CheckpointView {
+  return {
+    ...{ id: `ckpt_${number}`, step: 100 * number, epoch: number, metrics: {}, aliases: [], files: [] },
+    ...{ size: 1024, sha256: "0123456789abcdef", created_at: AT },
+    ...changes,
+  } as unknown as CheckpointView;
+}

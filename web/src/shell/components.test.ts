@@ -1,0 +1,142 @@
+import { flushSync } from "svelte";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { ApiError } from "../api/client";
+import { live } from "../live/live.svelte";
+import Share from "../signs/Share.svelte";
+import Spark from "../signs/Spark.svelte";
+import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../testing";
+import Banner from "./Banner.svelte";
+import Download from "./Download.svelte";
+import Failure from "./Failure.svelte";
+import Login from "./Login.svelte";
+import Palette from "./Palette.svelte";
+import { dismiss, pending, undoable } from "./undo.svelte";
+import UndoBar from "./UndoBar.svelte";
+
+beforeEach(() => void vi.useFakeTimers());
+
+afterEach(async () => {
+  await removeAll();
+  live.status = "connecting";
+  vi.unstubAllGlobals();
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
+
+test("the palette offers pages, and jobs once a name is typed; keys choose one", async () => {
+  const asked = serve(() => ({
+    data: [{ id: "job_a", name: "failing unet", owner: "ada", state: "failed" }],
+  }));
+  const host = show(Palette, { close: () => undefined });
+  expect(textsOf(host, ".found").slice(0, 2)).toEqual(["Now", "Jobs"]);
+  const field = host.querySelector("input");
+  if (!field) throw new Error("no field");
+  field.value = "fail";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  flushSync();
+  await vi.advanceTimersByTimeAsync(100);
+  await settled();
+  expect(asked.map(({ query }) => query.get("q"))).toEqual(["fail"]);
+  expect(textsOf(host, ".found")).toEqual(["failing unet", "Failed jobs"]);
+  field.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+  flushSync();
+  expect(textOf(host.querySelector("[aria-selected=true] .found"))).toBe("Failed jobs");
+  field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  expect(location.search).toBe("?state=failed");
+  history.replaceState(null, "", "/");
+});
+
+test("a banner says what the page does while the stream is away, and nothing while it works", () => {
+  const host = show(Banner, {});
+  const says = (status: typeof live.status): string => {
+    live.status = status;
+    flushSync();
+    return textOf(host.querySelector("[role=alert] span"));
+  };
+  expect(says("live")).toBe("");
+  expect(says("polling")).toBe("Live updates are interrupted: reading every 5 s.");
+  expect(says("lost")).toContain("does not answer");
+  const retry = vi.spyOn(live, "retry").mockReturnValue();
+  click(host, "Try now");
+  expect(retry).toHaveBeenCalledOnce();
+});
+
+test("a failure says what, what next, and the request's id", () => {
+  const errors = [{ field: "config.epochs", message: "is no number" }] as unknown as ApiError["errors"];
+  const host = show(Failure, {
+    failure: new ApiError(503, "unavailable", "The database is away.", "req_1", errors),
+    ...{ what: "The list cannot be read.", retry: () => undefined },
+  });
+  const text = textOf(host.querySelector("p"));
+  for (const part of [
+    "cannot be read. The database",
+    "config.epochs is no number",
+    "torchyard status",
+    "req_1",
+  ])
+    expect(text).toContain(part);
+  expect(textsOf(host, "button")).toEqual(["Try again"]);
+  expect(textOf(show(Failure, { failure: new ApiError(500, "x", "Oh.") }))).toContain(
+    "the service's log has more",
+  );
+});
+
+test("a download that is refused says why", async () => {
+  serve(() => null);
+  const host = show(Download, { path: "v1/jobs/job_a/logs/download", label: "raw" });
+  click(host, "raw");
+  await settled();
+  expect(textOf(host.querySelector("[role=alert]"))).toBe("There is none.");
+});
+
+test("a token is sent once, and a wrong one is told and forgotten", async () => {
+  vi.stubGlobal("fetch", () =>
+    Promise.resolve(new Response(JSON.stringify({ code: "unauthenticated", detail: "no" }), { status: 401 })),
+  );
+  const host = show(Login, {});
+  const field = host.querySelector("input");
+  if (!field) throw new Error("no field");
+  field.value = " ty_wrong ";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  flushSync();
+  host.querySelector("form")?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+  await settled();
+  expect([
+    textOf(host.querySelector("[role=alert] p")).includes("unknown, expired or revoked"),
+    field.value,
+  ]).toEqual([true, ""]);
+});
+
+test("what waits can be undone, and leaving the page sends it", async () => {
+  signIn("member", "jobs:write");
+  const host = show(UndoBar, {});
+  const sent: boolean[] = [];
+  void undoable("Cancels digits.", (keepalive) => Promise.resolve(void sent.push(keepalive)));
+  flushSync();
+  expect(textsOf(host, ".text")).toEqual(["Cancels digits."]);
+  click(host, "Undo z");
+  expect(textsOf(host, ".text")).toEqual([]);
+  void undoable("Deletes digits.", (keepalive) => Promise.resolve(void sent.push(keepalive)));
+  window.dispatchEvent(new Event("pagehide"));
+  await settled();
+  expect(sent).toEqual([true]);
+  for (const item of pending()) dismiss(item.id);
+});
+
+test("small curves have gaps where nothing is known, and lie within their height", () => {
+  const path = (props: Parameters<typeof show<typeof Spark>>[1]): string | null | undefined =>
+    show(Spark, props).querySelector("path")?.getAttribute("d");
+  expect(path({ values: [0, 1, null, 1], label: "x", width: 8, height: 12 })).toBe(
+    "M1.0 10.5L3.0 1.5M7.0 1.5",
+  );
+  expect(path({ values: [0.5, null], label: "x", width: 10, height: 10, range: [0, 1], kind: "bars" })).toBe(
+    "M2.5 10V5",
+  );
+  expect(path({ values: [null], label: "x" })).toBeUndefined();
+});
+
+test("a share is filled to its width, and never beyond", () => {
+  const done = (share: number | null): string | null | undefined =>
+    show(Share, { share, label: "x", width: 40 }).querySelector(".done")?.getAttribute("d");
+  expect([0.25, 3, 0, null].map(done)).toEqual(["M0 3h10.0", "M0 3h40.0", undefined, undefined]);
+});

@@ -1,0 +1,109 @@
+"""Carries out this worker's part of a plan: claims jobs, asks others to stop, and records why the rest waits.
+
+Each step is a transaction, which refuses what has changed since the snapshot.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Sequence
+from datetime import timedelta
+import logging
+
+from scheduling.plan import Plan, Start, Stop, plan
+from scheduling.snapshot import Snapshot
+from store.commands import placement as commands
+from store.queries import placement as queries
+from store.rows import jobs, waiting, workers
+from store.rows.attempts import Claim
+from store.store import Store
+from torchyard.contract.devices import DeviceReport
+from torchyard.contract.durations import LONGEST_STOP_GRACE
+from torchyard.contract.job import Reason
+
+logger = logging.getLogger(__name__)
+
+
+class Placer:
+    """Places waiting jobs on one worker."""
+
+    def __init__(self, store: Store, *, worker_id: str, max_stop_grace: timedelta = LONGEST_STOP_GRACE) -> None:
+        self._store = store
+        self._id = worker_id
+        self._max_stop_grace = max_stop_grace
+
+    def anything_waits(self) -> bool:
+        """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
+        with self._store.read() as session:
+            if not waiting.any_ungrouped(session):
+                return waiting.any_waits(session)
+        commands.group_waiting_jobs(self._store)
+        return True
+
+    def claims(self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool]) -> Generator[Claim]:
+        """Makes one pass over the queue. Yields each attempt that this worker takes, as soon as it is claimed.
+
+        `devices`: the worker's devices as they are now. `may_claim` is called before each claim and before other jobs
+        are asked to stop. Raises Unavailable.
+        """
+        snapshot = queries.read_snapshot(
+            self._store.read, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace
+        )
+        while snapshot is not None:
+            planned = plan(snapshot)
+            for step in planned.steps:
+                if isinstance(step, Start):
+                    if not may_claim():
+                        return
+                    claim = self._claim(step)
+                    if claim is None:
+                        snapshot = self._after_lost_claim(snapshot, step)
+                        break
+                    yield claim
+                    snapshot = snapshot.after_start(step.job, step.placement)
+                elif may_claim() and self._stop(step):
+                    snapshot = snapshot.after_stop(step.reservations, message=step.reason.message)
+                else:
+                    snapshot = snapshot.refusing(step.job.resources)
+                    break
+            else:
+                self._record_reasons(snapshot, planned)
+                return
+
+    def _claim(self, start: Start) -> Claim | None:
+        claim = commands.claim(self._store, start.job.id, start.placement)
+        if claim is not None:
+            uuids = ", ".join(device.uuid for device in start.placement.devices)
+            logger.info("%s: attempt %d takes %s", start.job.id, claim.number, uuids)
+        return claim
+
+    def _after_lost_claim(self, snapshot: Snapshot, start: Start) -> Snapshot:
+        """Returns what the worker knows now that it could not claim the job."""
+        with self._store.read() as session:
+            if workers.is_draining(session, self._id):
+                snapshot = snapshot.after_drain()
+            if not waiting.waiting_among(session, [start.job.id]):
+                return snapshot.without(start.job.id)
+        # The worker drains, or another attempt has the devices: both concern all jobs with this request.
+        return snapshot.refusing(start.job.resources)
+
+    def _stop(self, stop: Stop) -> bool:
+        victims = [reservation.victim for reservation in stop.reservations]
+        if not commands.preempt(self._store, victims, preemptor=stop.job.id, reason=stop.reason):
+            return False
+        logger.info("%s: preempts %s", stop.job.id, ", ".join(victims))
+        return True
+
+    def _record_reasons(self, snapshot: Snapshot, planned: Plan) -> None:
+        """Records the new reasons. All workers build equal sentences from equal rows, so they change nothing twice."""
+        recorded, reserving = snapshot.recorded, {reservation.job_id for reservation in snapshot.reservations}
+        by_shape = planned.reasons.by_shape
+        new = {shape: reason for shape, reason in by_shape.items() if recorded.by_shape.get(shape) != reason}
+        own: dict[Reason, list[str]] = defaultdict(list)
+        for job_id, reason in planned.reasons.by_job.items():
+            if recorded.messages.get(job_id) != reason.message:
+                own[reason].append(job_id)
+        for job_id in recorded.messages.keys() - reserving:
+            own[jobs.WAITING].append(job_id)  # it shows its group's reason again
+        if new or own:
+            commands.set_waiting_reasons(self._store, new, own)
+        elif recorded.by_shape.keys() - by_shape.keys():
+            commands.delete_unused_reasons(self._store)
