@@ -79,8 +79,7 @@ class _Service(Collector):
 
     def _stats(self) -> ServiceStats | None:
         try:
-            with self._services.store.read() as session:
-                return stats.collect(session)
+            return stats.collect(self._services.store)
         except Unavailable:
             return None
 

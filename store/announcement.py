@@ -10,7 +10,7 @@ QUEUE, WORKERS = "topic:queue", "topic:workers"
 """The names under which changes of the queue, and of workers and their devices, are announced."""
 
 _KEY = "torchyard.announcement"
-_ROW, _LIVE = "row:", "live:"
+_ROW, _LIVE, _ACCESS = "row:", "live:", "access:"
 
 
 def row(job_id: str) -> str:
@@ -31,6 +31,16 @@ def live(line: LiveLine) -> str:
 def live_line(announced: str) -> LiveLine | None:
     """Returns the line that was announced, None if something else was."""
     return LiveLine.model_validate_json(announced.removeprefix(_LIVE)) if announced.startswith(_LIVE) else None
+
+
+def channel(name: str) -> str:
+    """Returns the name under which changes of what a user may read, or of who may read a job, are announced."""
+    return f"{_ACCESS}{name}"
+
+
+def is_channel(announced: str) -> bool:
+    """Returns whether what was announced is such a change."""
+    return announced.startswith(_ACCESS)
 
 
 @dataclass

@@ -30,13 +30,24 @@ LAW: dict[str, frozenset[str]] = {
 """Each package, and which of ours it may import."""
 
 STORE: dict[str, frozenset[str]] = {
-    "store.db": frozenset({"store.db"}),
-    "store.rows": frozenset({"store.db", "store.rows", "store.announcement", "store.secret_keys"}),
+    "store.db": frozenset({"store.db", "store.interruption"}),
+    "store.facts": frozenset({"store.facts"}),
+    "store.rows": frozenset({"store.db", "store.facts", "store.rows", "store.announcement", "store.secret_keys"}),
     "store.uploads": frozenset({"store.uploads"}),
-    "store.queries": frozenset({"store.db", "store.rows", "store.blobs", "store.uploads", "store.queries"}),
+    "store.queries": frozenset(
+        {"store.db", "store.facts", "store.rows", "store.blobs", "store.uploads", "store.queries", "store.store"}
+    ),
     "store.commands": frozenset(
         {
-            *("store.db", "store.rows", "store.uploads", "store.queries", "store.announcement", "store.store"),
+            *(
+                "store.db",
+                "store.facts",
+                "store.rows",
+                "store.uploads",
+                "store.queries",
+                "store.announcement",
+                "store.store",
+            ),
             "store.commands",
         }
     ),
@@ -312,6 +323,28 @@ def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> Non
         and not any(_names(found.module, allowed) for allowed in STORE[package] | {"store.ids"})
     ]
     assert broken == []
+
+
+def test_rows_and_sessions_are_the_stores_own() -> None:
+    """The API asks by commands and queries, and is answered in facts. The worker still reads rows."""
+    private = ("store.rows", "store.db")
+    outside = [found for found in ALL if found.file.parts[0] in {"api", "torchyard", "trainer"}]
+    assert [str(found) for found in outside if any(_names(found.module, package) for package in private)] == []
+
+
+def test_facts_know_no_database() -> None:
+    facts = [found for found in ALL if _is_in(found.file, "store.facts")]
+    assert [str(found) for found in facts if found.top in DATABASES] == []
+
+
+def test_what_presents_facts_is_pure() -> None:
+    """It reads no store and no file: neither queries nor commands, and no request."""
+    pure = ("torchyard.contract", "store.facts", "store.uploads.folder", "api.present")
+    presenters = [found for found in ALL if _is_in(found.file, "api.present")]
+    beyond = [
+        found for found in presenters if found.top in TOP and not any(_names(found.module, name) for name in pure)
+    ]
+    assert [str(found) for found in beyond] == []
 
 
 @pytest.mark.parametrize("package", API)

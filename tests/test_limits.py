@@ -1,4 +1,4 @@
-"""The limits on modules, functions and classes (docs/decisions/0051)."""
+"""The limits on modules, functions and classes (docs/decisions/0052)."""
 
 import ast
 from collections.abc import Iterator

@@ -11,17 +11,14 @@ from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.access.access import Access, AccessDep
-from api.access.visible_jobs import VisibleJobs
 from api.http.address import client_address, host_of, is_local
 from store.commands import team
-from store.db.database import Session
-from store.db.tables import BrowserSession, Job
+from store.facts.callers import BOOTSTRAP, Caller
+from store.facts.jobs import VisibleJobs
+from store.facts.team import BrowserSessionFacts, Identity, digest_of
 from store.ids import is_id
-from store.queries import timeline
-from store.rows import access as ownership
-from store.rows import tokens
-from store.rows.access import BOOTSTRAP, Caller
-from store.rows.tokens import Identity
+from store.queries import jobs
+from store.queries import team as queries
 from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, SessionEnded, Unavailable
 from torchyard.contract.team import Role, Scope
 
@@ -96,7 +93,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     """
     if hmac.compare_digest(token.encode(), access.token.encode()):
         return _admitted(access, _ADMIN, request)
-    found = await access.at_once(_of_token, access, token)
+    found = await access.at_once(queries.of_token, access.store, token)
     if found is not None:
         admitted = _admitted(access, _principal(found), request)
         if found.use_is_stale:
@@ -125,7 +122,7 @@ async def of_code(request: Request, access: Access, code: str, *, ends: bool) ->
 
 def credential_of(access: Access, principal: Principal) -> str:
     """Returns the name of the principal's token in sessions and login codes, which end with the token."""
-    return principal.token_id or tokens.digest_of(access.token)
+    return principal.token_id or digest_of(access.token)
 
 
 def check_local(request: Request, access: Access) -> None:
@@ -164,17 +161,14 @@ def check_watcher(access: Access, principal: Principal, job_id: str) -> None:
     """Checks that an open stream may go on. Raises NotAuthorized, NotFound and Unavailable."""
     if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
-    with access.store.read() as session:
-        visible_job(session, job_id, principal)
+    jobs.check_readable(access.store, job_id, caller=principal)
 
 
 def check_watched(access: Access, principal: Principal, job_ids: Collection[str]) -> VisibleJobs:
     """Returns which of the jobs an open stream may go on to show. Raises NotAuthorized and Unavailable."""
     if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
-    with access.store.read() as session:
-        readable = timeline.heads(session, job_ids, caller=principal)
-        return VisibleJobs(frozenset(readable), frozenset(timeline.heads(session, job_ids)))
+    return jobs.visible(access.store, job_ids, caller=principal)
 
 
 async def open_stream(access: AccessDep, caller: JobReader) -> AsyncGenerator[None]:
@@ -192,13 +186,6 @@ async def _job_id(job_id: str) -> str:
 
 JobId = Annotated[str, Depends(_job_id)]
 """A route's parameter: a well-formed job id."""
-
-
-def visible_job(session: Session, job_id: str, caller: Caller) -> Job:
-    """Returns the job if the caller may read it. Raises NotFound, also for a malformed id."""
-    if not is_id(job_id, "job"):
-        raise NotFound(f"there is no job {job_id[:100]!r}")
-    return ownership.get(session, job_id, caller)
 
 
 _ADMIN = Principal(BOOTSTRAP, Role.ADMIN, scopes=Role.ADMIN.scopes)
@@ -229,15 +216,9 @@ def _is_still_valid(access: Access, principal: Principal) -> bool:
     elif principal.token_id is None:
         return True
     else:
-        with access.store.read() as session:
-            identity = tokens.find_by_id(session, principal.token_id)
+        identity = queries.of_token_id(access.store, principal.token_id)
         now = None if identity is None else _principal(identity)
     return now is not None and now.role is principal.role
-
-
-def _of_token(access: Access, token: str) -> Identity | None:
-    with access.store.read() as session:
-        return tokens.find(session, token)
 
 
 def _mark_used(access: Access, token_id: str) -> None:
@@ -249,28 +230,22 @@ def _mark_used(access: Access, token_id: str) -> None:
 
 def _of_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
     """Returns the user of the session that has one of the cookies and this CSRF secret."""
-    with access.store.read() as session:
-        opened = (tokens.find_session(session, cookie, csrf=csrf) for cookie in cookies)
-        found = next((row for row in opened if row is not None), None)
-    return _in_session(access, found)
+    return _in_session(access, queries.of_cookies(access.store, cookies, csrf=csrf))
 
 
 def _of_session(access: Access, digest: str) -> Principal | None:
-    with access.store.read() as session:
-        found = tokens.find_session_by_digest(session, digest)
-    return _in_session(access, found)
+    return _in_session(access, queries.of_session(access.store, digest))
 
 
-def _in_session(access: Access, found: BrowserSession | None) -> Principal | None:
+def _in_session(access: Access, found: BrowserSessionFacts | None) -> Principal | None:
     principal = None if found is None else _of_credential(access, found.credential)
     return None if found is None or principal is None else replace(principal, session=found.digest)
 
 
 def _of_credential(access: Access, credential: str) -> Principal | None:
-    if hmac.compare_digest(credential, tokens.digest_of(access.token)):
+    if hmac.compare_digest(credential, digest_of(access.token)):
         return _ADMIN
-    with access.store.read() as session:
-        identity = tokens.find_by_id(session, credential)
+    identity = queries.of_token_id(access.store, credential)
     return None if identity is None else _principal(identity)
 
 

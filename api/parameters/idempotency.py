@@ -8,7 +8,7 @@ from fastapi import Depends, Header, Request
 
 from api.access.auth import JobWriter
 from api.parameters.bodies import Body
-from store.rows.idempotency import KeyedRequest
+from store.facts.submission import KeyedRequest
 from torchyard.contract.errors import FieldError, InvalidRequest
 
 _KEY = "Idempotency-Key"

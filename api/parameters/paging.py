@@ -1,6 +1,6 @@
 """Splits lists into pages, and parses the cursors between them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import hashlib
 import re
 from typing import Annotated, Any, TypeVar
@@ -10,15 +10,15 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
-from store.db.tables import Job
+from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob, has_number, sort_key
+from store.facts.pages import FactPage
 from store.ids import Prefix, is_id
-from store.queries import listing
-from store.queries.listing import ListCursor, QueueCursor
 from torchyard.contract.errors import InvalidCursor
 from torchyard.contract.filters import JobSort
 from torchyard.contract.requests import USER_NAME
 from torchyard.contract.views.base import Page, View
 
+T = TypeVar("T")
 V = TypeVar("V", bound=View)
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
@@ -51,14 +51,10 @@ AfterName = Annotated[str | None, _cursor(USER_NAME)]
 AfterQueueEntry = Annotated[str | None, _cursor("^-?[0-9]{1,3}:[0-9a-f]{32}$")]
 
 
-def page(kind: type[V], items: Sequence[V], *, limit: int, cursor: Callable[[V], str]) -> Page[V]:
-    """Returns the first `limit` of `items`. The caller reads one item more, which shows whether a next page exists."""
-    return page_of(kind, items[:limit], has_more=len(items) > limit, cursor=cursor)
-
-
-def page_of(kind: type[V], items: Sequence[V], *, has_more: bool, cursor: Callable[[V], str]) -> Page[V]:
-    """Returns the items as a page. `has_more`: whether a next page exists."""
-    return Page[kind](data=list(items), has_more=has_more, next=cursor(items[-1]) if has_more else None)
+def page(kind: type[V], found: FactPage[T], present: Callable[[T], V], *, cursor: Callable[[V], str]) -> Page[V]:
+    """Returns the page of views of the facts. `cursor` tells of a view where the next page begins."""
+    shown = [present(facts) for facts in found.items]
+    return Page[kind](data=shown, has_more=found.has_more, next=cursor(shown[-1]) if found.has_more else None)
 
 
 def number_after(cursor: str | None) -> int:
@@ -87,11 +83,11 @@ def id_after(cursor: str | None, prefix: Prefix) -> str | None:
     return cursor
 
 
-def job_cursor(job: Job, sort: JobSort) -> str:
+def job_cursor(job: ListedJob, sort: JobSort) -> str:
     """Returns the cursor behind a job in a list of this order."""
     if sort == "created":
         return job.id
-    key = listing.cursor_at(job, sort).key
+    key = sort_key(job, sort)
     return f"{sort}:{'' if key is None else key}:{job.id}"
 
 
@@ -99,7 +95,7 @@ def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
     """Returns the position that the cursor stands for, None for the start of the list. Raises InvalidCursor."""
     if cursor is None:
         return None
-    match, number = _SORTED.fullmatch(cursor), listing.has_number(sort)
+    match, number = _SORTED.fullmatch(cursor), has_number(sort)
     if match is None or (match["sort"] or "created") != sort or (number and _INTEGER.fullmatch(match["key"]) is None):
         raise InvalidCursor(f"{cursor!r} is not a `next` value of this list in this order")
     return ListCursor(int(match["key"]) if number else match["key"], match["id"])
@@ -114,7 +110,7 @@ class QueueCursors:
         # A UUID is one block, so each has one cursor, which shows nothing of it without the key.
         self._cipher = Cipher(AES(key), ECB())  # noqa: S305
 
-    def of(self, job: Job) -> str:
+    def of(self, job: QueuedJob) -> str:
         """Returns the cursor behind a job."""
         encryptor = self._cipher.encryptor()
         return f"{job.priority}:{encryptor.update(bytes.fromhex(job.id.removeprefix('job_'))).hex()}"

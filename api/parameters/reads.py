@@ -16,7 +16,7 @@ from api.http.compression import gzipped
 from api.http.problems import Interrupted
 from api.limits.turns import Turns
 from api.services import ServicesDep
-from store.db.interruption import Interruption
+from store.interruption import Interruption
 
 T = TypeVar("T")
 

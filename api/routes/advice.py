@@ -5,22 +5,21 @@ from datetime import timedelta
 
 from fastapi import APIRouter
 
-from api import present
-from api.access.auth import JobReader, visible_job
+from api.access.auth import JobReader
 from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
 from api.openapi.completion import problems
 from api.parameters.reads import in_turns
+from api.present import jobs
+from api.present.cluster import worker
+from api.present.telemetry import log_line
 from api.services import ServicesDep
 from store.blobs import Blobs
-from store.db.database import Session
-from store.db.tables import Job, Worker
+from store.facts.callers import Caller
 from store.queries import advice
-from store.rows import checkpoints, jobs, workers
-from store.rows.access import Caller
+from store.queries.advice import AdviceFacts
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import JobState
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.jobs import ErrorView
 
@@ -34,27 +33,19 @@ def get_advice(services: ServicesDep, caller: JobReader, job_id: str) -> AdviceV
 
     Any text of it may be the job's own.
     """
-    with services.store.read() as session:
-        facts = _facts(session, visible_job(session, job_id, caller), caller)
+    facts = _shown(advice.collect(services.store, job_id, caller=caller), caller)
     return judge(replace(facts, has_requirements=_has_requirements(services.store.blobs, facts)))
 
 
-def _facts(session: Session, row: Job, caller: Caller) -> Facts:
-    job = present.job(session, row)
-    failed = advice.last_failure(session, row) if job.state in {JobState.FAILED, JobState.QUEUED} else None
-    failure = None if failed is None else ErrorView.model_validate(failed)
-    silence = advice.silence_us(session, row) if job.state == JobState.RUNNING else None
-    newest = checkpoints.newest_first(session, row.id, limit=1)
-    lines = [] if failure is None else advice.last_lines(session, row, rank=failure.rank)
-    seen = _workers(session, row)
-    holders = jobs.holding_jobs(session) if seen else {}
+def _shown(found: AdviceFacts, caller: Caller) -> Facts:
+    silence = found.silence_us
     return Facts(
-        job=job,
-        failure=failure,
-        lines=[present.log_line(line) for line in lines],
-        workers=[present.worker(worker, alive, holders, caller) for worker, alive in seen],
+        job=jobs.job(found.job),
+        failure=None if found.failure is None else ErrorView.model_validate(found.failure),
+        lines=[*map(log_line, found.lines)],
+        workers=[worker(facts, caller) for facts in found.workers],
         silence=None if silence is None else timedelta(microseconds=silence),
-        checkpoint_step=newest[0].step if newest else None,
+        checkpoint_step=found.checkpoint_step,
     )
 
 
@@ -64,11 +55,3 @@ def _has_requirements(blobs: Blobs, facts: Facts) -> bool:
         return False
     digest = digest_in(facts.script.code)
     return digest is not None and advice.bundle_has(blobs, digest, REQUIREMENTS)
-
-
-def _workers(session: Session, row: Job) -> list[tuple[Worker, bool]]:
-    """Returns those that the judgement is about: all if the job waits for devices, its own if it has some."""
-    if row.state == JobState.QUEUED:
-        return list(workers.list_all(session))
-    own = advice.worker_of(session, row) if row.state in {JobState.STARTING, JobState.RUNNING} else None
-    return [] if own is None else [own]

@@ -5,14 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api import present
-from api.access.auth import FileReader, JobReader, visible_job
+from api.access.auth import FileReader, JobReader
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.parameters.paging import AfterArtifact, Limit, id_after, page
 from api.parameters.reads import in_turns
+from api.present import checkpoints as present
 from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
-from store.rows import artifacts
+from store.queries import checkpoints
 from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.text import storable
@@ -39,10 +39,8 @@ def list_artifacts(
 ) -> Page[ArtifactView]:
     """Lists the files that the job's attempts left in `artifacts`, oldest first. A newer one of a path replaces it."""
     cursor, wanted = id_after(after, "art"), None if path is None else storable(path)
-    with services.store.read() as session:
-        visible_job(session, job_id, caller)
-        found = artifacts.after(session, job_id, limit=limit + 1, behind=cursor, path=wanted)
-    return page(ArtifactView, [present.artifact(row) for row in found], limit=limit, cursor=lambda item: item.id)
+    found = checkpoints.artifacts_of(services.store, job_id, caller=caller, limit=limit, behind=cursor, path=wanted)
+    return page(ArtifactView, found, present.artifact, cursor=lambda item: item.id)
 
 
 @router.head("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD_HEAD)
@@ -50,8 +48,6 @@ def list_artifacts(
 @in_turns
 def download_artifact(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
     """Sends a file, by its listed path. Its sha256 is the `ETag`."""
-    with services.store.read() as session:
-        visible_job(session, job_id, caller)
-        row = artifacts.get(session, job_id, storable(path))
-    blob = Blob(row.sha256, size=row.size, name=row.path.rpartition("/")[2])
+    found = checkpoints.artifact(services.store, job_id, storable(path), caller=caller)
+    blob = Blob(found.sha256, size=found.size, name=found.path.rpartition("/")[2])
     return send_blob(request, services, blob, caller, job_id)

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api import present
 from api.access.auth import JobReader, JobWriter, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.parameters.paging import BUNDLE, AfterBundle, Limit, page
 from api.parameters.reads import in_turns
+from api.present import checkpoints as present
 from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from api.transfers.decoding import Decoder
@@ -20,7 +20,7 @@ from api.transfers.permits import permit
 from api.transfers.uploads import TarBody
 from store.commands import bundles as commands
 from store.commands.bundles import Upload
-from store.db.tables import Bundle
+from store.facts.checkpoints import BundleFacts
 from store.queries import bundles
 from store.queries.bundles import BundleCursor
 from store.store import Store
@@ -73,7 +73,7 @@ async def upload_bundle(
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
     turns = services.writes
     opened = await turns.begin(caller.key, partial(commands.begin, services.store, upload, caller=caller))
-    if isinstance(opened, Bundle):
+    if isinstance(opened, BundleFacts):
         return _answer(present.bundle(opened), 200)
     try:
         with permit(services, caller) as check:
@@ -94,12 +94,9 @@ def list_bundles(
     services: ServicesDep, caller: JobReader, limit: Limit = 100, after: AfterBundle = None
 ) -> Page[BundleView]:
     """Lists one's bundles and unfinished uploads, newest first."""
-    behind, store = _behind(after), services.store
-    with store.read() as session:
-        found = bundles.newest_first(session, store.blobs, caller.name, limit=limit + 1, behind=behind)
-    cursors = {item.sha256: "{}:{}".format(*bundles.cursor_of(item)) for item in found}
-    shown = [present.bundle(item) for item in found]
-    return page(BundleView, shown, limit=limit, cursor=lambda item: cursors[item.sha256])
+    found = bundles.newest_first(services.store, caller.name, limit=limit, behind=_behind(after))
+    cursors = {item.sha256: "{}:{}".format(*bundles.cursor_of(item)) for item in found.items}
+    return page(BundleView, found, present.bundle, cursor=lambda item: cursors[item.sha256])
 
 
 @router.head("/bundles/{sha256}")
@@ -114,11 +111,10 @@ def get_bundle(services: ServicesDep, caller: JobReader, sha256: Sha256) -> Bund
 @in_turns
 def download_bundle(request: Request, services: ServicesDep, caller: JobReader, sha256: Sha256) -> Response:
     """Sends the tar of a complete bundle. Its sha256 is the `ETag`."""
-    with services.store.read() as session:
-        row = bundles.find_complete(session, services.store.blobs, caller.name, sha256)
-    if row is None:
+    found = bundles.find_complete(services.store, caller.name, sha256)
+    if found is None:
         raise NotFound(f"there is no complete bundle {sha256}")
-    blob = Blob(sha256, size=row.size, name=f"bundle-{sha256[:12]}.tar")
+    blob = Blob(sha256, size=found.size, name=f"bundle-{sha256[:12]}.tar")
     return send_blob(request, services, blob, caller)
 
 
@@ -139,8 +135,7 @@ def _append(partial_file: PartialFile, upload: Upload, decoder: Decoder, data: b
 
 
 def _view(store: Store, caller: Principal, sha256: str) -> BundleView:
-    with store.read() as session:
-        return present.bundle(bundles.get(session, store.blobs, caller.name, sha256))
+    return present.bundle(bundles.get(store, caller.name, sha256))
 
 
 def _behind(cursor: str | None) -> BundleCursor | None:

@@ -5,18 +5,16 @@ from pathlib import PurePosixPath
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api import present
-from api.access.auth import FileReader, JobReader, Principal, visible_job
+from api.access.auth import FileReader, JobReader, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD, problems
 from api.parameters.paging import AfterCheckpoint, Limit, id_after, page
 from api.parameters.reads import in_turns
+from api.present import checkpoints as present
 from api.services import Services, ServicesDep
 from api.transfers.blobs import BYTES, PICTURE, Blob, send_blob
-from store.db.database import Session
-from store.db.tables import Checkpoint, Job
-from store.rows import checkpoints
-from store.rows.checkpoints import ListedCheckpoint
-from torchyard.contract.errors import InvalidCursor, NotFound, Unavailable
+from store.facts.checkpoints import CheckpointFacts
+from store.queries import checkpoints
+from torchyard.contract.errors import Unavailable
 from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.checkpoints import CheckpointView
@@ -31,18 +29,16 @@ def list_checkpoints(
 ) -> Page[CheckpointView]:
     """Lists the job's checkpoints, newest first."""
     cursor = id_after(after, "ckpt")
-    with services.store.read() as session:
-        found = _listed(session, visible_job(session, job_id, caller), behind=cursor)
-    shown = [present.checkpoint(item) for item in found[: limit + 1]]
-    return page(CheckpointView, shown, limit=limit, cursor=lambda item: item.id)
+    found = checkpoints.listed(services.store, job_id, caller=caller, limit=limit, behind=cursor)
+    return page(CheckpointView, found, present.checkpoint, cursor=lambda item: item.id)
 
 
 @router.get("/jobs/{job_id}/checkpoints/{ref}")
 @in_turns
 def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: str) -> CheckpointView:
     """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`."""
-    with services.store.read() as session:
-        return present.checkpoint(checkpoints.resolve(session, visible_job(session, job_id, caller), ref))
+    _, found = checkpoints.named(services.store, job_id, ref, caller=caller)
+    return present.checkpoint(found)
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
@@ -66,27 +62,16 @@ def download_file(
 def _send(
     request: Request, services: Services, caller: Principal, *, job_id: str, ref: str, path: str | None
 ) -> Response:
-    with services.store.read() as session:
-        job = visible_job(session, job_id, caller)
-        row = checkpoints.resolve(session, job, ref).row
-    entry = checkpoints.main_file(row) if path is None else checkpoints.file_of(row, path)
-    name = f"{job.name}-{_place(row)}{_suffix(entry['path'])}"
+    job_name, found = checkpoints.named(services.store, job_id, ref, caller=caller)
+    entry = found.main_file if path is None else found.file(path)
+    name = f"{job_name}-{_place(found)}{_suffix(entry['path'])}"
     media_type = PICTURE if path is not None and entry["path"].endswith(".png") else BYTES
     blob = Blob(entry["sha256"], size=entry["size"], name=name, media_type=media_type)
     return send_blob(request, services, blob, caller, job_id)
 
 
-def _listed(session: Session, job: Job, *, behind: str | None) -> list[ListedCheckpoint]:
-    if behind is None:
-        return checkpoints.listed(session, job)
-    try:
-        return checkpoints.older_than(session, job, behind)
-    except NotFound:
-        raise InvalidCursor(f"{behind!r} is not a checkpoint of this job") from None
-
-
-def _place(row: Checkpoint) -> str:
-    return f"epoch-{row.epoch}" if row.epoch is not None and row.end_of_epoch else f"step-{row.step}"
+def _place(found: CheckpointFacts) -> str:
+    return f"epoch-{found.epoch}" if found.epoch is not None and found.end_of_epoch else f"step-{found.step}"
 
 
 def _suffix(path: str) -> str:

@@ -1,6 +1,7 @@
 """Lists trainers, workers and the queue, and drains workers."""
 
 import functools
+from functools import partial
 import inspect
 import json
 from typing import Annotated, Any
@@ -8,18 +9,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api import present
 from api.access.auth import ClusterReader, ClusterWriter, JobReader
 from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.parameters.paging import AfterQueueEntry, AfterWorker, Limit, QueueCursors, id_after, page
 from api.parameters.reads import in_turns
+from api.present import cluster as present
+from api.present import jobs
 from api.services import Services, ServicesDep
 from store.commands import requests
+from store.facts.callers import Caller
 from store.ids import is_id
-from store.queries import listing
-from store.rows import device_history, jobs, workers
-from store.rows.access import Caller
+from store.queries import jobs as queries
+from store.queries import workers
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.filters import Instant
 from torchyard.contract.spec import CONFIGS, SPEC
@@ -54,11 +56,8 @@ def list_workers(
 ) -> Page[WorkerView]:
     """Lists hosts and their devices, and the job that holds each."""
     cursor = id_after(after, "wrk")
-    with services.store.read() as session:
-        found = workers.list_all(session, limit=limit + 1, after=cursor)
-        holders = jobs.holding_jobs(session)
-    shown = [present.worker(row, alive, holders, caller) for row, alive in found]
-    return page(WorkerView, shown, limit=limit, cursor=lambda worker: worker.id)
+    found = workers.listed(services.store, limit=limit, after=cursor)
+    return page(WorkerView, found, partial(present.worker, caller=caller), cursor=lambda worker: worker.id)
 
 
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
@@ -66,9 +65,7 @@ def list_workers(
 def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> WorkerView:
     """Returns one host and its devices."""
     _check_id(worker_id)
-    with services.store.read() as session:
-        row, alive = workers.get(session, worker_id)
-        return present.worker(row, alive, jobs.holding_jobs(session), caller)
+    return present.worker(workers.get(services.store, worker_id), caller)
 
 
 @router.get("/workers/{worker_id}/history", responses=problems(Unavailable))
@@ -87,11 +84,9 @@ def get_worker_history(
     More than `max_points` slots are merged into longer ones.
     """
     _check_id(worker_id)
-    seconds = [None if time is None else int(time.timestamp()) for time in (begins, ends)]
-    with services.store.read() as session:
-        row, _ = workers.get(session, worker_id)
-        found = device_history.read(session, worker_id, begins=seconds[0], ends=seconds[1], most=max_points)
-        return present.worker_history(session, row, found, caller)
+    first, last = (None if time is None else int(time.timestamp()) for time in (begins, ends))
+    found = workers.history(services.store, worker_id, caller=caller, begins=first, ends=last, most=max_points)
+    return present.worker_history(found)
 
 
 @router.post("/workers/{worker_id}/drain", responses=problems(Unavailable, Forbidden))
@@ -117,12 +112,12 @@ def list_queue(
     Another user's private job is shown without id, name and reason.
     """
     cursors = QueueCursors(services.access.token)
-    behind = cursors.read(after)
-    with services.store.read() as session:
-        found = listing.queue(session, limit=limit + 1, after=behind)
-        entries = present.queue(session, found[:limit], caller)
-    more = len(found) > limit
-    return Page[QueueEntry](data=entries, has_more=more, next=cursors.of(found[limit - 1].row) if more else None)
+    found = queries.queue(services.store, limit=limit, after=cursors.read(after))
+    return Page[QueueEntry](
+        data=[jobs.queue_entry(facts, caller) for facts in found.items],
+        has_more=found.has_more,
+        next=cursors.of(found.items[-1]) if found.has_more else None,
+    )
 
 
 @functools.cache
@@ -142,13 +137,7 @@ def _spec_schema() -> bytes:
 
 def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: bool) -> WorkerView:
     _check_id(worker_id)
-    return requests.drain(
-        services.store,
-        worker_id,
-        drain=drain,
-        caller=caller,
-        answer=lambda session, row, alive: present.worker(row, alive, jobs.holding_jobs(session), caller),
-    )
+    return present.worker(requests.drain(services.store, worker_id, drain=drain, caller=caller), caller)
 
 
 def _check_id(worker_id: str) -> None:

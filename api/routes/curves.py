@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.access.auth import JobReader, visible_job
+from api.access.auth import JobReader
 from api.curves.columns import Shape, curves
 from api.curves.encoding import encoded
 from api.curves.shares import MAX_POINTS, share
@@ -12,9 +12,8 @@ from api.openapi.completion import problems
 from api.parameters.reads import Parts, in_turns
 from api.routes.telemetry import Step
 from api.services import Services, ServicesDep
-from store.db.database import Session
 from store.queries import series
-from store.queries.series import PointFilter
+from store.queries.series import JobSeries, PointFilter
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.schema import MetricKey
 from torchyard.contract.views.curves import CurvesView, CurveView, JobKeys, KeyView
@@ -44,8 +43,7 @@ def get_curves(
     """
     keys = tuple(dict.fromkeys(key or ()))
     where = PointFilter(keys=keys, attempt=attempt, tails=hidden)
-    with services.store.read() as session:
-        jobs = [_keys(session, job_id, visible_job(session, job_id, caller).position) for job_id in dict.fromkeys(job)]
+    jobs = [_keys(found) for found in series.listed(services.store, dict.fromkeys(job), caller=caller)]
     counts = [listed.count for one in jobs for listed in one.keys if listed.key in keys]
     most = min(max_points, share(counts * 2 if hidden else counts))
     shape = Shape(most, from_step=from_step, to_step=to_step, smooth=smooth)
@@ -55,16 +53,18 @@ def get_curves(
     return encoded(CurvesView(jobs=jobs, series=found, max_points=most))
 
 
-def _keys(session: Session, job_id: str, position: int) -> JobKeys:
-    listed = series.listed(session, job_id)
-    keys = [KeyView(key=row.key, count=row.points, source=row.source or "run", latest=row.latest) for row in listed]
-    return JobKeys(job_id=job_id, position=position, keys=keys)
+def _keys(found: JobSeries) -> JobKeys:
+    keys = [
+        KeyView(key=known.key, count=known.points, source=known.source or "run", latest=known.latest)
+        for known in found.series
+    ]
+    return JobKeys(job_id=found.job_id, position=found.position, keys=keys)
 
 
 def _curves(services: Services, job_id: str, where: PointFilter, shape: Shape) -> Parts[list[CurveView]]:
     """Returns the curves of a job, in the order in which their keys were asked for."""
     found: dict[str, list[CurveView]] = {}
-    for item in series.read(services.store.read, job_id, where):
+    for item in series.read(services.store, job_id, where):
         if item is None:
             yield
             continue

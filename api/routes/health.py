@@ -13,7 +13,7 @@ from api.access.auth import FiguresReader
 from api.openapi.completion import headers, problems
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
-from store.rows import jobs
+from store.queries import jobs
 from store.store import Store
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.views.cluster import HealthView, ReadyView
@@ -72,5 +72,4 @@ def _state(name: str, ask: Callable[[], None]) -> str:
 
 
 def _check_database(store: Store) -> None:
-    with store.read() as session:
-        jobs.queued(session, limit=1)
+    jobs.check_queue(store)

@@ -8,21 +8,19 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api import present
-from api.access.auth import JobId, JobReader, JobWriter, Principal, visible_job
+from api.access.auth import JobId, JobReader, JobWriter, Principal
 from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.parameters.bodies import PatchBody, json_body
-from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
+from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page
 from api.parameters.reads import in_turns, writes_in_turns
+from api.present import jobs as present
+from api.present import telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
 from store.commands import actions, cleanup, requests
-from store.db.database import Session
-from store.db.tables import Job
-from store.queries import listing
-from store.rows import access, jobs
-from store.rows.intents import AT_ONCE
+from store.facts.jobs import AT_ONCE
+from store.queries import jobs as queries
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.filters import JobQuery, JobSort
 from torchyard.contract.requests import JobActions
@@ -68,14 +66,12 @@ def list_jobs(
 ) -> JobPage:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     behind = job_after(after, sort)
-    with services.store.read() as session:
-        found = listing.jobs(session, where, caller=caller, limit=limit + 1, sort=sort, after=behind)
-        by_state = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
-        rows = present.summaries(session, found[:limit], caller)
+    found = queries.find(services.store, where, caller=caller, limit=limit, sort=sort, after=behind, counts=counts)
+    listed, by_state = found.page, found.counts
     return JobPage.model_construct(
-        data=rows,
-        has_more=len(found) > limit,
-        next=job_cursor(found[limit - 1].row, sort) if len(found) > limit else None,
+        data=present.summaries(listed.items, caller),
+        has_more=listed.has_more,
+        next=job_cursor(listed.items[-1], sort) if listed.has_more else None,
         counts=by_state,
         total=None if by_state is None else sum(by_state.values()),
     )
@@ -131,7 +127,7 @@ def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: P
 
     Fields that are left out do not change. `labels` replaces all labels.
     """
-    return requests.change(services.store, job_id, patch, caller=caller, answer=present.job)
+    return present.job(requests.change(services.store, job_id, patch, caller=caller))
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
@@ -147,30 +143,26 @@ def cancel_job(
 
     An operator kills the jobs of others by `POST /v1/jobs/actions`, which shows nothing of them.
     """
-
-    def answer(session: Session, job: Job) -> JobView:
-        return present.job(session, access.get(session, job.id, caller))
-
     grace = AT_ONCE if now else None
-    return requests.cancel(services.store, job_id, caller=caller, grace=grace, answer=answer)
+    return present.job(requests.ask(services.store, "cancel", job_id, caller=caller, grace=grace))
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(Conflict))
 def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> JobView:
     """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and release its devices."""
-    return requests.pause(services.store, job_id, caller=caller, answer=present.job)
+    return present.job(requests.ask(services.store, "pause", job_id, caller=caller))
 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=problems(Conflict))
 def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> JobView:
     """Queues a paused job again. It continues from its newest checkpoint."""
-    return requests.resume(services.store, job_id, caller=caller, answer=present.job)
+    return present.job(requests.ask(services.store, "resume", job_id, caller=caller))
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
 def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Deletes a job that has ended, and everything that it stored: events, metrics, logs and checkpoints."""
-    requests.delete(services.store, job_id, caller=caller)
+    requests.act(services.store, "delete", job_id, caller=caller)
     return Response(status_code=204, background=BackgroundTask(_collect, services))
 
 
@@ -181,16 +173,12 @@ def list_events(
 ) -> Page[EventView]:
     """Lists the job's events with a `seq` above `after`, in order. A page has at most 8 MiB of them."""
     seq = number_after(after)
-    with services.store.read() as session:
-        visible_job(session, job_id, caller)
-        found = jobs.events(session, job_id, after=seq, limit=limit)
-    events = [present.event(row) for row in found.rows]
-    return page_of(EventView, events, has_more=found.has_more, cursor=lambda event: str(event.seq))
+    found = queries.events(services.store, job_id, caller=caller, after=seq, limit=limit)
+    return page(EventView, found, telemetry.event, cursor=lambda event: str(event.seq))
 
 
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:
-    with services.store.read() as session:
-        return present.job(session, visible_job(session, job_id, caller)).model_dump_json().encode()
+    return present.job(queries.get(services.store, job_id, caller=caller)).model_dump_json().encode()
 
 
 def _collect(services: Services) -> None:

@@ -6,20 +6,19 @@ from typing import Annotated, Literal, cast
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
-from api import present
-from api.access.auth import FileReader, JobReader, visible_job
+from api.access.auth import FileReader, JobReader
 from api.openapi.completion import LOG_FILE, problems
 from api.parameters.paging import AfterNumber, Limit, number_after
 from api.parameters.reads import Parts, ReaderDep, in_turns
+from api.present import telemetry as present
 from api.services import Services, ServicesDep
 from api.transfers import logfile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
-from store.queries import log_patterns
+from store.facts.callers import Caller
+from store.facts.telemetry import END, LogFilter
+from store.queries import log_patterns, logs
 from store.queries.log_search import LogSearch
-from store.rows import logs
-from store.rows.access import Caller
-from store.rows.logs import LAST_LINE, LogFilter
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LogMatch, LogPage, LogSearchView
 
@@ -60,17 +59,13 @@ def list_logs(
     An answer has at most 8 MiB of them.
     """
     line = number_after(after)
-    with services.store.read() as session:
-        total = visible_job(session, job_id, caller).log_lines
-        if tail is not None:
-            found = logs.before(session, job_id, line=LAST_LINE, limit=tail, where=where)
-        elif before is not None:
-            found = logs.before(session, job_id, line=before, limit=limit, after=line, where=where)
-        else:
-            found = logs.after(session, job_id, line=line, limit=limit, where=where)
-    data = [present.log_line(row) for row in found.rows]
     if tail is not None:
-        return LogPage(data=data, total=total)
+        found, total = logs.lines(services.store, job_id, caller=caller, where=where, limit=tail, before=END)
+        return LogPage(data=[*map(present.log_line, found.items)], total=total)
+    found, total = logs.lines(
+        services.store, job_id, caller=caller, where=where, limit=limit, after=line, before=before
+    )
+    data = [*map(present.log_line, found.items)]
     following = str(data[-1].line) if found.has_more and before is None else None
     return LogPage(data=data, has_more=found.has_more, next=following, total=total)
 
@@ -97,11 +92,10 @@ def search_logs(
     """
     line = number_after(after)
     pattern = log_patterns.regular(q, case=case) if regex else log_patterns.plain(q, case=case)
-    with services.store.read() as session:
-        end = visible_job(session, job_id, caller).log_lines + 1
-        end = end if before is None else min(before, end)
+    end = logs.extent(services.store, job_id, caller=caller).lines + 1
+    end = end if before is None else min(before, end)
     searching = LogSearch(job_id, pattern, after=line, before=end, limit=limit, where=where)
-    yield from searching.parts(services.store.read)
+    yield from searching.parts(services.store)
     found = searching.found
     matches: list[LogMatch] = [present.log_match(row.line, row.spans) for row in found.lines]
     return LogSearchView(
@@ -137,8 +131,6 @@ def _file(
     services: Services, caller: Caller, job_id: str, where: LogFilter, *, timestamps: bool
 ) -> Generator[str | bytes]:
     """Yields the name of the file, and then its parts. Raises NotFound."""
-    with services.store.read() as session:
-        job = visible_job(session, job_id, caller)
-        name, last = f"{job.name}-logs.txt", job.log_lines
-    yield name
-    yield from logfile.parts(services.store, job_id, where=where, last=last, timestamps=timestamps)
+    log = logs.extent(services.store, job_id, caller=caller)
+    yield f"{log.name}-logs.txt"
+    yield from logfile.parts(services.store, job_id, where=where, last=log.lines, timestamps=timestamps)

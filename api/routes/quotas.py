@@ -1,6 +1,5 @@
 """Quotas of users and of roles."""
 
-from collections import defaultdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -9,14 +8,15 @@ from api.access.auth import Account, UserManager
 from api.openapi.completion import problems
 from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
+from api.present import team as present
 from api.services import ServicesDep
 from store.commands import quotas as commands
-from store.rows import quotas, users
+from store.queries import team as queries
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.requests import QuotaPatch
 from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.team import QuotaUse, QuotaView, UserQuotaView
+from torchyard.contract.views.team import QuotaView, UserQuotaView
 
 router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
 
@@ -28,16 +28,7 @@ Resources = Annotated[list[Resource] | None, Query(max_length=20, description="o
 @in_turns
 def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
     """Lists the quotas of roles and users. A user's own limits replace those of the role."""
-    found: dict[tuple[str, str], dict[Resource, int | None]] = defaultdict(dict)
-    with services.store.read() as session:
-        for row in quotas.rows(session):
-            found[row.kind, row.name][Resource(row.resource)] = row.limit
-    return Page[QuotaView](
-        data=[
-            QuotaView.model_validate({"kind": kind, "name": name, "limits": limits})
-            for (kind, name), limits in found.items()
-        ]
-    )
+    return Page[QuotaView](data=present.quotas(queries.list_quotas(services.store)))
 
 
 @router.get("/quotas/users/{name}")
@@ -46,11 +37,7 @@ def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaVie
     """Returns what a user may use, and uses: oneself, or for an administrator anyone."""
     if name != caller.name and Scope.USERS not in caller.scopes:
         raise Forbidden("only an administrator may see the quota of another user")
-    with services.store.read() as session:
-        users.get(session, name)
-        limits, used = quotas.limits_of(session, name), quotas.usage(session, name)
-    uses = [QuotaUse(resource=item, limit=limits.get(item), used=used.get(item)) for item in Resource]
-    return UserQuotaView(user=name, uses=uses)
+    return present.quota_usage(name, queries.quota_usage(services.store, name))
 
 
 @router.put("/quotas/users/{name}", status_code=204)

@@ -5,13 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from api import present
 from api.access.auth import SecretOwner, UserManager
 from api.openapi.completion import problems
 from api.parameters.bodies import json_body
+from api.present import team as present
 from api.services import ServicesDep
 from store.commands import secrets as commands
-from store.rows import secrets
+from store.queries import team as queries
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.requests import SecretValue
 from torchyard.contract.spec import VARIABLE_NAME
@@ -26,8 +26,7 @@ SecretBody = Annotated[SecretValue, json_body(SecretValue, example={"value": "â€
 @router.get("/secrets")
 def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]:
     """Lists the names of one's secrets."""
-    with services.store.read() as session:
-        return Page[SecretView](data=[present.secret(row) for row in secrets.list_of(session, caller.name)])
+    return Page[SecretView](data=[*map(present.secret, queries.list_secrets(services.store, caller.name))])
 
 
 @router.put("/secrets/{name}", responses=problems(Conflict))
@@ -36,7 +35,7 @@ def set_secret(services: ServicesDep, caller: SecretOwner, name: str, secret: Se
     if re.fullmatch(VARIABLE_NAME, name) is None:
         wrong = FieldError("name", "must be the name of a variable: letters, digits and `_`, at most 100")
         raise InvalidRequest("the request is not valid", errors=(wrong,))
-    return commands.put(services.store, name, secret.value, caller=caller, answer=present.secret)
+    return present.secret(commands.put(services.store, name, secret.value, caller=caller))
 
 
 @router.delete("/secrets/{name}", status_code=204)

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api import present
 from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
 from api.access.codes import LIFETIME_S
 from api.http.address import is_https
 from api.openapi.completion import problems
 from api.openapi.components import JOB
 from api.parameters.bodies import CodeBody, LoginBody, json_body
+from api.present.times import time
 from api.services import Services, ServicesDep
 from store.commands import team
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
@@ -47,7 +47,7 @@ async def open_session(request: Request, services: ServicesDep, login: LoginBody
     response.set_cookie(
         services.access.cookie_name(secure=secure),
         opened.cookie,
-        expires=present.time(opened.expires_at),
+        expires=time(opened.expires_at),
         path="/",
         secure=secure,
         httponly=True,

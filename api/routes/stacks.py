@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter
 
-from api import present
 from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.completion import problems
 from api.parameters.reads import in_turns
+from api.present import telemetry as present
 from api.services import ServicesDep
 from store.commands import requests
-from store.rows import stacks
+from store.queries import jobs as queries
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.views.telemetry import StacksView
 
@@ -21,12 +21,11 @@ def request_stacks(services: ServicesDep, caller: JobWriter, job_id: JobId) -> S
 
     The answer is there some seconds later. A second request before that changes nothing.
     """
-    return requests.stacks(services.store, job_id, caller=caller, answer=present.stacks)
+    return present.stacks(requests.ask_stacks(services.store, job_id, caller=caller))
 
 
 @router.get("/jobs/{job_id}/stacks")
 @in_turns
 def get_stacks(services: ServicesDep, caller: JobReader, job_id: JobId) -> StacksView:
     """Returns the newest answer, to the job's owner and administrators. `ranks` is empty while it is not there."""
-    with services.store.read() as session:
-        return present.stacks(stacks.read(session, job_id, caller))
+    return present.stacks(queries.stacks(services.store, job_id, caller=caller))

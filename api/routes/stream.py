@@ -1,6 +1,5 @@
 """Streams what jobs store, as server-sent events."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query
@@ -10,13 +9,10 @@ from starlette.responses import StreamingResponse
 from api.access.auth import JobReader, check_watched, check_watcher, open_stream
 from api.openapi.completion import JOBS_STREAM, STREAM, problems
 from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after
-from api.services import Services, ServicesDep
+from api.services import ServicesDep
 from api.streams.multiplexed import WatchRequest
-from store.ids import is_id
-from store.queries import timeline
-from store.queries.timeline import Head
-from store.rows.access import Caller
-from torchyard.contract.errors import Forbidden, NotFound, Unavailable
+from store.queries import jobs
+from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.team import Scope
 from torchyard.contract.views.telemetry import StoredKind, StreamTopic
 
@@ -113,7 +109,7 @@ async def stream_jobs(
         raise Forbidden(f"the topics `queue` and `workers` need the scope {Scope.CLUSTER_READ}")
     begun, seen = positions_after(after), positions_after(last_event_id)
     asked = WatchRequest(
-        heads=await run_in_threadpool(_heads, services, caller, [*dict.fromkeys(job or ())]),
+        heads=await run_in_threadpool(jobs.heads, services.store, [*dict.fromkeys(job or ())], caller=caller),
         after=begun if last_event_id is None else seen,
         kinds=frozenset(kind or ()),
         topics=frozenset(topic or ()),
@@ -121,13 +117,3 @@ async def stream_jobs(
         check=lambda job_ids: services.access.at_once(check_watched, services.access, caller, job_ids),
     )
     return EventStream(services.multiplexed_stream.events(asked), headers=_HEADERS)
-
-
-def _heads(services: Services, caller: Caller, job_ids: Sequence[str]) -> dict[str, Head]:
-    """Returns the heads of the jobs, in this order. Raises NotFound."""
-    with services.store.read() as session:
-        found = timeline.heads(session, [job_id for job_id in job_ids if is_id(job_id, "job")], caller=caller)
-    for job_id in job_ids:
-        if job_id not in found:
-            raise NotFound(f"there is no job {job_id!r}")
-    return {job_id: found[job_id] for job_id in job_ids}

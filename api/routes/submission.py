@@ -5,16 +5,14 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api import present
 from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.parameters.bodies import SpecBody
 from api.parameters.idempotency import Keyed
+from api.present import jobs as present
 from api.services import Services, ServicesDep
 from store.commands import submission
-from store.commands.submission import Submitted
-from store.db.database import Session
-from store.db.tables import Job
+from store.facts.submission import Submitted
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.spec import Spec, with_grace_within
 from torchyard.contract.views.jobs import JobView, SpecView
@@ -37,33 +35,22 @@ def validate_spec(services: ServicesDep, caller: JobReader, sent: SpecBody) -> S
 def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed: Keyed) -> Response:
     """Submits a job. It is queued when the answer arrives."""
     spec = _within_limits(services, sent)
-
-    def show_new(session: Session, row: Job) -> JobView:
-        return present.new_job(session, row, spec)
-
-    made = submission.submit(
-        services.store,
-        spec,
-        caller=caller,
-        visibility=services.settings.visibility,
-        show=present.job,
-        show_new=show_new,
-        keyed=keyed,
-    )
-    return _answer(made)
+    visibility = services.settings.visibility
+    made = submission.submit(services.store, spec, caller=caller, visibility=visibility, keyed=keyed)
+    return _answer(made, present.job(made.job, spec=None if made.replayed else spec))
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
 def retry_job(services: ServicesDep, caller: JobWriter, job_id: JobId, keyed: Keyed) -> Response:
     """Submits the spec of a job that has ended as a new job, which resumes from the old job's newest checkpoint."""
-    made = submission.retry(services.store, job_id, caller=caller, show=present.job, keyed=keyed)
-    return _answer(made)
+    made = submission.retry(services.store, job_id, caller=caller, keyed=keyed)
+    return _answer(made, present.job(made.job))
 
 
 def _within_limits(services: Services, spec: Spec) -> Spec:
     return with_grace_within(spec, services.settings.max_stop_grace)
 
 
-def _answer(made: Submitted) -> Response:
+def _answer(made: Submitted, job: JobView) -> Response:
     headers = {"Location": made.location} | ({"Idempotent-Replayed": "true"} if made.replayed else {})
-    return Response(made.job.model_dump_json(), status_code=made.status, headers=headers, media_type="application/json")
+    return Response(job.model_dump_json(), status_code=made.status, headers=headers, media_type="application/json")

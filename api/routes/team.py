@@ -5,20 +5,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api import present
 from api.access.auth import Auditor, Principal, TokenOwner, UserManager
 from api.openapi.completion import problems
 from api.parameters.bodies import json_body
 from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
 from api.parameters.reads import in_turns
+from api.present import team as present
 from api.services import ServicesDep
 from store.commands import team
 from store.commands.team import UserChange
-from store.db.tables import Token
+from store.facts.callers import BOOTSTRAP
+from store.facts.team import AuditFilter
 from store.ids import is_id
-from store.rows import audit, tokens, users
-from store.rows.access import BOOTSTRAP
-from store.rows.audit import AuditFilter
+from store.queries import team as queries
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
 from torchyard.contract.filters import NO_NUL
 from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch
@@ -42,15 +41,14 @@ def list_users(
     """Lists users by name."""
     if after is not None and re.fullmatch(USER_NAME, after) is None:
         raise InvalidCursor(f"{after!r} is not a `next` value of this list")
-    with services.store.read() as session:
-        rows = users.list_all(session, limit=limit + 1, after=after)
-    return page(UserView, [present.user(row) for row in rows], limit=limit, cursor=lambda user: user.name)
+    found = queries.list_users(services.store, limit=limit, after=after)
+    return page(UserView, found, present.user, cursor=lambda user: user.name)
 
 
 @router.post("/users", status_code=201, responses=problems(Conflict))
 def add_user(services: ServicesDep, caller: UserManager, new: NewUserBody) -> UserView:
     """Adds a user. They need a token to do anything."""
-    return team.add_user(services.store, new.name, new.role, caller=caller, answer=present.user)
+    return present.user(team.add_user(services.store, new.name, new.role, caller=caller))
 
 
 @router.patch("/users/{name}", responses=problems(Conflict))
@@ -60,7 +58,7 @@ def change_user(services: ServicesDep, caller: UserManager, name: str, patch: Us
     A disabled user's tokens and open streams end at once; their jobs are kept, or cancelled with `jobs: cancel`.
     """
     change = UserChange(role=patch.role, disabled=patch.disabled, cancel_jobs=patch.jobs == "cancel")
-    return team.change_user(services.store, name, change, caller=caller, answer=present.user)
+    return present.user(team.change_user(services.store, name, change, caller=caller))
 
 
 @router.get("/tokens")
@@ -75,9 +73,8 @@ def list_tokens(
     """Lists tokens, newest first, also expired and revoked ones: one's own, or those of `user`."""
     before = id_after(after, "tok")
     owner = _owner(caller, user)
-    with services.store.read() as session:
-        rows = tokens.list_of(session, owner, limit=limit + 1, before=before)
-    return page(TokenView, [present.token(row) for row in rows], limit=limit, cursor=lambda token: token.id)
+    found = queries.list_tokens(services.store, owner, limit=limit, before=before)
+    return page(TokenView, found, present.token, cursor=lambda token: token.id)
 
 
 @router.post("/tokens", status_code=201)
@@ -92,13 +89,10 @@ def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> 
     if not scopes <= caller.scopes:
         beyond = ", ".join(sorted(scopes - caller.scopes))
         raise Forbidden(f"your role or your token does not have {beyond}: a new token cannot have more than you")
-
-    def show(row: Token, text: str) -> NewTokenView:
-        return NewTokenView(**present.token(row).model_dump(), token=text)
-
     made_by = caller.token_id if owner == caller.name else None
-    token = team.NewToken(user=owner, name=new.name, scopes=scopes, made_by=made_by, lifetime=new.lifetime)
-    return team.make_token(services.store, token, caller=caller, answer=show)
+    wanted = team.NewToken(user=owner, name=new.name, scopes=scopes, made_by=made_by, lifetime=new.lifetime)
+    made, text = team.make_token(services.store, wanted, caller=caller)
+    return NewTokenView(**present.token(made).model_dump(), token=text)
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
@@ -124,9 +118,8 @@ def list_audit(
 ) -> Page[AuditView]:
     """Lists what was done, newest first."""
     before = number_after(after) if after is not None else None
-    with services.store.read() as session:
-        rows = audit.entries(session, AuditFilter(who, action, object), limit=limit + 1, before=before)
-    return page(AuditView, [present.audit_entry(row) for row in rows], limit=limit, cursor=lambda entry: str(entry.id))
+    found = queries.list_audit(services.store, AuditFilter(who, action, object), limit=limit, before=before)
+    return page(AuditView, found, present.audit_entry, cursor=lambda entry: str(entry.id))
 
 
 def _owner(caller: Principal, user: str | None) -> str:

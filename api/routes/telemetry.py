@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import TypeAdapter
 
-from api import present
-from api.access.auth import JobReader, visible_job
+from api.access.auth import JobReader
 from api.curves.shares import MAX_POINTS, share
 from api.openapi.completion import problems
 from api.parameters.reads import Parts, in_turns
+from api.present.times import time as shown_time
 from api.services import ServicesDep
 from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns
@@ -44,11 +44,9 @@ def get_metrics(
     All series together have at most 100,000 points. `max_points` in the answer is what that leaves to each.
     """
     where = PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
-    with services.store.read() as session:
-        visible_job(session, job_id, caller)
-        most = min(max_points, share(series.counts(session, job_id, where.keys)))
+    most = min(max_points, share(series.counts(services.store, job_id, where.keys, caller=caller)))
     shown: list[bytes] = []
-    for found in series.read(services.store.read, job_id, where):
+    for found in series.read(services.store, job_id, where):
         if found is None:
             yield
         else:
@@ -75,4 +73,4 @@ def _points(found: SeriesColumns, max_points: int) -> Iterator[PointView]:
         chosen = downsample.select(found.values, max_points)
         columns = tuple(column[chosen] for column in columns)
     for step, value, time, attempt in zip(*(column.tolist() for column in columns), strict=True):
-        yield PointView(step=step, value=value, time=present.time(time), attempt=attempt)
+        yield PointView(step=step, value=value, time=shown_time(time), attempt=attempt)

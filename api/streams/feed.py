@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from anyio import to_thread
 
-from api import present
+from api.present import jobs as present
 from api.streams.lists import ListChanges
 from api.streams.live import Live, Watch
 from api.streams.rows import ChangedRows
 from api.streams.subscription import ListedRow, Subscription
 from api.streams.watched import WatchedJobs
 from store.announcement import QUEUE, WORKERS, job_of_row
+from store.facts.callers import Caller
+from store.facts.jobs import Head
 from store.ids import is_id
-from store.queries import listing, timeline
-from store.queries.timeline import Head
-from store.rows.access import SERVICE, Caller
+from store.queries import jobs
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.jobs import JobSummary
@@ -169,11 +169,8 @@ class Feed:
                 pass
 
     def _read(self, due: _Due) -> _Found:
-        with self._store.read() as session:
-            heads = timeline.heads(session, due.positions) if due.positions else {}
-            if not due.rows:
-                return _Found(heads, {})
-            shown = present.summaries(session, listing.some(session, due.rows), SERVICE)
+        heads, listed = jobs.changes(self._store, heads=due.positions, listed=due.rows)
+        shown = map(present.summary, listed)
         rows = {job.id: ListedRow(job, _json(job), _json(present.withheld(job))) for job in shown}
         return _Found(heads, rows)
 

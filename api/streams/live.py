@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager, aclosing, contextmanager
 import logging
 
 from store import changes
-from store.announcement import live_line
-from store.rows import access
+from store.announcement import channel, is_channel, live_line
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
 
@@ -107,7 +106,7 @@ class Live:
         cause.
         """
         shown = [_lines(job_id)] if lines else []
-        return self._watch([job_id, *shown, access.channel(user), access.channel(job_id)])
+        return self._watch([job_id, *shown, channel(user), channel(job_id)])
 
     def watch_access(self, job_ids: Iterable[str], *, user: str) -> AbstractContextManager[Watch]:
         """Watches who may read the jobs, what the user may read, and unfinished output lines.
@@ -115,7 +114,7 @@ class Live:
         Raises what `watch` does.
         """
         jobs = list(job_ids)
-        return self._watch([*map(_lines, jobs), *map(access.channel, (user, *jobs))])
+        return self._watch([*map(_lines, jobs), *map(channel, (user, *jobs))])
 
     @contextmanager
     def hear(self, hearer: Callable[[str | None], None]) -> Generator[Watch]:
@@ -193,7 +192,7 @@ class Live:
             self._wake_all()  # a change before the subscription was not announced to it
             return
         for watch in self._watches.get(name, ()):
-            watch.wake(access_changed=access.is_channel(name))
+            watch.wake(access_changed=is_channel(name))
 
     def _wake_all(self) -> None:
         for watch in self._open:

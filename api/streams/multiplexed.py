@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 import json
 
-from api import present
-from api.access.visible_jobs import VisibleJobs
+from api.present import telemetry as present
 from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.feed import Feed
 from api.streams.stored import MOST_BYTES, ItemsKey, SharedItems, StoredItems
 from api.streams.subscription import Subscription
-from store.db.tables import JobEvent
-from store.queries import timeline
-from store.queries.timeline import Head, TimelineItem
-from store.rows.access import Caller
-from store.rows.logs import Line
+from store.facts.callers import Caller
+from store.facts.jobs import Head, VisibleJobs
+from store.facts.telemetry import EventFacts, Line, TimelineItem
+from store.queries import streams
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, Unavailable
 from torchyard.contract.record import json_number
@@ -117,8 +115,8 @@ class MultiplexedStream:
 
     def _load(self, key: ItemsKey, *, to: int) -> StoredItems:
         page = _Columns(key.job_id)
-        with self._store.read() as session:
-            for item in timeline.after(session, key.job_id, key.after, kinds=key.kinds):
+        with streams.opened(self._store, key.job_id, key.after, kinds=key.kinds) as timeline:
+            for item in timeline.items:
                 if item.position > to:
                     break
                 page.add(item)
@@ -141,9 +139,9 @@ class _Columns:
     def add(self, item: TimelineItem) -> None:
         self.items += 1
         content = item.content
-        if isinstance(content, JobEvent | Line):
+        if isinstance(content, EventFacts | Line):
             text = present.item(item).model_dump_json()
-            (self._events if isinstance(content, JobEvent) else self._logs).append(text)
+            (self._events if isinstance(content, EventFacts) else self._logs).append(text)
             self.size += len(text)
             return
         columns = self._metrics.setdefault(content.key, {"step": [], "value": [], "time": [], "attempt": []})

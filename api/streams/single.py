@@ -3,15 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from api import present
+from api.present import telemetry as present
 from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.live import Live
 from api.streams.stored import MOST_BYTES, MOST_ITEMS, ItemsKey, SharedItems, StoredItems
-from store.queries import timeline
-from store.rows import jobs
+from store.queries import streams
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
-from torchyard.contract.job import JobState
 from torchyard.contract.views.telemetry import EndView, StoredKind
 
 
@@ -69,17 +67,16 @@ class SingleStream:
         return await self._shared.get(key, lambda: self._load(key), user=user, moment=moment)
 
     def _load(self, key: ItemsKey) -> StoredItems:
-        with self._store.read() as session:
-            job = jobs.get(session, key.job_id)
+        with streams.opened(self._store, key.job_id, key.after, kinds=key.kinds) as timeline:
             events: list[bytes] = []
             size, last = 0, key.after
-            for item in timeline.after(session, key.job_id, key.after, kinds=key.kinds):
+            for item in timeline.items:
                 events.append(encoded(item.kind, present.item(item).model_dump_json(), id=str(item.position)))
                 size += len(events[-1])
                 last = item.position
                 if len(events) == MOST_ITEMS or size >= MOST_BYTES:
                     return StoredItems(b"".join(events), last)
-        state = JobState(job.state)
+        state, newest = timeline.state, timeline.position
         if state.terminal:
-            events.append(encoded("end", EndView(state=state).model_dump_json(), id=str(job.position)))
-        return StoredItems(b"".join(events), max(last, job.position), ended=state.terminal)
+            events.append(encoded("end", EndView(state=state).model_dump_json(), id=str(newest)))
+        return StoredItems(b"".join(events), max(last, newest), ended=state.terminal)

@@ -4,8 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from api.streams.live import Watch
-from store.rows import access
-from store.rows.access import Caller
+from store.facts.callers import Caller, may_list, may_read
 from torchyard.contract.views.jobs import JobSummary
 from torchyard.contract.views.telemetry import StreamTopic
 
@@ -23,9 +22,9 @@ class ListedRow:
 
     def shown_to(self, caller: Caller) -> bytes | None:
         """Returns what the caller sees of it; None if they may not list it."""
-        if access.may_read(caller, self.job):
+        if may_read(caller, self.job):
             return self.whole
-        return self.withheld if access.may_list(caller, self.job) else None
+        return self.withheld if may_list(caller, self.job) else None
 
 
 @dataclass(eq=False)

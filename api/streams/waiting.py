@@ -5,9 +5,9 @@ import asyncio
 from starlette.concurrency import run_in_threadpool
 
 from api.access.access import Access
-from api.access.auth import Principal, check_watcher, visible_job
+from api.access.auth import Principal, check_watcher
 from api.streams.live import Live
-from store.store import Store
+from store.queries import jobs
 
 
 async def for_version(
@@ -20,15 +20,10 @@ async def for_version(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     with live.watch(job_id, user=caller.name) as watch:
-        version = await run_in_threadpool(_version, access.store, caller, job_id)
+        version = await run_in_threadpool(jobs.version, access.store, job_id, caller=caller)
         known = version if above is None else above
         while version <= known and not watch.ended and (left := deadline - loop.time()) > 0:
             await watch.wait_for_change(within=left)
             if watch.is_check_due():
                 await access.at_once(check_watcher, access, caller, job_id)
-            version = await run_in_threadpool(_version, access.store, caller, job_id)
-
-
-def _version(store: Store, caller: Principal, job_id: str) -> int:
-    with store.read() as session:
-        return visible_job(session, job_id, caller).version
+            version = await run_in_threadpool(jobs.version, access.store, job_id, caller=caller)

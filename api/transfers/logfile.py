@@ -1,12 +1,10 @@
 """Writes a job's log as plain text, in parts: no transaction stays open while a slow client reads."""
 
 from collections.abc import Iterator
-from contextlib import closing
 
-from api import present
-from store.db.tables import LogChunk
-from store.rows import logs
-from store.rows.logs import LogFilter
+from api.present.times import time
+from store.facts.telemetry import Lines, LogFilter
+from store.queries import logs
 from store.store import Store
 
 _PART_CHARACTERS = 1 << 20
@@ -17,7 +15,7 @@ def parts(store: Store, job_id: str, *, where: LogFilter, last: int, timestamps:
     line = 1
     while line <= last:
         text, size = list[str](), 0
-        with store.read() as session, closing(logs.chunks_from(session, job_id, line, where, to=last)) as chunks:
+        with logs.chunks(store, job_id, line=line, where=where, to=last) as chunks:
             line = last + 1
             for chunk in chunks:
                 if size >= _PART_CHARACTERS:
@@ -28,8 +26,8 @@ def parts(store: Store, job_id: str, *, where: LogFilter, last: int, timestamps:
         yield "".join(text).encode()
 
 
-def _text(chunk: LogChunk, *, timestamps: bool) -> str:
+def _text(chunk: Lines, *, timestamps: bool) -> str:
     if not timestamps:
         return f"{chunk.text}\n"
-    stamp = present.time(chunk.time).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+    stamp = time(chunk.time).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
     return "".join(f"{stamp}Z {line}\n" for line in chunk.text.split("\n"))

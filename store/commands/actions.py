@@ -2,23 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import ColumnElement, func, or_
 
 from store.commands import requests
 from store.db.tables import Job
+from store.facts.callers import Caller
+from store.facts.jobs import AT_ONCE
 from store.ids import is_id
-from store.queries import listing
-from store.rows import access
-from store.rows.access import Caller
-from store.rows.intents import AT_ONCE
+from store.rows import access, listing
 from store.store import Store
 from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
 from torchyard.contract.filters import JobFilter
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import MOST_ACTIONS, JobAction
 
-_Command = Callable[[Store, str, Caller], None]
 _ENDED = [state for state in JobState if state.terminal]
 
 
@@ -70,8 +69,8 @@ def act(
     matched = len(ids)
     if dry_run:
         return Result(matched, done=0, refused=refused, more=more)
-    command = _force_cancel if forced else _COMMANDS[action]
-    failed = [refusal for job_id in ids if (refusal := _refusal(store, command, job_id, caller)) is not None]
+    command = partial(requests.act, store, action, caller=caller, grace=AT_ONCE if forced else None)
+    failed = [refusal for job_id in ids if (refusal := _refusal(command, job_id)) is not None]
     return Result(matched, done=matched - len(failed), refused=refused + failed, more=more)
 
 
@@ -91,29 +90,13 @@ def _known(store: Store, sent: Sequence[str], caller: Caller, *, ending: bool) -
     return known, refused
 
 
-def _refusal(store: Store, command: _Command, job_id: str, caller: Caller) -> Refusal | None:
+def _refusal(command: Callable[[str], None], job_id: str) -> Refusal | None:
     """Does the action on one job, and returns its refusal, if any. A job may have changed or gone meanwhile."""
     try:
-        command(store, job_id, caller)
+        command(job_id)
     except (NotFound, Forbidden, Conflict, QuotaExceeded) as error:
         return Refusal(job_id, error)
     return None
-
-
-def _force_cancel(store: Store, job_id: str, caller: Caller) -> None:
-    requests.cancel(store, job_id, caller=caller, grace=AT_ONCE, answer=_nothing)
-
-
-_COMMANDS: dict[JobAction, _Command] = {
-    "cancel": lambda store, job_id, caller: requests.cancel(store, job_id, caller=caller, answer=_nothing),
-    "pause": lambda store, job_id, caller: requests.pause(store, job_id, caller=caller, answer=_nothing),
-    "resume": lambda store, job_id, caller: requests.resume(store, job_id, caller=caller, answer=_nothing),
-    "delete": lambda store, job_id, caller: requests.delete(store, job_id, caller=caller),
-}
-
-
-def _nothing(*_: object) -> None:
-    """The answer about a single job, which nobody reads."""
 
 
 def _concerns(action: JobAction, *, now: bool) -> ColumnElement[bool]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 import hashlib
 
-from store.db.tables import Bundle
+from store.facts.callers import Caller
+from store.facts.checkpoints import BundleFacts
 from store.queries.bundles import find_complete
 from store.rows import audit, bundles, garbage, quotas, users
-from store.rows.access import Caller
 from store.store import Store
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
@@ -33,7 +33,7 @@ class Upload:
     max_files: int
 
 
-def begin(store: Store, upload: Upload, *, caller: Caller) -> Bundle | PartialFile:
+def begin(store: Store, upload: Upload, *, caller: Caller) -> BundleFacts | PartialFile:
     """Returns the caller's bundle if it is complete, else the file to append to, which the caller closes.
 
     Raises TooLarge, QuotaExceeded, Conflict if other bytes have arrived than `offset`, and TooManyRequests.
@@ -48,7 +48,7 @@ def begin(store: Store, upload: Upload, *, caller: Caller) -> Bundle | PartialFi
         raise TooLarge(f"the bundle has {upload.size} bytes: this service takes at most {upload.max_bytes} of one")
     uploads = Uploads(store.blobs.uploads)
     with _disk_errors(), uploads.locked(caller.name):
-        if (row := _complete(store, upload, caller)) is not None:
+        if (row := find_complete(store, caller.name, upload.sha256)) is not None:
             return row
         return uploads.open(caller.name, upload.sha256, size=upload.size, offset=upload.offset, admit=admit)
 
@@ -72,7 +72,7 @@ def withdraw(partial: PartialFile, upload: Upload) -> None:
         partial.cut(upload.offset)
 
 
-def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller) -> Bundle | None:
+def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller) -> BundleFacts | None:
     """Makes what has arrived durable. If that is all, checks it and returns the new bundle of the caller, else None.
 
     Raises InvalidBundle, and removes the file, if its digest or its contents are wrong; QuotaExceeded; and Conflict and
@@ -89,7 +89,7 @@ def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller
                 partial.sync()
                 return _publish(store, partial, upload, contents, caller=caller)
         except Conflict:
-            row = _complete(store, upload, caller)  # by a request for the same bytes
+            row = find_complete(store, caller.name, upload.sha256)  # by a request for the same bytes
             if row is None:
                 raise
             return row
@@ -119,11 +119,6 @@ def remove_unused(store: Store, *, age: timedelta | None, limit: int = 100) -> i
         return 0
     with store.write("collect") as session:
         return len(bundles.remove_unused(session, age=age, limit=limit))
-
-
-def _complete(store: Store, upload: Upload, caller: Caller) -> Bundle | None:
-    with store.read() as session:
-        return find_complete(session, store.blobs, caller.name, upload.sha256)
 
 
 def _checked(partial: PartialFile, upload: Upload) -> BundleContents:
@@ -160,7 +155,9 @@ class _Digesting:
         return self._digest.hexdigest()
 
 
-def _publish(store: Store, partial: PartialFile, upload: Upload, contents: BundleContents, *, caller: Caller) -> Bundle:
+def _publish(
+    store: Store, partial: PartialFile, upload: Upload, contents: BundleContents, *, caller: Caller
+) -> BundleFacts:
     sha256, owner = upload.sha256, caller.name
     with Uploads(store.blobs.uploads).locked(owner), store.blobs.shared_lock():
         # The blob is garbage until its row is there: if this ends in between, the collector removes it.

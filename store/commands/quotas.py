@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Literal
 
+from store.facts.callers import Caller
 from store.rows import audit, quotas, users
-from store.rows.access import Caller
 from store.store import Store
 from torchyard.contract.team import Resource
 

@@ -1,88 +1,78 @@
-"""Requests about an existing job or worker. Each returns `answer(session, row)`, called in the same transaction.
+"""Requests about an existing job or worker. Each is one transaction, with its entry of the audit.
 
-Repeating a request changes nothing but notifies Redis again, which may have been away before.
+Repeating a request changes nothing but notifies Redis again, which may have been away before. All of them raise
+NotFound, Forbidden and Unavailable.
 """
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from store.db.tables import Job, Worker
-from store.rows import audit, deletion, intents, jobs, workers
+from store.db.tables import Job
+from store.facts.callers import Caller
+from store.facts.jobs import AT_ONCE, JobFacts
+from store.facts.telemetry import Stacks
+from store.facts.workers import WorkerFacts
+from store.rows import access, audit, deletion, intents, job_facts, jobs, worker_facts, workers
 from store.rows import stacks as rows
-from store.rows.access import Caller
-from store.rows.stacks import Stacks
 from store.store import Store
+from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import JobPatch
 
-T = TypeVar("T")
 
-Answer = Callable[[Session, Job], T]
-
-
-def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller, answer: Answer[T]) -> T:
-    """Does what `store.rows.jobs.change` does. Raises Unavailable, too."""
+def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller) -> JobFacts:
+    """Does what `store.rows.jobs.change` does, and returns the job."""
     with store.write("change") as session:
         job = jobs.change(session, job_id, patch, caller)
         audit.record(session, caller, "job.change", job_id)
-        return _answered(session, job, answer)
+        jobs.announce(session, job)
+        return job_facts.of(session, job)
 
 
-def cancel(store: Store, job_id: str, *, caller: Caller, grace: timedelta | None = None, answer: Answer[T]) -> T:
-    """Does what `store.rows.intents.request_cancel` does. Raises Unavailable, too.
+def ask(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: timedelta | None = None) -> JobFacts:
+    """Does what `act` does, and returns the job.
 
-    An operator ends jobs by force that only their owners may read: `answer` must not show those.
+    An operator may end a job by force that only others may read: not by this, but by `act`, which shows nothing of it.
     """
-    with store.write("cancel") as session:
-        job = intents.request_cancel(session, job_id, caller, grace=grace)
-        audit.record(session, caller, "job.cancel_now" if grace == intents.AT_ONCE else "job.cancel", job_id)
-        return _answered(session, job, answer)
+    with store.write(action) as session:
+        job = _act(session, action, job_id, caller, grace)
+        if grace is not None:
+            job = access.get(session, job_id, caller)
+        return job_facts.of(session, job)
 
 
-def pause(store: Store, job_id: str, *, caller: Caller, answer: Answer[T]) -> T:
-    """Does what `store.rows.intents.request_pause` does. Raises Unavailable, too."""
-    with store.write("pause") as session:
-        job = intents.request_pause(session, job_id, caller)
-        audit.record(session, caller, "job.pause", job_id)
-        return _answered(session, job, answer)
+def act(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: timedelta | None = None) -> None:
+    """Cancels, pauses, resumes or deletes a job, as the functions of `store.rows.intents` and `deletion` do.
+
+    `grace` is that of a cancel. Raises Conflict if the job's state forbids it.
+    """
+    with store.write(action) as session:
+        if action == "delete":
+            deletion.delete_job(session, job_id, caller)
+            audit.record(session, caller, "job.delete", job_id)
+        else:
+            _act(session, action, job_id, caller, grace)
 
 
-def resume(store: Store, job_id: str, *, caller: Caller, answer: Answer[T]) -> T:
-    """Does what `store.rows.intents.resume` does. Raises Unavailable, too."""
-    with store.write("resume") as session:
-        job = intents.resume(session, job_id, caller)
-        audit.record(session, caller, "job.resume", job_id)
-        return _answered(session, job, answer)
-
-
-def stacks(store: Store, job_id: str, *, caller: Caller, answer: Callable[[Stacks], T]) -> T:
-    """Does what `store.rows.stacks.request` does. Raises Unavailable, too. Not audited: it changes nothing."""
+def ask_stacks(store: Store, job_id: str, *, caller: Caller) -> Stacks:
+    """Does what `store.rows.stacks.request` does. Not audited: it changes nothing."""
     with store.write("stacks") as session:
-        return answer(rows.request(session, job_id, caller))
+        return rows.request(session, job_id, caller)
 
 
-def delete(store: Store, job_id: str, *, caller: Caller) -> None:
-    """Does what `store.rows.deletion.delete_job` does. Raises Unavailable, too."""
-    with store.write("delete") as session:
-        deletion.delete_job(session, job_id, caller)
-        audit.record(session, caller, "job.delete", job_id)
-
-
-def drain(
-    store: Store, worker_id: str, *, drain: bool, caller: Caller, answer: Callable[[Session, Worker, bool], T]
-) -> T:
-    """Requests a worker to claim no jobs and return those that it runs to the queue, or to work again.
-
-    The last argument of `answer` is whether the worker is alive. Raises NotFound and Unavailable.
-    """
+def drain(store: Store, worker_id: str, *, drain: bool, caller: Caller) -> WorkerFacts:
+    """Requests a worker to claim no jobs and return those that it runs to the queue, or to work again."""
     with store.write("drain") as session:
-        worker, alive = workers.set_drain(session, worker_id, drain=drain)
+        workers.set_drain(session, worker_id, drain=drain)
         audit.record(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
-        return answer(session, worker, alive)
+        return worker_facts.get(session, worker_id)
 
 
-def _answered(session: Session, job: Job, answer: Answer[T]) -> T:
+def _act(session: Session, action: JobAction, job_id: str, caller: Caller, grace: timedelta | None) -> Job:
+    if action == "cancel":
+        job = intents.request_cancel(session, job_id, caller, grace=grace)
+    else:
+        job = (intents.request_pause if action == "pause" else intents.resume)(session, job_id, caller)
+    audit.record(session, caller, "job.cancel_now" if grace == AT_ONCE else f"job.{action}", job_id)
     jobs.announce(session, job)
-    return answer(session, job)
+    return job

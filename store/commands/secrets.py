@@ -1,22 +1,17 @@
 """Changes of secrets. Each is one transaction, with its entry of the audit. All of them raise Unavailable."""
 
-from collections.abc import Callable
-from typing import TypeVar
-
-from store.db.tables import Secret
+from store.facts.callers import Caller
+from store.facts.team import SecretFacts
 from store.rows import audit, secrets
-from store.rows.access import Caller
 from store.store import Store
 
-T = TypeVar("T")
 
-
-def put(store: Store, name: str, value: str, *, caller: Caller, answer: Callable[[Secret], T]) -> T:
-    """Stores a secret of the caller. Raises Conflict if there are too many, and ConfigError."""
+def put(store: Store, name: str, value: str, *, caller: Caller) -> SecretFacts:
+    """Stores a secret of the caller, and returns it. Raises Conflict if there are too many, and ConfigError."""
     with store.write("team") as session:
-        row = secrets.put(session, store.secret_keys, caller.name, name, value)
+        stored = secrets.put(session, store.secret_keys, caller.name, name, value)
         audit.record(session, caller, "secret.set", name)
-        return answer(row)
+        return stored
 
 
 def remove(store: Store, name: str, *, caller: Caller) -> None:

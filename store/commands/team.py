@@ -1,28 +1,23 @@
 """Changes of users, tokens and browser sessions, with their entries of the audit, each in one transaction.
 
-Each returns what `answer(session, row)` makes of the changed row. All of them raise Unavailable.
+All of them raise Unavailable.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from store.commands import requests
-from store.db.tables import Job, User
+from store.db.tables import Job
+from store.facts.callers import Caller
+from store.facts.team import OpenedSession, TokenFacts, UserFacts
 from store.rows import access, audit, tokens, users
-from store.rows.access import Caller
-from store.rows.tokens import OpenedSession
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role, Scope
-
-T = TypeVar("T")
 
 GRACE_OF_DISABLED = timedelta(seconds=30)
 """The longest grace of the jobs that are cancelled with their user."""
@@ -51,49 +46,49 @@ class NewToken:
     lifetime: timedelta | None
 
 
-def add_user(store: Store, name: str, role: Role, *, caller: Caller, answer: Callable[[User], T]) -> T:
+def add_user(store: Store, name: str, role: Role, *, caller: Caller) -> UserFacts:
     """Adds a user. Raises Conflict."""
     with store.write("team") as session:
         user = users.add(session, name, role)
         audit.record(session, caller, "user.add", f"{name} as {role}")
-        return answer(user)
+        return user
 
 
-def change_user(store: Store, name: str, change: UserChange, *, caller: Caller, answer: Callable[[User], T]) -> T:
+def change_user(store: Store, name: str, change: UserChange, *, caller: Caller) -> UserFacts:
     """Changes the role of a user, or disables or enables them. Raises NotFound and Conflict.
 
     The jobs of a disabled user are cancelled afterwards, each in its own transaction, and have `GRACE_OF_DISABLED` at
     most to stop; repeat it if it fails meanwhile.
     """
     with store.write("team") as session:
-        user = users.change(session, name, role=change.role, disabled=change.disabled)
+        changed = users.change(session, name, role=change.role, disabled=change.disabled)
         if change.role is not None:
             audit.record(session, caller, "user.role", f"{name} as {change.role}")
         if change.disabled is not None:
             audit.record(session, caller, "user.disable" if change.disabled else "user.enable", name)
-        changed = answer(user)
     if change.disabled and change.cancel_jobs:
         _cancel_jobs(store, name, caller)
     return changed
 
 
-def make_token(store: Store, new: NewToken, *, caller: Caller, answer: Callable[[Any, str], T]) -> T:
-    """Makes a token. `answer` gets the row and the token's text, which is shown this once. Raises NotFound,
-    NotAuthorized if the caller's token has ended meanwhile, and Conflict if the user has too many.
+def make_token(store: Store, new: NewToken, *, caller: Caller) -> tuple[TokenFacts, str]:
+    """Makes a token, and returns it with its text, which is told this once.
+
+    Raises NotFound, NotAuthorized if the caller's token has ended meanwhile, and Conflict if the user has too many.
     """
     with store.write("team") as session:
-        row, text = tokens.make(
+        token, text = tokens.make(
             session, new.user, name=new.name, scopes=new.scopes, lifetime=new.lifetime, made_by=new.made_by
         )
-        audit.record(session, caller, "token.make", f"{row.id} of {new.user}")
-        return answer(row, text)
+        audit.record(session, caller, "token.make", f"{token.id} of {new.user}")
+        return token, text
 
 
 def revoke_token(store: Store, token_id: str, *, user: str | None, caller: Caller) -> None:
     """Revokes a token; with `user`, only one of theirs. Raises NotFound."""
     with store.write("team") as session:
-        row = tokens.revoke(session, token_id, user=user)
-        audit.record(session, caller, "token.revoke", f"{token_id} of {row.user}")
+        owner = tokens.revoke(session, token_id, user=user)
+        audit.record(session, caller, "token.revoke", f"{token_id} of {owner}")
 
 
 def open_session(store: Store, credential: str, *, caller: Caller) -> OpenedSession:
@@ -135,8 +130,4 @@ def _cancel_jobs(store: Store, owner: str, caller: Caller) -> None:
         live = session.scalars(select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)).all()
     for job_id in live:
         with suppress(NotFound, Conflict):  # deleted or ended meanwhile
-            requests.cancel(store, job_id, caller=caller, grace=GRACE_OF_DISABLED, answer=_id)
-
-
-def _id(_: Session, job: Job) -> str:
-    return job.id
+            requests.act(store, "cancel", job_id, caller=caller, grace=GRACE_OF_DISABLED)

@@ -1,13 +1,13 @@
 """The SQL database: connections, transactions, and its clock."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 import json
 import math
 import re
 import threading
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import JSON, BigInteger, Engine, Float, Text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -20,7 +20,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
-from store.db import engine, interruption
+from store import interruption
+from store.db import engine
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import json_number
 from torchyard.contract.text import storable
@@ -89,6 +90,14 @@ class Document(TypeDecorator[Any]):
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         # Nearly every document is clean, and searching its JSON is cheaper than walking through it.
         return value if _UNCLEAN.search(json.dumps(value)) is None else _clean(value)
+
+
+class Snapshots(Protocol):
+    """What opens read transactions: a database, or the store that it belongs to. Every query is given one."""
+
+    def read(self) -> AbstractContextManager[Session]:
+        """Opens a read transaction on one snapshot. Raises Unavailable."""
+        ...
 
 
 class Database:

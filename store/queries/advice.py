@@ -1,6 +1,8 @@
-"""Reads what advice about a job is made of, besides what its view has. Each read is bounded."""
+"""Reads what advice about a job is made of. Each read is bounded."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 import tarfile
 from typing import Any
@@ -9,16 +11,64 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.blobs import Blobs
-from store.db.database import now_us
-from store.db.tables import Attempt, Job, JobEvent, LogChunk, Worker
-from store.rows import logs, workers
-from store.rows.logs import Line
+from store.db.database import Snapshots, now_us
+from store.db.tables import Attempt, Job, JobEvent, LogChunk
+from store.facts.callers import Caller
+from store.facts.jobs import JobFacts
+from store.facts.telemetry import Line
+from store.facts.workers import WorkerFacts
+from store.rows import access, checkpoints, job_facts, logs, worker_facts
 from torchyard.contract.errors import NotFound
+from torchyard.contract.job import JobState
 
 _MOST_LINES = 300
+_MOST_WORKERS = 1000
 _MOST_MEMBERS = 2000
 _MOST_CHUNKS, _MOST_CHARACTERS = 400, 4 << 20
 """How much of the end of a log is looked at for the lines of one rank, at most."""
+
+
+@dataclass(frozen=True)
+class AdviceFacts:
+    """What is known of one job at one moment."""
+
+    job: JobFacts
+    failure: Mapping[str, Any] | None
+    """How the job failed, or the attempt after which it waits for the next one."""
+    lines: Sequence[Line]
+    """The last lines of that attempt."""
+    workers: Sequence[WorkerFacts]
+    """All if the job waits for devices, its own if it has some."""
+    silence_us: int | None
+    """How long ago the attempt that runs last reported something; None: it has not yet, or none runs."""
+    checkpoint_step: int | None
+    """The step of the newest checkpoint; None without any."""
+
+
+def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
+    """Reads what advice about a job is made of. Raises NotFound and Unavailable."""
+    with store.read() as session:
+        job = access.get(session, job_id, caller)
+        state = JobState(job.state)
+        failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
+        newest = checkpoints.newest_first(session, job.id, limit=1)
+        return AdviceFacts(
+            job=job_facts.of(session, job),
+            failure=failure,
+            lines=[] if failure is None else last_lines(session, job, rank=failure.get("rank")),
+            workers=_workers(session, job),
+            silence_us=_silence_us(session, job) if state is JobState.RUNNING else None,
+            checkpoint_step=newest[0].step if newest else None,
+        )
+
+
+def bundle_has(blobs: Blobs, sha256: str, name: str) -> bool:
+    """Returns whether a bundle has a file of this name among its first 2000. False if it is gone. Raises OSError."""
+    try:
+        with blobs.open(sha256) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            return any(member.name == name for member in islice(tar, _MOST_MEMBERS))
+    except (NotFound, tarfile.TarError):
+        return False
 
 
 def last_lines(session: Session, job: Job, *, rank: int | None) -> list[Line]:
@@ -39,7 +89,7 @@ def last_lines(session: Session, job: Job, *, rank: int | None) -> list[Line]:
     return newest_first[:_MOST_LINES][::-1]
 
 
-def last_failure(session: Session, job: Job) -> dict[str, Any] | None:
+def _last_failure(session: Session, job: Job) -> dict[str, Any] | None:
     """Returns how the job failed, or how the attempt did after which it is queued again; None if neither is so."""
     if job.error is not None:
         return job.error
@@ -48,26 +98,15 @@ def last_failure(session: Session, job: Job) -> dict[str, Any] | None:
     return None if newest is None else newest.get("error")
 
 
-def silence_us(session: Session, job: Job) -> int | None:
-    """Returns how long ago the newest attempt last reported something, in microseconds. None: it has not yet.
-
-    It is measured by the database's clock, and only of the event log, as a stall is.
-    """
+def _silence_us(session: Session, job: Job) -> int | None:
+    # Measured by the database's clock, and only of the event log, as a stall is.
     newest = select(now_us() - Attempt.reported_at).where(Attempt.job_id == job.id, Attempt.number == job.attempt)
     return session.scalar(newest)
 
 
-def bundle_has(blobs: Blobs, sha256: str, name: str) -> bool:
-    """Returns whether a bundle has a file of this name among its first 2000. False if it is gone. Raises OSError."""
-    try:
-        with blobs.open(sha256) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            return any(member.name == name for member in islice(tar, _MOST_MEMBERS))
-    except (NotFound, tarfile.TarError):
-        return False
-
-
-def worker_of(session: Session, job: Job) -> tuple[Worker, bool] | None:
-    """Returns the worker of the open attempt, and whether it was seen lately. None if no attempt is open."""
+def _workers(session: Session, job: Job) -> Sequence[WorkerFacts]:
+    if job.state == JobState.QUEUED:
+        return worker_facts.listed(session, limit=_MOST_WORKERS)
     open_attempt = select(Attempt.worker_id).where(Attempt.job_id == job.id, Attempt.ended_at.is_(None))
-    worker_id = session.scalar(open_attempt)
-    return None if worker_id is None else workers.get(session, worker_id)
+    worker_id = session.scalar(open_attempt) if job.state in {JobState.STARTING, JobState.RUNNING} else None
+    return [] if worker_id is None else [worker_facts.get(session, worker_id)]

@@ -1,16 +1,17 @@
 """Searches the lines of a job's log, a bounded part of it at a time."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 import time
 
 from sqlalchemy.orm import Session
 
+from store.db.database import Snapshots
 from store.db.tables import LogChunk
+from store.facts.telemetry import EVERY_LINE, Line, LogFilter
 from store.queries.log_patterns import Pattern, Span
 from store.rows import logs
-from store.rows.logs import EVERY_LINE, Line, LogFilter
 from store.rows.pages import PAGE_BYTES
 
 MOST_TEXT, MOST_CHUNKS, MOST_MATCHES = 1 << 25, 5000, 10_000
@@ -64,11 +65,11 @@ class LogSearch:
         self._matches = self._text = self._chunks = self._size = 0
         self._seconds = 0.0
 
-    def parts(self, read: Callable[[], AbstractContextManager[Session]]) -> Iterator[None]:
+    def parts(self, store: Snapshots) -> Iterator[None]:
         """Searches a part, in a transaction of its own, before each item. Another thread may do the next one."""
         while not self._done:
             began, spent = time.thread_time(), self._seconds
-            with read() as session, closing(self._slices(session)) as slices:
+            with store.read() as session, closing(self._slices(session)) as slices:
                 for _ in slices:
                     self._seconds = spent + time.thread_time() - began
                     if self._done or self._seconds - spent >= _PART_S:

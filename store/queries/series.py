@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
-from store.db.tables import PointChunk, Series
-from store.rows.metrics import END, POINT, last_visible_steps
+from store.db.database import Snapshots
+from store.db.tables import Job, PointChunk, Series
+from store.facts.callers import Caller
+from store.facts.telemetry import END, KnownSeries
+from store.rows import access
+from store.rows.metrics import POINT, last_visible_steps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,38 +55,54 @@ class SeriesColumns:
     """What later attempts hide, one for each attempt."""
 
 
-def listed(session: Session, job_id: str) -> Sequence[Row[str, int, str | None, float]]:
-    """Returns `key`, `points` (the number stored), `source` and `latest` of each of the job's series, by key."""
-    columns = (Series.key, Series.count.label("points"), Series.source, Series.latest)
-    return session.execute(select(*columns).where(Series.job_id == job_id).order_by(Series.key)).all()
+@dataclass(frozen=True)
+class JobSeries:
+    """The metrics of a job, by key. `position`: the newest in its timeline when they were read."""
+
+    job_id: str
+    position: int
+    series: Sequence[KnownSeries]
 
 
-def counts(session: Session, job_id: str, keys: Sequence[str]) -> list[int]:
-    """Returns the number of stored points of each series, or of those with these keys."""
-    return [row.points for row in _series(session, job_id, keys)]
+def listed(store: Snapshots, job_ids: Iterable[str], *, caller: Caller) -> list[JobSeries]:
+    """Returns the metrics that jobs have. Raises NotFound."""
+    with store.read() as session:
+        return [_listed(session, job_id, caller) for job_id in job_ids]
 
 
-def read(
-    open_read: Callable[[], AbstractContextManager[Session]], job_id: str, where: PointFilter
-) -> Iterator[tuple[str, SeriesColumns] | None]:
+def counts(store: Snapshots, job_id: str, keys: Sequence[str], *, caller: Caller) -> list[int]:
+    """Returns the number of stored points of each series, or of those with these keys. Raises NotFound."""
+    with store.read() as session:
+        access.readable_job(session, job_id, caller)
+        return [row.points for row in _series(session, job_id, keys)]
+
+
+def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[str, SeriesColumns] | None]:
     """Yields each series, by key, and None behind each part. A step that was measured twice has the newest value.
 
     Reads many short series at once, and a long one by itself: no others are in memory then. No transaction is open
     when it yields None.
     """
-    with open_read() as session:
+    with store.read() as session:
         visible = last_visible_steps(session, job_id) if where.attempt is None else None
         groups = [*_groups(_series(session, job_id, where.keys))]
     for group in groups:
         stored: dict[int, list[tuple[int, bytes]]] = {row.id: [] for row in group}
         behind: int | None = 0
         while behind is not None:
-            with open_read() as session:
+            with store.read() as session:
                 behind = _read_part(session, stored, behind=behind, attempt=where.attempt)
             yield None
         for row in group:
             columns = _columns(stored.pop(row.id), where, visible)
             yield row.key, replace(columns, source=row.source)
+
+
+def _listed(session: Session, job_id: str, caller: Caller) -> JobSeries:
+    (position,) = access.readable_job(session, job_id, caller, Job.position)
+    columns = (Series.key, Series.count, Series.source, Series.latest)
+    rows = session.execute(select(*columns).where(Series.job_id == job_id).order_by(Series.key))
+    return JobSeries(job_id, position, [KnownSeries(*row) for row in rows])
 
 
 def _series(session: Session, job_id: str, keys: Sequence[str]) -> Sequence[_Row]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store.db.database import now_us
+from store.db.database import Snapshots, now_us
 from store.db.tables import Attempt, Job, Series, Worker
 from store.rows import jobs, workers
 from store.rows.attempts import LEASE
@@ -54,8 +54,13 @@ class ServiceStats:
     """Number of stored metric points."""
 
 
-def collect(session: Session) -> ServiceStats:
-    """Reads the statistics in one transaction."""
+def collect(store: Snapshots) -> ServiceStats:
+    """Reads the statistics in one transaction. Raises Unavailable."""
+    with store.read() as session:
+        return _collect(session)
+
+
+def _collect(session: Session) -> ServiceStats:
     now = session.execute(select(now_us())).scalar_one()
     counted = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
     return ServiceStats(

@@ -1,53 +1,24 @@
 """Which jobs a caller may list, read and change. Each rule is a condition of the query that finds the job."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select, true
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Row, or_, select, true
+from sqlalchemy.orm import QueryableAttribute, Session
 
-from store.announcement import announcement_of
+from store.announcement import announcement_of, channel
 from store.db.tables import Job
+from store.facts.callers import Caller, lists_unreadable
+from store.ids import is_id
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
-from torchyard.contract.views.jobs import JobSummary
 
-
-@dataclass(frozen=True)
-class Caller:
-    """Who makes a request, as the audit records it."""
-
-    name: str
-    role: Role
-    token_id: str | None = None
-    """None for the bootstrap administrator's token."""
-    address: str = ""
-    request_id: str = ""
-
-
-BOOTSTRAP = "admin"
-"""The name of the administrator whose token is the setting TORCHYARD_TOKEN."""
-SERVICE = Caller(BOOTSTRAP, Role.ADMIN)
-"""A caller who may read and change every job."""
-
-
-_CHANNEL = "access:"
 _IDS_PER_QUERY = 500
 
 
 def announce(session: Session, name: str) -> None:
     """Makes open streams check again, after the commit, whether they may go on: those of a user, or of a job."""
     announcement_of(session).mark_changed(channel(name))
-
-
-def channel(name: str) -> str:
-    """Returns the name under which changes of what a user may read, or of who may read a job, are announced."""
-    return f"{_CHANNEL}{name}"
-
-
-def is_channel(announced: str) -> bool:
-    """Returns whether what was announced is such a change."""
-    return announced.startswith(_CHANNEL)
 
 
 def readable(caller: Caller) -> ColumnElement[bool]:
@@ -62,26 +33,11 @@ def listed(caller: Caller) -> ColumnElement[bool]:
     return true() if lists_unreadable(caller) else readable(caller)
 
 
-def lists_unreadable(caller: Caller) -> bool:
-    """Returns whether the caller's lists have jobs that the caller may not read."""
-    return caller.role is Role.OPERATOR
-
-
 def changeable(caller: Caller, *, ending: bool = False) -> ColumnElement[bool]:
     """Returns the condition that the caller may change the job, or, with `ending`, may end it by force."""
     if caller.role is Role.ADMIN or (ending and caller.role is Role.OPERATOR):
         return true()
     return Job.owner == caller.name
-
-
-def may_read(caller: Caller, job: Job | JobSummary) -> bool:
-    """Returns whether `readable` holds for a job."""
-    return caller.role is Role.ADMIN or job.owner == caller.name or job.visibility == "team"
-
-
-def may_list(caller: Caller, job: Job | JobSummary) -> bool:
-    """Returns whether `listed` holds for a job. A job that may not be listed is shown by owner, state and devices."""
-    return lists_unreadable(caller) or may_read(caller, job)
 
 
 def listed_among(session: Session, job_ids: Collection[str], caller: Caller) -> set[str]:
@@ -94,11 +50,23 @@ def listed_among(session: Session, job_ids: Collection[str], caller: Caller) -> 
 
 
 def get(session: Session, job_id: str, caller: Caller) -> Job:
-    """Returns a job that the caller may read. Raises NotFound."""
+    """Returns a job that the caller may read. Raises NotFound, also for what is no job's id."""
+    _check_id(job_id)
     job = session.scalars(select(Job).where(Job.id == job_id, readable(caller))).first()
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job
+
+
+def readable_job(
+    session: Session, job_id: str, caller: Caller, *columns: QueryableAttribute[Any]
+) -> Row[*tuple[Any, ...]]:
+    """Returns columns of a job that the caller may read. Raises NotFound, also for what is no job's id."""
+    _check_id(job_id)
+    found = session.execute(select(*columns or (Job.id,)).where(Job.id == job_id, readable(caller))).first()
+    if found is None:
+        raise NotFound(f"there is no job {job_id}")
+    return found
 
 
 def check_own(session: Session, job_id: str, caller: Caller, *, ending: bool = False) -> None:
@@ -126,6 +94,11 @@ def lock_readable(session: Session, job_id: str, caller: Caller) -> Job:
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job
+
+
+def _check_id(job_id: str) -> None:
+    if not is_id(job_id, "job"):
+        raise NotFound(f"there is no job {job_id[:100]!r}")
 
 
 def _refusal(session: Session, job_id: str, caller: Caller) -> Forbidden:

@@ -7,9 +7,12 @@ from sqlalchemy import ColumnElement, delete, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Artifact, Job
+from store.facts.checkpoints import ArtifactFacts
 from store.ids import new_id
-from store.rows import garbage, quotas
+from store.rows import columns, garbage, quotas
 from torchyard.contract.errors import NotFound
+
+_TOLD = columns.of(ArtifactFacts, Artifact)
 
 
 @dataclass(frozen=True)
@@ -53,22 +56,22 @@ def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewArtifac
 
 def after(
     session: Session, job_id: str, *, limit: int, behind: str | None = None, path: str | None = None
-) -> Sequence[Artifact]:
+) -> Sequence[ArtifactFacts]:
     """Returns files of the job, oldest first: behind the one with the id `behind`, and at or below `path`."""
-    query = select(Artifact).where(Artifact.job_id == job_id).order_by(Artifact.id).limit(limit)
+    query = select(*_TOLD).where(Artifact.job_id == job_id).order_by(Artifact.id).limit(limit)
     if behind is not None:
         query = query.where(Artifact.id > behind)
     if path is not None:
         query = query.where(_at_or_below(path))
-    return session.scalars(query).all()
+    return [ArtifactFacts(*row) for row in session.execute(query)]
 
 
-def get(session: Session, job_id: str, path: str) -> Artifact:
+def get(session: Session, job_id: str, path: str) -> ArtifactFacts:
     """Returns the file of this path. Raises NotFound."""
-    found = session.scalars(select(Artifact).where(Artifact.job_id == job_id, Artifact.path == path)).first()
+    found = session.execute(select(*_TOLD).where(Artifact.job_id == job_id, Artifact.path == path)).first()
     if found is None:
         raise NotFound(f"job {job_id} has no artifact {path[:200]!r}")
-    return found
+    return ArtifactFacts(*found)
 
 
 def room(session: Session, job_id: str) -> Room:

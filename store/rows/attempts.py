@@ -13,14 +13,14 @@ from scheduling.snapshot import Placement
 from store.announcement import WORKERS, announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
+from store.facts.telemetry import Answer, MetricPoint
 from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, quotas, retention
 from store.rows.artifacts import NewArtifact
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.exit_reports import verified
 from store.rows.limits import DEFAULTS, Counted, OutputLimits, OutputMeter
 from store.rows.logs import NewLines
-from store.rows.metrics import TENSORBOARD, MetricPoint
-from store.rows.stacks import Answer
+from store.rows.metrics import TENSORBOARD
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport

@@ -1,7 +1,6 @@
 """The audit: who did what. Rows are added in the transaction of the change, and never changed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 import json
 import logging
 
@@ -9,20 +8,13 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import AuditEntry, Base
-from store.rows.access import Caller
+from store.facts.callers import Caller
+from store.facts.team import AuditFacts, AuditFilter
+from store.rows import columns
 
 _MOST_OBJECT_CHARACTERS = 300
 _NEW = insert(Base.metadata.tables["audit"])
 _log = logging.getLogger("torchyard.audit")
-
-
-@dataclass(frozen=True)
-class AuditFilter:
-    """A list shows the entries that meet every condition."""
-
-    who: str | None = None
-    action: str | None = None
-    object: str | None = None
 
 
 def record(session: Session, caller: Caller, action: str, object: str, *, outcome: str = "ok") -> None:
@@ -40,9 +32,10 @@ def record(session: Session, caller: Caller, action: str, object: str, *, outcom
     _log.info("audit %s", json.dumps(values))  # JSON in ASCII escapes control characters
 
 
-def entries(session: Session, where: AuditFilter, *, limit: int, before: int | None = None) -> Sequence[AuditEntry]:
+def entries(session: Session, where: AuditFilter, *, limit: int, before: int | None = None) -> Sequence[AuditFacts]:
     """Returns entries, newest first; with `before` (an id), only older ones."""
-    query = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit)
+    query = select(*columns.of(AuditFacts, AuditEntry)).order_by(AuditEntry.id.desc()).limit(limit)
     equal = {AuditEntry.who: where.who, AuditEntry.action: where.action, AuditEntry.object: where.object}
     query = query.where(*(column == value for column, value in equal.items() if value is not None))
-    return session.scalars(query if before is None else query.where(AuditEntry.id < before)).all()
+    rows = session.execute(query if before is None else query.where(AuditEntry.id < before))
+    return [AuditFacts(*row) for row in rows]

@@ -12,33 +12,38 @@ from sqlalchemy.orm import Session
 from store.db.database import in_us, now_us
 from store.db.tables import Bundle, BundleUse, Job
 from store.db.upsert import upsert
-from store.rows import garbage
+from store.facts.checkpoints import BundleFacts
+from store.rows import columns, garbage
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
 from torchyard.contract.job import JobState
 
+_TOLD = columns.of(BundleFacts, Bundle)
 _ENDED = [state for state in JobState if state.terminal]
 
 
-def find(session: Session, owner: str, sha256: str) -> Bundle | None:
+def find(session: Session, owner: str, sha256: str) -> BundleFacts | None:
     """Returns the complete bundle of this user, or None."""
-    return session.get(Bundle, (owner, sha256), populate_existing=True)
+    return _read(session, owner, sha256)
 
 
-def add(session: Session, owner: str, sha256: str, *, size: int, files: int) -> Bundle:
+def add(session: Session, owner: str, sha256: str, *, size: int, files: int) -> BundleFacts:
     """Adds a bundle whose blob is stored. If the user has it already, it counts as used now."""
     new = upsert(session, Bundle)
     new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_={"last_used_at": now_us()})
     session.execute(new, {"owner": owner, "sha256": sha256, "size": size, "files": files})
-    return session.get_one(Bundle, (owner, sha256), populate_existing=True)
+    added = _read(session, owner, sha256)
+    assert added is not None
+    return added
 
 
 def newest_first(
     session: Session, owner: str, *, limit: int, behind: tuple[int, str] | None = None
-) -> Sequence[Bundle]:
+) -> Sequence[BundleFacts]:
     """Returns bundles of the user; with `behind` (time and sha256), only older ones."""
     order = (Bundle.created_at, Bundle.sha256)
-    query = select(Bundle).where(Bundle.owner == owner).order_by(*(column.desc() for column in order)).limit(limit)
-    return session.scalars(query if behind is None else query.where(tuple_(*order) < behind)).all()
+    query = select(*_TOLD).where(Bundle.owner == owner).order_by(*(column.desc() for column in order)).limit(limit)
+    rows = session.execute(query if behind is None else query.where(tuple_(*order) < behind))
+    return [BundleFacts(*row) for row in rows]
 
 
 def remove(session: Session, owner: str, sha256: str) -> bool:
@@ -105,3 +110,8 @@ def _remove(session: Session, keys: Sequence[tuple[str, str]]) -> None:
     statement = delete(Bundle).where(tuple_(Bundle.owner, Bundle.sha256).in_(keys))
     session.execute(statement, execution_options={"synchronize_session": False})
     garbage.add_blobs(session, [sha256 for _, sha256 in keys])
+
+
+def _read(session: Session, owner: str, sha256: str) -> BundleFacts | None:
+    row = session.execute(select(*_TOLD).where(Bundle.owner == owner, Bundle.sha256 == sha256)).first()
+    return None if row is None else BundleFacts(*row)

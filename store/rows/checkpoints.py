@@ -1,7 +1,7 @@
 """Checkpoints: rows over blobs. A row means that every byte is in the blob store."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import math
 import re
 from typing import Any
@@ -10,20 +10,18 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, insert, sel
 from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
+from store.facts.checkpoints import CheckpointFacts
+from store.facts.jobs import BestCheckpoint
 from store.ids import is_id, new_id
-from store.rows import jobs
-from torchyard.contract.errors import NotFound
+from store.rows import columns, jobs
+from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.record import json_number
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import STATE_FILE
-
-CAPTURED = "captured"
-"""The source of a checkpoint that is a file which the script wrote by itself."""
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
 
-def _best(value: ColumnElement[float | None]) -> Select[Checkpoint]:
+def _best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
     order = (value, Checkpoint.step, Checkpoint.id)
     place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
     ranked = select(Checkpoint.id, place).where(
@@ -32,7 +30,8 @@ def _best(value: ColumnElement[float | None]) -> Select[Checkpoint]:
         Checkpoint.monitored.is_not(None),
     )
     first = ranked.subquery()
-    return select(Checkpoint).join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
+    best = select(Checkpoint.job_id, Checkpoint.id, Checkpoint.monitored, Checkpoint.epoch, Checkpoint.step)
+    return best.join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
 
 
 # Built once: building a statement costs more than executing it, and every answer with jobs executes these.
@@ -50,12 +49,7 @@ class NewCheckpoint:
     """None if the script published it."""
 
 
-@dataclass(frozen=True)
-class ListedCheckpoint:
-    """A checkpoint with the aliases that refer to it now."""
-
-    row: Checkpoint
-    aliases: list[str]
+_TOLD = columns.of(CheckpointFacts, Checkpoint)
 
 
 def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> None:
@@ -90,11 +84,11 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     jobs.add_event(session, job_id, type="checkpoint", attempt=attempt, data=values)
 
 
-def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> Sequence[Checkpoint]:
-    """Returns the job's checkpoints, ordered by attempt and then by step, highest first."""
-    query = select(Checkpoint).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> list[CheckpointFacts]:
+    """Returns the job's checkpoints without aliases, ordered by attempt and then by step, highest first."""
+    query = select(*_TOLD).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
     query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
-    return session.scalars(query.limit(limit) if limit is not None else query).all()
+    return [CheckpointFacts(*row) for row in session.execute(query.limit(limit))]
 
 
 def highest_step(session: Session, job_id: str, *, attempt: int) -> int | None:
@@ -103,42 +97,49 @@ def highest_step(session: Session, job_id: str, *, attempt: int) -> int | None:
     return session.scalar(query)
 
 
-def listed(session: Session, job: Job) -> list[ListedCheckpoint]:
+def listed(session: Session, job: Job) -> list[CheckpointFacts]:
     """Returns the job's checkpoints, newest first, with their aliases."""
-    rows = newest_first(session, job.id)
-    owners = _aliases(rows, best_of(session, job))
-    return [ListedCheckpoint(row, [alias for alias, owner in owners.items() if owner == row.id]) for row in rows]
+    found = newest_first(session, job.id)
+    aliases: dict[str, list[str]] = {}
+    for alias, checkpoint_id in _aliases(found, best_of(session, job)).items():
+        aliases.setdefault(checkpoint_id, []).append(alias)
+    return [replace(item, aliases=aliases.get(item.id, ())) for item in found]
 
 
-def best_of(session: Session, job: Job) -> Checkpoint | None:
+def best_of(session: Session, job: Job) -> BestCheckpoint | None:
     """Returns the checkpoint with the best finite value of the monitored metric; the earliest of equal ones."""
     return best_of_jobs(session, {job.id: job.stored_spec.checkpoint.mode}).get(job.id)
 
 
-def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, Checkpoint]:
+def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, BestCheckpoint]:
     """Returns `best_of` for many jobs by id, each given with its `checkpoint.mode`. Leaves out jobs without one."""
-    found: dict[str, Checkpoint] = {}
+    found: dict[str, BestCheckpoint] = {}
     for mode, query in _BEST.items():
         ids = [job_id for job_id, wanted in modes.items() if wanted == mode]
-        found |= {row.job_id: row for row in session.scalars(query, {"jobs": ids})} if ids else {}
+        rows = session.execute(query, {"jobs": ids}) if ids else ()
+        found |= {row.job_id: BestCheckpoint(*row[1:]) for row in rows}
     return found
 
 
-def resolve(session: Session, job: Job, ref: str) -> ListedCheckpoint:
+def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
     """Returns the checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
     wanted = _canonical(ref)
     for item in listed(session, job):
-        if wanted == item.row.id or wanted in item.aliases:
+        if wanted == item.id or wanted in item.aliases:
             return item
     raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
 
 
-def older_than(session: Session, job: Job, checkpoint_id: str) -> list[ListedCheckpoint]:
-    """Returns the listed checkpoints that are older than the given one, which may be removed. Raises NotFound."""
-    row = session.get(Checkpoint, checkpoint_id)
-    if row is None or row.job_id != job.id:
-        raise NotFound(f"job {job.id} has no checkpoint {checkpoint_id!r}")
-    return [item for item in listed(session, job) if _recency(item.row) < _recency(row)]
+def older_than(session: Session, job: Job, checkpoint_id: str) -> list[CheckpointFacts]:
+    """Returns the listed checkpoints that are older than the given one, which may be removed.
+
+    Raises InvalidCursor if the job has no such checkpoint.
+    """
+    query = select(Checkpoint.attempt, Checkpoint.step, Checkpoint.id)
+    given = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
+    if given is None:
+        raise InvalidCursor(f"{checkpoint_id!r} is not a checkpoint of this job")
+    return [item for item in listed(session, job) if (item.attempt, item.step, item.id) < tuple(given)]
 
 
 def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
@@ -152,22 +153,7 @@ def removed_among(session: Session, job_id: str, *, attempt: int, names: Collect
     return set(session.scalars(query.where(Checkpoint.name.in_(names))))
 
 
-def file_of(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
-    """Returns the entry `{path, size, sha256}` of one file. Raises NotFound."""
-    for entry in checkpoint.files:
-        if entry["path"] == path:
-            return entry
-    raise NotFound(f"checkpoint {checkpoint.id} has no file {path[:200]!r}")
-
-
-def main_file(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the entry of the file that is sent if none is named: `state.pt`, or that of a captured one."""
-    if checkpoint.source == CAPTURED and checkpoint.files:
-        return checkpoint.files[0]
-    return file_of(checkpoint, STATE_FILE)
-
-
-def _aliases(rows: Sequence[Checkpoint], best: Checkpoint | None) -> dict[str, str]:
+def _aliases(rows: Sequence[CheckpointFacts], best: BestCheckpoint | None) -> dict[str, str]:
     owners: dict[str, str] = {}
     if best is not None:
         owners["best"] = best.id
@@ -177,11 +163,6 @@ def _aliases(rows: Sequence[Checkpoint], best: Checkpoint | None) -> dict[str, s
             owners.setdefault(f"epoch-{row.epoch}", row.id)
         owners.setdefault(f"step-{row.step}", row.id)
     return owners
-
-
-def _recency(row: Checkpoint) -> tuple[int, int, str]:
-    """Returns the sort key of `newest_first`: the newest checkpoint has the greatest."""
-    return row.attempt, row.step, row.id
 
 
 def _of_attempt(job_id: str, attempt: int) -> ColumnElement[bool]:

@@ -24,8 +24,8 @@ from store.db.tables import (
     PointChunk,
     Series,
 )
+from store.facts.callers import SERVICE, Caller
 from store.rows import access, garbage
-from store.rows.access import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 

@@ -5,7 +5,6 @@ coarser slots is merged from finer rows when its slot has ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from statistics import mode
@@ -17,6 +16,7 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.tables import DeviceSample
 from store.db.upsert import upsert
+from store.facts.workers import History, Slots, Use
 from store.rows import jobs
 
 KEPT = {5: timedelta(hours=1), 60: timedelta(days=1), 900: timedelta(days=30)}
@@ -24,31 +24,6 @@ KEPT = {5: timedelta(hours=1), 60: timedelta(days=1), 900: timedelta(days=30)}
 _FINEST = min(KEPT)
 _SLACK_S = 60
 """A client that asks for the last hour may have sent that a moment ago, or have a clock that is late."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """How one device was used in a slot. None: not known, or no job held it."""
-
-    utilization: float | None
-    """The mean, 0…1."""
-    utilization_max: float | None
-    memory_used: int | None
-    """The mean, in bytes."""
-    job_id: str | None
-    """The job that held it for the longest time."""
-
-
-Slots = dict[int, dict[str, Use]]
-"""The use of each device by its uuid, by the beginning of the slot."""
-
-
-@dataclass(frozen=True)
-class History:
-    """Slots of one length. What has no slot is not known."""
-
-    resolution: int
-    slots: Slots
 
 
 def record(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
@@ -80,7 +55,7 @@ def read(session: Session, worker_id: str, *, begins: int | None, ends: int | No
     span = max(0, ends - begins)
     resolution = stored * max(1, -(-(span + stored) // (stored * most)))
     first = begins - begins % resolution
-    found: dict[int, list[dict[str, Use]]] = {}
+    found: dict[int, list[Mapping[str, Use]]] = {}
     for start, uses in sorted(_with_newest(session, worker_id, stored, first, ends + 1).items()):
         found.setdefault(start - start % resolution, []).append(uses)
     return History(resolution, {start: merged(uses) for start, uses in list(found.items())[-most:]})
@@ -133,9 +108,11 @@ def _merged(uses: Sequence[Use]) -> Use:
     )
 
 
-def _with_newest(session: Session, worker_id: str, resolution: int, begins: int, ends: int) -> Slots:
+def _with_newest(
+    session: Session, worker_id: str, resolution: int, begins: int, ends: int
+) -> dict[int, Mapping[str, Use]]:
     """Returns the stored slots, and what finer ones tell of the slot that has not ended."""
-    found = _slots(session, worker_id, resolution, begins, ends)
+    found = dict(_slots(session, worker_id, resolution, begins, ends))
     newest = _newest(session, worker_id)
     finer = max((fine for fine in KEPT if fine < resolution), default=None)
     if newest is None or finer is None:

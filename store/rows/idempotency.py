@@ -9,20 +9,12 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.tables import IdempotencyKey
 from store.db.upsert import upsert
+from store.facts.submission import KeyedRequest
 from torchyard.contract.errors import Conflict, IdempotencyMismatch
 
 KEPT_FOR = timedelta(hours=24)
 _KEPT_US = KEPT_FOR // timedelta(microseconds=1)
 _DELETED_PER_CALL = 100
-
-
-@dataclass(frozen=True)
-class KeyedRequest:
-    """A request with its idempotency key. `fingerprint` is a digest of all that a repetition must not change."""
-
-    owner: str
-    key: str
-    fingerprint: str
 
 
 @dataclass(frozen=True)

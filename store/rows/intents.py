@@ -10,14 +10,13 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Job
+from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import AT_ONCE
 from store.rows import access, jobs
-from store.rows.access import SERVICE, Caller
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState, Reason
 
-AT_ONCE = timedelta(0)
-"""The grace of a forced cancel: the attempt is killed, and no checkpoint is waited for."""
 _OPEN = (JobState.STARTING, JobState.RUNNING)
 
 

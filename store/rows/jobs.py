@@ -11,10 +11,11 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
+from store.facts.callers import SERVICE, Caller
+from store.facts.pages import FactPage
+from store.facts.telemetry import EventFacts
 from store.ids import new_id
-from store.rows import access, pages, quotas
-from store.rows.access import SERVICE, Caller
-from store.rows.pages import RowPage
+from store.rows import access, columns, pages, quotas
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
@@ -43,8 +44,6 @@ _HOLDERS = (
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
 )
-
-_HOLDING_JOBS = _HOLDERS.add_columns(Job).join(Job, Job.id == Attempt.job_id)
 
 
 def submit(
@@ -264,25 +263,21 @@ def reserve_positions(session: Session, job_id: str, count: int, **values: Any) 
     return position - count + 1
 
 
-def events(session: Session, job_id: str, *, after: int, limit: int) -> RowPage[JobEvent]:
+def events(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[EventFacts]:
     """Returns events with a position above `after`, oldest first, without progress, which only streams show.
 
     Returns up to `limit` of them, and up to 8 MiB.
     """
-    query = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after, JobEvent.type != "progress")
-    query = query.order_by(JobEvent.seq).limit(limit + 1).execution_options(yield_per=16)
-    with closing(session.scalars(query)) as rows:
-        return pages.take(rows, limit=limit, size=lambda row: len(json.dumps(row.data)))
+    query = select(*columns.of(EventFacts, JobEvent)).where(JobEvent.job_id == job_id, JobEvent.seq > after)
+    query = query.where(JobEvent.type != "progress").order_by(JobEvent.seq).limit(limit + 1)
+    with closing(session.execute(query.execution_options(yield_per=16))) as rows:
+        events = (EventFacts(*row) for row in rows)
+        return pages.take(events, limit=limit, size=lambda event: len(json.dumps(event.data)))
 
 
 def device_holders(session: Session) -> dict[tuple[str, str], str]:
     """Returns the job id that holds each device, by `(worker id, device uuid)`."""
     return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}
-
-
-def holding_jobs(session: Session) -> dict[tuple[str, str], Job]:
-    """Returns the job that holds each device, by `(worker id, device uuid)`."""
-    return {(row.worker_id, row.device): row.Job for row in session.execute(_HOLDING_JOBS)}
 
 
 def worker_name(session: Session, worker_id: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from store.facts.telemetry import MetricPoint
 from store.rows.logs import NewLines
-from store.rows.metrics import POINT, MetricPoint
+from store.rows.metrics import POINT
 
 _MESSAGE_ROW_BYTES = 100
 """What a stored message takes besides its text."""

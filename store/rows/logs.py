@@ -8,8 +8,9 @@ from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job, LogChunk
+from store.facts.pages import FactPage
+from store.facts.telemetry import END, EVERY_LINE, Line, LogFilter
 from store.rows import pages
-from store.rows.pages import RowPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,32 +20,6 @@ class NewLines:
     rank: int | None
     stream: str
     lines: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    line: int
-    time: int
-    attempt: int
-    rank: int | None
-    stream: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class LogFilter:
-    """Which lines are wanted: those that meet every condition that is set."""
-
-    rank: int | None = None
-    launcher: bool = False
-    """Only lines that no rank has written."""
-    attempt: int | None = None
-    stream: str | None = None
-
-
-EVERY_LINE = LogFilter()
-LAST_LINE = 2**63 - 1
-"""The last number that a line can have."""
 
 
 def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines]) -> None:
@@ -77,7 +52,7 @@ def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines
         position += len(chunk.lines)
 
 
-def after(session: Session, job_id: str, *, line: int, limit: int, where: LogFilter = EVERY_LINE) -> RowPage[Line]:
+def after(session: Session, job_id: str, *, line: int, limit: int, where: LogFilter = EVERY_LINE) -> FactPage[Line]:
     """Returns lines numbered above `line`, oldest first: up to `limit`, and up to 8 MiB."""
     with closing(chunks_from(session, job_id, line + 1, where)) as chunks:
         found = (item for chunk in chunks for item in lines(chunk) if item.line > line)
@@ -86,7 +61,7 @@ def after(session: Session, job_id: str, *, line: int, limit: int, where: LogFil
 
 def before(
     session: Session, job_id: str, *, line: int, limit: int, after: int = 0, where: LogFilter = EVERY_LINE
-) -> RowPage[Line]:
+) -> FactPage[Line]:
     """Returns the newest of the lines numbered below `line` and above `after`, oldest first: as many as `after` does.
 
     `has_more`: whether there are older ones.
@@ -97,11 +72,11 @@ def before(
     with closing(session.scalars(query.order_by(LogChunk.first.desc()))) as chunks:
         newest_first = (item for chunk in chunks for item in reversed(lines(chunk)) if after < item.line < line)
         found = pages.take(newest_first, limit=limit, size=_size)
-    return RowPage(found.rows[::-1], found.has_more)
+    return FactPage(found.items[::-1], found.has_more)
 
 
 def chunks_from(
-    session: Session, job_id: str, line: int, where: LogFilter = EVERY_LINE, *, to: int = LAST_LINE
+    session: Session, job_id: str, line: int, where: LogFilter = EVERY_LINE, *, to: int = END
 ) -> Generator[LogChunk]:
     """Yields the chunks that have lines numbered from `line` to `to`, in order. Reads rows as they are needed."""
     start = func.coalesce(_first_of_chunk(job_id, line).scalar_subquery(), 1)

@@ -1,7 +1,6 @@
 """Metric series. The points of a batch are stored as packed chunks, one for each series."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 import struct
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Attempt, PointChunk, Series
 from store.db.upsert import upsert
+from store.facts.telemetry import END, MetricPoint
 from store.rows import jobs
 
 TENSORBOARD = "tensorboard"
@@ -20,8 +20,6 @@ POINT = struct.Struct("<qdq")
 """A packed point: step, value, and time in microseconds since the epoch, by the rank's clock."""
 PLACE = struct.Struct("<qq")
 """The packed place of a batch's points in a joined chunk: the position of the first, and how many there are."""
-END = 2**63 - 1
-"""The last step that there can be."""
 _NAMED = 5
 """The most keys that a message names."""
 _MAX_LATEST = 200
@@ -43,17 +41,6 @@ _LATEST_OF_KEYS = (
     .where(Series.job_id.in_(bindparam("jobs", expanding=True)), Series.key.in_(bindparam("keys", expanding=True)))
     .order_by(Series.key)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MetricPoint:
-    """One value of one metric."""
-
-    key: str
-    step: int
-    value: float
-    time: int
-    """Microseconds since the epoch, by the rank's clock."""
 
 
 class Added(NamedTuple):

@@ -10,7 +10,8 @@ from scheduling.quotas import Allowance
 from store.announcement import announcement_of
 from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, Job, Quota
 from store.db.upsert import upsert
-from store.rows import users
+from store.facts.team import QuotaFacts
+from store.rows import columns, users
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Resource
@@ -145,9 +146,10 @@ def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) ->
         raise QuotaExceeded(f"{owner} may have {most} queued or paused jobs and has {queued}: wait, or cancel some")
 
 
-def rows(session: Session) -> list[Quota]:
+def listed(session: Session) -> list[QuotaFacts]:
     """Returns all quotas, of roles and then of users, by name."""
-    return list(session.scalars(select(Quota).order_by(Quota.kind, Quota.name, Quota.resource)))
+    query = select(*columns.of(QuotaFacts, Quota)).order_by(Quota.kind, Quota.name, Quota.resource)
+    return [QuotaFacts(*row) for row in session.execute(query)]
 
 
 def set_limits(session: Session, kind: str, name: str, limits: Mapping[Resource, int | None]) -> None:

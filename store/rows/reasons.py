@@ -1,7 +1,7 @@
 """Why jobs wait: one row for all jobs of a shape, so that a changed reason is one write for any number of jobs."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, delete, literal_column, or_, select
 from sqlalchemy.orm import Session
@@ -10,6 +10,7 @@ from scheduling.reasons import PREEMPTING
 from store.db.database import now_us
 from store.db.tables import Base, Job, WaitingReason
 from store.db.upsert import upsert
+from store.facts.jobs import DisplayedReason
 from store.rows.waiting import is_queued, waits
 from torchyard.contract.job import JobState, Reason
 
@@ -24,17 +25,11 @@ _OWN_REASON = select(Job.id, Job.reason_message).where(is_queued())
 _OF_PREEMPTORS = _OWN_REASON.where(Job.reason_code == literal_column(f"'{PREEMPTING}'"))
 
 
-@dataclass(frozen=True)
-class DisplayedReason:
-    """Why a job is in its state, and since when, in microseconds since the epoch."""
+def displayed(session: Session, jobs: Collection[Any]) -> dict[str, DisplayedReason]:
+    """Returns the reasons of jobs by id: that of its shape, unless the job waits for a reason of its own.
 
-    code: str
-    message: str
-    since: int
-
-
-def displayed(session: Session, jobs: Collection[Job]) -> dict[str, DisplayedReason]:
-    """Returns the reason of each job by its id: its shape's reason, unless the job waits for a reason of its own."""
+    `jobs` are rows, or their columns.
+    """
     shapes = {job.shape for job in jobs if _waits_with_others(job)}
     found: dict[str | None, DisplayedReason] = {}
     if shapes:
@@ -86,11 +81,11 @@ def delete_unused(session: Session) -> None:
     session.execute(delete(WaitingReason).where(WaitingReason.shape.in_(list(session.scalars(idle)))))
 
 
-def _waits_with_others(job: Job) -> bool:
+def _waits_with_others(job: Any) -> bool:
     return job.state == JobState.QUEUED and job.not_before is None and job.reason_code != PREEMPTING
 
 
-def _shown(job: Job, common: DisplayedReason | None) -> DisplayedReason:
+def _shown(job: Any, common: DisplayedReason | None) -> DisplayedReason:
     if common is None:
         return DisplayedReason(job.reason_code, job.reason_message, job.reason_since)
     return DisplayedReason(common.code, common.message, max(common.since, job.reason_since))

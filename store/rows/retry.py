@@ -6,9 +6,10 @@ from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
+from store.facts.callers import SERVICE, Caller
+from store.facts.checkpoints import CheckpointFacts
 from store.ids import new_id
 from store.rows import access, bundles, checkpoints, jobs, quotas, secrets
-from store.rows.access import SERVICE, Caller
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
@@ -43,8 +44,9 @@ def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE
     return jobs.get(session, new.id)
 
 
-def _copy_checkpoint(session: Session, checkpoint: Checkpoint, job_id: str) -> None:
+def _copy_checkpoint(session: Session, checkpoint: CheckpointFacts, job_id: str) -> None:
     """Lists the checkpoint in the new job as one of attempt 0, before its first. The blobs are shared."""
-    kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files", "size")
+    kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files")
     values = {column: getattr(checkpoint, column) for column in kept}
-    session.execute(insert(Checkpoint).values(id=new_id("ckpt"), job_id=job_id, attempt=0, **values))
+    size = sum(file["size"] for file in checkpoint.files)
+    session.execute(insert(Checkpoint).values(id=new_id("ckpt"), job_id=job_id, attempt=0, size=size, **values))

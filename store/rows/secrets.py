@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Secret
-from store.rows import users
+from store.facts.team import SecretFacts
+from store.rows import columns, users
 from store.secret_keys import SecretKeys
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound
 from torchyard.contract.spec import VARIABLE_NAME, Spec
@@ -17,7 +18,7 @@ MAX_SECRETS = 100
 """Of one user."""
 
 
-def put(session: Session, keys: SecretKeys, owner: str, name: str, value: str) -> Secret:
+def put(session: Session, keys: SecretKeys, owner: str, name: str, value: str) -> SecretFacts:
     """Stores a secret, or its new value. Raises Conflict if the user has too many, and ConfigError."""
     users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     row = session.get(Secret, (owner, name))
@@ -31,7 +32,7 @@ def put(session: Session, keys: SecretKeys, owner: str, name: str, value: str) -
     row.updated_at = now_us()
     session.flush()
     session.refresh(row)
-    return row
+    return columns.read(SecretFacts, row)
 
 
 def remove(session: Session, owner: str, name: str) -> None:
@@ -43,9 +44,10 @@ def remove(session: Session, owner: str, name: str) -> None:
         raise NotFound(f"{owner} has no secret {name[:200]!r}")
 
 
-def list_of(session: Session, owner: str) -> Sequence[Secret]:
+def list_of(session: Session, owner: str) -> Sequence[SecretFacts]:
     """Returns the user's secrets by name."""
-    return session.scalars(select(Secret).where(Secret.owner == owner).order_by(Secret.name)).all()
+    query = select(*columns.of(SecretFacts, Secret)).where(Secret.owner == owner).order_by(Secret.name)
+    return [SecretFacts(*row) for row in session.execute(query)]
 
 
 def named(session: Session, owner: str, names: Collection[str]) -> dict[str, Secret]:

@@ -1,35 +1,15 @@
 """Requests for the stacks of an attempt's ranks, and the newest answer. An attempt that has ended has neither."""
 
-from typing import Any, NamedTuple, TypedDict
-
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Attempt
+from store.facts.callers import SERVICE, Caller
+from store.facts.telemetry import Stacks
 from store.rows import access, jobs
-from store.rows.access import SERVICE, Caller
 from torchyard.contract.errors import Conflict
-
-
-class Answer(TypedDict):
-    """What a worker found. Times are in microseconds."""
-
-    requested_at: int
-    taken_at: int
-    ranks: list[dict[str, Any]]
-    """A `torchyard.contract.views.telemetry.RankStacksView` each."""
-
-
-class Stacks(NamedTuple):
-    """What is known of the attempt that runs."""
-
-    attempt: int
-    requested_at: int | None
-    """The time of the request that waits for its answer."""
-    answer: Answer | None
-
 
 _COLUMNS = (Attempt.number, Attempt.stacks_requested_at, Attempt.stacks)
 

@@ -1,9 +1,7 @@
 """Personal tokens, and the sessions of browsers. Of both only a digest of the secret is stored."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-import hashlib
 import hmac
 import secrets
 
@@ -12,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
 from store.db.tables import Base, BrowserSession, Token
+from store.facts.team import BrowserSessionFacts, Identity, OpenedSession, TokenFacts, digest_of
 from store.ids import new_id
-from store.rows import access, users
+from store.rows import access, columns, users
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
 from torchyard.contract.team import Role, Scope
 
@@ -48,28 +47,6 @@ _VALID = (
 )
 
 
-@dataclass(frozen=True)
-class Identity:
-    """The user of a valid token."""
-
-    name: str
-    role: Role
-    scopes: frozenset[Scope]
-    token_id: str
-    use_is_stale: bool = False
-    """Whether the noted use of the token is none, or older than a minute."""
-
-
-@dataclass(frozen=True)
-class OpenedSession:
-    """A new session of a browser. Its two secrets are stored as digests alone, and are told this once."""
-
-    digest: str
-    cookie: str
-    csrf: str
-    expires_at: int
-
-
 def make(
     session: Session,
     user: str,
@@ -78,7 +55,7 @@ def make(
     scopes: Collection[Scope],
     lifetime: timedelta | None,
     made_by: str | None = None,
-) -> tuple[Token, str]:
+) -> tuple[TokenFacts, str]:
     """Returns a new token of the user, and its text, which is not stored. `lifetime` None: it does not expire.
 
     It expires at the latest with `made_by`, the id of the token that is used to make it. Raises NotFound if there is
@@ -104,7 +81,7 @@ def make(
     session.refresh(row)
     if made_by is not None:
         _end_with(session, row, made_by)
-    return row, f"{_PREFIX}_{row.id.removeprefix('tok_')}_{secret}"
+    return columns.read(TokenFacts, row), f"{_PREFIX}_{row.id.removeprefix('tok_')}_{secret}"
 
 
 def find(session: Session, text: str) -> Identity | None:
@@ -126,20 +103,19 @@ def mark_used(session: Session, token_id: str) -> None:
     session.execute(update(Token).where(Token.id == token_id).values(used_at=now_us()))
 
 
-def list_of(session: Session, user: str | None, *, limit: int, before: str | None = None) -> Sequence[Token]:
+def list_of(session: Session, user: str | None, *, limit: int, before: str | None = None) -> Sequence[TokenFacts]:
     """Returns the tokens of a user, or of all users, newest first; with `before` (an id), only older ones."""
-    query = select(Token).order_by(Token.id.desc()).limit(limit)
+    query = select(*columns.of(TokenFacts, Token)).order_by(Token.id.desc()).limit(limit)
     if user is not None:
         query = query.where(Token.user == user)
-    return session.scalars(query if before is None else query.where(Token.id < before)).all()
+    rows = session.execute(query if before is None else query.where(Token.id < before))
+    return [TokenFacts(*row) for row in rows]
 
 
-def revoke(session: Session, token_id: str, *, user: str | None) -> Token:
+def revoke(session: Session, token_id: str, *, user: str | None) -> str:
     """Revokes a token, and those that were made with it; with `user`, only one of theirs. Repeating it changes nothing.
 
-    Their streams and sessions end.
-
-    Raises NotFound.
+    Their streams and sessions end. Returns the name of its user. Raises NotFound.
     """
     owned = Token.user == user if user is not None else Token.id == token_id
     row = session.scalars(select(Token).where(Token.id == token_id, owned).with_for_update()).first()
@@ -153,8 +129,7 @@ def revoke(session: Session, token_id: str, *, user: str | None) -> Token:
     for user_name in session.scalars(select(Token.user).where(Token.id.in_(ended)).distinct()):
         access.announce(session, user_name)
     session.execute(update(Token).where(*concerned).values(revoked_at=now_us()))
-    session.refresh(row)
-    return row
+    return row.user
 
 
 def open_session(session: Session, credential: str) -> OpenedSession:
@@ -177,26 +152,23 @@ def open_session(session: Session, credential: str) -> OpenedSession:
     return OpenedSession(row.digest, cookie, csrf, row.expires_at)
 
 
-def find_session(session: Session, cookie: str, *, csrf: str) -> BrowserSession | None:
+def find_session(session: Session, cookie: str, *, csrf: str) -> BrowserSessionFacts | None:
     """Returns the session of the cookie, or None if it has ended or the second secret is not the session's."""
     row = find_session_by_digest(session, digest_of(cookie))
     return row if row is not None and hmac.compare_digest(row.csrf_digest, digest_of(csrf)) else None
 
 
-def find_session_by_digest(session: Session, digest: str) -> BrowserSession | None:
+def find_session_by_digest(session: Session, digest: str) -> BrowserSessionFacts | None:
     """Returns the session whose cookie has this digest, or None if it has ended."""
-    query = select(BrowserSession).where(BrowserSession.digest == digest, BrowserSession.expires_at > now_us())
-    return session.scalars(query).first()
+    told = columns.of(BrowserSessionFacts, BrowserSession)
+    query = select(*told).where(BrowserSession.digest == digest, BrowserSession.expires_at > now_us())
+    row = session.execute(query).first()
+    return None if row is None else BrowserSessionFacts(*row)
 
 
 def close_session(session: Session, digest: str) -> None:
     """Ends the session whose cookie has this digest."""
     session.execute(delete(BrowserSession).where(BrowserSession.digest == digest))
-
-
-def digest_of(secret: str) -> str:
-    """Returns the SHA-256 of the secret, in hex."""
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _end_with(session: Session, row: Token, made_by: str) -> None:

@@ -9,14 +9,15 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import User
-from store.rows import access
-from store.rows.access import BOOTSTRAP
+from store.facts.callers import BOOTSTRAP
+from store.facts.team import UserFacts
+from store.rows import access, columns
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.requests import USER_NAME
 from torchyard.contract.team import Role
 
 
-def add(session: Session, name: str, role: Role) -> User:
+def add(session: Session, name: str, role: Role) -> UserFacts:
     """Adds a user. Raises Conflict if the name was ever used, as it may own jobs."""
     user = User(name=name, role=role)
     try:
@@ -25,7 +26,7 @@ def add(session: Session, name: str, role: Role) -> User:
     except IntegrityError:
         raise Conflict(f"there is a user {name} already, or there was one: choose another name") from None
     session.refresh(user)
-    return user
+    return columns.read(UserFacts, user)
 
 
 def get(session: Session, name: str) -> User:
@@ -41,13 +42,14 @@ def lock(session: Session, name: str) -> None:
     session.execute(select(User.name).where(User.name == name).with_for_update(key_share=True))
 
 
-def list_all(session: Session, *, limit: int, after: str | None = None) -> Sequence[User]:
+def list_all(session: Session, *, limit: int, after: str | None = None) -> Sequence[UserFacts]:
     """Returns users by name; with `after` (a name), only those behind it."""
-    query = select(User).order_by(User.name).limit(limit)
-    return session.scalars(query if after is None else query.where(User.name > after)).all()
+    query = select(*columns.of(UserFacts, User)).order_by(User.name).limit(limit)
+    rows = session.execute(query if after is None else query.where(User.name > after))
+    return [UserFacts(*row) for row in rows]
 
 
-def change(session: Session, name: str, *, role: Role | None = None, disabled: bool | None = None) -> User:
+def change(session: Session, name: str, *, role: Role | None = None, disabled: bool | None = None) -> UserFacts:
     """Sets the role, or disables or enables the user. Their open streams are checked again at once.
 
     Raises NotFound, and Conflict for the bootstrap administrator.
@@ -64,4 +66,4 @@ def change(session: Session, name: str, *, role: Role | None = None, disabled: b
         session.execute(update(User).where(User.name == name, ~unchanged).values(disabled_at=disabled_at))
     session.refresh(user)
     access.announce(session, name)
-    return user
+    return columns.read(UserFacts, user)

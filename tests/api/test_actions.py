@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from store.commands import actions
-from store.queries import listing
+from store.rows import listing
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role

@@ -9,8 +9,8 @@ from api.streams.rows import ChangedRows
 from api.streams.subscription import MOST_PENDING, ListedRow, Subscription
 from api.streams.throttle import Throttle
 from api.streams.watched import READ_S, WatchedJobs
-from store.queries.timeline import Head
-from store.rows.access import Caller
+from store.facts.callers import Caller
+from store.facts.jobs import Head
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
 from torchyard.contract.views.jobs import JobSummary, ProgressView, StatusReason

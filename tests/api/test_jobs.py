@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from store.db.database import Database
-from store.rows.metrics import MetricPoint
+from store.facts.telemetry import MetricPoint
 from tests.api.service import SPEC, ApiFixture, both_databases
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views.jobs import JobView

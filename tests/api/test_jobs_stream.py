@@ -13,7 +13,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.access.visible_jobs import VisibleJobs
 from api.streams import multiplexed as jobs_stream
 from api.streams.feed import Feed
 from api.streams.live import Live
@@ -22,13 +21,12 @@ from api.streams.stored import SharedItems
 from store.announcement import Announcement, row
 from store.commands import workers as worker_commands
 from store.db.database import Database
-from store.queries import timeline
-from store.queries.timeline import Head
-from store.rows import jobs, workers
-from store.rows.access import SERVICE
+from store.facts.callers import SERVICE
+from store.facts.jobs import Head, VisibleJobs
+from store.facts.telemetry import MetricPoint
+from store.rows import jobs, timeline, workers
 from store.rows.attempts import Claim, NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
 from store.store import Store
 from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases

@@ -7,10 +7,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from store.db.database import Database
+from store.facts.telemetry import MetricPoint
 from store.ids import new_id
 from store.queries import stats
 from store.rows import workers
-from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import EndReason, JobState

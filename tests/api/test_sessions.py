@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from api.access.links import LIFETIME_S, FileLinks
 from store.db.tables import BrowserSession
-from store.rows import tokens
+from store.facts.team import digest_of
 from store.rows.artifacts import NewArtifact
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from torchyard.contract.job import EndReason
@@ -84,7 +84,7 @@ def test_only_digests_of_a_sessions_secrets_are_stored(browser: Browser) -> None
     cookie = browser.client.cookies[browser.cookie_name]
     with browser.service.database.read() as session:
         (row,) = session.scalars(select(BrowserSession)).all()
-    assert (row.digest, row.csrf_digest) == (tokens.digest_of(cookie), tokens.digest_of(browser.csrf))
+    assert (row.digest, row.csrf_digest) == (digest_of(cookie), digest_of(browser.csrf))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from sqlalchemy import select, update
 
 from store.db.database import in_us, now_us
 from store.db.tables import AuditEntry, BrowserSession, Token
+from store.facts.callers import SERVICE
+from store.facts.team import digest_of
 from store.rows import audit, tokens
-from store.rows.access import SERVICE
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from torchyard.contract.team import Role
 
@@ -128,7 +129,7 @@ def test_a_user_has_a_limited_number_of_tokens_and_sessions(
     cookies = [log_in(service, made[1]["token"]) for _ in range(3)]
     with service.database.read() as session:
         stored = session.scalars(select(BrowserSession.digest)).all()
-    assert {tokens.digest_of(cookie) for cookie in cookies[1:]} == set(stored)
+    assert {digest_of(cookie) for cookie in cookies[1:]} == set(stored)
 
 
 @both_databases

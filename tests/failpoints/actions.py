@@ -10,16 +10,14 @@ import sys
 import threading
 import time
 
-from api import present
 from store.commands import bundles, cleanup, requests, submission, team
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
-from store.db.tables import Job
-from store.rows.access import SERVICE
+from store.facts.callers import SERVICE
+from store.facts.submission import KeyedRequest
+from store.facts.telemetry import MetricPoint
 from store.rows.attempts import Batch, Claim
-from store.rows.idempotency import KeyedRequest
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
 from store.store import Store
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
@@ -51,13 +49,11 @@ _LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 def _submit(store: Store, _: str) -> None:
     keyed = KeyedRequest("admin", "once", "the same")
     spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
-    submission.submit(
-        store, spec, caller=SERVICE, visibility="private", show=present.job, show_new=present.job, keyed=keyed
-    )
+    submission.submit(store, spec, caller=SERVICE, visibility="private", keyed=keyed)
 
 
 def _delete(store: Store, job_id: str) -> None:
-    requests.delete(store, job_id, caller=SERVICE)
+    requests.act(store, "delete", job_id, caller=SERVICE)
     cleanup.collect_garbage(store)  # as after the API's answer
 
 
@@ -79,27 +75,17 @@ def _upload(store: Store, _: str) -> None:
         return
 
 
-def _id(_: object, row: Job) -> str:
-    return row.id
-
-
-def _alive(_: object, __: object, alive: bool) -> bool:
-    return alive
-
-
 REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "submit": _submit,
-    "change": lambda store, job_id: requests.change(
-        store, job_id, parse_patch({"priority": 7}), caller=SERVICE, answer=_id
-    ),
-    "cancel": lambda store, job_id: requests.cancel(store, job_id, caller=SERVICE, answer=_id),
-    "pause": lambda store, job_id: requests.pause(store, job_id, caller=SERVICE, answer=_id),
-    "resume": lambda store, job_id: requests.resume(store, job_id, caller=SERVICE, answer=_id),
-    "stacks": lambda store, job_id: requests.stacks(store, job_id, caller=SERVICE, answer=str),
+    "change": lambda store, job_id: requests.change(store, job_id, parse_patch({"priority": 7}), caller=SERVICE),
+    "cancel": lambda store, job_id: requests.ask(store, "cancel", job_id, caller=SERVICE),
+    "pause": lambda store, job_id: requests.ask(store, "pause", job_id, caller=SERVICE),
+    "resume": lambda store, job_id: requests.ask(store, "resume", job_id, caller=SERVICE),
+    "stacks": lambda store, job_id: requests.ask_stacks(store, job_id, caller=SERVICE),
     "delete": _delete,
     "bundle": _upload,
-    "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE, answer=str),
-    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE, answer=_alive),
+    "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE),
+    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE),
 }
 """What the API runs for a request about a job or a worker."""
 

@@ -13,10 +13,10 @@ from sqlalchemy import insert, select
 from store.announcement import Announcement
 from store.blobs import Blobs
 from store.db.tables import Garbage, PointChunk
+from store.facts.telemetry import MetricPoint
 from store.rows import attempts, jobs
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture

@@ -6,7 +6,8 @@ from alembic import command
 
 from migrations.__main__ import configuration
 from store.db.database import Database
-from store.rows.metrics import POINT, MetricPoint
+from store.facts.telemetry import MetricPoint
+from store.rows.metrics import POINT
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 

@@ -15,7 +15,9 @@ from sqlalchemy.orm import Session
 from scheduling.snapshot import Device, Placement
 from store.blobs import Blobs
 from store.db.database import Database, now_us
-from store.db.tables import Allocation, Attempt, Base, Job, JobEvent
+from store.db.tables import Allocation, Attempt, Base, Job
+from store.facts.jobs import DisplayedReason
+from store.facts.telemetry import EventFacts
 from store.ids import new_id
 from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns
@@ -23,7 +25,6 @@ from store.queue import Queue
 from store.rows import attempts, intents, jobs, reasons, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
-from store.rows.reasons import DisplayedReason
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
@@ -48,7 +49,7 @@ class StoreFixture:
 
     def series(self, job_id: str, where: PointFilter = PointFilter()) -> dict[str, SeriesColumns]:  # noqa: B008
         """Returns the job's series by key."""
-        return dict(found for found in series.read(self.database.read, job_id, where) if found is not None)
+        return dict(found for found in series.read(self.database, job_id, where) if found is not None)
 
     def submit(self, *, owner: str = "ada", **spec: Any) -> str:
         parsed = self.spec(**spec)
@@ -135,8 +136,8 @@ class StoreFixture:
     def attempt(self, claim: Claim) -> Attempt:
         return self.read(lambda session: attempts.read(session, claim))
 
-    def events(self, job_id: str) -> Sequence[JobEvent]:
-        return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000).rows)
+    def events(self, job_id: str) -> Sequence[EventFacts]:
+        return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000).items)
 
     def moves(self, job_id: str) -> list[str]:
         """Returns the states that the job entered, by its events."""

@@ -7,17 +7,16 @@ import time
 
 import pytest
 from sqlalchemy import select, update
-from sqlalchemy.orm import Session
 
 from store.blobs import Blobs
 from store.commands import bundles as commands
 from store.commands import cleanup, submission
 from store.commands.bundles import Upload
 from store.db.database import now_us
-from store.db.tables import Bundle, BundleUse, Garbage, Job
+from store.db.tables import Bundle, BundleUse, Garbage
+from store.facts.callers import Caller
 from store.queries import bundles as queries
 from store.rows import deletion
-from store.rows.access import Caller
 from store.store import Store
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
@@ -27,7 +26,6 @@ from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
 from torchyard.contract.spec import Spec, parse_spec
 from torchyard.contract.team import Role
-from torchyard.contract.views.jobs import JobView
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
 MONTH = timedelta(days=30)
@@ -60,14 +58,7 @@ def spec_of(bundle: Packed) -> Spec:
 
 def submit(store: Store, bundle: Packed, *, caller: Caller = ADA) -> str:
     """Submits a job, and returns its id."""
-    found: list[str] = []
-
-    def show(_: Session, job: Job) -> JobView:
-        found.append(job.id)
-        return JobView.model_construct()
-
-    submission.submit(store, spec_of(bundle), caller=caller, visibility="private", show=show, show_new=show)
-    return found[-1]
+    return submission.submit(store, spec_of(bundle), caller=caller, visibility="private").job.id
 
 
 def age(db: StoreFixture, bundle: Packed, *, days: int) -> None:
@@ -196,7 +187,7 @@ def test_the_parts_of_users_are_separate_files(store: Store) -> None:
 def test_a_bundle_whose_blob_is_damaged_is_not_complete(db: StoreFixture, store: Store) -> None:
     bundle = packed()
     upload(store, bundle)
-    found = db.read(lambda session: queries.find_complete(session, store.blobs, "ada", bundle.sha256))
+    found = queries.find_complete(store, "ada", bundle.sha256)
     assert found is not None
     store.blobs.path(bundle.sha256).write_bytes(b"short")
-    assert db.read(lambda session: queries.find_complete(session, store.blobs, "ada", bundle.sha256)) is None
+    assert queries.find_complete(store, "ada", bundle.sha256) is None

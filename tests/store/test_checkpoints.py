@@ -25,11 +25,11 @@ def add(db: StoreFixture, claim: Claim, *new: NewCheckpoint) -> None:
 def aliases(db: StoreFixture, job_id: str) -> dict[str, list[str]]:
     """Returns the aliases of each checkpoint, newest first, by `attempt/name`."""
     found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
-    return {f"{item.row.attempt}/{item.row.name}": item.aliases for item in found}
+    return {f"{item.attempt}/{item.name}": [*item.aliases] for item in found}
 
 
 def name_of(db: StoreFixture, job_id: str, ref: str) -> str:
-    row = db.read(lambda session: checkpoints.resolve(session, db.job(job_id), ref)).row
+    row = db.read(lambda session: checkpoints.resolve(session, db.job(job_id), ref))
     return f"{row.attempt}/{row.name}"
 
 
@@ -38,12 +38,12 @@ def test_a_checkpoint_is_listed_and_has_an_event(db: StoreFixture, claim: Claim)
     add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5, train_loss=math.inf))
     ((item),) = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id)))
     assert item.aliases == ["best", "latest", "epoch-1", "step-10"]
-    assert (item.row.epoch, item.row.step, item.row.attempt) == (1, 10, 1)
-    assert item.row.metrics == {"val/loss": 0.5, "train/loss": "Infinity"}
-    assert item.row.files == [{"path": "state.pt", "size": 1, "sha256": "0" * 64}]
+    assert (item.epoch, item.step, item.attempt) == (1, 10, 1)
+    assert item.metrics == {"val/loss": 0.5, "train/loss": "Infinity"}
+    assert item.files == [{"path": "state.pt", "size": 1, "sha256": "0" * 64}]
     event = db.events(claim.job_id)[-1]
     assert event.type == "checkpoint"
-    assert event.data == {"id": item.row.id, "epoch": 1, "step": 10, "metrics": item.row.metrics}
+    assert event.data == {"id": item.id, "epoch": 1, "step": 10, "metrics": item.metrics}
     assert db.job(claim.job_id).version == version + 1
 
 
@@ -150,9 +150,9 @@ def test_a_checkpoint_of_another_job_is_not_found_by_its_id(db: StoreFixture, cl
 def test_a_file_is_found_by_its_listed_name(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("one", step=1))
     (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
-    assert checkpoints.file_of(row, "state.pt")["sha256"] == "0" * 64
+    assert row.file("state.pt")["sha256"] == "0" * 64
     with pytest.raises(NotFound, match="no file"):
-        checkpoints.file_of(row, "./state.pt")
+        row.file("./state.pt")
 
 
 def test_the_best_checkpoints_of_many_jobs_take_one_query_per_mode(db: StoreFixture) -> None:
@@ -165,5 +165,5 @@ def test_the_best_checkpoints_of_many_jobs_take_one_query_per_mode(db: StoreFixt
     add(db, none, checkpoint("c", step=1, val_loss=math.nan))
     modes = {least.job_id: "min", most.job_id: "max", none.job_id: "min"}
     found = db.read(lambda session: checkpoints.best_of_jobs(session, modes))
-    assert {job_id: row.name for job_id, row in found.items()} == {least.job_id: "c1", most.job_id: "c3"}
+    assert {job_id: best.value for job_id, best in found.items()} == {least.job_id: 1.0, most.job_id: 3.0}
     assert db.read(lambda session: checkpoints.best_of_jobs(session, {})) == {}

@@ -12,11 +12,10 @@ from sqlalchemy.orm import Session
 
 from store.db.database import Database, now_us
 from store.db.tables import Job, Worker
-from store.queries import listing
-from store.rows import jobs, logs
-from store.rows.access import SERVICE
+from store.facts.callers import SERVICE
+from store.facts.telemetry import MetricPoint
+from store.rows import jobs, listing, logs
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable
@@ -44,7 +43,7 @@ def test_a_number_that_a_database_refuses_does_not_reach_it(db: StoreFixture, nu
     error = {"code": "user_error", "message": "1234567890123456789", "rank": number, "exit_code": 1}
     job_id = db.submit()
     db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(error=error)))
-    (listed,) = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=1))
+    (listed,) = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=1)).items
     assert listed.error == {**error, "rank": stored}
 
 
@@ -100,7 +99,7 @@ def test_a_full_disk_is_unavailable_and_stores_nothing_partially(sqlite: SQLiteD
         _let_grow(database, pages=1_000_000)
         db.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
         assert db.attempt(claim).relay_seq == 1
-        assert len(db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=30_000).rows)) == 20_000
+        assert len(db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=30_000).items)) == 20_000
 
 
 def _let_grow(database: Database, *, pages: int) -> None:

@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import DeviceSample
+from store.facts.workers import History, Use
 from store.rows import device_history
-from store.rows.device_history import History, Use
 from tests.store.fixture import StoreFixture
 
 START = 1_800_000_000

@@ -9,11 +9,11 @@ from sqlalchemy import Connection, event, insert, select, update
 from store.commands import cleanup
 from store.db.database import Database, in_us, now_us
 from store.db.tables import NEVER_TRIMMED, DeletedJob, Job
-from store.queries import run_dirs, timeline
-from store.rows import deletion, logs, trimming
+from store.facts.telemetry import MetricPoint
+from store.queries import run_dirs
+from store.rows import deletion, logs, timeline, trimming
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
 from store.rows.trimming import TrimLimits
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
@@ -55,8 +55,8 @@ def trim(db: StoreFixture, keep: TrimLimits, *, steps: int = 100_000) -> bool:
 
 
 def lines(db: StoreFixture, job_id: str) -> list[int]:
-    found = db.read(lambda session: logs.after(session, job_id, line=0, limit=1000).rows)
-    assert db.read(lambda session: logs.before(session, job_id, line=10**9, limit=1000).rows) == found
+    found = db.read(lambda session: logs.after(session, job_id, line=0, limit=1000).items)
+    assert db.read(lambda session: logs.before(session, job_id, line=10**9, limit=1000).items) == found
     return [line.line for line in found]
 
 

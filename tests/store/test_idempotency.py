@@ -5,8 +5,9 @@ from sqlalchemy import select, update
 
 from store.db.database import Session, now_us
 from store.db.tables import IdempotencyKey
+from store.facts.submission import KeyedRequest
 from store.rows import idempotency, jobs
-from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
+from store.rows.idempotency import Answer, KeyTaken
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import IdempotencyMismatch
 from torchyard.contract.spec import parse_spec

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from store.facts.callers import Caller
+from store.facts.jobs import AT_ONCE
 from store.rows import deletion, intents
-from store.rows.access import Caller
-from store.rows.intents import AT_ONCE, requested_stop
+from store.rows.intents import requested_stop
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState

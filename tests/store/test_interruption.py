@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy import text
 
-from store.db.interruption import Interruption
+from store.interruption import Interruption
 from tests.databases import on_both
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Unavailable

@@ -3,14 +3,13 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import inspect, update
+from sqlalchemy import update
 
 from store.db.tables import Job
+from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import ListCursor
 from store.ids import is_id, new_id
-from store.queries import listing, queue_positions
-from store.queries.listing import ListCursor
-from store.rows import access, intents, jobs, waiting
-from store.rows.access import SERVICE, Caller
+from store.rows import access, intents, job_facts, jobs, listing, queue_positions, waiting
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.filters import JobQuery
@@ -63,10 +62,10 @@ def test_a_list_reads_no_column_that_may_be_large(db: StoreFixture) -> None:
     older = db.submit()
     with db.database.write() as session:  # as a version without the key stored it
         session.execute(update(Job).where(Job.id == older).values(spec={"trainer": "script"}))
-    old, new = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=2))
-    assert (new.monitor, new.mode, new.error) == ("val/accuracy", "max", None)
-    assert (old.monitor, old.mode) == ("val/loss", "min")
-    assert inspect(new.row).unloaded == {"spec", "card", "error"}
+    old, new = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=2)).items
+    assert (new.monitor, new.error) == ("val/accuracy", None)
+    assert old.monitor == "val/loss"
+    assert {"spec", "card", "error"}.isdisjoint(column.key for column in job_facts.LISTED)
 
 
 def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
@@ -78,7 +77,7 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
         chosen = JobQuery(**where)  # pyright: ignore[reportArgumentType]
         after = None if before is None else ListCursor(None, before)
         rows = db.read(lambda session: listing.jobs(session, chosen, caller=SERVICE, limit=limit, after=after))
-        return [listed.row.id for listed in rows]
+        return [listed.id for listed in rows.items]
 
     assert found() == [d, c, b, a]
     assert found(2) == [d, c]
@@ -159,7 +158,7 @@ def test_events_are_read_in_pages(db: StoreFixture) -> None:
     job_id = db.submit()
     for number in range(5):
         db.write(lambda s, n=number: jobs.add_event(s, job_id, type="message", attempt=None, data={"text": f"{n}"}))
-    pages = [db.read(lambda s, a=after: jobs.events(s, job_id, after=a, limit=2).rows) for after in (0, 2, 4, 6)]
+    pages = [db.read(lambda s, a=after: jobs.events(s, job_id, after=a, limit=2).items) for after in (0, 2, 4, 6)]
     assert [[event.seq for event in page] for page in pages] == [[1, 2], [3, 4], [5, 6], []]
 
 

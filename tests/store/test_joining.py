@@ -9,11 +9,10 @@ from sqlalchemy import select
 
 from store.commands import cleanup
 from store.db.tables import PointChunk
-from store.queries import timeline
-from store.rows import attempts, deletion, joining
+from store.facts.telemetry import MetricPoint
+from store.rows import attempts, deletion, joining, timeline
 from store.rows.attempts import Claim
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.job import EndReason
 

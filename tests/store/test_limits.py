@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from store.db.tables import PointChunk, Quota, Series, User
+from store.facts.telemetry import MetricPoint
 from store.queries import series
 from store.queries.series import PointFilter
 from store.rows import attempts, checkpoints, deletion, jobs, logs, metrics, quotas
@@ -14,7 +15,7 @@ from store.rows.attempts import Batch, Claim, NewEvent
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.limits import OutputLimits
 from store.rows.logs import NewLines
-from store.rows.metrics import MAX_SERIES, POINT, MetricPoint
+from store.rows.metrics import MAX_SERIES, POINT
 from store.rows.pages import PAGE_BYTES
 from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
@@ -47,7 +48,7 @@ def messages(db: StoreFixture, job_id: str) -> list[str]:
 
 
 def stored_lines(db: StoreFixture, job_id: str) -> list[str]:
-    return [line.text for line in db.read(lambda session: logs.after(session, job_id, line=0, limit=1000)).rows]
+    return [line.text for line in db.read(lambda session: logs.after(session, job_id, line=0, limit=1000)).items]
 
 
 def stored_series(db: StoreFixture, job_id: str) -> dict[str, list[float]]:
@@ -179,7 +180,7 @@ def test_a_long_series_is_read_by_itself(db: StoreFixture, claim: Claim, monkeyp
     keys: list[str] = []
     reads: list[int] = []
     with recorded_statements(db.database) as statements:
-        for found in filter(None, series.read(db.database.read, claim.job_id, PointFilter())):
+        for found in filter(None, series.read(db.database, claim.job_id, PointFilter())):
             keys.append(found[0])
             reads.append(sum("point_chunks" in statement for statement in statements))
     assert keys == ["a", "b", "c", "d", "e"]
@@ -195,7 +196,7 @@ def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
         db.record(claim, seq=seq, points=[MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)])
     with recorded_statements(db.database) as statements:
         parts = 0
-        for found in series.read(db.database.read, claim.job_id, PointFilter()):
+        for found in series.read(db.database, claim.job_id, PointFilter()):
             if found is None:
                 parts += 1
                 assert db.database.engine.pool.checkedout() == 0  # pyright: ignore[reportAttributeAccessIssue]
@@ -275,11 +276,11 @@ def test_a_page_of_lines_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> No
         db.record(claim, seq=seq, lines=[lines(*[text] * 64)])
     most = PAGE_BYTES // len(text)
     first = db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=1000))
-    assert ([line.line for line in first.rows], first.has_more) == (list(range(1, most + 1)), True)
+    assert ([line.line for line in first.items], first.has_more) == (list(range(1, most + 1)), True)
     rest = db.read(lambda session: logs.after(session, claim.job_id, line=most, limit=1000))
-    assert ([line.line for line in rest.rows], rest.has_more) == (list(range(most + 1, 193)), False)
+    assert ([line.line for line in rest.items], rest.has_more) == (list(range(most + 1, 193)), False)
     tail = db.read(lambda session: logs.before(session, claim.job_id, line=193, limit=10_000))
-    assert [line.line for line in tail.rows] == list(range(193 - most, 193))
+    assert [line.line for line in tail.items] == list(range(193 - most, 193))
 
 
 def test_a_page_of_events_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> None:
@@ -291,8 +292,8 @@ def test_a_page_of_events_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> N
     while more:
         after = seen[-1] if seen else 0
         found = db.read(lambda session, after=after: jobs.events(session, claim.job_id, after=after, limit=1000))
-        seen += [event.seq for event in found.rows]
-        pages.append(sum(event.type == "checkpoint" for event in found.rows))
+        seen += [event.seq for event in found.items]
+        pages.append(sum(event.type == "checkpoint" for event in found.items))
         more = found.has_more
     assert pages == [8, 8, 4]
     assert len(seen) == len(set(seen))

@@ -2,11 +2,12 @@
 
 import pytest
 
+from store.facts.telemetry import EVERY_LINE, LogFilter
 from store.queries import log_patterns, log_search
 from store.queries.log_patterns import Pattern
 from store.queries.log_search import FoundLines, LogSearch
 from store.rows.attempts import Claim
-from store.rows.logs import EVERY_LINE, LogFilter, NewLines
+from store.rows.logs import NewLines
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import InvalidRequest
 
@@ -35,7 +36,7 @@ def find(
     where: LogFilter = EVERY_LINE,
 ) -> FoundLines:
     search = LogSearch(claim.job_id, pattern, after=after, before=before, limit=limit, where=where)
-    for _ in search.parts(db.database.read):
+    for _ in search.parts(db.database):
         pass
     return search.found
 

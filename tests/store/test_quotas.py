@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import pytest
 
 from store.commands import cleanup
+from store.facts.callers import Caller
+from store.facts.telemetry import MetricPoint
 from store.rows import deletion, jobs, quotas, users
-from store.rows.access import Caller
 from store.rows.attempts import Claim, NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
 from store.rows.trimming import TrimLimits
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded

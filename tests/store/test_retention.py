@@ -103,7 +103,7 @@ def test_any_sequence_leaves_the_checkpoints_of_the_policy(
             db.record(claim, seq=seq, checkpoints=new)
             expected_checkpoints.put(number, batch)
             found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
-            listed = {int(item.row.name): item.aliases for item in found}
+            listed = {int(item.name): item.aliases for item in found}
             assert listed.keys() == {saved.number for saved in expected_checkpoints.there}
             # The names lead where they would if nothing had ever been removed.
             assert "latest" in listed[expected_checkpoints.latest().number]
@@ -196,11 +196,11 @@ def test_a_list_continues_after_a_removed_checkpoint(db: StoreFixture) -> None:
     claim = claimed(db, keep_last=2)
     for step in (1, 2, 3):
         add(db, claim, checkpoint(f"c{step}", step=step, val_loss=step))
-    second = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "step-2")).row.id
+    second = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "step-2")).id
     add(db, claim, checkpoint("c4", step=4))
     assert steps(db, claim.job_id) == [4, 3, 1]
     rest = db.read(lambda session: checkpoints.older_than(session, db.job(claim.job_id), second))
-    assert [item.row.step for item in rest] == [1]
+    assert [item.step for item in rest] == [1]
     other = db.submit()
     with pytest.raises(NotFound):
         db.read(lambda session: checkpoints.older_than(session, db.job(other), second))

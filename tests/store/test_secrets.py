@@ -7,8 +7,8 @@ import secrets as random
 import pytest
 
 from store.commands import secrets as commands
+from store.facts.callers import SERVICE, Caller
 from store.rows import secrets, users
-from store.rows.access import SERVICE, Caller
 from store.secret_keys import SecretKeys
 from store.store import Store
 from tests.store.fixture import StoreFixture, run_together, store_on
@@ -29,7 +29,7 @@ def with_keys(db: StoreFixture, *keys: str) -> Store:
 
 
 def put(store: Store, name: str, value: str, caller: Caller = ADA) -> None:
-    commands.put(store, name, value, caller=caller, answer=str)
+    commands.put(store, name, value, caller=caller)
 
 
 def value_of(db: StoreFixture, keys: SecretKeys, name: str, owner: str = "ada") -> str:

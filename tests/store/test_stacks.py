@@ -3,8 +3,8 @@
 import pytest
 
 from store.db.database import Database
+from store.facts.telemetry import Answer
 from store.rows import attempts, stacks
-from store.rows.stacks import Answer
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason

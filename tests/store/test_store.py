@@ -8,20 +8,19 @@ import pytest
 
 from store.announcement import Announcement, announcement_of
 from store.commands import attempts, placement, requests, submission, workers
-from store.db.database import Database, Session
-from store.db.tables import Job
+from store.db.database import Database
+from store.facts.callers import SERVICE
 from store.queue import Queue, WakeupListener
 from store.rows import attempts as rows
 from store.rows import intents
-from store.rows.access import SERVICE
 from store.rows.attempts import Batch, Claim
 from store.store import Store
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
+from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import parse_patch, parse_spec
-from torchyard.contract.views.jobs import JobView
 
 SPEC = parse_spec({"trainer": "script", "config": {"code": "file:///code"}})
 
@@ -41,13 +40,8 @@ def listener(queue: Queue) -> Generator[WakeupListener]:
         yield listener
 
 
-def name(_: Session, job: Job) -> str:
-    return job.id
-
-
-def ask(store: Store, what: str, job_id: str) -> str:
-    commands = {"cancel": requests.cancel, "pause": requests.pause, "resume": requests.resume}
-    return commands[what](store, job_id, caller=SERVICE, answer=name)
+def ask(store: Store, what: JobAction, job_id: str) -> str:
+    return requests.ask(store, what, job_id, caller=SERVICE).id
 
 
 def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
@@ -67,16 +61,14 @@ def rang(listener: WakeupListener) -> bool:
 
 
 def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, listener: WakeupListener) -> None:
-    def show(_: Session, row: Job) -> JobView:
-        return JobView.model_construct(id=row.id)
-
-    made = submission.submit(store, SPEC, caller=SERVICE, visibility="private", show=show, show_new=show)
+    made = submission.submit(store, SPEC, caller=SERVICE, visibility="private")
     assert (store.queue.waiting(), rang(listener)) == ([made.job.id], True)
 
 
 def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, db: StoreFixture) -> None:
     job_id = db.submit()
-    for what, waits in (("pause", False), ("resume", True), ("cancel", False)):
+    steps: tuple[tuple[JobAction, bool], ...] = (("pause", False), ("resume", True), ("cancel", False))
+    for what, waits in steps:
         ask(store, what, job_id)
         assert (job_id in store.queue.waiting()) is waits, what
 
@@ -84,7 +76,7 @@ def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, 
 def test_a_new_priority_moves_the_job_in_the_queue(store: Store, db: StoreFixture) -> None:
     first, second = db.submit(), db.submit()
     for job_id, priority in ((first, 1), (second, 2)):
-        requests.change(store, job_id, parse_patch({"priority": priority}), caller=SERVICE, answer=name)
+        requests.change(store, job_id, parse_patch({"priority": priority}), caller=SERVICE)
     assert store.queue.waiting() == [second, first]
 
 
@@ -114,7 +106,7 @@ def test_an_attempt_with_a_retry_requeues_its_job_and_wakes_the_workers(
 
 @pytest.mark.parametrize("what", ["cancel", "pause"])
 def test_a_request_to_a_running_job_wakes_its_worker(
-    store: Store, db: StoreFixture, listener: WakeupListener, what: str
+    store: Store, db: StoreFixture, listener: WakeupListener, what: JobAction
 ) -> None:
     claim = running(store, db)
     rang(listener)

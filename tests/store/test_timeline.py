@@ -7,12 +7,10 @@ from itertools import islice
 import pytest
 
 from store.db.database import Database
-from store.db.tables import JobEvent
-from store.queries import timeline
-from store.queries.timeline import TimelineItem
+from store.facts.telemetry import EventFacts, Line, MetricPoint, TimelineItem
+from store.rows import timeline
 from store.rows.attempts import NewEvent
-from store.rows.logs import Line, NewLines
-from store.rows.metrics import MetricPoint
+from store.rows.logs import NewLines
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason
@@ -34,8 +32,8 @@ def told(items: Iterable[TimelineItem]) -> list[tuple[int, str, object]]:
     return [(item.position, item.kind, _content(item.content)) for item in items]
 
 
-def _content(content: JobEvent | MetricPoint | Line) -> object:
-    return (content.seq, content.data) if isinstance(content, JobEvent) else content
+def _content(content: EventFacts | MetricPoint | Line) -> object:
+    return (content.seq, content.data) if isinstance(content, EventFacts) else content
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,9 @@ from scheduling.snapshot import Waiting
 from store.announcement import Announcement
 from store.commands import placement
 from store.db.tables import Job, WaitingReason
-from store.queries import listing, queue_positions
-from store.queries.listing import QueueCursor
+from store.facts.jobs import QueueCursor
 from store.queue import Queue
-from store.rows import jobs, reasons, waiting
+from store.rows import jobs, listing, queue_positions, reasons, waiting
 from store.rows.shapes import shape_of
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.job import Reason
@@ -117,9 +116,9 @@ def test_pages_of_the_queue_continue_across_priorities(db: StoreFixture) -> None
     order = db.read(jobs.queued)
     seen: list[tuple[int, str]] = []
     last: QueueCursor | None = None
-    while page := db.read(lambda session: listing.queue(session, limit=5, after=last)):  # noqa: B023
-        seen += [(queued.place, queued.row.id) for queued in page]
-        last = QueueCursor(page[-1].row.priority, page[-1].row.id)
+    while page := db.read(lambda session: listing.queue(session, limit=5, after=last)).items:  # noqa: B023
+        seen += [(queued.place, queued.id) for queued in page]
+        last = QueueCursor(page[-1].priority, page[-1].id)
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
 
 

@@ -10,9 +10,9 @@ from sqlalchemy import Update, select, update
 
 from store.db.database import Database
 from store.db.tables import Job
+from store.facts.jobs import DisplayedReason
 from store.queue import Queue
 from store.rows import reasons
-from store.rows.reasons import DisplayedReason
 from tests.databases import Databases, on_both
 from tests.store.fixture import StoreFixture, a_service, recorded_statements
 from tests.worker.schedulers import SchedulersFixture, slot

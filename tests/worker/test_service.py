@@ -138,7 +138,8 @@ def test_the_doctor_finds_that_a_host_lacks_the_key_of_secrets_and_makes_none(
     api.root.mkdir()
     keys = SecretKeys("", api.secret_key_file)
     with database.write() as session:
-        row = secrets.put(session, keys, "admin", "TOKEN", "s3cret")
+        secrets.put(session, keys, "admin", "TOKEN", "s3cret")
+        row = secrets.named(session, "admin", ["TOKEN"])["TOKEN"]
     assert [found.status for found in services.check_secrets(api)] == [Status.OK]
     (found,) = services.check_secrets(worker)
     assert (found.status, row.key_id in found.fact) == (Status.FAILED, True)

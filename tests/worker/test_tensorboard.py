@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from store.rows.metrics import MetricPoint
+from store.facts.telemetry import MetricPoint
 from tests.worker.eventfiles import NAME, event, nested, record, scalars, simple, tensor, varint, write
 from worker.tensorboard import curves
 from worker.tensorboard.brought import Brought

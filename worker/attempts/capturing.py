@@ -12,7 +12,8 @@ import re
 import time
 
 from store.blobs import Blobs
-from store.rows.checkpoints import CAPTURED, NewCheckpoint
+from store.facts.checkpoints import CAPTURED
+from store.rows.checkpoints import NewCheckpoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir

@@ -6,7 +6,7 @@ import logging
 import time
 
 from store.db.tables import Attempt, Job
-from store.rows.intents import AT_ONCE
+from store.facts.jobs import AT_ONCE
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason

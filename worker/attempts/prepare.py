@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from store.blobs import Blobs
-from store.db.tables import Checkpoint, Job
+from store.db.tables import Job
+from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.record import Record
@@ -124,8 +125,8 @@ class Preparation:
 
     def _fetch_checkpoint(self) -> Path | None:
         """Copies the newest intact checkpoint into the run directory, and tells the owner which ones were skipped."""
-        skipped: list[Checkpoint] = []
-        found: Checkpoint | None = None
+        skipped: list[CheckpointFacts] = []
+        found: CheckpointFacts | None = None
         # What the script published itself comes first: `resume` can read it.
         for checkpoint in sorted(self.records.checkpoints(), key=lambda row: row.source is not None):
             if self._copy(checkpoint):
@@ -143,7 +144,7 @@ class Preparation:
         self.notices.send_once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
         return self.run.resume
 
-    def _copy(self, checkpoint: Checkpoint) -> bool:
+    def _copy(self, checkpoint: CheckpointFacts) -> bool:
         folder = self.run.resume
         remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)  # a damaged checkpoint
         disk.require_free_space(folder.parent, sum(file["size"] for file in checkpoint.files))

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from store.commands import attempts as commands
 from store.db.database import Session
-from store.db.tables import Attempt, Checkpoint, Job
+from store.db.tables import Attempt, Job
+from store.facts.checkpoints import CheckpointFacts
+from store.facts.telemetry import Answer
 from store.rows import artifacts, attempts, checkpoints, intents, jobs
 from store.rows.artifacts import Room
 from store.rows.attempts import Batch, Claim
 from store.rows.limits import DEFAULTS, OutputLimits
-from store.rows.stacks import Answer
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -88,9 +89,9 @@ class AttemptRecords:
         self._seq, self.start_step, self.cut = row.relay_seq, row.start_step, frozenset(row.cut.split())
         return row, job
 
-    def checkpoints(self) -> list[Checkpoint]:
+    def checkpoints(self) -> list[CheckpointFacts]:
         """Returns the job's checkpoints, newest first."""
-        return list(self._read(lambda session: checkpoints.newest_first(session, self._claim.job_id)))
+        return self._read(lambda session: checkpoints.newest_first(session, self._claim.job_id))
 
     def checkpoint_names(self) -> list[str]:
         """Returns the names of all checkpoints that the attempt has ever listed."""

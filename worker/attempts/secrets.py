@@ -6,10 +6,10 @@ from typing import Any
 
 from store.db.database import Session
 from store.db.tables import Job
+from store.facts.telemetry import MetricPoint
 from store.rows import secrets
 from store.rows.attempts import Batch
 from store.rows.checkpoints import NewCheckpoint
-from store.rows.metrics import MetricPoint
 from store.secret_keys import SecretKeys
 from torchyard.contract.errors import ConfigError
 from worker.host.mask import Mask

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 import time
 
+from store.facts.telemetry import MetricPoint
 from store.rows.attempts import Batch
-from store.rows.metrics import MAX_SERIES, MetricPoint
+from store.rows.metrics import MAX_SERIES
 
 _LEAST_S = 60.0
 """The shortest time between two batches with points."""

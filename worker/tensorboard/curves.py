@@ -14,7 +14,7 @@ import stat
 import time
 from typing import BinaryIO
 
-from store.rows.metrics import MetricPoint
+from store.facts.telemetry import MetricPoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import LAST_TIME_US
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from store.facts.telemetry import Answer, Stacks
 from store.rows import stacks
-from store.rows.stacks import Answer
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import JobState
@@ -29,7 +29,7 @@ def ask(simulated: SimulatedRunnerFixture) -> None:
 def answer_of(simulated: SimulatedRunnerFixture) -> Answer:
     """Waits until the request is answered."""
 
-    def read() -> stacks.Stacks:
+    def read() -> Stacks:
         return simulated.store.read(lambda session: stacks.read(session, simulated.claim.job_id))
 
     wait_for(lambda: read().requested_at is None, "the answer")

@@ -1,75 +1,43 @@
 """Lists jobs: filtered and in an order, counted, or queued in the order in which they start."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
-from sqlalchemy.orm import QueryableAttribute, Session, defer
+from sqlalchemy import ColumnElement, Row, and_, bindparam, func, or_, select
+from sqlalchemy.orm import QueryableAttribute, Session
 
-from store.db.stored_spec import StoredCheckpointPolicy
-from store.db.tables import Job
-from store.queries import queue_positions
-from store.rows import access
-from store.rows.access import Caller
+from store.db.tables import Base, Job
+from store.facts import pages
+from store.facts.callers import Caller, lists_unreadable
+from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob
+from store.facts.pages import FactPage
+from store.rows import access, job_facts, queue_positions, reasons
 from store.rows.waiting import is_queued
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
 
 
 @dataclass(frozen=True)
-class ListCursor:
-    """A position in a list. `key` is the job's value of the column by which the list is sorted."""
-
-    key: str | int | None
-    job_id: str
-
-
-@dataclass(frozen=True)
-class ListedJob:
-    """A job of a list. `row` has neither spec, card nor error, which may be large: reading them raises."""
-
-    row: Job
-    monitor: str
-    """The metric that decides which checkpoint is the best."""
-    mode: str
-    """Whether the best is its least or greatest value: `min` or `max`."""
-    error: dict[str, Any] | None
-    """The error without its traceback."""
-
-
-@dataclass(frozen=True)
 class _Order:
     column: ColumnElement[Any] | QueryableAttribute[Any]
     descending: bool
-    key: Callable[[Job], str | int]
 
 
 _ORDERS = {
-    "name": _Order(Job.name, descending=False, key=lambda job: job.name),
-    "owner": _Order(Job.owner, descending=False, key=lambda job: job.owner),
-    "state": _Order(Job.state, descending=False, key=lambda job: job.state),
-    "priority": _Order(Job.priority, descending=True, key=lambda job: job.priority),
-    "started": _Order(func.coalesce(Job.started_at, 0), descending=True, key=lambda job: job.started_at or 0),
-    "finished": _Order(func.coalesce(Job.finished_at, 0), descending=True, key=lambda job: job.finished_at or 0),
+    "name": _Order(Job.name, descending=False),
+    "owner": _Order(Job.owner, descending=False),
+    "state": _Order(Job.state, descending=False),
+    "priority": _Order(Job.priority, descending=True),
+    "started": _Order(func.coalesce(Job.started_at, 0), descending=True),
+    "finished": _Order(func.coalesce(Job.finished_at, 0), descending=True),
 }
-"""How jobs are sorted, besides `created`: equal ones newest first."""
+"""How jobs are sorted, besides `created`: equal ones newest first. `store.facts.jobs.sort_key` has their values."""
 
-_ERROR_KEYS = ("code", "message", "rank", "exit_code")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_POLICY = StoredCheckpointPolicy()
 # Built once: building a statement costs more than executing it.
-_WITHOUT_LARGE = [defer(column, raiseload=True) for column in (Job.spec, Job.card, Job.error)]
-_LISTED = (
-    select(
-        Job, Job.spec["checkpoint"].label("checkpoint"), *(Job.error[key].as_json().label(key) for key in _ERROR_KEYS)
-    )
-    .where(Job.id.in_(bindparam("ids", expanding=True)))
-    .options(*_WITHOUT_LARGE)
-)
-
-
+_LISTED = select(*job_facts.LISTED).where(Base.metadata.tables["jobs"].c.id.in_(bindparam("ids", expanding=True)))
 _COUNTS = select(*(func.count(Job.id).filter(Job.state == state) for state in JobState))
 
 
@@ -81,24 +49,13 @@ def jobs(
     limit: int,
     sort: JobSort = "created",
     after: ListCursor | None = None,
-) -> list[ListedJob]:
+) -> FactPage[ListedJob]:
     """Returns jobs of the caller's lists in an order; with `after`, only those behind that position."""
     # First the ids alone: an index has all that this query reads, and a job's row is large.
     query = select(Job.id).where(*_conditions(where, caller), *_created(where), *_behind(sort, after))
-    ids = session.scalars(query.order_by(*_order_of(sort)).limit(limit)).all()
-    found = {row.Job.id: row for row in session.execute(_LISTED, {"ids": ids})} if ids else {}
-    return [_listed(found[job_id]) for job_id in ids]
-
-
-def cursor_at(job: Job, sort: JobSort) -> ListCursor:
-    """Returns the position of a job in a list of this order."""
-    order = _ORDERS.get(sort.removeprefix("-"))
-    return ListCursor(None if order is None else order.key(job), job.id)
-
-
-def has_number(sort: JobSort) -> bool:
-    """Returns whether the keys of this order's cursors are numbers."""
-    return sort.removeprefix("-") in {"priority", "started", "finished"}
+    ids = pages.first(session.scalars(query.order_by(*_order_of(sort)).limit(limit + 1)).all(), limit)
+    found = {job.id: job for job in some(session, ids.items)}
+    return FactPage([found[job_id] for job_id in ids.items], ids.has_more)
 
 
 def counts(session: Session, where: JobQuery, *, caller: Caller) -> dict[JobState, int]:
@@ -126,58 +83,47 @@ def changeable(
 
 def some(session: Session, job_ids: Collection[str]) -> list[ListedJob]:
     """Returns the jobs with these ids that exist."""
-    return [_listed(row) for row in session.execute(_LISTED, {"ids": list(job_ids)})]
+    return job_facts.listed(session, session.execute(_LISTED, {"ids": list(job_ids)}).all()) if job_ids else []
 
 
-@dataclass(frozen=True)
-class QueueCursor:
-    """A position in the queue, ordered by priority, then by id."""
-
-    priority: int
-    job_id: str
-
-
-@dataclass(frozen=True)
-class QueuedJob:
-    """A queued job. `row` has neither spec, card nor error, which may be large: reading them raises."""
-
-    place: int
-    """Its position in the queue, from 1."""
-    row: Job
-    resources: dict[str, Any]
-
-
+_TOLD = (Job.id, Job.owner, Job.visibility, Job.name, Job.priority, Job.not_before, Job.created_at)
 _QUEUED = (
-    select(Job, Job.spec["resources"].label("resources"))
+    select(*_TOLD, Job.state, Job.shape, Job.reason_code, Job.reason_message, Job.reason_since)
+    .add_columns(Job.spec["resources"].label("resources"))
     .where(is_queued(), Job.priority == bindparam("priority"), Job.id > bindparam("above"))
     .order_by(Job.id)
     .limit(bindparam("most"))
-    .options(*_WITHOUT_LARGE)
 )
 _HIGHEST = select(func.max(Job.priority)).where(is_queued())
 _HIGHEST_BELOW = _HIGHEST.where(Job.priority < bindparam("last"))
 
 
-def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> list[QueuedJob]:
+def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> FactPage[QueuedJob]:
     """Returns queued jobs in the order in which they start.
 
     With `after`, only jobs after that position, which need not be occupied any more.
     """
-    found: list[tuple[Job, dict[str, Any]]] = []
+    rows: list[Row[Any]] = []
+    most = limit + 1
     if after is not None:
-        found += _queued(session, after.priority, limit=limit, above=after.job_id)
+        rows += _queued(session, after.priority, limit=most, above=after.job_id)
     priority = _next_priority(session, after.priority if after is not None else None)
     # One query per priority: each reads one range of the index, already in order.
-    while len(found) < limit and priority is not None:
-        found += _queued(session, priority, limit=limit - len(found))
+    while len(rows) < most and priority is not None:
+        rows += _queued(session, priority, limit=most - len(rows))
         priority = _next_priority(session, priority)
-    known = queue_positions.queue_positions(session, [job for job, _ in found])
-    return [QueuedJob(known[job.id], job, resources) for job, resources in found]
+    found = pages.first(rows, limit)
+    places = queue_positions.queue_positions(session, found.items)
+    why = reasons.displayed(session, found.items)
+    told = [(row, {column.key: getattr(row, column.key) for column in _TOLD}) for row in found.items]
+    queued = [
+        QueuedJob(**values, place=places[row.id], resources=row.resources, reason=why[row.id]) for row, values in told
+    ]
+    return FactPage(queued, found.has_more)
 
 
-def _queued(session: Session, priority: int, *, limit: int, above: str = "") -> list[tuple[Job, dict[str, Any]]]:
-    rows = session.execute(_QUEUED, {"priority": priority, "above": above, "most": limit})
-    return [(row.Job, row.resources) for row in rows]
+def _queued(session: Session, priority: int, *, limit: int, above: str = "") -> Sequence[Row[Any]]:
+    return session.execute(_QUEUED, {"priority": priority, "above": above, "most": limit}).all()
 
 
 def _next_priority(session: Session, last: int | None) -> int | None:
@@ -213,7 +159,7 @@ def _microseconds(time: datetime) -> int:
 def _search(q: str, caller: Caller) -> list[ColumnElement[bool]]:
     text = q.casefold()
     found = [Job.search_text.contains(text, autoescape=True)]
-    if access.lists_unreadable(caller):
+    if lists_unreadable(caller):
         shown = [func.lower(column).contains(text, autoescape=True) for column in (Job.name, Job.owner, Job.id)]
         found.append(or_(access.readable(caller), *shown))
     return found
@@ -237,13 +183,3 @@ def _behind(sort: JobSort, after: ListCursor | None) -> list[ColumnElement[bool]
     column = order.column
     further = column < after.key if order.descending is not reverse else column > after.key
     return [or_(further, and_(column == after.key, by_age))]
-
-
-def _listed(found: Any) -> ListedJob:
-    policy = found.checkpoint or {}
-    return ListedJob(
-        row=found.Job,
-        monitor=policy.get("monitor") or _POLICY.monitor,
-        mode=policy.get("mode") or _POLICY.mode,
-        error=None if found.code is None else {key: getattr(found, key) for key in _ERROR_KEYS},
-    )

@@ -1,7 +1,6 @@
 """The timeline of a job: all that it has stored, in the order of the commits. A stream shows it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from heapq import merge
 from typing import TypeVar
 
@@ -9,35 +8,16 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job, JobEvent, LogChunk
-from store.queries import points
-from store.rows import access, logs
-from store.rows.access import SERVICE, Caller
-from store.rows.logs import Line
-from store.rows.metrics import MetricPoint
+from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import Head
+from store.facts.telemetry import EventFacts, TimelineItem
+from store.rows import access, columns, logs, points
 from torchyard.contract.views.telemetry import StoredKind
 
 T = TypeVar("T")
 
 _PAGE = 32
 """Rows per read: a chunk may hold a thousand lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineItem:
-    """One event, point or log line of a job."""
-
-    position: int
-    kind: StoredKind
-    attempt: int | None
-    content: JobEvent | MetricPoint | Line
-
-
-@dataclass(frozen=True)
-class Head:
-    """How much a job has stored: its newest position; and the version of its row."""
-
-    position: int
-    version: int
 
 
 def heads(session: Session, job_ids: Collection[str], *, caller: Caller = SERVICE) -> dict[str, Head]:
@@ -61,11 +41,14 @@ def after(
 
 
 def _events(session: Session, job_id: str, position: int, kinds: frozenset[StoredKind]) -> Iterator[TimelineItem]:
-    query = select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_PAGE)
+    query = (
+        select(*columns.of(EventFacts, JobEvent)).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_PAGE)
+    )
     if kinds:
         query = query.where(JobEvent.type.in_(kinds))
-    rows = _paged(lambda last: session.scalars(query.where(JobEvent.seq > last)).all(), position, lambda row: row.seq)
-    return (TimelineItem(row.seq, row.type, row.attempt, row) for row in rows)  # pyright: ignore[reportArgumentType] - the column's values
+    rows = _paged(lambda last: session.execute(query.where(JobEvent.seq > last)).all(), position, lambda row: row.seq)
+    events = (EventFacts(*row) for row in rows)
+    return (TimelineItem(event.seq, event.type, event.attempt, event) for event in events)  # pyright: ignore[reportArgumentType] - the column's values
 
 
 def _points(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:

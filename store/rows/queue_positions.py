@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from store.db.tables import Base, Job
+from store.db.tables import Base
 from torchyard.contract.job import JobState
 
 # Built once: building a statement costs more than executing it, and every submission executes these.
@@ -24,13 +25,13 @@ _RANGE = (
 _NUMBERED = select(_RANGE.c.id, _RANGE.c.number).where(_RANGE.c.id.in_(bindparam("ids", expanding=True)))
 
 
-def queue_position(session: Session, job: Job) -> int:
+def queue_position(session: Session, job: Any) -> int:
     """Returns the position of a queued job, from 1."""
     return _ahead(session, job.priority, job.id) + 1
 
 
-def queue_positions(session: Session, rows: Iterable[Job]) -> dict[str, int]:
-    """Returns the positions of those jobs among `rows` that are queued, by id."""
+def queue_positions(session: Session, rows: Iterable[Any]) -> dict[str, int]:
+    """Returns the positions of those jobs that are queued, by id. `rows` have the columns of jobs."""
     by_priority: dict[int, list[str]] = defaultdict(list)
     for row in rows:
         if row.state == JobState.QUEUED:

@@ -8,8 +8,9 @@ from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import PointChunk, Series
+from store.facts.telemetry import END, MetricPoint
 from store.rows import joining
-from store.rows.metrics import END, PLACE, POINT, MetricPoint
+from store.rows.metrics import PLACE, POINT
 
 _PAGE = 32
 """Chunks per read."""

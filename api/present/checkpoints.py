@@ -1,0 +1,59 @@
+"""The views of checkpoints, artifacts and bundles."""
+
+from api.present.times import time
+from store.facts.checkpoints import ArtifactFacts, BundleFacts, CheckpointFacts
+from store.uploads.folder import Partial
+from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
+
+
+def checkpoint(facts: CheckpointFacts) -> CheckpointView:
+    """Returns the view of a checkpoint."""
+    sent = facts.main_file
+    return CheckpointView.model_validate(
+        {
+            "id": facts.id,
+            "epoch": facts.epoch,
+            "step": facts.step,
+            "attempt": facts.attempt,
+            "metrics": facts.metrics,
+            "files": facts.files,
+            "size": sent["size"],
+            "sha256": sent["sha256"],
+            "aliases": facts.aliases,
+            "source": facts.source or "run",
+            "created_at": time(facts.created_at),
+        }
+    )
+
+
+def artifact(facts: ArtifactFacts) -> ArtifactView:
+    """Returns the view of a file that a job left."""
+    return ArtifactView(
+        id=facts.id,
+        path=facts.path,
+        size=facts.size,
+        attempt=facts.attempt,
+        sha256=facts.sha256,
+        created_at=time(facts.created_at),
+    )
+
+
+def bundle(found: BundleFacts | Partial) -> BundleView:
+    """Returns the view of a bundle, or of what has arrived of one."""
+    if isinstance(found, Partial):
+        return BundleView(
+            sha256=found.sha256,
+            size=found.size,
+            files=None,
+            state="partial",
+            received=found.received,
+            created_at=time(found.started_at),
+        )
+    return BundleView(
+        sha256=found.sha256,
+        size=found.size,
+        files=found.files,
+        state="complete",
+        received=found.size,
+        created_at=time(found.created_at),
+    )

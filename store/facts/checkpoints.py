@@ -1,0 +1,69 @@
+"""What jobs leave, and what users upload. Times are microseconds since the epoch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.contract.errors import NotFound
+from torchyard.contract.rundir import STATE_FILE
+
+CAPTURED = "captured"
+"""The source of a checkpoint that is a file which the script wrote by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    """A checkpoint that is listed."""
+
+    id: str
+    attempt: int
+    name: str
+    epoch: int | None
+    end_of_epoch: bool
+    step: int
+    metrics: Mapping[str, Any]
+    """Non-finite values are strings, because JSON has no numbers for them."""
+    monitored: float | None
+    """The value that decides about `best`."""
+    files: Sequence[Mapping[str, Any]]
+    """`{path, size, sha256}` each."""
+    source: str | None
+    """None if the script published it."""
+    created_at: int
+    aliases: Sequence[str] = ()
+    """`best`, `latest`, `epoch-N` and `step-N`, as far as they mean it now."""
+
+    def file(self, path: str) -> Mapping[str, Any]:
+        """Returns the entry of one file. Raises NotFound."""
+        for entry in self.files:
+            if entry["path"] == path:
+                return entry
+        raise NotFound(f"checkpoint {self.id} has no file {path[:200]!r}")
+
+    @property
+    def main_file(self) -> Mapping[str, Any]:
+        """The entry of the file that is sent if none is named: `state.pt`, or that of a captured one."""
+        return self.files[0] if self.source == CAPTURED and self.files else self.file(STATE_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactFacts:
+    """A file that a job left."""
+
+    id: str
+    path: str
+    attempt: int
+    size: int
+    sha256: str
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class BundleFacts:
+    """A complete bundle of one user. `size`: bytes of its tar."""
+
+    owner: str
+    sha256: str
+    size: int
+    files: int
+    created_at: int

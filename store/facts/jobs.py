@@ -1,0 +1,171 @@
+"""What is known of jobs and their attempts. Times are microseconds since the epoch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from torchyard.contract.devices import DeviceReport
+from torchyard.contract.filters import JobSort
+from torchyard.contract.job import JobState
+
+AT_ONCE = timedelta(0)
+"""The grace of a forced cancel: the attempt is killed, and no checkpoint is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayedReason:
+    """Why a job is in its state, and since when."""
+
+    code: str
+    message: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class BestCheckpoint:
+    """The checkpoint with the best value of the monitored metric."""
+
+    id: str
+    value: float
+    epoch: int | None
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """A job of a list: without its spec and card, which may be large."""
+
+    id: str
+    owner: str
+    visibility: str
+    name: str
+    trainer: str
+    state: JobState
+    priority: int
+    labels: Mapping[str, str]
+    retry_of: str | None
+    version: int
+    attempt: int
+    progress: Mapping[str, Any] | None
+    devices: Sequence[Any]
+    """A `torchyard.contract.views.jobs.HeldDevice` each, as JSON."""
+    position: int
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    error: Mapping[str, Any] | None
+    """Its last error; in a list without the traceback."""
+    reason: DisplayedReason
+    place: int | None
+    """Its position in the queue, from 1; None if it is not queued."""
+    metrics: Mapping[str, float]
+    """The newest value of each metric, of a list only those that lists show."""
+    monitor: str
+    """The metric that decides which checkpoint is the best."""
+    best: BestCheckpoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts(ListedJob):
+    """A job, with all that is shown of it."""
+
+    spec: Mapping[str, Any]
+    """As it was written."""
+    card: dict[str, Any] | None
+    log_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A queued job."""
+
+    place: int
+    """Its position in the queue, from 1."""
+    id: str
+    owner: str
+    visibility: str
+    name: str
+    priority: int
+    resources: Mapping[str, Any]
+    """Those of its spec, as they were written."""
+    reason: DisplayedReason
+    not_before: int | None
+    created_at: int
+
+
+_SORT_KEYS: Mapping[str, Callable[[ListedJob], str | int]] = {
+    "name": lambda job: job.name,
+    "owner": lambda job: job.owner,
+    "state": lambda job: job.state,
+    "priority": lambda job: job.priority,
+    "started": lambda job: job.started_at or 0,
+    "finished": lambda job: job.finished_at or 0,
+}
+
+
+def sort_key(job: ListedJob, sort: JobSort) -> str | int | None:
+    """Returns the job's value of what a list is sorted by; None for `created`, which its id tells."""
+    key = _SORT_KEYS.get(sort.removeprefix("-"))
+    return None if key is None else key(job)
+
+
+def has_number(sort: JobSort) -> bool:
+    """Returns whether the sort keys of this order are numbers."""
+    return sort.removeprefix("-") in {"priority", "started", "finished"}
+
+
+@dataclass(frozen=True)
+class ListCursor:
+    """A position in a list. `key` is the job's value of the column by which the list is sorted."""
+
+    key: str | int | None
+    job_id: str
+
+
+@dataclass(frozen=True)
+class QueueCursor:
+    """A position in the queue, ordered by priority, then by id."""
+
+    priority: int
+    job_id: str
+
+
+@dataclass(frozen=True)
+class HeldBefore:
+    """A device that an attempt holds or held. `known` is None if its worker does not have it any more."""
+
+    worker: str
+    uuid: str
+    known: DeviceReport | None
+
+
+@dataclass(frozen=True)
+class ListedAttempt:
+    """A run of a job."""
+
+    number: int
+    worker: str
+    """The name of its worker."""
+    started_at: int
+    ended_at: int | None
+    end_reason: str | None
+    detail: str | None
+    start_step: int
+    devices: Sequence[HeldBefore]
+
+
+@dataclass(frozen=True)
+class Head:
+    """How much a job has stored: its newest position; and the version of its row."""
+
+    position: int
+    version: int
+
+
+@dataclass(frozen=True)
+class VisibleJobs:
+    """Of some jobs, those that a caller may read, and those that exist."""
+
+    readable: frozenset[str]
+    existing: frozenset[str]

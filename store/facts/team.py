@@ -1,0 +1,118 @@
+"""What is known of users and what they have. Times are microseconds since the epoch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+import hashlib
+
+from torchyard.contract.team import Resource, Role, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class UserFacts:
+    """A person or a program."""
+
+    name: str
+    role: str
+    created_at: int
+    disabled_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFacts:
+    """A personal token, without its text."""
+
+    id: str
+    user: str
+    name: str
+    scopes: Sequence[str]
+    created_at: int
+    expires_at: int | None
+    used_at: int | None
+    revoked_at: int | None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The user of a valid token."""
+
+    name: str
+    role: Role
+    scopes: frozenset[Scope]
+    token_id: str
+    use_is_stale: bool = False
+    """Whether the token was not used within the last minute."""
+
+
+@dataclass(frozen=True)
+class OpenedSession:
+    """A new session of a browser. Its two secrets are stored as digests alone, and are told this once."""
+
+    digest: str
+    cookie: str
+    csrf: str
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserSessionFacts:
+    """A session of a browser. `credential`: the id of its token, or the digest of the bootstrap administrator's."""
+
+    digest: str
+    csrf_digest: str
+    credential: str
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFacts:
+    """A secret, without its value."""
+
+    name: str
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFacts:
+    """A limit of a user or of a role. None: unlimited."""
+
+    kind: str
+    name: str
+    resource: str
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class QuotaUsage:
+    """The limits of one user, without the resources that are unlimited, and what is used."""
+
+    limits: Mapping[Resource, int]
+    used: Mapping[Resource, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFacts:
+    """Who did what."""
+
+    id: int
+    time: int
+    who: str
+    token_id: str | None
+    address: str
+    action: str
+    object: str
+    outcome: str
+    request_id: str
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """A list shows the entries that meet every condition."""
+
+    who: str | None = None
+    action: str | None = None
+    object: str | None = None
+
+
+def digest_of(secret: str) -> str:
+    """Returns the SHA-256 of the secret of a token or a session, in hex."""
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,74 @@
+"""What is known of workers and the use of their devices. Times are microseconds since the epoch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.contract.job import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class HolderFacts:
+    """A job that holds a device."""
+
+    job_id: str
+    name: str
+    owner: str
+    visibility: str
+    state: JobState
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """A worker."""
+
+    id: str
+    name: str
+    alive: bool
+    """Whether it was seen within one lease."""
+    draining: bool
+    started_at: int
+    seen_at: int
+    devices: Sequence[Mapping[str, Any]]
+    """A `torchyard.contract.devices.DeviceReport` each, as JSON."""
+    starts: Mapping[str, Any] | None
+    """How it starts jobs: a `torchyard.contract.devices.StartsReport`, as JSON."""
+    holders: Mapping[str, HolderFacts]
+    """The jobs that hold its devices, by their uuids."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """How one device was used in a slot. None: not known, or no job held it."""
+
+    utilization: float | None
+    """The mean, 0…1."""
+    utilization_max: float | None
+    memory_used: int | None
+    """The mean, in bytes."""
+    job_id: str | None
+    """The job that held it for the longest time."""
+
+
+Slots = Mapping[int, Mapping[str, Use]]
+"""The use of each device by its uuid, by the beginning of the slot, in seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Slots of one length, in seconds. What has no slot is not known."""
+
+    resolution: int
+    slots: Slots
+
+
+@dataclass(frozen=True)
+class WorkerHistory:
+    """How the devices that a worker has now were used."""
+
+    worker_id: str
+    devices: Sequence[Mapping[str, Any]]
+    history: History
+    listed_jobs: frozenset[str]
+    """Those of the jobs in it that the caller may list."""

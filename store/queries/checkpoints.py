@@ -1,0 +1,44 @@
+"""Checkpoints and artifacts of jobs. All of them raise Unavailable, and NotFound as `store.queries.jobs` does."""
+
+from store.db.database import Snapshots
+from store.facts import pages
+from store.facts.callers import Caller
+from store.facts.checkpoints import ArtifactFacts, CheckpointFacts
+from store.facts.pages import FactPage
+from store.rows import access, artifacts, checkpoints
+
+
+def listed(
+    store: Snapshots, job_id: str, *, caller: Caller, limit: int, behind: str | None = None
+) -> FactPage[CheckpointFacts]:
+    """Returns the job's checkpoints, newest first; with `behind` (an id), only older ones.
+
+    Raises InvalidCursor if `behind` is no checkpoint of the job.
+    """
+    with store.read() as session:
+        job = access.get(session, job_id, caller)
+        found = checkpoints.listed(session, job) if behind is None else checkpoints.older_than(session, job, behind)
+    return pages.first(found, limit)
+
+
+def named(store: Snapshots, job_id: str, ref: str, *, caller: Caller) -> tuple[str, CheckpointFacts]:
+    """Returns the name of the job, and the checkpoint of `ref`: an id, `best`, `latest`, `epoch-N` or `step-N`."""
+    with store.read() as session:
+        job = access.get(session, job_id, caller)
+        return job.name, checkpoints.resolve(session, job, ref)
+
+
+def artifacts_of(
+    store: Snapshots, job_id: str, *, caller: Caller, limit: int, behind: str | None = None, path: str | None = None
+) -> FactPage[ArtifactFacts]:
+    """Returns files that the job left, oldest first: behind the one with the id `behind`, and at or below `path`."""
+    with store.read() as session:
+        access.readable_job(session, job_id, caller)
+        return pages.first(artifacts.after(session, job_id, limit=limit + 1, behind=behind, path=path), limit)
+
+
+def artifact(store: Snapshots, job_id: str, path: str, *, caller: Caller) -> ArtifactFacts:
+    """Returns the file of this path."""
+    with store.read() as session:
+        access.readable_job(session, job_id, caller)
+        return artifacts.get(session, job_id, path)

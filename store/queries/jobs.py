@@ -1,0 +1,130 @@
+"""What is told of jobs: each function reads one snapshot. All of them raise Unavailable.
+
+What a caller may not read is not found: NotFound is raised, also for what is no job's id.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from store.db.database import Snapshots
+from store.db.tables import Job
+from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import (
+    Head,
+    JobFacts,
+    ListCursor,
+    ListedAttempt,
+    ListedJob,
+    QueueCursor,
+    QueuedJob,
+    VisibleJobs,
+)
+from store.facts.pages import FactPage
+from store.facts.telemetry import EventFacts, Stacks
+from store.ids import is_id
+from store.rows import access, attempt_facts, job_facts, jobs, listing, timeline
+from store.rows import stacks as rows
+from torchyard.contract.errors import NotFound
+from torchyard.contract.filters import JobQuery, JobSort
+from torchyard.contract.job import JobState
+
+
+@dataclass(frozen=True)
+class JobList:
+    """A page of a list, and how many jobs of the whole are in each state that any of them is in."""
+
+    page: FactPage[ListedJob]
+    counts: Mapping[JobState, int] | None
+
+
+def find(
+    store: Snapshots,
+    where: JobQuery,
+    *,
+    caller: Caller,
+    limit: int,
+    sort: JobSort,
+    after: ListCursor | None,
+    counts: bool = False,
+) -> JobList:
+    """Returns jobs of the caller's lists. `counts`: also counts them, for the filter without its states."""
+    with store.read() as session:
+        page = listing.jobs(session, where, caller=caller, limit=limit, sort=sort, after=after)
+        by_state = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
+    return JobList(page, by_state)
+
+
+def get(store: Snapshots, job_id: str, *, caller: Caller) -> JobFacts:
+    """Returns a job."""
+    with store.read() as session:
+        return job_facts.of(session, access.get(session, job_id, caller))
+
+
+def check_readable(store: Snapshots, job_id: str, *, caller: Caller) -> None:
+    """Returns if the caller may read the job."""
+    with store.read() as session:
+        access.readable_job(session, job_id, caller)
+
+
+def version(store: Snapshots, job_id: str, *, caller: Caller) -> int:
+    """Returns the version of a job."""
+    with store.read() as session:
+        return access.readable_job(session, job_id, caller, Job.version)[0]
+
+
+def events(store: Snapshots, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[EventFacts]:
+    """Returns events of a job, as `store.rows.jobs.events` does."""
+    with store.read() as session:
+        access.readable_job(session, job_id, caller)
+        return jobs.events(session, job_id, after=after, limit=limit)
+
+
+def attempts(store: Snapshots, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[ListedAttempt]:
+    """Returns attempts of a job that are numbered above `after`, oldest first."""
+    with store.read() as session:
+        access.readable_job(session, job_id, caller)
+        return attempt_facts.listed(session, job_id, after=after, limit=limit)
+
+
+def stacks(store: Snapshots, job_id: str, *, caller: Caller) -> Stacks:
+    """Returns the stacks of the ranks of a job. Raises as `store.rows.stacks.request` does."""
+    with store.read() as session:
+        return rows.read(session, job_id, caller)
+
+
+def queue(store: Snapshots, *, limit: int, after: QueueCursor | None) -> FactPage[QueuedJob]:
+    """Returns queued jobs of all users in the order in which they start."""
+    with store.read() as session:
+        return listing.queue(session, limit=limit, after=after)
+
+
+def check_queue(store: Snapshots) -> None:
+    """Returns if the database answers."""
+    with store.read() as session:
+        jobs.queued(session, limit=1)
+
+
+def heads(store: Snapshots, job_ids: Sequence[str], *, caller: Caller) -> dict[str, Head]:
+    """Returns how much each of the jobs has stored, in this order."""
+    with store.read() as session:
+        found = timeline.heads(session, [job_id for job_id in job_ids if is_id(job_id, "job")], caller=caller)
+    for job_id in job_ids:
+        if job_id not in found:
+            raise NotFound(f"there is no job {job_id!r}")
+    return {job_id: found[job_id] for job_id in job_ids}
+
+
+def visible(store: Snapshots, job_ids: Collection[str], *, caller: Caller) -> VisibleJobs:
+    """Returns which of the jobs the caller may read, and which exist."""
+    with store.read() as session:
+        seen = timeline.heads(session, job_ids, caller=caller)
+        return VisibleJobs(frozenset(seen), frozenset(timeline.heads(session, job_ids)))
+
+
+def changes(
+    store: Snapshots, *, heads: Collection[str], listed: Collection[str]
+) -> tuple[dict[str, Head], list[ListedJob]]:
+    """Returns the heads of some jobs and what lists tell of others, as far as they exist, for every caller."""
+    with store.read() as session:
+        found = timeline.heads(session, heads, caller=SERVICE) if heads else {}
+        return found, listing.some(session, listed)

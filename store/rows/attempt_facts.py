@@ -1,0 +1,47 @@
+"""What is told of the attempts of a job, each with its worker and its devices."""
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from store.db.tables import Allocation, Attempt, Worker
+from store.facts import pages
+from store.facts.jobs import HeldBefore, ListedAttempt
+from store.facts.pages import FactPage
+from torchyard.contract.devices import DeviceReport
+
+_TOLD = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step")
+"""Columns that are told as they are."""
+
+
+def listed(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[ListedAttempt]:
+    """Returns the attempts numbered above `after`, oldest first, with a fixed number of statements."""
+    query = select(Attempt.id, Attempt.worker_id, *(getattr(Attempt, name) for name in _TOLD))
+    query = query.where(Attempt.job_id == job_id, Attempt.number > after).order_by(Attempt.number)
+    found = pages.first(session.execute(query.limit(limit + 1)).all(), limit)
+    rows = found.items
+    held = session.execute(
+        select(Allocation.attempt_id, Allocation.worker_id, Allocation.device)
+        .where(Allocation.attempt_id.in_([row.id for row in rows]))
+        .order_by(Allocation.id)
+    ).all()
+    wanted = {row.worker_id for row in rows} | {row.worker_id for row in held}
+    named = session.execute(select(Worker.id, Worker.name, Worker.devices).where(Worker.id.in_(wanted)))
+    workers = {row.id: row for row in named}
+    known = {
+        (worker.id, device["uuid"]): DeviceReport.from_dict(device)
+        for worker in workers.values()
+        for device in worker.devices
+    }
+    devices: dict[int, list[HeldBefore]] = {}
+    for attempt_id, worker_id, uuid in held:
+        device = HeldBefore(workers[worker_id].name, uuid, known.get((worker_id, uuid)))
+        devices.setdefault(attempt_id, []).append(device)
+    attempts = [
+        ListedAttempt(
+            **{name: getattr(row, name) for name in _TOLD},
+            worker=workers[row.worker_id].name,
+            devices=devices.get(row.id, []),
+        )
+        for row in rows
+    ]
+    return FactPage(attempts, found.has_more)

@@ -1,0 +1,184 @@
+"""Views of facts, without a database."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from api.present import checkpoints, cluster, jobs, team, telemetry
+from api.present.times import microseconds, time
+from store.facts.callers import Caller
+from store.facts.checkpoints import CAPTURED, CheckpointFacts
+from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
+from store.facts.team import QuotaFacts, TokenFacts
+from store.facts.telemetry import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
+from store.facts.workers import History, HolderFacts, Use, WorkerFacts, WorkerHistory
+from store.ids import new_id
+from torchyard.contract.errors import NotFound
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.spec import parse_spec
+from torchyard.contract.team import Resource, Role, Scope
+from torchyard.contract.views.telemetry import EventView, LogLine, MetricView
+
+ADA, EVE = Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER)
+OPERATOR = Caller("oscar", Role.OPERATOR)
+SPEC_OF_JOB = parse_spec({"trainer": "script", "config": {"code": "file:///code", "entrypoint": "train.py"}})
+SECOND = 1_000_000
+DEVICE = {
+    "index": 0,
+    "uuid": "slot-0",
+    "name": "slot-0",
+    "kind": "cpu",
+    "memory_total_bytes": None,
+    "memory_used_bytes": None,
+    "utilization": None,
+}
+
+JOB = JobFacts(
+    id=new_id("job"),
+    owner="ada",
+    visibility="private",
+    name="digits",
+    trainer="script",
+    state=JobState.QUEUED,
+    priority=3,
+    labels={"city": "Köln"},
+    retry_of=None,
+    version=2,
+    attempt=1,
+    progress={"epoch": 1},
+    devices=(),
+    position=9,
+    created_at=SECOND,
+    started_at=2 * SECOND,
+    finished_at=None,
+    error={"code": "user_error", "message": "ValueError", "traceback": "…"},
+    reason=DisplayedReason("retrying", "attempt 1 ended", 3 * SECOND),
+    place=4,
+    metrics={"val/loss": 0.5},
+    monitor="val/loss",
+    best=BestCheckpoint(new_id("ckpt"), 0.5, 1, 10),
+    spec=SPEC_OF_JOB.model_dump(mode="json"),
+    card={"parameters": 7},
+    log_lines=0,
+)
+
+
+def test_a_job_has_its_spec_its_place_and_its_best_checkpoint() -> None:
+    view = jobs.job(JOB)
+    assert view.spec == SPEC_OF_JOB
+    assert view.card == {"parameters": 7}
+    assert (view.status_reason.position, view.position) == (4, 9)
+    assert view.best is not None
+    assert (view.best.metric, view.best.value, view.best.step) == ("val/loss", 0.5, 10)
+    assert view.error is not None
+    assert (view.error.code, view.error.traceback) == (EndReason.USER_ERROR, "…")
+    assert (view.created_at, view.finished_at) == (time(SECOND), None)
+
+
+def test_a_parsed_spec_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = replace(JOB, spec={"not": "parsed again"})
+    assert jobs.job(facts, spec=SPEC_OF_JOB).spec is SPEC_OF_JOB
+    with pytest.raises(ValueError, match="validation error"):
+        jobs.job(facts)
+
+
+@pytest.mark.parametrize(
+    ("caller", "visibility", "whole"),
+    [(ADA, "private", True), (EVE, "team", True), (OPERATOR, "private", False), (OPERATOR, "team", True)],
+)
+def test_a_list_shows_text_and_metrics_to_who_may_read_the_job(caller: Caller, visibility: str, whole: bool) -> None:
+    (row,) = jobs.summaries([replace(JOB, visibility=visibility)], caller)
+    assert row.name == "digits"
+    told = (row.labels, row.metrics, row.best is not None, row.error is not None, row.status_reason.message)
+    assert told == (
+        ({"city": "Köln"}, {"val/loss": 0.5}, True, True, "attempt 1 ended") if whole else ({}, {}, False, False, "")
+    )
+
+
+@pytest.mark.parametrize(
+    ("caller", "named", "explained"), [(ADA, True, True), (OPERATOR, True, False), (EVE, False, False)]
+)
+def test_the_queue_names_a_job_to_who_may_list_it(caller: Caller, named: bool, explained: bool) -> None:
+    resources = SPEC_OF_JOB.resources.model_dump(mode="json")
+    reason = DisplayedReason("waiting", "w", SECOND)
+    entry = jobs.queue_entry(
+        QueuedJob(2, JOB.id, "ada", "private", "digits", 0, resources, reason, 5 * SECOND, SECOND), caller
+    )
+    assert (entry.job_id == JOB.id, entry.name == "digits", entry.reason is not None) == (named, named, explained)
+    assert (entry.position, entry.owner, entry.not_before) == (2, "ada", time(5 * SECOND))
+
+
+def test_an_attempt_that_has_ended_has_a_duration() -> None:
+    ended = ListedAttempt(2, "box-a", SECOND, 4 * SECOND, "completed", None, 7, ())
+    assert jobs.attempt(ended).duration_seconds == 3.0
+    assert jobs.attempt(ended).end_reason is EndReason.COMPLETED
+    assert jobs.attempt(replace(ended, ended_at=None, end_reason=None)).duration_seconds is None
+
+
+def test_items_of_a_stream_become_views_of_their_kinds() -> None:
+    event = EventFacts(1, SECOND, "message", None, {"level": "info", "text": "a"})
+    line, point = Line(3, SECOND, 1, 0, "stdout", "hello"), MetricPoint("loss", 7, 0.5, SECOND)
+    items = (
+        TimelineItem(1, "message", 1, event),
+        TimelineItem(2, "log", 1, line),
+        TimelineItem(3, "metric", 1, point),
+    )
+    assert [type(telemetry.item(item)) for item in items] == [EventView, LogLine, MetricView]
+
+
+def test_an_old_answer_is_not_shown_while_a_request_waits() -> None:
+    ranks: list[dict[str, Any]] = [{"rank": 0, "pid": 7, "text": "stack", "note": None}]
+    answer = Answer(requested_at=SECOND, taken_at=2 * SECOND, ranks=ranks)
+    assert [rank.text for rank in telemetry.stacks(Stacks(1, None, answer)).ranks] == ["stack"]
+    waiting = telemetry.stacks(Stacks(1, 3 * SECOND, answer))
+    assert (waiting.ranks, waiting.requested_at) == ([], time(3 * SECOND))
+
+
+def test_a_captured_checkpoint_sends_its_own_file() -> None:
+    files = [{"path": "out/a.pt", "size": 3, "sha256": "a" * 64}]
+    facts = CheckpointFacts(new_id("ckpt"), 1, "a", None, False, 5, {}, None, files, CAPTURED, SECOND, ["latest"])
+    view = checkpoints.checkpoint(facts)
+    assert (view.size, view.sha256, view.source, view.aliases) == (3, "a" * 64, "captured", ["latest"])
+    with pytest.raises(NotFound, match=r"no file 'state\.pt'"):
+        checkpoints.checkpoint(replace(facts, source=None))
+
+
+@pytest.mark.parametrize(("caller", "seen"), [(ADA, True), (OPERATOR, True), (EVE, False)])
+def test_a_device_tells_its_holder_and_names_a_job_to_who_may_list_it(caller: Caller, seen: bool) -> None:
+    holder = HolderFacts(JOB.id, "digits", "ada", "private", JobState.RUNNING, SECOND)
+    facts = WorkerFacts(new_id("wrk"), "box-a", True, True, SECOND, SECOND, [DEVICE], None, {"slot-0": holder})
+    view = cluster.worker(facts, caller)
+    (device,) = view.devices
+    assert view.state == "draining"
+    assert device.holder is not None
+    assert (device.holder.owner, device.holder.name, device.job_id) == (
+        "ada",
+        "digits" if seen else None,
+        JOB.id if seen else None,
+    )
+    assert cluster.worker(replace(facts, alive=False), caller).state == "lost"
+
+
+def test_the_history_of_a_device_names_listed_jobs_alone() -> None:
+    slots = {5: {"slot-0": Use(0.5, 1.0, 7, "job_a")}, 10: {"slot-0": Use(None, None, None, "job_b")}, 15: {}}
+    (device,) = cluster.worker_history(
+        WorkerHistory("wrk_1", [DEVICE], History(5, slots), frozenset({"job_a"}))
+    ).devices
+    assert (device.columns.time, device.columns.job_id) == ([5.0, 10.0], ["job_a", None])
+
+
+def test_limits_are_grouped_by_whom_they_are_of() -> None:
+    found = team.quotas([QuotaFacts("role", "member", "devices", 4), QuotaFacts("role", "member", "queued", None)])
+    assert [view.limits for view in found] == [{Resource.DEVICES: 4, Resource.QUEUED: None}]
+
+
+def test_a_token_is_shown_with_its_times() -> None:
+    token = team.token(TokenFacts(new_id("tok"), "ada", "laptop", ["jobs:read"], SECOND, None, SECOND, None))
+    assert (token.scopes, token.expires_at, token.used_at) == ([Scope.JOBS_READ], None, time(SECOND))
+
+
+def test_times_are_stored_to_the_microsecond() -> None:
+    moment = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+    assert time(microseconds(moment)) == moment
