@@ -79,7 +79,7 @@ API: dict[str, frozenset[str]] = {
 What puts the application together stands above: app, monitoring, website and `python -m api`.
 """
 
-WITHOUT_CIRCLES = ("api", "worker")
+WITHOUT_CIRCLES = ("api", "worker", "torchyard", "trainer")
 """Packages in which no two modules or folders import each other, not even over others."""
 
 _SANDBOX = frozenset({"worker.host", "worker.sandbox", "worker.sandbox.strict"})
@@ -122,11 +122,45 @@ HELPER: dict[str, frozenset[str]] = {
         {"durations", "errors", "events", "job", "record", "records", "rundir", "stacks", "text"}
     ),
     "torchyard.host": frozenset({"datadir", "failpoints", "identity", "inspection", "recordfiles", "untrusted"}),
-    "worker.host": frozenset({"datafolders", "process"}),
+    "worker.host": frozenset({"datafolders", "process", "proctable"}),
     "worker.sandbox": frozenset({"opening", "privileges", "seccomp", "shared"}),
     "worker.sandbox.strict": frozenset({"protocol"}),
 }
 """The modules of ours that the helper of strict isolation, which is root, loads besides its own, by folder."""
+
+TORCHYARD: dict[str, frozenset[str]] = {
+    "torchyard.contract.recipes": frozenset(
+        {*(f"torchyard.contract.{name}" for name in ("durations", "schema", "wording")), "torchyard.contract.recipes"}
+    ),
+    "torchyard.contract.views": frozenset(
+        {
+            *(f"torchyard.contract.{name}" for name in ("errors", "job", "record", "spec", "team")),
+            "torchyard.contract.views",
+        }
+    ),
+    "torchyard.client.calls": frozenset({"torchyard.contract", "torchyard.client.calls"}),
+    "torchyard.client.core": frozenset(
+        {
+            *GROUND,
+            *(f"torchyard.client.{name}" for name in ("calls", "connection", "discovery", "download", "matching")),
+            *(f"torchyard.client.{name}" for name in ("packing", "references", "responses", "series", "stream")),
+            *("torchyard.client.transport", "torchyard.client.upload", "torchyard.client.core"),
+        }
+    ),
+    "torchyard.cli.run": frozenset(
+        {
+            *(*GROUND, "torchyard.client", "torchyard.cli.run"),
+            *(f"torchyard.cli.{name}" for name in ("arguments", "output", "progress", "submission")),
+        }
+    ),
+    "torchyard.cli.up": frozenset(
+        {
+            *(*GROUND, "torchyard.client", "torchyard.cli.up"),
+            *(f"torchyard.cli.{name}" for name in ("arguments", "follow", "output", "page", "progress")),
+        }
+    ),
+}
+"""Each package inside those of torchyard, and what of torchyard it may import: the core of the client no driver."""
 
 BY_EXCEPTION = {
     ("torchyard/__init__.py", "torchyard.run"),  # lazily, as are the next two: what users import
@@ -307,6 +341,20 @@ def test_a_folder_of_the_worker_imports_only_those_below_it(folder: str) -> None
 def test_every_package_of_the_api_has_its_place_in_the_law() -> None:
     assert {f"api.{path.parent.name}" for path in (ROOT / "api").glob("*/__init__.py")} <= API.keys()
     assert not [package for package in API if not any(_is_in(found.file, package) for found in ALL)]
+
+
+@pytest.mark.parametrize("package", TORCHYARD)
+def test_a_package_inside_torchyard_imports_only_those_below_it(package: str) -> None:
+    inside = [found for found in ALL if _is_in(found.file, package) and found.top == "torchyard"]
+    assert inside, f"{package} has no import"
+    broken = [found for found in inside if not any(_names(found.module, allowed) for allowed in TORCHYARD[package])]
+    assert [str(found) for found in broken] == []
+
+
+def test_only_views_of_the_contract_know_its_views() -> None:
+    inside = [found for found in ALL if _is_in(found.file, "torchyard.contract")]
+    views = [found for found in inside if _names(found.module, "torchyard.contract.views")]
+    assert [str(found) for found in views if not _is_in(found.file, "torchyard.contract.views")] == []
 
 
 @pytest.mark.parametrize("package", WITHOUT_CIRCLES)

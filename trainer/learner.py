@@ -12,13 +12,14 @@ from torch.utils import _pytree as pytree
 from torchyard.contract.recipes import Recipe
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.compilation import compile_in_place
+from trainer.data.batch import Batch
 from trainer.optimization import make_optimizer
 from trainer.precision import Precision
 from trainer.sampler import Window
 from trainer.schedule import set_lr
 from trainer.strategies import make_strategy
 from trainer.strategies.strategy import Strategy
-from trainer.task import Batch, Task
+from trainer.task import Task
 from trainer.window import Step
 from trainer.world import World
 

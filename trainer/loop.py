@@ -61,41 +61,58 @@ class Training:
             global_batch=self.sampler.global_batch,
             per_device_batch=training.per_device_batch_size,
         )
-        self.report = Report(
-            run,
-            card=describe(
-                task,
-                sampler=self.sampler,
-                world=world,
-                precision=precision.name,
-                data_hash=self.contents.data_hash,
-            ),
-            window=LossWindow(world, training.max_nonfinite_steps),
-            device=world.device,
-        )
-        self.learner = Learner(task, config=config, world=world, precision=precision, lr=self.base_lr)
-        self.position = Position(self.sampler, training)
-        self.schedule = Schedule(
-            config.lr_scheduler, base_lr=self.base_lr, total_steps=self.position.total_steps, mode=policy.mode
-        )
-        self.stopping = EarlyStopping(config.early_stopping) if config.early_stopping else None
-        self.best = Best(policy)
-        parts = RunState(
-            learner=self.learner,
-            position=self.position,
-            schedule=self.schedule,
-            stopping=self.stopping,
-            best=self.best,
-            report=self.report,
-            world=world,
-            seed=training.seed,
-        )
+        self.state = self._new_state(precision)
         self.checkpoints = Checkpoints(
-            task, trainer=trainer, config=config, run=run, state=parts, contents=self.contents
+            task, trainer=trainer, config=config, run=run, state=self.state, contents=self.contents
         )
         seed_everything(training.seed + 1 + world.rank)
         if state is not None:
-            parts.load_state_dict(state)
+            self.state.load_state_dict(state)
+
+    def _new_state(self, precision: Precision) -> RunState:
+        """Returns a run at its beginning. The report counts the parameters before the learner shards them."""
+        training, world = self.config.training, self.world
+        card = describe(
+            self.task,
+            sampler=self.sampler,
+            world=world,
+            precision=precision.name,
+            data_hash=self.contents.data_hash,
+        )
+        window = LossWindow(world, training.max_nonfinite_steps)
+        report = Report(self.run, card=card, window=window, device=world.device)
+        learner = Learner(self.task, config=self.config, world=world, precision=precision, lr=self.base_lr)
+        position = Position(self.sampler, training)
+        return RunState(
+            learner=learner,
+            position=position,
+            schedule=Schedule(
+                self.config.lr_scheduler,
+                base_lr=self.base_lr,
+                total_steps=position.total_steps,
+                mode=self.policy.mode,
+            ),
+            stopping=EarlyStopping(self.config.early_stopping) if self.config.early_stopping else None,
+            best=Best(self.policy),
+            report=report,
+            world=world,
+            seed=training.seed,
+        )
+
+    @property
+    def learner(self) -> Learner:
+        """The model, its optimizer and its averages."""
+        return self.state.learner
+
+    @property
+    def position(self) -> Position:
+        """How far the run is."""
+        return self.state.position
+
+    @property
+    def report(self) -> Report:
+        """What users see of the run."""
+        return self.state.report
 
     def train(self) -> bool:
         """Trains to the end of the run. Returns False if it stops before. Raises NonFiniteLoss and DataError."""
@@ -120,22 +137,22 @@ class Training:
 
     def _train_epoch(self) -> bool:
         """Trains to the end of the epoch or of the run. Returns False if the ranks stop before."""
-        position = self.position
+        position, learner, report = self.position, self.learner, self.report
         windows = self.sampler.windows(position.epoch, position.samples)[: position.total_steps - position.step]
         plan = [micro_batch.indices for window in windows for micro_batch in window.micro_batches]
         batches = self.task.training_batches(plan, epoch=position.epoch)
         train_mode(self.task.model)
-        self.report.restart_clock()
+        report.restart_clock()
         for number, window in enumerate(windows, start=1):
-            lr = self.schedule.lr(self.learner.updates + 1, epoch=position.epoch)
-            measured = self.learner.step(position.step + 1, window, batches, lr=lr)
+            lr = self.state.schedule.lr(learner.updates + 1, epoch=position.epoch)
+            measured = learner.step(position.step + 1, window, batches, lr=lr)
             position.advance(window.samples)
-            self.report.window.add(measured, window.samples)
+            report.window.add(measured, window.samples)
             last = number == len(windows)
             if last or position.step % self.config.logging.every_steps == 0:
-                self.learner.subtract_skipped(self.report.log(position.step, lr=lr))
+                learner.subtract_skipped(report.log(position.step, lr=lr))
             self._report_progress()
-            if self.learner.strategy.in_step and self.run.should_stop():
+            if learner.strategy.in_step and self.run.should_stop():
                 return False
             if not last and self._is_due(position.step, self.policy.every_steps):
                 self.checkpoints.save()
@@ -156,7 +173,7 @@ class Training:
             evaluation.metrics, epoch=position.epoch, epochs=self.config.training.epochs, step=position.step
         )
         metrics = {**self.report.metrics, **evaluation.metrics}
-        self.best.observe(metrics, epoch=position.epoch, step=position.step)
+        self.state.best.observe(metrics, epoch=position.epoch, step=position.step)
         position.complete_epoch(end_run=last or stops_early)
         if position.ended:
             self.contents.finish()
@@ -187,10 +204,11 @@ class Training:
 
     def _observe(self, metrics: Mapping[str, float]) -> bool:
         """Gives the metrics to the schedule and to early stopping. Returns whether the run ends early."""
-        self.schedule.observe(metrics.get(self.policy.monitor), update=self.learner.updates)
-        if self.stopping is None or not self.stopping.observe(metrics, epoch=self.position.epoch):
+        self.state.schedule.observe(metrics.get(self.policy.monitor), update=self.learner.updates)
+        stopping = self.state.stopping
+        if stopping is None or not stopping.observe(metrics, epoch=self.position.epoch):
             return False
-        self.report.message(self.stopping.reason)
+        self.report.message(stopping.reason)
         return True
 
     def _report_progress(self) -> None:

@@ -2,22 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from torchyard.run.publishing import Content
+from trainer.data.batch import Batch
 from trainer.data.identity import Identity
 from trainer.world import World
-
-
-class Batch(NamedTuple):
-    """A micro-batch on the rank's device."""
-
-    inputs: Any
-    """The one argument of the model: a tensor, or a dict of tensors."""
-    targets: Any
-    """The argument of the loss beside the model's outputs: a tensor, or a tuple of tensors."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,19 @@ class Step(NamedTuple):
 
 
 @dataclass
+class _Sums:
+    """Sums over the synced steps since the last `reset`."""
+
+    losses: float = 0.0
+    """Each loss times its samples."""
+    samples: int = 0
+    norms: float = 0.0
+    normed: int = 0
+    """The steps whose norms were added: those that did not overflow."""
+    skipped: int = 0
+
+
+@dataclass
 class LossWindow:
     """Collects the loss and the gradient norm of each step on their device.
 
@@ -39,14 +52,9 @@ class LossWindow:
     _stacked: list[Tensor] = field(default_factory=list[Tensor])
     _samples: list[int] = field(default_factory=list[int])
     _overflowed: list[bool] = field(default_factory=list[bool])
-    _total: float = 0.0
-    _count: int = 0
-    _norm_total: float = 0.0
-    _norms: int = 0
+    _sums: _Sums = field(default_factory=_Sums)
     nonfinite: int = 0
     """The last steps in a row whose loss or norm is not finite."""
-    skipped: int = 0
-    """Synced steps since the last `reset` whose loss or norm is not finite."""
 
     def add(self, step: Step, samples: int) -> None:
         """Adds one step of this rank. `samples`: the samples of all ranks in this step."""
@@ -71,12 +79,13 @@ class LossWindow:
         norms.pop()
         first = step - len(losses) + 1
         steps = zip(losses, norms, self._samples, self._overflowed, strict=True)
+        sums = self._sums
         for at, (loss, norm, samples, overflowed) in enumerate(steps, start=first):
-            self._total += loss * samples
-            self._count += samples
+            sums.losses += loss * samples
+            sums.samples += samples
             if not overflowed:
-                self._norm_total += norm
-                self._norms += 1
+                sums.norms += norm
+                sums.normed += 1
             self._count_nonfinite(at, loss, 0.0 if overflowed else norm)
         self._stacked.clear()
         self._samples.clear()
@@ -95,7 +104,7 @@ class LossWindow:
             self.nonfinite = 0
             return
         self.nonfinite += 1
-        self.skipped += 1
+        self._sums.skipped += 1
         if self.failure is None and self.nonfinite >= self.max_nonfinite:
             what = f"the gradient norm was {norm}" if math.isfinite(loss) else f"the loss was {loss}"
             self.failure = (
@@ -106,37 +115,45 @@ class LossWindow:
     @property
     def mean(self) -> float:
         """The mean loss over the samples of the synced steps since the last `reset`."""
-        return self._total / self._count if self._count else float("nan")
+        return self._sums.losses / self._sums.samples if self._sums.samples else float("nan")
 
     @property
     def mean_norm(self) -> float:
         """The mean norm of the synced steps since the last `reset` that did not overflow."""
-        return self._norm_total / self._norms if self._norms else float("nan")
+        return self._sums.norms / self._sums.normed if self._sums.normed else float("nan")
 
     @property
     def samples(self) -> int:
         """Samples of the synced steps since the last `reset`."""
-        return self._count
+        return self._sums.samples
+
+    @property
+    def skipped(self) -> int:
+        """Synced steps since the last `reset` whose loss or norm is not finite."""
+        return self._sums.skipped
 
     def reset(self) -> None:
         """Starts new means."""
-        self._total, self._count = 0.0, 0
-        self._norm_total, self._norms = 0.0, 0
-        self.skipped = 0
+        self._sums = _Sums()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns plain numbers, the same on every rank. Call `sync` before."""
         return {
-            "total": self._total,
-            "count": self._count,
-            "norm_total": self._norm_total,
-            "norms": self._norms,
+            "total": self._sums.losses,
+            "count": self._sums.samples,
+            "norm_total": self._sums.norms,
+            "norms": self._sums.normed,
             "nonfinite": self.nonfinite,
-            "skipped": self.skipped,
+            "skipped": self._sums.skipped,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a saved state."""
-        self._total, self._count, self.nonfinite = state["total"], state["count"], state["nonfinite"]
-        self._norm_total, self._norms = state["norm_total"], state["norms"]
-        self.skipped = state["skipped"]
+        self.nonfinite = state["nonfinite"]
+        self._sums = _Sums(
+            losses=state["total"],
+            samples=state["count"],
+            norms=state["norm_total"],
+            normed=state["norms"],
+            skipped=state["skipped"],
+        )

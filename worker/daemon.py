@@ -16,7 +16,7 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
 from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
-from worker.attempts.executor import WorkerContext
+from worker.attempts.context import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health

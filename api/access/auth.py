@@ -99,7 +99,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     found = await access.at_once(_of_token, access, token)
     if found is not None:
         admitted = _admitted(access, _principal(found), request)
-        if found.is_first_use:
+        if found.use_is_stale:
             await access.note(_mark_used, access, found.token_id)
         return admitted
     await _count_failed_login(access, request, what="tokens")

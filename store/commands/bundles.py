@@ -13,8 +13,8 @@ from store.rows.access import Caller
 from store.store import Store
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
-from torchyard.contract.bundles import BundleContents, verify
 from torchyard.contract.errors import Conflict, InvalidBundle, NotFound, TooLarge, Unavailable
+from torchyard.contract.tar import BundleContents, verify
 from torchyard.host.disk import FULL, PASSING, require_free_space
 from torchyard.host.failpoints import failpoint
 

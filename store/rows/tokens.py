@@ -56,8 +56,8 @@ class Identity:
     role: Role
     scopes: frozenset[Scope]
     token_id: str
-    is_first_use: bool = False
-    """Whether the token was not used within the last minute."""
+    use_is_stale: bool = False
+    """Whether the noted use of the token is none, or older than a minute."""
 
 
 @dataclass(frozen=True)
@@ -214,9 +214,9 @@ def _identity(session: Session, token_id: str, *, digest: str | None = None) -> 
     found = session.execute(_VALID, {"id": token_id}).first()
     if found is None:
         return None
-    stored, scopes, is_first_use, name, role_name = found
+    stored, scopes, use_is_stale, name, role_name = found
     if digest is not None and not hmac.compare_digest(digest, stored):
         return None
     role = Role(role_name)
     allowed = role.scopes & {Scope.ACCOUNT, *(Scope(name) for name in scopes)}
-    return Identity(name, role, allowed, token_id, is_first_use=bool(is_first_use))
+    return Identity(name, role, allowed, token_id, use_is_stale=bool(use_is_stale))

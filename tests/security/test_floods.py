@@ -165,7 +165,7 @@ def turns(simulated: SimulatedRunnerFixture, limits: OutputLimits) -> list[tuple
 
 def relay_of(run: RunDir, *, most: int | None = None) -> Relay:
     blobs = Blobs(run.root.parent / "blobs")
-    return Relay(run, blobs, offsets={}, listed=(), world_size=1, most_checkpoints=most)
+    return Relay(run, blobs, listed=(), world_size=1, most_checkpoints=most)
 
 
 def drain(relay: Relay, *, final: bool = False) -> list[Batch]:
@@ -225,7 +225,7 @@ def test_announced_checkpoints_that_do_not_exist_do_not_fill_the_memory(run: Run
     write_events(run, *({"type": "checkpoint", "name": f"none-{number}"} for number in range(500)))
     relay = relay_of(run, most=10)
     assert listed(drain(relay) + drain(relay, final=True)) == []
-    assert len(relay._known_checkpoints) <= 12  # pyright: ignore[reportPrivateUsage]
+    assert len(relay._checkpoints.known) <= 12  # pyright: ignore[reportPrivateUsage]
 
 
 def test_few_folders_that_nobody_announced_are_looked_at(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def test_a_captured_file_with_a_secret_in_its_path_is_left_out(tmp_path: Path, m
         (run.artifacts / name).parent.mkdir(exist_ok=True)
         (run.artifacts / name).write_bytes(b"x")
     blobs = Blobs(tmp_path / "blobs")
-    relay = Relay(run, blobs, offsets={}, listed=(), world_size=1, patterns=["**/*.pt"], mask=Mask([VALUE, odd]))
+    relay = Relay(run, blobs, listed=(), world_size=1, patterns=["**/*.pt"], mask=Mask([VALUE, odd]))
     batches: list[Batch] = []
     while (batch := relay.read(final=True)) is not None or relay.copying:
         if batch is not None:

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from torchyard.run.publishing import Content
+from trainer.data.batch import Batch
 from trainer.data.identity import Identity
-from trainer.task import Batch, Evaluation
+from trainer.task import Evaluation
 from trainer.world import World
 
 SAMPLES = 30

@@ -20,10 +20,11 @@ from torchyard.contract.rundir import Env
 from torchyard.contract.spec import CheckpointPolicy
 from trainer import report
 from trainer.data import loading
+from trainer.data.batch import Batch
 from trainer.data.loading import WAITED, load_batches
 from trainer.loop import Training
 from trainer.recipes import make_task
-from trainer.task import Batch, Evaluation, Task
+from trainer.task import Evaluation, Task
 from trainer.window import LossWindow, Step
 from trainer.world import World, joined
 

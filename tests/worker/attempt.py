@@ -16,12 +16,13 @@ import uuid
 import pytest
 
 from store.blobs import Blobs
-from torchyard.contract.bundles import END, bundle_url, header, padding
+from torchyard.contract.bundles import bundle_url
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import parse_spec
+from torchyard.contract.tar import END, header, padding
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts import code
 from worker.attempts.prepare import plan_of

@@ -70,7 +70,7 @@ def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing
         claim = store.running(store.submit(), store.worker())
         records = AttemptRecords(store_on(database), claim, leaving=threading.Event())
         records.read()
-        relay = Relay(run, Blobs(tmp_path / "blobs"), offsets={}, listed=(), world_size=1)
+        relay = Relay(run, Blobs(tmp_path / "blobs"), listed=(), world_size=1)
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]
         with (
             subprocess.Popen(

@@ -17,6 +17,8 @@ from torchyard.cli.arguments import JobArgument, Json, connect, moment
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchyard.contract.views.telemetry import LogLine, MetricsView, SeriesView
 
 _MOST_POINTS = 100_000
@@ -58,27 +60,21 @@ def logs(
     if grep is not None and (follow or tail is not None):
         raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
     begin = moment(since) if since is not None else None
-
-    def shown(line: LogLine) -> str:
-        return (
-            line.model_dump_json() if as_json else output.log_line(line, with_rank=rank is None, with_time=timestamps)
-        )
-
+    shown = _formatter(with_rank=rank is None, with_time=timestamps, as_json=as_json)
     with connect() as client:
         found = client.get(job).view
         last = first = client.lines_before(found.id, begin) if begin is not None else 0
         if grep is not None:
             from torchyard.cli.grep import Nearby, Place, print_matches
 
-            place = Place()
+            place, nearby = Place(), Nearby(client, found.id, rank=rank, context=context)
             matches = client.search_logs(
                 found.id, grep, regex=regex, case=case, rank=rank, after=first, searched=place.show
             )
-            nearby = Nearby(client, found.id, rank=rank, context=context)
-            if not print_matches(matches, nearby, place, with_time=timestamps, as_json=as_json):
-                terminal.note("No such line.")
-                raise typer.Exit(1)
-            return
+            if print_matches(matches, nearby, place, with_time=timestamps, as_json=as_json):
+                return None
+            terminal.note("No such line.")
+            raise typer.Exit(1)
         if tail is not None or not follow:
             for line in client.logs(found.id, tail=tail, rank=rank, after=first):
                 if line.line > first:
@@ -86,9 +82,7 @@ def logs(
                     terminal.write(shown(line))
                     sys.stdout.flush()
         if not follow:
-            if last == first:
-                terminal.note("No output.")
-            return
+            return terminal.note("No output.") if last == first else None
         with detachable(found), Watch(log=shown) as watch:
             for item in client.stream(found.id, after=last, only=["log"], live=watch.shows_live and not as_json):
                 line = item.view
@@ -97,6 +91,13 @@ def logs(
                 if isinstance(line, LogLine | LiveLine) and is_new and rank in {None, line.rank}:
                     watch.show(line)
         raise typer.Exit(exit_code(client.get(found.id).view))
+
+
+def _formatter(*, with_rank: bool, with_time: bool, as_json: bool) -> Callable[[LogLine], str]:
+    """Returns what makes the text of a line of output."""
+    if as_json:
+        return lambda line: line.model_dump_json()
+    return lambda line: output.log_line(line, with_rank=with_rank, with_time=with_time)
 
 
 def metrics(

@@ -4,9 +4,8 @@ Outside the service (without `TORCHYARD_RUN_DIR`) it writes nothing, `resume` re
 """
 
 import atexit
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-import io
 import json
 import os
 from pathlib import Path
@@ -14,17 +13,18 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torchyard.contract.events import Message
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE, Env, RunDir
 from torchyard.host.disk import retry_while_unavailable
 from torchyard.run.agreement import StopAgreement
-from torchyard.run.checkpoint_writer import CheckpointWriter, PendingCheckpoint
+from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.eventlog import EventLog
-from torchyard.run.publishing import Content, publish
-from torchyard.run.tensors import has_safetensors, on_host, safetensors, write_state
+from torchyard.run.publishing import Content
+from torchyard.run.saved import Saved, Unfit
+from torchyard.run.tensors import has_safetensors
 
 if TYPE_CHECKING:
     import torch
@@ -32,39 +32,6 @@ if TYPE_CHECKING:
 _MESSAGE_LIMIT = 10_000
 _FULL_DISK_S = 600.0
 """How long the last checkpoint and the last lines wait for a full disk."""
-
-_current: "Run | None" = None
-
-
-def init() -> "Run":
-    """Returns the run context of this process: the same one at every call.
-
-    In the service it installs a handler for SIGTERM, which makes `should_stop` return True. A program that never asks
-    and ends without an error within the grace period has finished. The process group is not touched.
-    """
-    global _current  # noqa: PLW0603 a process is one rank of one run
-    if _current is None:
-        _current = Run(os.environ)
-        _current.attach()
-    return _current
-
-
-def flush() -> None:
-    """Writes what the run context of this process, if any, has not written yet. Raises what `Run.flush` raises."""
-    if _current is not None:
-        _current.flush()
-
-
-def has_finished(run: RunDir) -> bool:
-    """Whether a program that ends without an error has done all its work: False if it may have stopped early.
-
-    A program with its own handler of SIGTERM may always have been told to stop.
-    """
-    if _current is not None and _current.told_to_stop:
-        return False
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        return not os.path.lexists(run.stop)
-    return _current is not None and _current.hears_sigterm
 
 
 class Run:
@@ -171,7 +138,7 @@ class Run:
         weights: Mapping[str, Any] | None = None,
         card: Mapping[str, Any] | None = None,
         background: bool = False,
-        unfit: Callable[[Mapping[str, Any]], str | None] | None = None,
+        unfit: Unfit | None = None,
     ) -> None:
         """Publishes a checkpoint: `state` as `state.pt`, `weights` (a dict of tensors) as `model.safetensors`, and
         further `files` (bytes, or a function that writes into the open file that it gets). `card` goes into the
@@ -206,17 +173,16 @@ class Run:
         if weights is not None and not has_safetensors():
             self._warn_once(f"checkpoints have no {WEIGHTS_FILE}: the package safetensors is not installed")
             weights = None
-        tree = (dict(state), None if weights is None else dict(weights))
-        contents = dict(files or {})
-
-        def make(contents: Mapping[str, Content], *, clone: bool) -> PendingCheckpoint:
-            return self._pending(manifest, tree, contents, unfit=unfit, clone=clone)
-
+        saved = Saved(
+            manifest, dict(state), None if weights is None else dict(weights), dict(files or {}), unfit, self._warn
+        )
+        events, folder = self._events, self._dir.checkpoints
         if background:
-            self._checkpoints.write_in_background(lambda: make(contents, clone=True))
+            self._checkpoints.write_in_background(lambda: saved.pending(folder, events, clone=True))
         else:
             self._checkpoints.write(
-                lambda: make(contents, clone=False), make_copy=lambda: make(_filled(contents), clone=True)
+                lambda: saved.pending(folder, events, clone=False),
+                make_copy=lambda: saved.filled().pending(folder, events, clone=True),
             )
 
     @property
@@ -296,38 +262,6 @@ class Run:
             self._warned.add(text)
             self._warn(text)
 
-    def _pending(
-        self,
-        manifest: Manifest,
-        tree: tuple[dict[str, Any], dict[str, Any] | None],
-        files: Mapping[str, Content],
-        *,
-        unfit: Callable[[Mapping[str, Any]], str | None] | None,
-        clone: bool,
-    ) -> PendingCheckpoint:
-        """Returns a checkpoint of `tree`, a state and its weights, as they are now. Writing it appends its event."""
-        assert self._dir is not None
-        assert self._events is not None
-        folder, events = self._dir.checkpoints, self._events
-        at_end = manifest.epoch is not None and manifest.end_of_epoch
-        name = f"epoch-{manifest.epoch:04d}" if at_end else f"step-{manifest.step:08d}"
-        (kept, kept_weights), wait = on_host(tree, clone=clone)
-        contents: dict[str, Content] = {STATE_FILE: lambda file: write_state(kept, file)}
-        if kept_weights is not None:
-            contents[WEIGHTS_FILE] = lambda file: file.write(safetensors(kept_weights))
-
-        def write() -> None:
-            wait()
-            reason = unfit(kept) if unfit else None
-            if reason is not None:
-                self._warn(f"no checkpoint at step {manifest.step}: {reason}. The last good one stays the newest")
-                return
-            events.flush()  # what was logged before must be on the disk when somebody resumes from it
-            publish(folder, name, contents | dict(files), manifest)
-            events.checkpoint(name)
-
-        return PendingCheckpoint(manifest.step, write)
-
     def _on_sigterm(self, *_: object) -> None:
         if self._agreement is not None:
             self._agreement.request()
@@ -342,17 +276,6 @@ class Run:
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `values` as JSON reads them back: with lists for tuples."""
     return json.loads(json.dumps(dict(values)))
-
-
-def _filled(files: Mapping[str, Content]) -> dict[str, Content]:
-    """Returns `files` with the bytes that their functions write now."""
-    return {name: content if isinstance(content, bytes) else _written(content) for name, content in files.items()}
-
-
-def _written(content: Callable[[BinaryIO], object]) -> bytes:
-    file = io.BytesIO()
-    content(file)
-    return file.getvalue()
 
 
 def _synchronize() -> None:

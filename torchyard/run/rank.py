@@ -30,7 +30,7 @@ from torchyard.contract.text import storable
 from torchyard.host import disk
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import write_record
-from torchyard.run.context import flush, has_finished
+from torchyard.run.current import flush, has_finished
 from torchyard.run.exiting import leave
 from torchyard.run.memory import describe_shortage
 

@@ -3,8 +3,8 @@
 import torch
 from torch.distributions import Beta
 
+from trainer.data.batch import Batch
 from trainer.data.loading import to_device
-from trainer.task import Batch
 
 
 def mixup(batch: Batch, alpha: float, *, classes: int) -> Batch:

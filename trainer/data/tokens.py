@@ -9,9 +9,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 import torch
 from torch import Tensor
 
+from trainer.data.batch import Batch
 from trainer.data.loading import to_device
 from trainer.data.texts import Texts
-from trainer.task import Batch
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """RoBERTa's special tokens, in the order of the vocabulary."""

@@ -14,6 +14,7 @@ from torchyard.contract.recipes import ImageClassification, ImageDataConfig, Nor
 from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
+from trainer.data.batch import Batch
 from trainer.data.folders import load_folders
 from trainer.data.identity import Identity
 from trainer.data.images import ImageData, Normalizer, choose_normalization
@@ -26,7 +27,7 @@ from trainer.models.initial import freeze, initialize
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
-from trainer.task import Batch, Evaluation
+from trainer.task import Evaluation
 from trainer.world import World
 
 logger = logging.getLogger(__name__)

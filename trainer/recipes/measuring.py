@@ -6,9 +6,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from trainer.data.batch import Batch
 from trainer.models.initial import train_mode
 from trainer.sampler import evaluation_batches
-from trainer.task import Batch
 from trainer.world import World
 
 

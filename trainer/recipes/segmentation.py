@@ -13,6 +13,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import Normalization, Segmentation
 from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
+from trainer.data.batch import Batch
 from trainer.data.identity import Identity
 from trainer.data.images import Normalizer, choose_normalization
 from trainer.data.loading import loader_count, to_device
@@ -25,7 +26,7 @@ from trainer.models.weights import file_state, fill, is_published, torchvision_s
 from trainer.recipes.measuring import measure
 from trainer.recipes.overlays import overlays
 from trainer.recipes.pixels import PixelLoss, PixelTally, logit
-from trainer.task import Batch, Evaluation
+from trainer.task import Evaluation
 from trainer.world import World
 
 logger = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
 from torchyard.host.collector import paused
 from torchyard.run.publishing import Content
+from trainer.data.batch import Batch
 from trainer.data.identity import Identity
 from trainer.data.sources import local_path
 from trainer.data.texts import TextData, load_texts
@@ -25,7 +26,7 @@ from trainer.models.initial import freeze, initialize
 from trainer.models.pretrained import load
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
-from trainer.task import Batch, Evaluation
+from trainer.task import Evaluation
 from trainer.world import World
 
 METRICS = ("val/loss", "val/accuracy")

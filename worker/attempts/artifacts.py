@@ -14,6 +14,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable
 from torchyard.host.untrusted import folder_inside
+from worker.attempts.copy_queue import CopyQueue
 from worker.attempts.copying import FileCopy
 from worker.attempts.matching import Match, Parts
 from worker.host.mask import Mask
@@ -73,33 +74,31 @@ class Artifacts:
         self._attempt = attempt
         self._limits = limits
         self._mask = mask or Mask()
-        self._waiting: deque[Match] | None = None
-        """The files to copy. None: nobody has looked yet."""
-        self._copy: FileCopy | None = None
+        self._looked = False
         self._left_out = LeftOut(self._mask)
+        self._queue = CopyQueue[FileCopy]()
         self._uncommitted = False
 
     @property
     def unfinished(self) -> bool:
         """Whether files that were found wait to be copied."""
-        return self._copy is not None or bool(self._waiting)
+        return self._queue.unfinished
 
     def take(self, budget: int) -> list[FileCopy]:
         """Copies at most about `budget` bytes, and returns the copies that are complete. Raises OSError.
 
         After an error, and if what it returned was not committed, it begins again with what is not stored.
         """
-        if self._waiting is None or self._uncommitted:
+        if not self._looked or self._uncommitted:
             self._begin()
         done: list[FileCopy] = []
         try:
-            while budget > 0 and self.unfinished:
-                budget = self._copy_next(budget, done)
+            for copy in self._queue.copy(budget, begin=self._copy_of, refuse=self._refuse):
+                done.append(copy)  # noqa: PERF402 those before an error count
         except OSError:
             for copy in done:
                 copy.discard()
             self.discard()
-            self._waiting = None
             raise
         self._uncommitted = bool(done)
         return done
@@ -114,16 +113,16 @@ class Artifacts:
 
     def discard(self) -> None:
         """Discards an unfinished copy. Raises OSError."""
-        copy, self._copy = self._copy, None
-        if copy is not None:
-            copy.discard()
+        self._looked = False
+        self._queue.discard()
 
     def _begin(self) -> None:
         self.discard()
         self._uncommitted = False
         self._left_out = LeftOut(self._mask)
         found = sorted(find(self._run.job, self._left_out), key=lambda match: match.parts)
-        self._waiting = deque(self._fitting(found) if found else [])
+        self._queue.add(self._fitting(found) if found else [])
+        self._looked = True
 
     def _fitting(self, found: Sequence[Match]) -> list[Match]:
         """Returns the files to copy. The others are stored already, or there is no room for them."""
@@ -154,27 +153,11 @@ class Artifacts:
                 quota = _less(quota, match.status.st_size)
         return fitting
 
-    def _copy_next(self, budget: int, done: list[FileCopy]) -> int:
-        """Goes on with a copy. Returns what is left of `budget`."""
-        assert self._waiting is not None
-        if self._copy is None:
-            match = self._waiting.popleft()
-            try:
-                self._copy = FileCopy(self._run, self._blobs, match, what="a file")
-            except DataError as error:
-                self._left_out.add(match.parts[1:], error.message)
-                return budget
-        copy = self._copy
-        try:
-            left = copy.copy_some(budget)
-        except DataError as error:
-            self.discard()
-            self._left_out.add(copy.parts[1:], error.message)
-            return budget
-        if left:
-            done.append(copy)
-            self._copy = None
-        return left
+    def _copy_of(self, match: Match) -> FileCopy:
+        return FileCopy(self._run, self._blobs, match, what="a file")
+
+    def _refuse(self, match: Match, error: DataError) -> None:
+        self._left_out.add(match.parts[1:], error.message)
 
 
 def artifact_of(copy: FileCopy) -> NewArtifact:

@@ -5,7 +5,7 @@ looks found it unchanged and nobody seen has it open for writing, or when the at
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from functools import partial
 import hashlib
 import os
 import re
@@ -17,6 +17,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
+from worker.attempts.copy_queue import CopyQueue
 from worker.attempts.copying import Changed, FileCopy, identity
 from worker.attempts.matching import Match, Parts, Search
 from worker.attempts.writers import open_for_writing
@@ -30,7 +31,7 @@ MOST_CAPTURED = 1000
 _LOOK_S = 2.0
 """Seconds between two looks."""
 _LOOK_SHARE = 50
-"""A look that took a second is followed by so many without one."""
+"""Pause after a look, as a multiple of its duration."""
 _AGAIN_S = 30.0
 """Seconds until a file that was captured is captured again, while the attempt runs."""
 _PREFIX = "captured-"
@@ -54,12 +55,6 @@ class CapturedCopy(FileCopy):
         file = ManifestFile(path=_listed_path(self.parts), size=self.blob.size, sha256=self.blob.sha256)
         manifest = Manifest(step=self._step, files=[file])
         return NewCheckpoint(self.name, manifest, [file], source=CAPTURED)
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    match: Match
-    name: str
 
 
 class Capturing:
@@ -90,14 +85,13 @@ class Capturing:
         self._seen: dict[Parts, tuple[int, ...]] = {}
         """The files of the look before, and what each was."""
         self._captured_at: dict[Parts, float] = {}
-        self._waiting: list[_Candidate] = []
-        self._copy: CapturedCopy | None = None
+        self._queue = CopyQueue[CapturedCopy]()
         self._warned: set[str] = set()
 
     @property
     def copying(self) -> bool:
         """Whether there is more to copy now."""
-        return self._copy is not None or bool(self._waiting)
+        return self._queue.unfinished
 
     def take(
         self, budget: int, *, step: int, final: bool, taken: Collection[str], warn: Callable[[str], None]
@@ -111,11 +105,12 @@ class Capturing:
         try:
             if not self.copying and (final or time.monotonic() >= self._next_look):
                 self._look(taken, final=final, warn=warn)
-            while budget > 0 and (self._waiting or self._copy is not None):
-                budget = self._copy_next(budget, step, done, warn)
+            refuse = partial(self._refuse, warn=warn)
+            for copy in self._queue.copy(budget, begin=partial(self._copy_of, step=step), refuse=refuse):
+                self._captured_at[copy.parts] = time.monotonic()
+                done.append(copy)
         except OSError as error:
             self.discard()
-            self._waiting.clear()
             if final:
                 for copy in done:
                     copy.discard()
@@ -128,9 +123,7 @@ class Capturing:
 
     def discard(self) -> None:
         """Discards an unfinished copy. Raises OSError."""
-        copy, self._copy = self._copy, None
-        if copy is not None:
-            copy.discard()
+        self._queue.discard()
 
     def _look(self, taken: Collection[str], *, final: bool, warn: Callable[[str], None]) -> None:
         began = time.monotonic()
@@ -148,12 +141,12 @@ class Capturing:
             new = [match for match in new if self._is_settled(match, before)]
             written = open_for_writing(self._run.job, new)
             new = [match for match in new if match.parts not in written]
-        room = MOST_CAPTURED - len(self._waiting) - sum(name.startswith(_PREFIX) for name in self._known)
+        room = MOST_CAPTURED - sum(name.startswith(_PREFIX) for name in self._known)
         if len(new) > room:
             self._warn_once(
                 "count", f"{MOST_CAPTURED} files of config.checkpoints were stored; further ones are not", warn
             )
-        self._waiting += [_Candidate(match, _name_of(match)) for match in new[: max(room, 0)]]
+        self._queue.add(new[: max(room, 0)])
         now = time.monotonic()
         self._next_look = now + max(self._look_s, _LOOK_SHARE * (now - began))
 
@@ -163,34 +156,14 @@ class Capturing:
         captured_at = self._captured_at.get(match.parts)
         return captured_at is None or time.monotonic() - captured_at >= _AGAIN_S
 
-    def _copy_next(self, budget: int, step: int, done: list[CapturedCopy], warn: Callable[[str], None]) -> int:
-        """Goes on with a copy. Returns what is left of `budget`."""
-        if self._copy is None:
-            candidate = self._waiting.pop(0)
-            try:
-                match, name = candidate.match, candidate.name
-                self._copy = CapturedCopy(self._run, self._blobs, match, name=name, step=step, limit=self._limit)
-            except DataError as error:
-                self._refuse(candidate.match.parts, candidate.name, error, warn)
-                return budget
-        copy = self._copy
-        try:
-            left = copy.copy_some(budget)
-        except DataError as error:
-            self.discard()
-            self._refuse(copy.parts, copy.name, error, warn)
-            return budget
-        if left:
-            self._captured_at[copy.parts] = time.monotonic()
-            done.append(copy)
-            self._copy = None
-        return left
+    def _copy_of(self, match: Match, *, step: int) -> CapturedCopy:
+        return CapturedCopy(self._run, self._blobs, match, name=_name_of(match), step=step, limit=self._limit)
 
-    def _refuse(self, parts: Parts, name: str, error: DataError, warn: Callable[[str], None]) -> None:
+    def _refuse(self, match: Match, error: DataError, *, warn: Callable[[str], None]) -> None:
         """Leaves a file out: for good, or until it is looked at again if it has only changed."""
         if not isinstance(error, Changed):
-            self._known.add(name)
-            self._say_left_out(parts, error.message, warn)
+            self._known.add(_name_of(match))
+            self._say_left_out(match.parts, error.message, warn)
 
     def _say_left_out(self, parts: Parts, why: str, warn: Callable[[str], None]) -> None:
         path = storable(self._mask.text("/".join(parts)))[-200:]

@@ -124,7 +124,7 @@ class FileCopy:
     """
 
     def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
-        """Copies nothing. `what`: what of which `limit` is the most bytes.
+        """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
 
         Raises DataError if the file cannot be read, is too large or has changed, and OSError.
         """
@@ -141,6 +141,11 @@ class FileCopy:
         except BaseException:
             source.close()
             raise
+
+    @property
+    def match(self) -> Match:
+        """The file as it was found."""
+        return self._match
 
     @property
     def parts(self) -> Parts:

@@ -18,12 +18,11 @@ from torchyard.contract.records import ExitReport
 from worker.engines import base
 
 MAX_STORE_FAILURES_AFTER_CANCEL = 5
-"""After so many failures in a row to store the output of a cancelled attempt, the rest is given up."""
-
+"""Failures in a row to store the output of a cancelled attempt, until the rest is given up."""
 MAX_DRAIN_AFTER_FORCED_CANCEL = timedelta(seconds=30)
-"""After so long, the rest of the output is given up if the cancel is forced."""
+"""How long to store the rest of the output if the cancel is forced."""
 MAX_DRAIN_AFTER_CANCEL = timedelta(hours=1)
-"""After so long, it is given up if the job is cancelled or over its time limit."""
+"""How long to store it if the job is cancelled or over its time limit."""
 
 _STRENGTH = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}
 _STRENGTH_OF_OTHERS = 2  # the supervisor's own reasons, such as the time limit

@@ -3,12 +3,18 @@
 from datetime import timedelta
 import time
 
+from store.blobs import Blobs
+from store.db.tables import Attempt, Job
 from store.rows.attempts import Batch
+from store.rows.limits import OutputLimits
+from torchyard.contract.rundir import RunDir
+from worker.attempts.artifacts import Artifacts
 from worker.attempts.lifecycle import Drained, Undrained
 from worker.attempts.notices import Notices
 from worker.attempts.pace import Share
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
+from worker.attempts.relay_state import RelayState
 from worker.attempts.showing import Showing
 from worker.attempts.thinning import Thinning
 from worker.host import rundirs
@@ -121,3 +127,35 @@ class OutputRecorder:
         self._failures += 1
         self._next_try = time.monotonic() + _RETRY_S
         self._notices.report_problem(_TOPIC, f"{_WAITING}: {error}")
+
+
+def output_of(
+    row: Attempt,
+    job: Job,
+    *,
+    run: RunDir,
+    blobs: Blobs,
+    limits: OutputLimits,
+    records: AttemptRecords,
+    notices: Notices,
+) -> OutputRecorder:
+    """Returns what stores the output of the attempt that the rows describe. Its run directory must be there."""
+    mask = records.mask
+    relay = Relay(
+        run,
+        blobs,
+        state=RelayState.of(row.offsets),
+        listed=records.checkpoint_names(),
+        world_size=len(job.devices),
+        most_checkpoints=limits.checkpoints,
+        patterns=_patterns(job),
+        artifacts=Artifacts(run, blobs, room=records.artifact_room, attempt=row.number, limits=limits, mask=mask),
+        mask=mask,
+    )
+    return OutputRecorder(relay, records=records, notices=notices, attempts=row.number)
+
+
+def _patterns(job: Job) -> list[str]:
+    """Returns which files of a script become checkpoints."""
+    config = job.spec.get("config", {}) if job.spec.get("trainer") == "script" else {}
+    return [str(pattern) for pattern in config.get("checkpoints", [])]

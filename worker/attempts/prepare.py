@@ -102,10 +102,13 @@ class Preparation:
             secrets=self.records.secrets.values,
             unpacked=unpacked,
         )
-        resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
-        write_record(self.run.config, _Config.from_dict(resolved))
+        self._write_config(spec)
         self.run.seal()
         return plan
+
+    def _write_config(self, spec: Spec) -> None:
+        resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
+        write_record(self.run.config, _Config.from_dict(resolved))
 
     def _move_stale_directory(self, claimed_at: int) -> None:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):

@@ -8,7 +8,8 @@ from store.rows.attempts import Claim
 from torchyard.contract.errors import StaleClaim, Unavailable
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
-from worker.attempts.executor import AttemptExecutor, WorkerContext
+from worker.attempts.context import WorkerContext
+from worker.attempts.executor import AttemptExecutor
 from worker.attempts.instructions import Instructions
 from worker.attempts.lifecycle import Closed, Failed, Observation, Phase, Preparing, Unprepared, decide
 from worker.devices.quarantine import DeviceUse
@@ -25,6 +26,8 @@ class Runner:
         self.done = False
         self._phase: Phase = Preparing()
         self._begun = False
+        self._observed: Observation | None = None
+        """What the last actions found out. None: the engine is polled."""
         self._attempt_ended = context.attempt_ended
         self._executor = AttemptExecutor(context, claim, self.instructions)
         self._name = f"{claim.job_id}/{claim.number}"
@@ -86,19 +89,24 @@ class Runner:
         if failure is not None:
             return failure
         if not self._begun:
-            self._executor.begin()
+            self._observed = self._executor.begin()
             self._begun = True
-        return self._executor.observe()
+        observed, self._observed = self._observed, None
+        return observed if observed is not None else self._executor.poll()
 
     def _take_turn(self, observation: Observation) -> None:
         """Carries out one decision. If an action fails, the phase stays, and the actions may be repeated."""
         decision = decide(self._phase, observation, self._executor.intents())
         for action in decision.actions:
-            self._executor.act(action)
+            found = self._executor.act(action)
+            if found is not None:
+                self._observed = found
         self._phase = decision.phase
 
     def _wait(self) -> None:
-        if not isinstance(self._phase, Closed) and self.instructions.changed.wait(self._executor.pause_s()):
+        if not isinstance(self._phase, Closed) and self.instructions.changed.wait(
+            self._executor.pause_s(self._observed)
+        ):
             self.instructions.changed.clear()
             if self.instructions.recheck:
                 self.instructions.recheck = False

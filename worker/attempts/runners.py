@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 import logging
 
 from store.rows.attempts import Claim
-from worker.attempts.executor import WorkerContext
+from worker.attempts.context import WorkerContext
 from worker.attempts.runner import Runner
 from worker.devices.quarantine import DeviceUse
 from worker.host.attempt_key import AttemptKey

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping
 import contextlib
 import ctypes
-from dataclasses import dataclass
 from datetime import timedelta
 import errno
 import os
@@ -17,6 +16,7 @@ from typing import Literal, TypeVar
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
 from torchyard.host.identity import boot_id, identity_of
+from worker.host.proctable import descendants_of, read_stat, read_table
 
 K = TypeVar("K", bound=Hashable)
 Send = Callable[[ProcessIdentity, signal.Signals], bool]
@@ -27,7 +27,6 @@ _KILL_POLL_S = 0.02
 _MOST_REAPED = 10_000
 _MOST_CHASED = 1000
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PR_SET_CHILD_SUBREAPER = 36
 _GONE = {errno.ESRCH, errno.EINVAL}
 """The errors of pidfd_open for a process that has ended. EINVAL: its pid is now only that of a group or a session."""
@@ -43,7 +42,7 @@ def state(process: ProcessIdentity) -> Literal["runs", "stopped", "gone"]:
 
     `stopped` (by SIGSTOP or a debugger): until it continues, it reacts to SIGKILL alone. A zombie is `gone`.
     """
-    found = _read_stat(process.pid)
+    found = read_stat(process.pid)
     if found is None or not found.running:
         return "gone"
     if found.start_time != process.start_time or process.boot_id != boot_id():
@@ -99,14 +98,14 @@ def own_memory(process: ProcessIdentity) -> int | None:
 
 def descendants(*pids: int) -> list[ProcessIdentity]:
     """Returns every running descendant of `pids`, those of zombies included."""
-    table = _table()
-    return [table[child].identity for child in sorted(_descendants_of(table, pids)) if table[child].running]
+    table = read_table()
+    return [table[child].identity for child in sorted(descendants_of(table, pids)) if table[child].running]
 
 
 def processor_seconds(roots: Mapping[K, Collection[int]]) -> dict[K, float]:
     """Returns the processor time of each group of processes, with their descendants, running or waited for."""
-    table = _table() if roots else {}
-    trees = {key: {*pids, *_descendants_of(table, pids)} for key, pids in roots.items()}
+    table = read_table() if roots else {}
+    trees = {key: {*pids, *descendants_of(table, pids)} for key, pids in roots.items()}
     return {key: sum(table[pid].seconds for pid in tree if pid in table) for key, tree in trees.items()}
 
 
@@ -115,9 +114,9 @@ def find(job_id: str, attempt: int) -> list[ProcessIdentity]:
 
     The caller is never among them. A process that dropped its environment and lost its parents is not found.
     """
-    table = _table()
+    table = read_table()
     named = [pid for pid in table if _belongs(pid, job_id, attempt) and _may_claim(pid)]
-    pids = {*named, *_descendants_of(table, named)} - {os.getpid()}
+    pids = {*named, *descendants_of(table, named)} - {os.getpid()}
     return [table[pid].identity for pid in sorted(pids) if table[pid].running]
 
 
@@ -135,10 +134,10 @@ def reparented_children(own: Collection[ProcessIdentity]) -> tuple[list[ProcessI
     Returns those that run and their descendants, and the pids of those that are zombies. A child that a library
     started has the session of this process, so it is not among them.
     """
-    table, me, session = _table(), os.getpid(), os.getsid(0)
+    table, me, session = read_table(), os.getpid(), os.getsid(0)
     children = [item for item in table.values() if item.parent == me and item.session != session]
     reparented = [item.pid for item in children if item.identity not in own]
-    pids = {*reparented, *_descendants_of(table, reparented)}
+    pids = {*reparented, *descendants_of(table, reparented)}
     running = [table[pid].identity for pid in sorted(pids) if table[pid].running]
     return running, [pid for pid in reparented if table[pid].state == b"Z"]
 
@@ -228,60 +227,12 @@ def describe_unkillable(survivors: Iterable[ProcessIdentity]) -> str:
     return f"these processes cannot be killed, and keep the devices of the attempt until they end: {pids}"
 
 
-@dataclass(frozen=True)
-class _Process:
-    pid: int
-    parent: int
-    session: int
-    state: bytes
-    start_time: int
-    seconds: float
-    """Of processor time, that of the children it waited for included."""
-
-    @property
-    def running(self) -> bool:
-        return self.state not in b"ZXx"
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        return ProcessIdentity(pid=self.pid, start_time=self.start_time, boot_id=boot_id())
-
-
-def _table() -> dict[int, _Process]:
-    found = (_read_stat(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
-    return {process.pid: process for process in found if process is not None}
-
-
 def _children() -> list[int]:
     me = os.getpid()
     try:
         return [int(pid) for pid in Path(f"/proc/{me}/task/{me}/children").read_bytes().split()]
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [pid for pid, process in _table().items() if process.parent == me]
-
-
-def _read_stat(pid: int) -> _Process | None:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(b")")[2].split()
-    seconds = sum(map(int, fields[11:15])) / _TICKS
-    return _Process(pid, int(fields[1]), int(fields[3]), fields[0], int(fields[19]), seconds)
-
-
-def _descendants_of(table: dict[int, _Process], roots: Iterable[int]) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for process in table.values():
-        children.setdefault(process.parent, []).append(process.pid)
-    found: set[int] = set()
-    pending = list(roots)
-    while pending:
-        for child in children.get(pending.pop(), ()):
-            if child not in found:
-                found.add(child)
-                pending.append(child)
-    return found
+        return [pid for pid, process in read_table().items() if process.parent == me]
 
 
 def _belongs(pid: int, job_id: str, attempt: int) -> bool:

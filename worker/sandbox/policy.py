@@ -18,6 +18,7 @@ from worker.sandbox.places import Places
 from worker.sandbox.shared import TEMPORARY, of_python, of_system, of_variables
 
 _KERNEL = ("/proc", "/sys")
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _TERMINALS = ("tty", "ptmx", "pts")
 """Only with mounts of its own: others are those of all processes of this user."""
@@ -45,14 +46,13 @@ def sandbox_of(
     """
     if isolation.level == "off":
         return None
-    shm = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
     caches = places.home.parent
     closed = (run.root, caches, caches.with_name(ENVIRONMENTS), caches.with_name(UNPACKED))
-    hidden = (Path.home(), *closed)
-    found = (*map(Path, _KERNEL), *of_system(), *of_python(hidden), *of_variables(environ), *readable)
+    python = of_python((Path.home(), *closed))
+    found = (*map(Path, _KERNEL), *of_system(), *python, *of_variables(environ), *readable)
     temporary = canonical(places.temporary)
     may_read = [*_paths(found), *map(canonical, (*own, run.input))]
-    may_write = [*map(canonical, (run.job, places.home)), temporary, *_paths((shm, *writable))]
+    may_write = [*map(canonical, (run.job, places.home)), temporary, *_paths((_SHARED_MEMORY, *writable))]
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
@@ -76,7 +76,6 @@ def install_sandbox(
     It is confined also where jobs are not: by Landlock, if the kernel has that. `folder`: has the installation. What it
     runs may replace nothing there, as only some folders below it are `readable` or `writable`.
     """
-    shm = Path("/dev/shm")  # noqa: S108 as above
     found = (*map(Path, _KERNEL), *of_system(), *of_python((Path.home(), folder)), *of_variables(os.environ))
     return Sandbox(
         landlock=landlock.abi() > 0,
@@ -85,7 +84,7 @@ def install_sandbox(
         filtered=isolation.filtered,
         closed=[canonical(folder)],
         readable=[*_paths(found), *map(canonical, readable)],
-        writable=[*map(canonical, writable), *_paths([shm] if isolation.own_mounts else [])],
+        writable=[*map(canonical, writable), *_paths([_SHARED_MEMORY] if isolation.own_mounts else [])],
         devices=_paths(_devices(gpus=False, terminals=isolation.own_mounts)),
         temporary=str(temporary),
     )

@@ -3,8 +3,8 @@ import torch
 from torch.distributions import Beta
 from torch.nn import functional
 
+from trainer.data.batch import Batch
 from trainer.data.mixup import mixup
-from trainer.task import Batch
 
 
 def test_a_mixed_batch_is_a_blend_of_pairs_and_its_loss_the_blend_of_their_losses() -> None:

@@ -49,7 +49,8 @@ import torch
 from torch import nn
 
 from trainer.data.identity import Identity
-from trainer.task import Batch, Evaluation
+from trainer.data.batch import Batch
+from trainer.task import Evaluation
 
 
 class LineTask:

@@ -14,8 +14,9 @@ from torch.nn import functional
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.runs import same, small_pictures
 from torchyard.contract.errors import ConfigError, DataError
+from trainer.data.batch import Batch
 from trainer.recipes.classification import Classifier, make_task
-from trainer.task import Batch, Task
+from trainer.task import Task
 from trainer.world import joined
 
 CPU = torch.device("cpu")

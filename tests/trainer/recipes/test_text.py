@@ -17,11 +17,12 @@ from tests.trainer.models.test_pretrained import HEAD, directory
 from tests.trainer.ranks import on_ranks, results
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
+from trainer.data.batch import Batch
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
 from trainer.models.pretrained import load
 from trainer.recipes.text import TextClassifier, make_task
-from trainer.task import Batch, Task
+from trainer.task import Task
 from trainer.world import joined
 
 CPU = torch.device("cpu")

@@ -19,7 +19,7 @@ from torchyard.contract.job import JobState
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.run.publishing import publish
-from worker.attempts.executor import WorkerContext
+from worker.attempts.context import WorkerContext
 from worker.attempts.runner import Runner
 from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory

@@ -16,6 +16,7 @@ from tests.worker.attempts.test_relay import drain, store, texts
 from torchyard.contract.rundir import RunDir
 from worker.attempts.artifacts import Artifacts
 from worker.attempts.relay import Relay
+from worker.attempts.relay_state import RelayState
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def relay_of(
 ) -> Relay:
     blobs = Blobs(run.root.parent / "blobs")
     files = Artifacts(run, blobs, room=lambda: Room(stored, left), attempt=2, limits=limits or OutputLimits())
-    return Relay(run, blobs, offsets=offsets or {}, listed=(), world_size=1, artifacts=files)
+    return Relay(run, blobs, state=RelayState.of(offsets or {}), listed=(), world_size=1, artifacts=files)
 
 
 def paths(batches: list[Batch]) -> list[str]:
@@ -185,7 +186,7 @@ def test_a_file_that_changes_or_vanishes_after_the_look_is_left_out(run: RunDir)
         return Room((), None)
 
     files = Artifacts(run, blobs, room=room, attempt=2)
-    relay = Relay(run, blobs, offsets={}, listed=(), world_size=1, artifacts=files)
+    relay = Relay(run, blobs, listed=(), world_size=1, artifacts=files)
     batches = drain(relay, final=True)
     assert paths(batches) == ["kept"]
     assert "gone (it is gone)" in texts(batches)[0]

@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> RunDir:
 def relay_of(run: RunDir, *patterns: str, listed: tuple[str, ...] = (), limit: int = 1 << 30) -> Relay:
     blobs = Blobs(run.root.parent / "blobs")
     blobs.root.mkdir(exist_ok=True)
-    return Relay(run, blobs, offsets={}, listed=listed, world_size=1, patterns=patterns, checkpoint_limit=limit)
+    return Relay(run, blobs, listed=listed, world_size=1, patterns=patterns, checkpoint_limit=limit)
 
 
 def no_space(_: Blobs) -> DiskSpace:

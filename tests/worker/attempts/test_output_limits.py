@@ -58,7 +58,7 @@ def test_a_flood_of_messages_is_cut_and_what_follows_is_stored(simulated: Simula
 
 
 def relay_of(run: RunDir) -> Relay:
-    return Relay(run, Blobs(run.root.parent / "blobs"), offsets={}, listed=(), world_size=1)
+    return Relay(run, Blobs(run.root.parent / "blobs"), listed=(), world_size=1)
 
 
 def test_a_relay_does_not_read_a_log_that_is_cut(tmp_path: Path) -> None:

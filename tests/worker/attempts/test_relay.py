@@ -21,6 +21,7 @@ from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts import lines
 from worker.attempts.relay import Relay
+from worker.attempts.relay_state import RelayState
 from worker.tensorboard import brought
 
 
@@ -32,7 +33,7 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def relay_of(run: RunDir, *, offsets: dict[str, int] | None = None, listed: tuple[str, ...] = ()) -> Relay:
-    return Relay(run, Blobs(run.root.parent / "blobs"), offsets=offsets or {}, listed=listed, world_size=2)
+    return Relay(run, Blobs(run.root.parent / "blobs"), state=RelayState.of(offsets or {}), listed=listed, world_size=2)
 
 
 def drain(relay: Relay, *, final: bool = False) -> list[Batch]:

@@ -8,8 +8,8 @@ import tarfile
 import pytest
 
 from tests.worker.bundles.tars import store, tar_of
-from torchyard.contract.bundles import BLOCK, END, header
 from torchyard.contract.errors import DataError
+from torchyard.contract.tar import BLOCK, END, header
 from worker.bundles.cache import BundleCache
 
 

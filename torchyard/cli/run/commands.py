@@ -107,8 +107,6 @@ def run(
             spec = job_spec(program, settings, bundle, folder=folder)
             for line in plan(spec, program, bundle, server=client.server.url):
                 terminal.note(line)
-            if program.file is None:
-                terminal.note(f"There is no {program.value} in this folder: the worker's environment must have it.")
             upload(client, bundle)
         if settings["name"] is None and idempotency_key is None:  # with a key, a repeated command sends the same spec
             spec = spec.model_copy(update={"name": client.free_name(spec.name)})

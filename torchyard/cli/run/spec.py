@@ -8,7 +8,7 @@ from torchyard.cli import output
 from torchyard.cli.run.program import Program
 from torchyard.cli.run.settings import Settings
 from torchyard.cli.run.upload import MOST_SHOWN, left_out
-from torchyard.client.launching import code_config, name_of
+from torchyard.client.core.launching import code_config, name_of
 from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
@@ -62,7 +62,10 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     if large:
         rows.append(("", f"({IGNORE_FILE} leaves files out, and `{output.command()} data push DIR` sends data once)"))
     rows += [("left out", line) for line in left_out(bundle)]
-    return [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
+    lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
+    if program.file is None:
+        lines.append(f"There is no {program.value} in this folder: the worker's environment must have it.")
+    return lines
 
 
 def _words(program: Program) -> list[str]:

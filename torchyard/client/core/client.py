@@ -10,9 +10,9 @@ from torchyard.client.calls.jobs import Spec
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.cluster import ClusterCore
 from torchyard.client.core.job import AsyncJob, JobCore
+from torchyard.client.core.launching import Mounts, arguments, program_of, script_spec, upload_code
 from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
-from torchyard.client.launching import Mounts, arguments, program_of, script_spec, upload_code
 from torchyard.client.packing import MAX_SIZE
 from torchyard.client.references import find_job, free_name
 from torchyard.client.transport import Transport

@@ -12,8 +12,9 @@ from typing import IO, Self
 import unicodedata
 
 from torchyard.client.packing.listing import IGNORE_FILE, Found, list_files
-from torchyard.contract.bundles import END, MAX_BUNDLE_FILES, Names, bundle_url, header, padding
+from torchyard.contract.bundles import MAX_BUNDLE_FILES, Names, bundle_url
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
+from torchyard.contract.tar import END, header, padding
 from torchyard.host import disk, terminal
 
 MAX_SIZE = 200 << 20

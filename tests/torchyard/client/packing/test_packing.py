@@ -14,8 +14,8 @@ import pytest
 
 from tests.disks import mounted
 from torchyard.client.packing import Bundle, bundle, pack
-from torchyard.contract.bundles import verify
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
+from torchyard.contract.tar import verify
 
 Tree = Mapping[str, tuple[bytes, bool]]
 """Files by name: the contents, and whether the file can be executed."""

@@ -7,15 +7,14 @@ from typing import TypeVar
 
 from store.db.tables import Attempt, Job
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.host import disk
+from worker.attempts.context import AttemptContext
 from worker.attempts.lifecycle import Failed, Installing, Prepared, Unprepared
-from worker.attempts.notices import Notices
 from worker.attempts.packages import PackageSetup
 from worker.attempts.prepare import LEAST_TIME, NotWanted, Preparation
-from worker.engines.base import Engine, Handle, Plan
-from worker.packages.cache import PackageCache
+from worker.engines.base import Handle, Plan
 from worker.packages.installation import NotInstalled
 
 T = TypeVar("T")
@@ -25,40 +24,59 @@ _MOST_FILLED = 3
 """After so many installations that fill the disk, the attempt ends, and may start on another host."""
 
 
-class Startup:
-    """Starts one attempt by `engine`. Both methods raise what the store raises."""
+class Setup:
+    """Every method but `close` raises what the store raises."""
 
-    def __init__(self, engine: Engine, preparation: Preparation, *, packages: PackageCache, notices: Notices) -> None:
-        self._engine = engine
-        self._preparation = preparation
-        self._packages = packages
-        self._notices = notices
+    def __init__(self, attempt: AttemptContext, *, check_wanted: Callable[[], None]) -> None:
+        self._attempt = attempt
+        self._preparation = _preparation_of(attempt, check_wanted)
+        self._packages = attempt.worker.packages
         self._plan: Plan | None = None
-        self._setup: PackageSetup | None = None
+        self._package_setup: PackageSetup | None = None
+        self._installs = False
+        """Whether the job's reason says that packages are installed."""
         self._filled = 0
         self.has_log = False
         """Whether an installation may have written into the log of the attempt."""
 
     def prepare(self, row: Attempt, job: Job) -> Prepared | Installing | Unprepared | Failed:
         """Writes the run directory, and then has the attempt's own packages installed. Does not wait for that."""
-        if self._setup is None:
+        observed = self._prepare(row, job)
+        installs = isinstance(observed, Installing)
+        if installs != self._installs:
+            message = "installs packages" if installs else f"attempt {self._attempt.key.number} starts"
+            self._attempt.records.set_reason(Reason("starting", message))
+            self._installs = installs
+        return observed
+
+    def start(self, *, since_claim: timedelta) -> Handle | Unprepared | Failed:
+        """Has the engine start the attempt, after `prepare`. Its time began with the claim."""
+        assert self._plan is not None
+        plan = replace(self._plan, time_limit=max(self._plan.time_limit - since_claim, LEAST_TIME))
+        handle = self._try(lambda: self._attempt.worker.engine.start(plan))
+        if isinstance(handle, Handle):
+            self._attempt.notices.report_recovery(_TOPIC, "the attempt was prepared, and starts now")
+        return handle
+
+    def close(self) -> None:
+        """Ends an installation that goes on."""
+        setup, self._package_setup = self._package_setup, None
+        if setup is not None:
+            setup.close()
+
+    def _prepare(self, row: Attempt, job: Job) -> Prepared | Installing | Unprepared | Failed:
+        if self._package_setup is None:
             if self._filled and disk.has_little_space(self._packages.root):
                 return Unprepared("the disk has less than 1 GiB free, which the packages have filled before")
             plan = self._try(lambda: self._preparation.prepare(job, claimed_at=row.started_at))
             if isinstance(plan, Unprepared | Failed):
                 return plan
-            run, packages = self._preparation.run, self._packages
+            run, packages = self._attempt.run, self._packages
             setup = self._try(lambda: PackageSetup.of(job, plan, packages=packages, run=run))
             if isinstance(setup, Unprepared | Failed):
                 return setup
-            self._plan, self._setup = plan, setup
-        return Prepared() if self._setup is None else self._install(self._setup)
-
-    def close(self) -> None:
-        """Ends an installation that goes on."""
-        setup, self._setup = self._setup, None
-        if setup is not None:
-            setup.close()
+            self._plan, self._package_setup = plan, setup
+        return Prepared() if self._package_setup is None else self._install(self._package_setup)
 
     def _install(self, setup: PackageSetup) -> Prepared | Installing | Unprepared | Failed:
         self.has_log = True
@@ -77,15 +95,6 @@ class Startup:
         self._plan = found
         return Prepared()
 
-    def start(self, *, since_claim: timedelta) -> Handle | Unprepared | Failed:
-        """Has the engine start the attempt, after `prepare`. Its time began with the claim."""
-        assert self._plan is not None
-        plan = replace(self._plan, time_limit=max(self._plan.time_limit - since_claim, LEAST_TIME))
-        handle = self._try(lambda: self._engine.start(plan))
-        if isinstance(handle, Handle):
-            self._notices.report_recovery(_TOPIC, "the attempt was prepared, and starts now")
-        return handle
-
     def _try(self, step: Callable[[], T]) -> T | Unprepared | Failed:
         try:
             return step()
@@ -101,10 +110,26 @@ class Startup:
     def _refused(self, error: OSError) -> Unprepared | Failed:
         """Waits while a disk is full. A broken disk costs no restart."""
         if error.errno in disk.SCARCE:
-            self._notices.report_problem(_TOPIC, f"the attempt cannot be prepared now, and waits: {error}")
+            self._attempt.notices.report_problem(_TOPIC, f"the attempt cannot be prepared now, and waits: {error}")
             return Unprepared(str(error))
         reason = EndReason.WORKER_LOST if error.errno in disk.PASSING else EndReason.LAUNCH_FAILED
         return _failed(reason, f"the attempt cannot be prepared: {error}")
+
+
+def _preparation_of(attempt: AttemptContext, check_wanted: Callable[[], None]) -> Preparation:
+    worker = attempt.worker
+    return Preparation(
+        attempt.key,
+        attempt.run,
+        blobs=worker.store.blobs,
+        allowed=worker.allowed,
+        bundles=worker.bundles,
+        records=attempt.records,
+        notices=attempt.notices,
+        kill_leftovers=lambda: worker.engine.kill(Handle(attempt.key, 0)),
+        max_stop_grace=worker.max_stop_grace,
+        check_wanted=check_wanted,
+    )
 
 
 def _failed(reason: EndReason, message: str) -> Failed:

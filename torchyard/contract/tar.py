@@ -1,0 +1,242 @@
+"""The one form of a bundle's tar: written by the packer of the client, and read by the upload and the worker."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+import re
+from typing import Protocol
+
+from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES, Names, check_name
+from torchyard.contract.errors import InvalidBundle
+
+MODES = (0o644, 0o755)
+"""The modes of a bundle's files: plain, and executable."""
+
+BLOCK = 512
+END = bytes(2 * BLOCK)
+"""What ends a tar. As many zeros may follow as fill a record of 20 blocks."""
+
+_MOST_ZEROS = len(END) + 20 * BLOCK
+_CHUNK = 1 << 20
+_OCTAL = re.compile(rb"[0-7]{1,11}[ \0]*")
+_RECORD = re.compile(rb"([1-9][0-9]{0,4}) path=([^\n\0]+)\n")
+_MAGIC = b"ustar\x0000"
+_SIZE_OF_RECORD = 2 * BLOCK + BLOCK
+_SHORT_NAME = 100
+
+
+class Readable(Protocol):
+    """A stream of bytes. `read` may return fewer bytes than it was asked for, and none only at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class BundleContents:
+    """The number of a bundle's files, and their bytes together."""
+
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of a bundle."""
+
+    name: str
+    mode: int
+    size: int
+
+
+def header(name: str, *, size: int, executable: bool) -> bytes:
+    """Returns what precedes a file's bytes in the tar. Raises InvalidBundle for a name that is not allowed."""
+    encoded, extended = check_name(name), b""
+    if _needs_record(name):
+        record = _record(encoded)
+        extended = _block(b"././@PaxHeader", mode=MODES[0], size=len(record), kind=b"x") + record + padding(len(record))
+        encoded = name.encode("ascii", "replace")[:_SHORT_NAME]
+    return extended + _block(encoded, mode=MODES[executable], size=size, kind=b"0")
+
+
+def padding(size: int) -> bytes:
+    """Returns the zeros that follow a file of `size` bytes in the tar."""
+    return bytes(-size % BLOCK)
+
+
+def verify(file: Readable, *, max_files: int = MAX_BUNDLE_FILES, max_bytes: int = MAX_BUNDLE_BYTES) -> BundleContents:
+    """Reads a whole tar and checks that it is a bundle. Raises InvalidBundle, and what `file.read` raises."""
+    files = total = 0
+    for member, chunks in read_members(file, max_files=max_files, max_bytes=max_bytes):
+        for _ in chunks:
+            pass
+        files, total = files + 1, total + member.size
+    return BundleContents(files, total)
+
+
+def read_members(
+    file: Readable, *, max_files: int = MAX_BUNDLE_FILES, max_bytes: int = MAX_BUNDLE_BYTES
+) -> Generator[tuple[Member, Generator[bytes]]]:
+    """Yields each file of a bundle with its bytes, in chunks, which must be read before the next one is asked for.
+
+    Checks everything while it reads. Raises InvalidBundle, and what `file.read` raises.
+    """
+    stream, names = _Stream(file, max_bytes), Names(max_files)
+    while (member := _next(stream)) is not None:
+        names.add(member.name)
+        yield member, stream.contents(member)
+        stream.skip_padding(member)
+    stream.expect_end()
+
+
+class _Stream:
+    """Reads the tar, and knows where it is."""
+
+    def __init__(self, file: Readable, most: int) -> None:
+        self.at = 0
+        """The byte at which the block begins that was read last."""
+        self._file = file
+        self._most = most
+        self._read = 0
+
+    def block(self) -> bytes:
+        """Returns the next block. Raises InvalidBundle at the end of the file."""
+        self.at = self._read
+        return self._exactly(BLOCK)
+
+    def data(self, size: int) -> bytes:
+        """Returns the next `size` bytes, which are few, and skips the zeros behind them."""
+        found = self._exactly(size)
+        if any(self._exactly(-size % BLOCK)):
+            raise self.error("has bytes behind its end")
+        return found
+
+    def contents(self, member: Member) -> Generator[bytes]:
+        """Yields the bytes of a file."""
+        left = member.size
+        while left:
+            chunk = self._some(min(left, _CHUNK))
+            left -= len(chunk)
+            yield chunk
+
+    def skip_padding(self, member: Member) -> None:
+        """Reads the zeros behind a file whose bytes were read."""
+        if any(self._exactly(-member.size % BLOCK)):
+            raise InvalidBundle(f"{member.name!r} has bytes behind its end")
+
+    def expect_end(self) -> None:
+        """Reads to the end of the file. Its first empty block was read already."""
+        zeros = BLOCK
+        while chunk := self._file.read(_CHUNK):
+            zeros += len(chunk)
+            if any(chunk) or zeros > _MOST_ZEROS:
+                raise InvalidBundle(f"there is more behind the end of the tar, at byte {self.at}")
+        if zeros < len(END) or zeros % BLOCK:
+            raise InvalidBundle("the tar is cut off at its end")
+
+    def error(self, message: str) -> InvalidBundle:
+        return InvalidBundle(f"the entry at byte {self.at} of the tar {message}")
+
+    def _exactly(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            found += self._some(size - len(found))
+        return found
+
+    def _some(self, size: int) -> bytes:
+        chunk = self._file.read(size)
+        if not chunk:
+            raise InvalidBundle(f"the tar is cut off at byte {self._read}")
+        self._read += len(chunk)
+        if self._read > self._most:
+            raise InvalidBundle(f"the bundle has more than {self._most} bytes")
+        return chunk
+
+
+def _next(stream: _Stream) -> Member | None:
+    """Reads the header of the next file. None: the tar ends here."""
+    block, long_name = stream.block(), None
+    if not any(block):
+        return None
+    if block[156:157] == b"x":
+        long_name, block = _extended_name(stream, block), stream.block()
+    name = _short_name(stream, block) if long_name is None else long_name
+    _check_header(stream, block, kind=b"0", name=name)
+    mode = _number(stream, block[100:108], "mode")
+    if mode not in MODES:
+        raise stream.error(f"({name!r}) has the mode {mode:o}: only 644 and 755 are allowed")
+    return Member(name, mode, _number(stream, block[124:136], "size"))
+
+
+def _extended_name(stream: _Stream, block: bytes) -> str:
+    _check_header(stream, block, kind=b"x", name="an extended header")
+    size = _number(stream, block[124:136], "size")
+    if size > _SIZE_OF_RECORD:
+        raise stream.error("is an extended header with more than a name")
+    record = stream.data(size)
+    found = _RECORD.fullmatch(record)
+    if found is None or int(found[1]) != size:
+        raise stream.error("is an extended header with more than a name, or one that is not valid")
+    try:
+        name = found[2].decode()
+    except UnicodeDecodeError:
+        raise stream.error("has a name that is not UTF-8") from None
+    if not _needs_record(name):
+        raise stream.error(f"has an extended header, which the name {name[:200]!r} does not need")
+    return name
+
+
+def _short_name(stream: _Stream, block: bytes) -> str:
+    prefix, name = _text(stream, block[345:500]), _text(stream, block[:100])
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _check_header(stream: _Stream, block: bytes, *, kind: bytes, name: str) -> None:
+    """Checks what all headers have in common. Raises InvalidBundle."""
+    if block[257:265] != _MAGIC:
+        raise stream.error("is not in the format of POSIX (ustar or PAX)")
+    if _number(stream, block[148:156], "checksum") != _checksum(block):
+        raise stream.error("has a wrong checksum")
+    if block[156:157] != kind:
+        raise stream.error(f"({name!r}) is of type {block[156:157]!r}: a bundle has regular files only")
+    for start, end, what in ((108, 116, "uid"), (116, 124, "gid"), (136, 148, "mtime")):
+        if _number(stream, block[start:end], what):
+            raise stream.error(f"({name!r}) must have the {what} 0")
+    # The numbers of devices may be written as octal zeros: tarfile does it before Python 3.12.
+    if any(block[157:257]) or any(block[265:329]) or block[329:345].strip(b"0\0") or any(block[500:]):
+        raise stream.error(f"({name!r}) must name no link, user, group or device")
+
+
+def _text(stream: _Stream, field: bytes) -> str:
+    text, _, rest = field.partition(b"\0")
+    if any(rest) or not text.isascii():
+        raise stream.error("has a name that is neither ASCII nor in an extended header")
+    return text.decode("ascii")
+
+
+def _number(stream: _Stream, field: bytes, what: str) -> int:
+    if _OCTAL.fullmatch(field) is None:
+        raise stream.error(f"has a {what} that is not an octal number")
+    return int(field.rstrip(b" \0"), 8)
+
+
+def _needs_record(name: str) -> bool:
+    return not name.isascii() or len(name) > _SHORT_NAME
+
+
+def _record(name: bytes) -> bytes:
+    """Returns the record of PAX for a name. It begins with its own length."""
+    rest = b" path=" + name + b"\n"
+    length = len(rest) + len(str(len(rest)))
+    length = len(rest) + len(str(length))
+    return str(length).encode() + rest
+
+
+def _block(name: bytes, *, mode: int, size: int, kind: bytes) -> bytes:
+    """Returns one header of a tar."""
+    numbers = b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (mode, 0, 0, size, 0)
+    start, end = name.ljust(100, b"\0") + numbers, kind + bytes(100) + _MAGIC
+    block = (start + b" " * 8 + end).ljust(BLOCK, b"\0")
+    return start + b"%06o\0 " % _checksum(block) + block[156:]
+
+
+def _checksum(block: bytes) -> int:
+    return sum(block[:148]) + sum(block[156:]) + 8 * ord(" ")

@@ -1,0 +1,66 @@
+"""What a program saves as a checkpoint, before it is written."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+import io
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torchyard.contract.records import Manifest
+from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE
+from torchyard.run.checkpoint_writer import PendingCheckpoint
+from torchyard.run.eventlog import EventLog
+from torchyard.run.publishing import Content, publish
+from torchyard.run.tensors import on_host, safetensors, write_state
+
+Unfit = Callable[[Mapping[str, Any]], str | None]
+"""Gets the state as it will be saved, and returns a reason not to publish it, or None."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A state, its weights and further files. `warn` tells the job why a checkpoint is not published."""
+
+    manifest: Manifest
+    state: dict[str, Any]
+    weights: dict[str, Any] | None
+    files: Mapping[str, Content]
+    unfit: Unfit | None
+    warn: Callable[[str], None]
+
+    def filled(self) -> "Saved":
+        """Returns the same with the bytes that the functions in `files` write now."""
+        files = {name: item if isinstance(item, bytes) else _written(item) for name, item in self.files.items()}
+        return replace(self, files=files)
+
+    def pending(self, folder: Path, events: EventLog, *, clone: bool) -> PendingCheckpoint:
+        """Returns a checkpoint in `folder` of the tensors as they are now. Writing it appends its event."""
+        (state, weights), wait = on_host((self.state, self.weights), clone=clone)
+        contents: dict[str, Content] = {STATE_FILE: lambda file: write_state(state, file)}
+        if weights is not None:
+            contents[WEIGHTS_FILE] = lambda file: file.write(safetensors(weights))
+
+        def write() -> None:
+            wait()
+            reason = self.unfit(state) if self.unfit else None
+            if reason is not None:
+                step = self.manifest.step
+                self.warn(f"no checkpoint at step {step}: {reason}. The last good one stays the newest")
+                return
+            events.flush()  # what was logged before must be on the disk when somebody resumes from it
+            publish(folder, self._name, contents | dict(self.files), self.manifest)
+            events.checkpoint(self._name)
+
+        return PendingCheckpoint(self.manifest.step, write)
+
+    @property
+    def _name(self) -> str:
+        manifest = self.manifest
+        at_end = manifest.epoch is not None and manifest.end_of_epoch
+        return f"epoch-{manifest.epoch:04d}" if at_end else f"step-{manifest.step:08d}"
+
+
+def _written(content: Callable[[BinaryIO], object]) -> bytes:
+    file = io.BytesIO()
+    content(file)
+    return file.getvalue()

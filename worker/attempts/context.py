@@ -1,0 +1,76 @@
+"""What the parts of one attempt share."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+import threading
+
+from store.rows.attempts import Claim
+from store.rows.limits import DEFAULTS, OutputLimits
+from store.store import Store
+from torchyard.contract.durations import LONGEST_STOP_GRACE
+from torchyard.contract.rundir import RunDir
+from worker.attempts.instructions import Instructions
+from worker.attempts.notices import Notices
+from worker.attempts.records import AttemptRecords
+from worker.bundles.cache import BundleCache
+from worker.devices.health import Health
+from worker.engines.base import Engine
+from worker.host.attempt_key import AttemptKey
+from worker.host.datafolders import ENVIRONMENTS, UNPACKED
+from worker.packages.cache import PackageCache
+from worker.packages.rules import PackageRules
+
+
+@dataclass(frozen=True)
+class WorkerContext:
+    """What all attempts of one worker share."""
+
+    store: Store
+    engine: Engine
+    runs: Path
+    """The folder of all run directories."""
+    allowed: tuple[Path, ...]
+    """The folders below which a job may name files."""
+    health: Health
+    """Reads the state of the GPUs from the driver: when an attempt begins, and when it claims that a GPU failed."""
+    attempt_ended: threading.Event
+    """Set whenever a runner is done: devices or a job may be free."""
+    limits: OutputLimits = DEFAULTS
+    """How much of one attempt's output is stored."""
+    package_rules: PackageRules = field(default_factory=PackageRules)
+    """How jobs get packages of their own."""
+    max_stop_grace: timedelta = LONGEST_STOP_GRACE
+    """The longest grace of a stop, whatever the job's spec says."""
+
+    @property
+    def bundles(self) -> BundleCache:
+        return BundleCache(self.runs.parent.absolute() / UNPACKED, self.store.blobs)
+
+    @property
+    def packages(self) -> PackageCache:
+        return PackageCache(self.runs.parent.absolute() / ENVIRONMENTS, self.package_rules)
+
+
+@dataclass(frozen=True)
+class AttemptContext:
+    """What all parts of one attempt share."""
+
+    worker: WorkerContext
+    key: AttemptKey
+    run: RunDir
+    records: AttemptRecords
+    notices: Notices
+    instructions: Instructions
+
+    @classmethod
+    def of(cls, worker: WorkerContext, claim: Claim, instructions: Instructions) -> "AttemptContext":
+        records = AttemptRecords(worker.store, claim, leaving=instructions.leaving, limits=worker.limits)
+        return cls(
+            worker,
+            AttemptKey(claim.job_id, claim.number),
+            RunDir(worker.runs / claim.job_id / str(claim.number)),
+            records,
+            Notices(records),
+            instructions,
+        )

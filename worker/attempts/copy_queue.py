@@ -1,0 +1,59 @@
+"""The files of an attempt that wait to be copied into the blob store, and the one that is copied now."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from typing import Generic, TypeVar
+
+from torchyard.contract.errors import DataError
+from worker.attempts.copying import FileCopy
+from worker.attempts.matching import Match
+
+C = TypeVar("C", bound=FileCopy)
+
+
+class CopyQueue(Generic[C]):
+    """Copies one file after the other."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Match] = deque()
+        self._copy: C | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether files wait to be copied."""
+        return self._copy is not None or bool(self._waiting)
+
+    def add(self, found: Iterable[Match]) -> None:
+        self._waiting.extend(found)
+
+    def copy(
+        self, budget: int, *, begin: Callable[[Match], C], refuse: Callable[[Match, DataError], None]
+    ) -> Generator[C]:
+        """Copies at most about `budget` bytes, and yields each copy as soon as it is complete. Raises OSError.
+
+        `begin` makes the copy of a file, and raises DataError if the file cannot be stored. `refuse` is called for each
+        such file, and with why.
+        """
+        while budget > 0 and self.unfinished:
+            copy = self._copy
+            match = self._waiting.popleft() if copy is None else copy.match
+            try:
+                copy = self._copy = copy or begin(match)
+                budget = copy.copy_some(budget)
+            except DataError as error:
+                self._discard_copy()
+                refuse(match, error)
+                continue
+            if budget:
+                self._copy = None
+                yield copy
+
+    def discard(self) -> None:
+        """Forgets the files that wait, and discards an unfinished copy. Raises OSError."""
+        self._waiting.clear()
+        self._discard_copy()
+
+    def _discard_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.discard()

@@ -1,0 +1,120 @@
+"""Follows one attempt that was started: stores what it writes, answers requests for stacks, and stops and ends it."""
+
+from collections.abc import Callable, Collection
+import logging
+
+from store.db.tables import Attempt, Job
+from torchyard.contract.job import EndReason, Reason
+from torchyard.contract.records import ExitReport
+from worker.attempts import code
+from worker.attempts.context import AttemptContext
+from worker.attempts.lifecycle import Drained, Stop, Undrained
+from worker.attempts.output import OutputRecorder, output_of
+from worker.attempts.pace import Pace
+from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
+from worker.engines import base
+from worker.engines.base import Handle
+
+logger = logging.getLogger(__name__)
+
+
+class Following:
+    """Every method raises what the store raises."""
+
+    def __init__(self, attempt: AttemptContext) -> None:
+        self._attempt = attempt
+        self._handle = Handle(attempt.key, 0)
+        self._output: OutputRecorder | None = None
+        self._stacks = StacksAnswerer(attempt.worker.engine, attempt.records)
+        self._pace = Pace()
+        self._unwatch: Callable[[], object] = _nothing
+
+    def launched(self, handle: Handle, row: Attempt, job: Job) -> None:
+        """Stores the handle of an attempt that was just started or found, and follows the attempt."""
+        self._handle = handle
+        self._attempt.records.launched(dict(handle.stored))
+        self.follow(handle, row, job)
+
+    def follow(self, handle: Handle, row: Attempt, job: Job) -> None:
+        """Begins to relay the attempt's output and to watch for its end. The rows may be those of its beginning."""
+        self._handle = handle
+        output = self._open_output(row, job)
+        self._pace = Pace()
+        self._unwatch = self._attempt.worker.engine.watch(handle, self._attempt.instructions.wake)
+        output.remove_checkpoint_copies()
+
+    def poll(self) -> base.Observation:
+        return self._attempt.worker.engine.poll(self._handle)
+
+    def pause_s(self) -> float:
+        """Returns how long to wait before the next poll."""
+        pause_s = 0.0 if self._output is not None and self._output.has_more else self._pace.pause_s()
+        return min(pause_s, READ_EVERY_S) if self._stacks.collecting else pause_s
+
+    def store_setup_log(self, row: Attempt, job: Job) -> None:
+        """Stores what the set-up has written by now."""
+        self._open_output(row, job).store_some()
+
+    def store_some(self, *, stacks_requested_at: int | None) -> None:
+        """Stores what one turn may take, and goes on with the newest request for stacks."""
+        assert self._output is not None
+        if self._output.store_some():
+            self._pace.output_stored()
+        self._attempt.records.write_running()
+        self._stacks.take_turn(self._handle, stacks_requested_at)
+
+    def store_rest(self) -> Drained | Undrained:
+        """Stores the next part of what is left, after all processes have ended."""
+        assert self._output is not None
+        return self._output.store_rest()
+
+    def mark_running(self) -> None:
+        """Has the next write say that every rank has come up."""
+        self._attempt.records.running_with_next_write(Reason("running", _running_message(self._handle)))
+        self._pace.state_changed()
+
+    def request_stop(self, stop: Stop) -> None:
+        self._attempt.worker.engine.request_stop(self._handle, stop.reason, stop.grace)
+
+    def kill(self, *, silent: bool) -> None:
+        """Kills all processes. Tells the owner if some cannot be killed, unless `silent`."""
+        unkillable = self._attempt.worker.engine.kill(self._handle)
+        if unkillable is not None and not silent:
+            self._attempt.notices.send_once(unkillable)
+
+    def end(self, report: ExitReport, *, requested: Collection[EndReason]) -> None:
+        """Writes the attempt's last transaction. `requested`: the stops that the worker asked for."""
+        key = self._attempt.key
+        state = self._attempt.records.end(report, requested=requested)
+        code.remove_copy(self._attempt.run)
+        logger.info("%s: attempt %d ended: %s; the job is %s", key.job_id, key.number, report.reason, state)
+
+    def close(self) -> None:
+        """Ends what this process does for the attempt. Raises OSError."""
+        self._unwatch()
+        if self._output is not None:
+            self._output.close()
+
+    def _open_output(self, row: Attempt, job: Job) -> OutputRecorder:
+        if self._output is None:
+            attempt, worker = self._attempt, self._attempt.worker
+            self._output = output_of(
+                row,
+                job,
+                run=attempt.run,
+                blobs=worker.store.blobs,
+                limits=worker.limits,
+                records=attempt.records,
+                notices=attempt.notices,
+            )
+        return self._output
+
+
+def _nothing() -> None:
+    pass
+
+
+def _running_message(handle: Handle) -> str:
+    ranks = "1 process runs" if handle.world_size == 1 else f"{handle.world_size} processes run"
+    isolation = handle.stored.get("isolation")
+    return f"{ranks}, {isolation}" if isolation else ranks

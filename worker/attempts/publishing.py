@@ -1,0 +1,117 @@
+"""Copies the checkpoints that an attempt has published in its run directory, and lists them."""
+
+from store.blobs import Blobs
+from store.rows.attempts import Batch
+from torchyard.contract.errors import DataError
+from torchyard.contract.events import CheckpointSaved
+from torchyard.contract.rundir import RunDir
+from worker.attempts.copying import CheckpointCopy, FileCopy
+from worker.attempts.spacing import Spacing
+from worker.attempts.warnings import warn
+from worker.host.mask import Mask
+from worker.host.untrusted import folders_inside
+
+_MOST_FOLDERS = 50_000
+_MOST_UNANNOUNCED = 1000
+"""Folders in `checkpoints` without an event line that are looked at."""
+
+
+class Publishing:
+    """The checkpoints of one attempt. `known`: the names of those that are listed, or are never to be.
+
+    Beyond `most` checkpoints one a minute is listed. `limit`: the most bytes of one. `mask`: what no name of a file may
+    have. Each method adds to `copied` the copies that are complete, whose rows are in the batch.
+    """
+
+    def __init__(self, run: RunDir, blobs: Blobs, *, known: set[str], limit: int, most: int | None, mask: Mask) -> None:
+        self.known = known
+        self._run = run
+        self._blobs = blobs
+        self._limit = limit
+        self._mask = mask
+        self._spacing = Spacing(most)
+        self._unannounced = _MOST_UNANNOUNCED
+        self._copy: CheckpointCopy | None = None
+        """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
+
+    @property
+    def copying(self) -> bool:
+        """Whether a copy is unfinished."""
+        return self._copy is not None
+
+    def add(
+        self, name: str, batch: Batch, copied: list[CheckpointCopy | FileCopy], *, budget: int, spaced: bool = True
+    ) -> int:
+        """Copies at most `budget` bytes of the checkpoint. Returns what is left of the budget. Raises OSError.
+
+        `spaced`: leaves it out if the attempt publishes too many.
+        """
+        if name in self.known or any(new.name == name for new in batch.checkpoints):
+            return budget
+        begun = self._copy is not None and self._copy.name == name
+        count = len(self.known) + len(batch.checkpoints)
+        if spaced and not begun and self._spacing.leaves_out(name, count=count):
+            if (text := self._spacing.notice()) is not None:
+                warn(batch, text)
+            return budget
+        if self._copy is not None and self._copy.name != name:  # the job has rewritten its event log
+            self.discard()
+        try:
+            copy = self._copy = self._copy or self._begin(name)
+            budget = copy.copy_some(budget)
+        except DataError as error:
+            self.discard()
+            self.known.add(name)
+            warn(batch, f"checkpoint {name} is not listed: {error.message}")
+            return budget
+        except OSError:
+            self.discard()
+            raise
+        if budget:
+            batch.checkpoints.append(copy.checkpoint)
+            copied.append(copy)
+            self._copy = None
+        return budget
+
+    def add_unannounced(self, batch: Batch, copied: list[CheckpointCopy | FileCopy], *, budget: int) -> None:
+        """Adds checkpoints without an event line: the process ended before it could write the line. Raises OSError."""
+        if self._spacing.is_over(len(self.known)):
+            if self._spacing.newest is not None:
+                self.add(self._spacing.newest, batch, copied, budget=budget, spaced=False)
+            return
+        for name in folders_inside(self._run.job, self._run.checkpoints.name, most=_MOST_FOLDERS):
+            if name in self.known or name.startswith("."):
+                continue
+            if not self._unannounced:
+                return
+            if self._copy is None:
+                self._unannounced -= 1
+            if not _is_checkpoint_name(name):
+                self.known.add(name)
+                warn(batch, f"checkpoint {name!r} is not listed: its name is not a valid checkpoint name")
+                continue
+            budget = self.add(name, batch, copied, budget=budget)
+            if self.copying:
+                return
+
+    def discard(self) -> None:
+        """Discards an unfinished copy. Raises OSError."""
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.discard()
+
+    def _begin(self, name: str) -> CheckpointCopy:
+        copy = CheckpointCopy(self._run, self._blobs, name, limit=self._limit)
+        self._spacing.begin(copy.described)
+        if any(map(self._mask.finds, [name, *(file.path for file in copy.checkpoint.files)])):
+            copy.discard()
+            raise DataError("its name, or that of one of its files, has the value of a secret")
+        return copy
+
+
+def _is_checkpoint_name(text: str) -> bool:
+    try:
+        CheckpointSaved(time=0, name=text)
+    except ValueError:
+        return False
+    return True
