@@ -21,7 +21,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-tools web-types web-check test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos screenshots env lock build clean
+.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos screenshots env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,8 +54,12 @@ web-types: $(STAMP) $(TEST_TOOLS)
 web-check: web-types
 	@$(NPM) run check
 
-test: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Run the tests
+test: web-test python-test  ## Run the tests
+
+web-test: $(STAMP) $(TEST_TOOLS)
 	@$(NPM) test
+
+python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
 test-thorough: $(STAMP) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)

@@ -25,8 +25,8 @@ _MEMORY_BYTES = 1 << 30
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, as many tests wait for processes that they have started."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two more than there are cores, as many tests wait for processes that they have started."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> distribution.FileScheduling:

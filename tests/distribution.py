@@ -33,22 +33,29 @@ _LAUNCHES = (
 )
 _WARM = "worker/engines/local/"
 """Theirs, and those of `_LAUNCHES`, use the warm process of `tests/worker/conftest.py`."""
+_RANKS = ("trainer/", "torchyard/run/test_context.py")
+"""Theirs are forked by the server of `tests/trainer/ranks.py`, which imports torch when it starts."""
 _LONGEST = (
-    "chaos/test_chaos.py",
     *_ONE_SERVICE,
     *_LAUNCHES,
-    "worker/engines/local/warm/test_manager.py",
-    "torchyard/cli/test_service.py",
-    "e2e/test_recovery.py",
-    "failpoints/test_processes.py",
     "trainer/test_resume.py",
-    "trainer/test_recipes.py",
+    "chaos/test_chaos.py",
+    "worker/engines/local/warm/test_manager.py",
+    "e2e/test_documented_commands.py",
+    "e2e/test_recovery.py",
+    "torchyard/cli/test_service.py",
+    "torchyard/cli/test_commands.py",
+    "torchyard/cli/test_up.py",
+    "security/test_attacks.py",
+    "security/test_strict_hostile.py",
+    "security/test_strict.py",
+    "failpoints/test_processes.py",
 )
-"""The longest files first; all others take less time."""
+"""Those that take longest, with their groups; all others take less time."""
 
 
 class FileScheduling(LoadFileScheduling):
-    """Works as `--dist loadfile`, but keeps files together that use one service or one warm process."""
+    """Works as `--dist loadfile`, but keeps files together that use one service or one process to fork from."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = super()._split_scope(nodeid)
@@ -57,6 +64,8 @@ class FileScheduling(LoadFileScheduling):
             return "tests/e2e"
         if name in _LAUNCHES:
             return "launches"
+        if name.startswith(_RANKS):
+            return "ranks"
         return "warm" if name.startswith(_WARM) else path
 
 

@@ -1,6 +1,7 @@
 """A job that attacks the service, as a review did, gets nothing that is not its own."""
 
 from collections.abc import Generator
+from dataclasses import asdict
 import json
 import os
 from pathlib import Path
@@ -173,7 +174,8 @@ def _attack(
     level = level or isolation()
     (worker,) = service.client.workers()
     assert worker.starts is not None
-    assert worker.starts.isolation == level
+    assert worker.starts.isolation is not None
+    assert worker.starts.isolation.model_dump() == asdict(level)
     code = service.script("attack", ATTACK.read_text())
     (service.code / "attack" / "targets.json").write_text(json.dumps(targets))
     config = {"code": code, "args": [str(service.code / "attack" / "targets.json")]}
