@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from typing import get_args
 
 import pytest
 
 from tests.failpoints import test_attempts, test_bundles, test_identity, test_processes, test_requests, test_sweeping
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.records import Manifest
+from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import parse_spec
 from torchyard.host import failpoints
 from torchyard.run.publishing import publish
@@ -59,6 +61,12 @@ def purposes() -> set[str]:
     return {str(word.value.value) for word in words if isinstance(word.value, ast.Constant)}
 
 
+def actions() -> set[str]:
+    """Returns the actions on jobs, if there is a transaction whose purpose is its `action`."""
+    purposes = (item.id for item in called("write") if isinstance(item, ast.Name))
+    return set(get_args(JobAction)) if "action" in purposes else set()
+
+
 def pattern(item: ast.expr | None) -> str:
     """Returns a pattern of the values of a literal or an f-string."""
     match item:
@@ -75,7 +83,7 @@ def test_registered_names_are_those_in_the_source() -> None:
     assert [name for name in failpoints.NAMES if not any(re.fullmatch(one, name) for one in found)] == []
     assert [one for one in found if not any(re.fullmatch(one, name) for name in failpoints.NAMES)] == []
     assert literals("_translated", "_pausing_when_slow") == set(failpoints.PUSHES)
-    commits = (literals("write", "_write") | purposes()) & set(failpoints.COMMITS)
+    commits = (literals("write", "_write") | purposes() | actions()) & set(failpoints.COMMITS)
     assert commits == set(failpoints.COMMITS) - {"other"}  # the database's default
 
 

@@ -23,8 +23,7 @@ from torchyard.contract.job import JobState
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.run.publishing import publish
-from worker.attempts import lines, pace, thinning
-from worker.attempts import relay as relay_module
+from worker.attempts import lines, pace, publishing, thinning
 from worker.attempts.notices import Notices
 from worker.attempts.output import OutputRecorder
 from worker.attempts.records import AttemptRecords
@@ -230,7 +229,7 @@ def test_announced_checkpoints_that_do_not_exist_do_not_fill_the_memory(run: Run
 
 
 def test_few_folders_that_nobody_announced_are_looked_at(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "_MOST_UNANNOUNCED", 20)
+    monkeypatch.setattr(publishing, "_MOST_UNANNOUNCED", 20)
     for number in range(100):
         (run.checkpoints / f"junk-{number}").mkdir()
     batches = drain(relay_of(run, most=1000), final=True)
@@ -238,6 +237,6 @@ def test_few_folders_that_nobody_announced_are_looked_at(run: RunDir, monkeypatc
 
 
 def test_entries_of_a_folder_are_looked_at_up_to_a_limit(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "_MOST_FOLDERS", 5)
+    monkeypatch.setattr(publishing, "_MOST_FOLDERS", 5)
     save(run, *(f"step-{number}" for number in range(10)))
     assert len(listed(drain(relay_of(run, most=1000), final=True))) == 5

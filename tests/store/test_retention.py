@@ -18,7 +18,7 @@ from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
-from torchyard.contract.errors import NotFound
+from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Manifest, ManifestFile
 
@@ -202,7 +202,7 @@ def test_a_list_continues_after_a_removed_checkpoint(db: StoreFixture) -> None:
     rest = db.read(lambda session: checkpoints.older_than(session, db.job(claim.job_id), second))
     assert [item.step for item in rest] == [1]
     other = db.submit()
-    with pytest.raises(NotFound):
+    with pytest.raises(InvalidCursor):
         db.read(lambda session: checkpoints.older_than(session, db.job(other), second))
 
 
