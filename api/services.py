@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 from api.access import access
 from api.access.access import Access
 from api.limits import turns
-from api.limits.turns import Turns
+from api.limits.turns import READS_PER_USER, Turns
 from api.settings import Settings
 from api.streams.feed import Feed
 from api.streams.live import Live
@@ -51,7 +51,7 @@ class Services:
             live=live,
             single_stream=SingleStream(store, live, stored),
             multiplexed_stream=MultiplexedStream(store, Feed(store, live), stored),
-            reads=Turns(),
+            reads=Turns(per_user=READS_PER_USER),
             writes=Turns(),
         )
 

@@ -15,6 +15,8 @@ T = TypeVar("T")
 THREADS = 3
 """Parts that run at once. More threads would slow down the requests that must be quick."""
 THREADS_PER_USER = 2
+READS_PER_USER = 1
+"""Parts of one user's long reads at once: two threads that compute hold up all requests for twice as long."""
 MOST_WAITING = 32
 """Most reads of one user that wait for their first turn."""
 PATIENCE_S = 20.0
@@ -24,9 +26,11 @@ _ADVICE = "send fewer at once, or try again"
 
 
 class Turns:
-    """Threads for parts of reads. Users take turns, each has at most two at once. Call it in the event loop."""
+    """Threads for parts of reads. Users take turns. Call it in the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, per_user: int = THREADS_PER_USER) -> None:
+        """`per_user`: the threads that one user may have at once."""
+        self._per_user = per_user
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="reads")
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         """By user, in the order in which they are next."""
@@ -77,7 +81,7 @@ class Turns:
     def _give(self) -> None:
         """Gives free threads to those who are next."""
         while self._busy.total() < THREADS:
-            user = next((each for each in self._waiting if self._busy[each] < THREADS_PER_USER), None)
+            user = next((each for each in self._waiting if self._busy[each] < self._per_user), None)
             if user is None:
                 return
             turn = self._waiting[user].popleft()

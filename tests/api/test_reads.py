@@ -25,7 +25,7 @@ from tests.api.service import ApiFixture
 from tests.api.serving import api_thread
 from torchyard.client import Client
 
-_HELD, _WAITING = turns.THREADS_PER_USER, turns.MOST_WAITING
+_HELD, _WAITING = turns.READS_PER_USER, turns.MOST_WAITING
 _STORM = 40
 
 
@@ -161,7 +161,7 @@ def test_a_read_whose_client_leaves_the_line_is_never_begun(
             pass
         with httpx2.Client(base_url=url, headers=ada, trust_env=False) as client:
             assert client.get("/v1/me").status_code == 200
-        slices.let_go.release(_HELD)
+        slices.let_go.release(2)
         assert [read_answer(each).status for each in (first, second)] == [200, 200]
         last = service.submit()["id"]
         assert httpx2.get(f"{url}/v1/jobs/{last}/logs", headers=ada, trust_env=False).status_code == 200

@@ -136,7 +136,8 @@ def test_a_daemon_of_a_killed_supervisor_and_rank_is_found_by_its_environment(at
             process.send(victim, signal.SIGKILL)
         assert named in attempt.running_processes()
         assert kill_attempt(attempt.job_id, attempt.number) == []
-        assert not process.is_alive(named)
+        # A process that is just ending has no environment any more, by which it could be found.
+        wait_for(lambda: not process.is_alive(named), "the end of the daemon")
     finally:
         process.kill_all(lambda: [nameless] if process.is_alive(nameless) else [], timeout=None)
 
