@@ -5,6 +5,11 @@ export default mergeConfig(
   page,
   defineConfig({
     resolve: { conditions: ["browser"] },
-    test: { environment: "happy-dom", isolate: false, include: ["src/**/*.test.ts"] },
+    test: {
+      environment: "happy-dom",
+      isolate: false,
+      include: ["src/**/*.test.ts"],
+      testTimeout: 60_000, // finds what hangs, not what is slow beside other work
+    },
   }),
 );

@@ -9,7 +9,7 @@ import Now from "./Now.svelte";
 import Queue from "./Queue.svelte";
 import WorkerDevices from "./WorkerDevices.svelte";
 
-const AT = new Date().toISOString();
+const AT = "2026-01-01T00:00:00.000Z";
 const holder = { owner: "ada", state: "running", since: AT } as const;
 
 function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
@@ -29,7 +29,10 @@ function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
   } as unknown as JobSummary;
 }
 
-beforeEach(() => void vi.useFakeTimers());
+beforeEach(() => {
+  vi.useFakeTimers({ now: Date.parse(AT) });
+  document.dispatchEvent(new Event("visibilitychange")); // the page's clock reads the time
+});
 
 afterEach(async () => {
   await removeAll();
