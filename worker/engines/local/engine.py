@@ -1,6 +1,6 @@
 """The engine of one host: each attempt is a supervisor and the processes below it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 import logging
@@ -21,11 +21,11 @@ from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import Handle, Plan
 from worker.engines.local import leftovers, stacks, supervisors
-from worker.engines.local.confinement import Confined, Confinement
-from worker.engines.local.environment import inherited
+from worker.engines.local.confinement import Confinement
 from worker.engines.local.exits import ExitWatcher
+from worker.engines.local.launch_plans import launch_plan
 from worker.engines.local.launchers import strictness
-from worker.engines.local.launchers.base import Launcher, rank_environment
+from worker.engines.local.launchers.base import Launcher
 from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacle
@@ -271,52 +271,6 @@ class LocalEngine:
 
 UNKNOWN_SUPERVISOR = ProcessIdentity(pid=0, start_time=0, boot_id="")
 """Stands for a supervisor that was started and never wrote its record."""
-
-
-def launch_plan(
-    plan: Plan,
-    *,
-    run: RunDir,
-    launcher: Launcher,
-    slots: int,
-    umask: int = 0o077,
-    environ: Mapping[str, str] = os.environ,
-    confinement: Confinement | None = None,
-) -> LaunchPlan:
-    """Returns what the supervisor starts, with the whole environment. Makes the places that the attempt may write.
-
-    `environ`: the worker's variables. `slots`: the number of the worker's devices. Raises OSError.
-    """
-    argv = launcher.command(plan, folder=run.torchrun)
-    changeable, fixed = rank_environment(plan, slots=slots)
-    confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
-    env = inherited(environ) | _of_environment(plan, environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
-    unchangeable = fixed.keys() | plan.env.keys()
-    return LaunchPlan(
-        job_id=plan.key.job_id,
-        attempt=plan.key.number,
-        claimed_at=plan.claimed_at,
-        launcher=launcher.name,
-        argv=argv,
-        env=env,
-        rank_env={name: value for name, value in plan.job_env.items() if name not in unchangeable},
-        cwd=str(plan.cwd),
-        umask=umask,
-        world_size=len(plan.devices),
-        time_limit=plan.time_limit,
-        stall_timeout=plan.stall_timeout,
-        stop_grace=plan.stop_grace,
-        reports=plan.reports,
-        sandbox=confined.sandbox,
-    )
-
-
-def _of_environment(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that activate the job's own environment."""
-    if plan.environment is None:
-        return {}
-    path = f"{plan.environment / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}"
-    return {"VIRTUAL_ENV": str(plan.environment), "PATH": path}
 
 
 def _cold_start_note(plan: Plan, reason: str) -> str:
