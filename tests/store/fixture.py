@@ -22,7 +22,7 @@ from store.ids import new_id
 from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
-from store.rows import attempts, intents, jobs, reasons, workers
+from store.rows import attempts, intents, job_events, jobs, reasons, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.secret_keys import SecretKeys
@@ -137,7 +137,7 @@ class StoreFixture:
         return self.read(lambda session: attempts.read(session, claim))
 
     def events(self, job_id: str) -> Sequence[EventFacts]:
-        return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000).items)
+        return self.read(lambda session: job_events.page(session, job_id, after=0, limit=100_000).items)
 
     def moves(self, job_id: str) -> list[str]:
         """Returns the states that the job entered, by its events."""
