@@ -130,7 +130,7 @@ WORKER: dict[str, frozenset[str]] = {
 
 HELPER: dict[str, frozenset[str]] = {
     "torchyard.contract": frozenset(
-        {"durations", "errors", "events", "job", "record", "records", "rundir", "stacks", "text"}
+        {"codec", "durations", "errors", "events", "job", "records", "rundir", "stacks", "text"}
     ),
     "torchyard.host": frozenset({"datadir", "failpoints", "identity", "inspection", "recordfiles", "untrusted"}),
     "worker.host": frozenset({"datafolders", "process", "proctable"}),
@@ -145,7 +145,7 @@ TORCHYARD: dict[str, frozenset[str]] = {
     ),
     "torchyard.contract.views": frozenset(
         {
-            *(f"torchyard.contract.{name}" for name in ("errors", "job", "record", "spec", "team")),
+            *(f"torchyard.contract.{name}" for name in ("codec", "errors", "job", "spec", "team")),
             "torchyard.contract.views",
         }
     ),

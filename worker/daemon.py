@@ -12,8 +12,8 @@ from store.db.revision import NotMigrated
 from store.ids import new_id
 from store.queue import WakeupListener
 from store.store import Store
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.record import Record
 from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.context import WorkerContext

@@ -24,7 +24,7 @@ def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller) -> Job
     """Does what `store.rows.jobs.change` does, and returns the job."""
     with store.write("change") as session:
         job = jobs.change(session, job_id, patch, caller)
-        audit.record(session, caller, "job.change", job_id)
+        audit.add(session, caller, "job.change", job_id)
         jobs.announce(session, job)
         return job_facts.of(session, job)
 
@@ -49,7 +49,7 @@ def act(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: 
     with store.write(action) as session:
         if action == "delete":
             deletion.delete_job(session, job_id, caller)
-            audit.record(session, caller, "job.delete", job_id)
+            audit.add(session, caller, "job.delete", job_id)
         else:
             _act(session, action, job_id, caller, grace)
 
@@ -64,7 +64,7 @@ def drain(store: Store, worker_id: str, *, drain: bool, caller: Caller) -> Worke
     """Requests a worker to claim no jobs and return those that it runs to the queue, or to work again."""
     with store.write("drain") as session:
         workers.set_drain(session, worker_id, drain=drain)
-        audit.record(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
+        audit.add(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
         return worker_facts.get(session, worker_id)
 
 
@@ -73,6 +73,6 @@ def _act(session: Session, action: JobAction, job_id: str, caller: Caller, grace
         job = intents.request_cancel(session, job_id, caller, grace=grace)
     else:
         job = (intents.request_pause if action == "pause" else intents.resume)(session, job_id, caller)
-    audit.record(session, caller, "job.cancel_now" if grace == AT_ONCE else f"job.{action}", job_id)
+    audit.add(session, caller, "job.cancel_now" if grace == AT_ONCE else f"job.{action}", job_id)
     jobs.announce(session, job)
     return job

@@ -14,8 +14,8 @@ from store.facts.checkpoints import CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.ids import is_id, new_id
 from store.rows import columns, jobs
+from torchyard.contract.codec import json_number
 from torchyard.contract.errors import InvalidCursor, NotFound
-from torchyard.contract.record import json_number
 from torchyard.contract.records import Manifest, ManifestFile
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Literal
 
+from torchyard.contract.codec import Record, at_most, between, cut_at, matching
 from torchyard.contract.events import CardValues, Epoch, MetricName, Step, Time
 from torchyard.contract.job import EndReason
-from torchyard.contract.record import Record, at_most, between, cut_at, matching
 
 Pid = Annotated[int, between(0, 2**31 - 1)]
 Rank = Annotated[int, between(0, 2**31 - 1)]

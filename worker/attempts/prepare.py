@@ -12,8 +12,8 @@ from store.blobs import Blobs
 from store.db.tables import Job
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.record import Record
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.contract.views.jobs import HeldDevice

@@ -15,8 +15,8 @@ import sys
 from typing import BinaryIO
 
 from torchyard.contract.bundles import MAX_BUNDLE_FILES
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import InvalidBundle
-from torchyard.contract.record import Record
 from torchyard.contract.tar import BLOCK, Member, read_members
 from torchyard.host.failpoints import failpoint
 from torchyard.host.inspection import prctl

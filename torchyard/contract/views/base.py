@@ -4,8 +4,8 @@ from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from torchyard.contract.codec import json_number
 from torchyard.contract.errors import Conflict, FieldError, TorchyardError
-from torchyard.contract.record import json_number
 
 T = TypeVar("T")
 
