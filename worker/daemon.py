@@ -32,7 +32,7 @@ _CLAIM_INTERVAL_S = 2.0
 _WAKEUP_WAIT_S = 1.0
 _STOPPING_WAKEUP_WAIT_S = 0.1
 _IDLE_FACTOR = 1
-"""Idle time after a pass over the queue, as a multiple of its duration: half of the time belongs to others."""
+"""Pause as long as the last pass took."""
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
 

@@ -24,7 +24,7 @@ def submit(
     visibility: Visibility,
     keyed: KeyedRequest | None = None,
 ) -> Submitted:
-    """Stores a new queued job of the caller. `visibility` is that of a job whose spec says nothing of it.
+    """Stores a new queued job of the caller. `visibility`: the default visibility, for a spec that sets none.
 
     Raises Unavailable, QuotaExceeded, IdempotencyMismatch, and InvalidSpec for a secret or a bundle that the caller
     does not have.

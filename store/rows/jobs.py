@@ -35,7 +35,7 @@ def submit(
 ) -> Job:
     """Stores a new queued job. It is accepted when the transaction commits. The returned job is not in the session.
 
-    `visibility` is that of a job whose spec says nothing of it.
+    `visibility`: the default visibility, for a spec that sets none.
     """
     written = spec.model_dump(mode="json")
     values: dict[str, Any] = {
