@@ -15,13 +15,13 @@ from store.rows import logs
 from store.rows.pages import PAGE_BYTES
 
 MOST_TEXT, MOST_CHUNKS, MOST_MATCHES = 1 << 25, 5000, 10_000
-"""A search ends behind so many characters, chunks or matches."""
+"""A search ends after so many characters, chunks or matches."""
 MOST_SECONDS = 2.0
 """A search ends after so much processor time of the threads that do it: an expression may need seconds for a MiB."""
 _PART_S = 0.05
 """Processor time of a part, after which others may have the thread."""
 _SLICE = 1 << 13
-"""Characters that are searched at once, but for the rest of the last line. Nothing can end a search of them."""
+"""Characters that are searched at once, with the rest of their last line. Nothing can interrupt that."""
 
 
 @dataclass(frozen=True)
