@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.torchyard.cli.invocation import COMMAND, environment, run_in_process, run_process, start_process
+from tests.torchyard.cli.reading import read
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import (
     DATA,
@@ -436,12 +437,13 @@ def test_why_names_commands_that_there_are_and_that_apply(
     listed = [{**checkpoint, "files": [file], "size": 1, "sha256": "0" * 64, "created_at": NOW}]
     server.on(f"{JOB}/checkpoints", page(listed if has_checkpoint else []))
     shown = _run(server, "why", "job_1").stdout
-    named = set(re.findall(r"torchyard (\w+) ?", shown.replace("why", "")))
+    lines = [found.split() for found in re.findall(r"torchyard (\w.*?)  ", shown)]
+    for words in lines:
+        read(words)
+    named = {words[0] for words in lines}
     assert named, shown
     assert named <= APPLY[state] - (set() if has_checkpoint else {"download"}), shown
     assert has_checkpoint or "from its newest checkpoint" not in shown
-    for command in named:
-        assert _run(server, command, "--help").returncode == 0
 
 
 def test_a_traceback_in_the_message_is_shown_once_and_after_the_answer(server: FakeServer) -> None:
