@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import csv
+from datetime import datetime
 import hashlib
 import io
 import json
@@ -309,7 +310,11 @@ def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server:
 
 
 def test_follow_says_why_a_job_waits_and_where_in_the_queue(server: FakeServer) -> None:
-    waits = [{"code": "waits", "message": "needs 2 devices", "since": NOW, "position": place} for place in (2, 2, 1)]
+    since = (NOW, NOW, "2026-01-02T02:00:00Z")
+    waits = [
+        {"code": "waits", "message": "needs 2 devices", "since": moment, "position": place}
+        for moment, place in zip(since, (2, 2, 1), strict=True)
+    ]
     ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
     server.on("/v1/jobs", Answer(job(status_reason=waits[0]), 201))
     server.on(JOB, *(job(status_reason=reason) for reason in waits), job(state="running"), ended)
@@ -319,6 +324,8 @@ def test_follow_says_why_a_job_waits_and_where_in_the_queue(server: FakeServer) 
     assert [line[10:] for line in said] == [
         f"queued     position {place} of the queue: needs 2 devices" for place in (2, 1)
     ]
+    local = datetime.fromisoformat(NOW).astimezone().strftime("%H:%M:%S")  # the server's time, whatever this clock says
+    assert [text[:8] for text in (*said, done.stderr.splitlines()[-1])] == [local] * 3
 
 
 def test_follow_shows_the_metrics_of_a_script_that_reports_no_progress(server: FakeServer) -> None:
