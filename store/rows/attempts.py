@@ -14,7 +14,7 @@ from store.announcement import WORKERS, announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.facts.telemetry import Answer, MetricPoint
-from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, quotas, retention
+from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, point_limits, quotas, retention
 from store.rows.artifacts import NewArtifact
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.exit_reports import verified
@@ -286,6 +286,8 @@ def _allocate(session: Session, attempt_id: int, placement: Placement) -> None:
 def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter) -> None:
     """Stores what the batch adds to the job's lists, within the limits."""
     job_id, attempt = claim.job_id, claim.number
+    if count := len(batch.points) + len(batch.curves):
+        point_limits.note(session, job_id, attempt, meter, points=count)
     for points, source in ((batch.points, None), (batch.curves, TENSORBOARD)):
         added = metrics.add(session, job_id, attempt=attempt, points=meter.take_points(points), source=source)
         meter.count_points(added.stored)

@@ -12,7 +12,7 @@ from store.db.database import now_us
 from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE
-from store.rows import access, jobs
+from store.rows import access, jobs, quotas
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -80,11 +80,13 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     """Queues a paused job and withdraws the request of a pausing one. A job that nobody paused stays as it is.
 
     A withdrawn pause that comes too late queues the job after it has stopped. Raises NotFound, Forbidden,
-    and Conflict for a job that has ended or is being cancelled.
+    and Conflict for a job that has ended or is being cancelled. A paused one gets a new attempt, with limits of its own
+    of what it stores, so this raises QuotaExceeded if its owner has stored too much.
     """
     job = access.lock(session, job_id, caller)
     state = JobState(job.state)
     if state is JobState.PAUSED:
+        quotas.check_stored(session, job.owner, quotas.limits_of(session, job.owner))
         cleared = {"pause_requested_at": None, "not_before": None}
         return _move(session, job_id, JobState.QUEUED, reason=jobs.WAITING, **cleared)
     _refuse_ended(job, "resumed")
