@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from store.commands import placement, workers
+from store.facts.attempts import Claim
 from store.rows import workers as rows
-from store.rows.attempts import Claim
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper

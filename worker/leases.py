@@ -4,8 +4,8 @@ from collections.abc import Callable
 import logging
 
 from store.commands import workers
+from store.facts.attempts import LEASE, Claim
 from store.rows import attempts
-from store.rows.attempts import LEASE, Claim
 from store.store import Store
 from worker.attempts.runners import AttemptRunners
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from scheduling.snapshot import Placement
 from store.announcement import QUEUE, announcement_of
+from store.facts.attempts import Claim
 from store.rows import attempts, intents, jobs, reasons, waiting
-from store.rows.attempts import Claim
 from store.store import Store
 from torchyard.contract.job import JobState, Reason
 

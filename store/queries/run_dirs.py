@@ -1,7 +1,6 @@
 """Reads which jobs of a worker's run directories exist, have ended or were deleted."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
@@ -9,15 +8,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Attempt, DeletedJob, Job
-
-
-@dataclass(frozen=True)
-class KnownJob:
-    """A job with a row, for which run directories may exist."""
-
-    finished: bool
-    attempts: dict[int, int | None]
-    """By number: microseconds since the attempt ended; None while it is open."""
+from store.facts.attempts import KnownJob
 
 
 def known_jobs(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:

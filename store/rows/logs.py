@@ -2,24 +2,15 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
 from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job, LogChunk
+from store.facts.output import NewLines
 from store.facts.pages import FactPage
 from store.facts.telemetry import END, EVERY_LINE, Line, LogFilter
 from store.rows import pages
-
-
-@dataclass(frozen=True, slots=True)
-class NewLines:
-    """Whole lines of one stream, without line ends or NULs. `rank` is None for the launcher's own output."""
-
-    rank: int | None
-    stream: str
-    lines: list[str]
 
 
 def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines]) -> None:

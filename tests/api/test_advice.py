@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import update
 
 from store.db.tables import Attempt
+from store.facts.attempts import Claim
+from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
 from store.queries import advice
 from store.rows import attempts, jobs, workers
-from store.rows.attempts import Claim, NewEvent
-from store.rows.logs import NewLines
 from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason

@@ -14,15 +14,12 @@ from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.tables import Garbage
 from store.facts.callers import SERVICE, Caller
+from store.facts.output import NewArtifact, NewCheckpoint, NewEvent, NewLines
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
 from store.rows import bundles, deletion, idempotency, jobs
-from store.rows.artifacts import NewArtifact
-from store.rows.attempts import NewEvent
-from store.rows.checkpoints import NewCheckpoint
 from store.rows.idempotency import Answer
-from store.rows.logs import NewLines
 from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim

@@ -9,12 +9,10 @@ from sqlalchemy import Connection, event, insert, select, update
 from store.commands import cleanup
 from store.db.database import Database, in_us, now_us
 from store.db.tables import NEVER_TRIMMED, DeletedJob, Job
+from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
 from store.rows import deletion, logs, timeline, trimming
-from store.rows.attempts import NewEvent
-from store.rows.logs import NewLines
-from store.rows.trimming import TrimLimits
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.job import EndReason

@@ -9,10 +9,10 @@ from sqlalchemy import update
 
 from store.db.database import now_us
 from store.db.tables import Job
+from store.facts.attempts import Claim
 from store.queries import placement
 from store.queue import Queue
 from store.rows import workers
-from store.rows.attempts import Claim
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import DeviceReport
 from worker.placement.apply import Placer

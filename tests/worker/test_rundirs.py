@@ -13,9 +13,9 @@ from sqlalchemy import delete, update
 
 from store.db.database import Database, in_us, now_us
 from store.db.tables import Attempt, DeletedJob
+from store.facts.attempts import Claim
 from store.ids import new_id
 from store.rows import deletion
-from store.rows.attempts import Claim
 from tests.databases import on_both
 from tests.leftovers import leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together

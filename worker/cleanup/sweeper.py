@@ -13,8 +13,8 @@ from pathlib import Path
 import time
 
 from store.db.database import Database, in_us
+from store.facts.attempts import KnownJob
 from store.queries import run_dirs
-from store.queries.run_dirs import KnownJob
 from store.rows import jobs
 from torchyard.contract.rundir import RunDir
 from worker.host import rundirs

@@ -11,9 +11,9 @@ import logging
 from scheduling.plan import Plan, Start, Stop, plan
 from scheduling.snapshot import Snapshot
 from store.commands import placement as commands
+from store.facts.attempts import Claim
 from store.queries import placement as queries
 from store.rows import jobs, waiting, workers
-from store.rows.attempts import Claim
 from store.store import Store
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
