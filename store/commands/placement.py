@@ -10,6 +10,15 @@ from store.store import Store
 from torchyard.contract.job import JobState, Reason
 
 
+def anything_waits(store: Store) -> bool:
+    """Returns whether any job waits. First those join the line that are held back no longer."""
+    with store.read() as session:
+        if not waiting.any_ungrouped(session):
+            return waiting.any_waits(session)
+    group_waiting_jobs(store)
+    return True
+
+
 def claim(store: Store, job_id: str, to: Placement) -> Claim | None:
     """Claims a queued job and its devices, as `store.rows.attempts.claim` does; None if that is not possible.
 

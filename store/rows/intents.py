@@ -12,7 +12,7 @@ from store.db.database import now_us
 from store.db.tables import Attempt, Job
 from store.facts.attempts import Wanted
 from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import AT_ONCE
+from store.facts.jobs import AT_ONCE, WAITING
 from store.rows import access, jobs
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
@@ -92,7 +92,7 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     state = JobState(job.state)
     if state is JobState.PAUSED:
         cleared = {"pause_requested_at": None, "not_before": None}
-        return _move(session, job_id, JobState.QUEUED, reason=jobs.WAITING, **cleared)
+        return _move(session, job_id, JobState.QUEUED, reason=WAITING, **cleared)
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job

@@ -12,6 +12,7 @@ from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import WAITING
 from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts
 from store.ids import new_id
@@ -21,8 +22,6 @@ from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
 from torchyard.contract.spec import JobPatch, Spec
 from torchyard.contract.team import Role, Visibility
-
-WAITING = Reason("waiting", "waiting for a worker to look at it")
 
 # Built once: building a statement costs more than executing it, and every submission or pass over the queue executes
 # these.

@@ -102,7 +102,7 @@ def collect(settings: Settings) -> None:
 
 def remove_orphans(settings: Settings) -> None:
     with _store(settings) as store:
-        run_dirs = RunDirSweeper(settings.runs, store.database, keep=None, keep_bytes=None, in_use=lambda _: False)
+        run_dirs = RunDirSweeper(settings.runs, store, keep=None, keep_bytes=None, in_use=lambda _: False)
         for _ in run_dirs.sweep(orphan_age=timedelta()):
             pass
 

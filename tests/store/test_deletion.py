@@ -85,7 +85,7 @@ def test_a_deletion_removes_every_row_of_the_job_and_no_other(db: StoreFixture, 
     job_id = ended(db, blobs, b"one", b"two")
     delete(db, job_id)
     assert rows_of(db.everything()) == before
-    assert db.read(lambda session: run_dirs.deleted_among(session, [job_id, other])) == [job_id]
+    assert run_dirs.deleted_among(db.database, [job_id, other]) == [job_id]
     with pytest.raises(NotFound):
         delete(db, job_id)
 
@@ -275,7 +275,7 @@ def test_unfinished_copies_are_removed_after_a_day(blobs: Blobs, tmp_path: Path)
 
 
 def test_deletions_use_only_indexes_on_job_ids(db: StoreFixture) -> None:
-    assert db.read(lambda session: run_dirs.deleted_among(session, [])) == []
+    assert run_dirs.deleted_among(db.database, []) == []
     with pytest.raises(NotFound):
         db.write(lambda session: deletion.delete_job(session, "job_1"))
     assert db.read(jobs.queued) == []

@@ -251,7 +251,7 @@ def test_a_tombstone_is_kept_for_thirty_days(db: StoreFixture) -> None:
 
 def test_known_jobs_have_the_ages_of_their_attempts(db: StoreFixture) -> None:
     ended, running, waiting = trained(db), trained(db, end=None), db.submit()
-    found = db.read(lambda session: run_dirs.known_jobs(session, [ended, running, waiting, "job_x"]))
+    found = run_dirs.known_jobs(db.database, [ended, running, waiting, "job_x"])
     assert {job_id: job.finished for job_id, job in found.items()} == {ended: True, running: False, waiting: False}
     assert (found[running].attempts, found[waiting].attempts) == ({1: None}, {})
     age_us = found[ended].attempts[1]

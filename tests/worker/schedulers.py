@@ -100,7 +100,7 @@ class SchedulersFixture:
 
     def preempted(self) -> dict[str, str]:
         """Returns the preempted jobs, each with the job that needs its devices."""
-        return {one.victim: one.job_id for one in self.store.read(placement.reservations)}
+        return {one.victim: one.job_id for one in placement.reservations(self.store.database.read)}
 
     def set_preempted_ago(self, victim: str, ago: timedelta) -> None:
         requested_at = now_us() - ago // timedelta(microseconds=1)
