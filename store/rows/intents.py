@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
-from store.db.tables import Job
+from store.db.tables import Attempt, Job
+from store.facts.attempts import Wanted
 from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import AT_ONCE
+from store.facts.jobs import AT_ONCE, WAITING
 from store.rows import access, jobs, quotas
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
@@ -28,6 +29,11 @@ def requested_stop(job: Job) -> EndReason | None:
     if job.pause_requested_at is not None:
         return EndReason.PAUSED
     return EndReason.PREEMPTED if job.preempt_requested_at is not None else None
+
+
+def wanted_of(attempt: Attempt, job: Job) -> Wanted:
+    """Returns what is wanted of the job's open attempt."""
+    return Wanted(requested_stop(job), cancel_grace(job), attempt.stacks_requested_at)
 
 
 def cancel_grace(job: Job) -> timedelta | None:
@@ -88,7 +94,7 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     if state is JobState.PAUSED:
         quotas.check_stored(session, job.owner, quotas.limits_of(session, job.owner))
         cleared = {"pause_requested_at": None, "not_before": None}
-        return _move(session, job_id, JobState.QUEUED, reason=jobs.WAITING, **cleared)
+        return _move(session, job_id, JobState.QUEUED, reason=WAITING, **cleared)
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job

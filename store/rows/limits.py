@@ -4,34 +4,17 @@ States, progress, and messages of the service are never dropped.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from store.facts.output import NewLines, OutputLimits
 from store.facts.telemetry import MetricPoint
-from store.rows.logs import NewLines
 from store.rows.metrics import POINT
 
 _MESSAGE_ROW_BYTES = 100
 """What a stored message takes besides its text."""
 
 
-@dataclass(frozen=True)
-class OutputLimits:
-    """What of one attempt's output is stored. None: all."""
-
-    log_bytes: int | None = 64 << 20
-    message_bytes: int | None = 4 << 20
-    point_bytes: int | None = 128 << 20
-    """Of all attempts of the job. Beyond these, the caller of `OutputMeter.take_points` passes few."""
-    checkpoints: int | None = 10_000
-    """Checkpoints of the attempt that are stored at will; then one a minute."""
-    artifacts: int | None = 1000
-    """Files of one job."""
-    artifact_bytes: int | None = 10 << 30
-    """Bytes of these files."""
-
-
-DEFAULTS = OutputLimits()
 _QUOTA_BYTES = 1 << 20
 """Points of an attempt after which its owner's quota is looked at again: it takes some queries."""
 

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import insert, update
 
 from store.db.tables import PointChunk, Series
+from store.facts.attempts import Claim
 from store.facts.telemetry import MetricPoint
 from store.queries import series
-from store.rows.attempts import Claim
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 

@@ -11,11 +11,10 @@ from sqlalchemy import func, select
 
 from store.blobs import Blobs
 from store.db.tables import PointChunk
+from store.facts.attempts import Claim
+from store.facts.output import MAX_SERIES, Batch, OutputLimits
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, metrics, quotas
-from store.rows.attempts import Batch, Claim
-from store.rows.limits import OutputLimits
-from store.rows.metrics import MAX_SERIES
 from tests.api.service import ApiFixture
 from tests.worker import eventfiles
 from tests.worker.attempt import wait_for
