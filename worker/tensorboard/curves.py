@@ -20,7 +20,7 @@ from torchyard.contract.events import LAST_TIME_US
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 from torchyard.host.untrusted import open_inside
 from worker.host.mask import Mask
-from worker.tensorboard import finding, records, summaries
+from worker.tensorboard import finding, framing, summaries
 from worker.tensorboard.brought import Brought
 from worker.tensorboard.finding import Parts
 
@@ -177,7 +177,7 @@ class EventFiles:
             offset = found.offsets[name] = self._brought.end_in(file)
         data = os.pread(file.fileno(), _CHUNK, offset)
         self._budget -= len(data)
-        part = records.split(data, offset, file_size=size, limit=_MOST_RECORD)
+        part = framing.split(data, offset, file_size=size, limit=_MOST_RECORD)
         if part.offset != offset:
             found.offsets[name] = part.offset
         if part.skipped:
