@@ -122,7 +122,7 @@ def check_submission(session: Session, owner: str, *, devices: int, priority: in
     if not limits:
         return
     if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
-        raise QuotaExceeded(f"resources.devices_per_node is {devices}; {owner} may hold {most} devices at once")
+        raise QuotaExceeded(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
     check_priority(owner, priority, limits)
     check_queue(session, owner, limits)
     check_stored(session, owner, limits)

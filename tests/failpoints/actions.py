@@ -35,7 +35,7 @@ from worker.attempts.records import AttemptRecords
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.engines.local import engine
 from worker.engines.local.engine import LocalEngine
 from worker.placement.apply import Placer
@@ -160,7 +160,7 @@ def ranks(script: Path) -> list[str]:
 class _InTorchrunsPlace(TorchrunStandIn):
     """A stand-in for torchrun. Attempts after the first have no failpoints."""
 
-    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
         if plan.key.number > 1:
             os.environ.pop(failpoints.VARIABLE, None)
             failpoints.arm()

@@ -135,7 +135,7 @@ def test_the_priority_of_a_job_has_a_ceiling(team: StoreFixture) -> None:
 
 def test_a_job_that_could_never_start_is_refused(team: StoreFixture) -> None:
     limit(team, "ada", devices=2)
-    with pytest.raises(QuotaExceeded, match="devices_per_node is 3; ada may hold 2 devices at once"):
+    with pytest.raises(QuotaExceeded, match="resources asks for 3 devices; ada may hold 2 devices at once"):
         submit(team, devices=3)
 
 

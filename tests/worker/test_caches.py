@@ -64,11 +64,8 @@ def test_an_interrupted_removal_is_completed_and_a_link_is_left_to_its_target(
 
 
 def test_no_homes_are_no_error(tmp_path: Path, database: Database) -> None:
-    assert [
-        *Caches(tmp_path / "absent", tmp_path / "none", tmp_path / "none", store_on(database)).remove_oldest(
-            keep_bytes=0
-        )
-    ] == []
+    caches = Caches(tmp_path / "absent", tmp_path / "none", tmp_path / "none", store_on(database))
+    assert [*caches.remove_oldest(keep_bytes=0)] == []
 
 
 def _bundle(folder: Path, *, owner: str, used: int) -> str:

@@ -3,13 +3,12 @@
 from typing import assert_never
 
 from store.facts.attempts import AttemptFacts, Claim
-from worker.attempts import lifecycle
 from worker.attempts.context import AttemptContext, WorkerContext
 from worker.attempts.devices import AttemptDevices
 from worker.attempts.following import Following
 from worker.attempts.instructions import Instructions
 from worker.attempts.intents import IntentReader
-from worker.attempts.lifecycle import (
+from worker.attempts.phases import (
     Action,
     Close,
     Installing,
@@ -19,7 +18,8 @@ from worker.attempts.lifecycle import (
     Observation,
     Prepare,
     RequestStop,
-    Start,
+    StartAttempt,
+    StoreOutput,
     Undrained,
     Unprepared,
 )
@@ -105,11 +105,11 @@ class AttemptExecutor:
         match action:
             case Prepare():
                 return self._prepare()
-            case Start():
+            case StartAttempt():
                 return self._start()
-            case lifecycle.Store(final=True):
+            case StoreOutput(final=True):
                 return self._following.store_rest()
-            case lifecycle.Store():
+            case StoreOutput():
                 self._following.store_some(stacks_requested_at=self._intents.stacks_requested_at)
             case MarkRunning():
                 self._following.mark_running()

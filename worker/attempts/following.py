@@ -8,9 +8,9 @@ from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from worker.attempts import code
 from worker.attempts.context import AttemptContext
-from worker.attempts.lifecycle import Drained, Stop, Undrained
 from worker.attempts.output import OutputRecorder, output_of
 from worker.attempts.pace import Pace
+from worker.attempts.phases import Drained, Undrained, WantedStop
 from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
 from worker.engines import base
 from worker.engines.base import Handle
@@ -73,7 +73,7 @@ class Following:
         self._attempt.records.running_with_next_write(Reason("running", _running_message(self._handle)))
         self._pace.state_changed()
 
-    def request_stop(self, stop: Stop) -> None:
+    def request_stop(self, stop: WantedStop) -> None:
         self._attempt.worker.engine.request_stop(self._handle, stop.reason, stop.grace)
 
     def kill(self, *, silent: bool) -> None:

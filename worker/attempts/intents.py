@@ -11,7 +11,7 @@ from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
 from worker.attempts.instructions import Instructions
-from worker.attempts.lifecycle import Intents, Stop
+from worker.attempts.phases import Intents, WantedStop
 from worker.attempts.records import AttemptRecords
 
 _READ_EVERY_S = 5.0
@@ -76,9 +76,11 @@ class IntentReader:
         wanted = self._wanted
         return Intents(stop=self._stop(), forced=wanted.end is EndReason.CANCELLED and wanted.grace == AT_ONCE)
 
-    def _stop(self) -> Stop | None:
+    def _stop(self) -> WantedStop | None:
         wanted, instructions = self._wanted, self._instructions
-        late = Stop(EndReason.TIME_LIMIT, timedelta(0)) if self.since_claim - _OVERTIME > self._time_left else None
+        late = (
+            WantedStop(EndReason.TIME_LIMIT, timedelta(0)) if self.since_claim - _OVERTIME > self._time_left else None
+        )
         reason = wanted.end or (EndReason.PREEMPTED if instructions.preempt else None)
         if reason is None:
             return late
@@ -87,7 +89,7 @@ class IntentReader:
             graces.append(wanted.grace)
         if instructions.urgent:
             graces.append(_URGENT_GRACE)
-        return Stop(reason, min(graces)).combined(late)
+        return WantedStop(reason, min(graces)).combined(late)
 
     def _read_if_due(self) -> None:
         if self._clock() < self._next_read:

@@ -10,9 +10,9 @@ from store.facts.attempts import AttemptFacts
 from store.facts.output import Batch, OutputLimits
 from torchyard.contract.rundir import RunDir
 from worker.attempts.artifacts import Artifacts
-from worker.attempts.lifecycle import Drained, Undrained
 from worker.attempts.notices import Notices
 from worker.attempts.pace import Share
+from worker.attempts.phases import Drained, Undrained
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 from worker.attempts.relay_state import RelayState

@@ -6,7 +6,7 @@ from store.facts.attempts import AttemptFacts
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import ScriptSpec, parse_spec
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.packages import requirements
 from worker.packages.cache import PackageCache
 from worker.packages.installation import Installation, Installed, NotInstalled
@@ -15,12 +15,14 @@ from worker.packages.installation import Installation, Installed, NotInstalled
 class PackageSetup:
     """Installs the packages of one attempt. `plan` is what runs then."""
 
-    def __init__(self, plan: Plan, installation: Installation) -> None:
+    def __init__(self, plan: AttemptPlan, installation: Installation) -> None:
         self.plan = plan
         self._installation = installation
 
     @classmethod
-    def of(cls, attempt: AttemptFacts, plan: Plan, *, packages: PackageCache, run: RunDir) -> "PackageSetup | None":
+    def of(
+        cls, attempt: AttemptFacts, plan: AttemptPlan, *, packages: PackageCache, run: RunDir
+    ) -> "PackageSetup | None":
         """Returns the set-up, or None if the job takes the worker's packages.
 
         Raises ConfigError.
@@ -40,7 +42,7 @@ class PackageSetup:
         """Whether the installation failed because it left the disk little space."""
         return self._installation.has_filled_disk
 
-    def poll(self) -> Plan | NotInstalled | None:
+    def poll(self) -> AttemptPlan | NotInstalled | None:
         """Returns the plan with the environment, why there is none, or None while it is made.
 
         Raises DataError, ConfigError and OSError.

@@ -22,7 +22,7 @@ from worker.attempts import code, sources
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
 from worker.bundles.cache import BundleCache
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.host import rundirs
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside
@@ -64,7 +64,7 @@ class Preparation:
     check_wanted: Callable[[], None]
     """Raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
 
-    def prepare(self, attempt: AttemptFacts) -> Plan:
+    def prepare(self, attempt: AttemptFacts) -> AttemptPlan:
         """Makes the run directory. The caller may try again after an OSError.
 
         Raises DataError if the data, the weights or the code are missing or not allowed, ConfigError if a secret is
@@ -167,7 +167,7 @@ def plan_of(
     allowed: Sequence[Path],
     secrets: Mapping[str, str],
     unpacked: Mapping[str, Path] = MappingProxyType({}),
-) -> Plan:
+) -> AttemptPlan:
     """Returns how to run `spec` on `devices`, with one rank on each. Writes nothing.
 
     A script runs in its code folder, as it would by hand, or in its own copy of a bundle. A recipe runs in the part of
@@ -183,7 +183,7 @@ def plan_of(
     else:
         folder, program = run.job, ("-m", "trainer")
         env |= sources.data_of(spec, allowed, unpacked=unpacked)
-    return Plan(
+    return AttemptPlan(
         key=key,
         claimed_at=claimed_at,
         program=program,

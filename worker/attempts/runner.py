@@ -11,7 +11,8 @@ from torchyard.contract.records import ExitReport
 from worker.attempts.context import WorkerContext
 from worker.attempts.executor import AttemptExecutor
 from worker.attempts.instructions import Instructions
-from worker.attempts.lifecycle import Closed, Failed, Observation, Phase, Preparing, Unprepared, decide
+from worker.attempts.lifecycle import decide
+from worker.attempts.phases import Closed, Failed, Observation, Phase, Preparing, Unprepared
 from worker.devices.quarantine import DeviceUse
 
 logger = logging.getLogger(__name__)

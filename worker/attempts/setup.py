@@ -11,10 +11,10 @@ from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.host import disk
 from worker.attempts.context import AttemptContext
-from worker.attempts.lifecycle import Failed, Installing, Prepared, Unprepared
 from worker.attempts.packages import PackageSetup
+from worker.attempts.phases import Failed, Installing, Prepared, Unprepared
 from worker.attempts.prepare import LEAST_TIME, NotWanted, Preparation
-from worker.engines.base import Handle, Plan
+from worker.engines.base import AttemptPlan, Handle
 from worker.packages.installation import NotInstalled
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Setup:
         self._attempt = attempt
         self._preparation = _preparation_of(attempt, check_wanted)
         self._packages = attempt.worker.packages
-        self._plan: Plan | None = None
+        self._plan: AttemptPlan | None = None
         self._package_setup: PackageSetup | None = None
         self._installs = False
         """Whether the job's reason says that packages are installed."""

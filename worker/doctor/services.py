@@ -98,11 +98,8 @@ def _tables(found: DatabaseInfo, *, embedded: bool) -> Finding:
     if found.revision < found.needed:
         return _unmigrated(f"{fact}, and this version needs {found.needed}", embedded=embedded)
     if found.revision > found.needed:
-        return failed(
-            "database",
-            f"{fact}, newer than this version's {found.needed}",
-            "install the newer version of Torchyard here",
-        )
+        newer = f"{fact}, newer than this version's {found.needed}"
+        return failed("database", newer, "install the newer version of Torchyard here")
     return ok("database", f"{fact} (the newest)") if embedded else _clocks(fact, found)
 
 

@@ -19,7 +19,7 @@ from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.devices.inventory import Inventory
 from worker.engines import base
-from worker.engines.base import Handle, Plan
+from worker.engines.base import AttemptPlan, Handle
 from worker.engines.local import leftovers, stacks, supervisors
 from worker.engines.local.confinement import Confinement
 from worker.engines.local.exits import ExitWatcher
@@ -83,7 +83,7 @@ class LocalEngine:
         self._exits = ExitWatcher()
         self._meter = Meter()
 
-    def start(self, plan: Plan) -> Handle:
+    def start(self, plan: AttemptPlan) -> Handle:
         world_size = len(plan.devices)
         found = self.find(plan.key, world_size=world_size, claimed_at=plan.claimed_at)
         if found is not None:
@@ -209,7 +209,7 @@ class LocalEngine:
         self._supervisors[key] = handle
         return Handle(key, world_size, handle.to_dict())
 
-    def _choose_launcher(self, plan: Plan) -> tuple[Launcher, str | None]:
+    def _choose_launcher(self, plan: AttemptPlan) -> tuple[Launcher, str | None]:
         """Returns the launcher, and a note for the owner if a warm start is not possible."""
         if plan.is_command:
             if plan.launcher == "warm":
@@ -230,7 +230,7 @@ class LocalEngine:
             reason = str(error)
         return (WarmLauncher(), None) if reason is None else (self._cold_launcher, _cold_start_note(plan, reason))
 
-    def _start_supervisor(self, plan: Plan, launcher: Launcher) -> ProcessIdentity | None:
+    def _start_supervisor(self, plan: AttemptPlan, launcher: Launcher) -> ProcessIdentity | None:
         """Returns None if a supervisor runs already.
 
         Raises WarmProcessUnavailable if `launcher` needs the warm process and there is none.
@@ -273,7 +273,7 @@ UNKNOWN_SUPERVISOR = ProcessIdentity(pid=0, start_time=0, boot_id="")
 """Stands for a supervisor that was started and never wrote its record."""
 
 
-def _cold_start_note(plan: Plan, reason: str) -> str:
+def _cold_start_note(plan: AttemptPlan, reason: str) -> str:
     """Returns the note for the owner. Raises ConfigError if the job allows only a warm start."""
     if plan.launcher == "warm":
         raise ConfigError(f"launcher: warm is not possible: {reason}. With auto, the job starts with torchrun")

@@ -5,14 +5,14 @@ import os
 
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.engines.local.confinement import Confined, Confinement
 from worker.engines.local.environment import inherited
 from worker.engines.local.launchers.base import Launcher, rank_environment
 
 
 def launch_plan(
-    plan: Plan,
+    plan: AttemptPlan,
     *,
     run: RunDir,
     launcher: Launcher,
@@ -49,7 +49,7 @@ def launch_plan(
     )
 
 
-def _of_environment(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
+def _of_environment(plan: AttemptPlan, environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that activate the job's own environment."""
     if plan.environment is None:
         return {}
