@@ -8,10 +8,9 @@ import socket
 import threading
 import time
 
-from store.db.revision import NotMigrated
 from store.ids import new_id
 from store.queue import WakeupListener
-from store.store import Store
+from store.store import NotMigrated, Store
 from torchyard.contract.codec import Record
 from torchyard.contract.errors import Unavailable
 from torchyard.host.identity import boot_id

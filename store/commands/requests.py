@@ -16,6 +16,7 @@ from store.facts.workers import WorkerFacts
 from store.rows import access, audit, deletion, intents, job_facts, jobs, worker_facts, workers
 from store.rows import stacks as rows
 from store.store import Store
+from torchyard.contract.errors import Forbidden
 from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import JobPatch
 
@@ -33,11 +34,12 @@ def ask(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: 
     """Does what `act` does, and returns the job.
 
     An operator may end a job by force that only others may read: not by this, but by `act`, which shows nothing of it.
+    This raises Forbidden then, and the job goes on.
     """
     with store.write(action) as session:
         job = _act(session, action, job_id, caller, grace)
-        if grace is not None:
-            job = access.get(session, job_id, caller)
+        if grace is not None and not access.is_readable(session, job_id, caller):
+            raise Forbidden(f"you may not read job {job_id}: `POST /v1/jobs/actions` with its id and `now` ends it")
         return job_facts.of(session, job)
 
 

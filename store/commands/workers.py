@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from store.facts.attempts import Claim
 from store.rows import attempts, device_history, workers
-from store.rows.attempts import Claim
 from store.store import Store
 
 

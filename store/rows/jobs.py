@@ -10,6 +10,7 @@ from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, Worker
 from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import WAITING
 from store.ids import new_id
 from store.rows import access, job_events, quotas
 from store.rows.shapes import shape_of
@@ -17,8 +18,6 @@ from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
 from torchyard.contract.spec import JobPatch, Spec
 from torchyard.contract.team import Role, Visibility
-
-WAITING = Reason("waiting", "waiting for a worker to look at it")
 
 # Built once: building a statement costs more than executing it.
 _JOBS = Base.metadata.tables["jobs"]

@@ -13,11 +13,11 @@ import time
 from store.commands import bundles, cleanup, requests, submission, team
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
+from store.facts.attempts import Claim
 from store.facts.callers import SERVICE
+from store.facts.output import Batch, NewLines
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
-from store.rows.attempts import Batch, Claim
-from store.rows.logs import NewLines
 from store.store import Store
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
@@ -102,7 +102,7 @@ def collect(settings: Settings) -> None:
 
 def remove_orphans(settings: Settings) -> None:
     with _store(settings) as store:
-        run_dirs = RunDirSweeper(settings.runs, store.database, keep=None, keep_bytes=None, in_use=lambda _: False)
+        run_dirs = RunDirSweeper(settings.runs, store, keep=None, keep_bytes=None, in_use=lambda _: False)
         for _ in run_dirs.sweep(orphan_age=timedelta()):
             pass
 

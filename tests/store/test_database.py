@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from store.db.database import Database, now_us
 from store.db.tables import Job, Worker
 from store.facts.callers import SERVICE
+from store.facts.output import NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import job_events, jobs, listing, logs
-from store.rows.logs import NewLines
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 import pytest
 
 from store.commands import cleanup
+from store.facts.attempts import Claim
 from store.facts.callers import Caller
+from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
 from store.rows import deletion, jobs, quotas, users
-from store.rows.attempts import Claim, NewEvent
-from store.rows.logs import NewLines
-from store.rows.trimming import TrimLimits
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import EndReason

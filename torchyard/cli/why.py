@@ -91,10 +91,10 @@ def _next_steps(job: JobView, *, has_checkpoint: bool) -> list[str]:
     failed_rank = f" --rank {job.error.rank}" if job.error is not None and job.error.rank is not None else ""
     log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last lines")
     start = "from its newest checkpoint" if has_checkpoint else "from the start: it has no checkpoint"
-    ref, which = ("best", "its best checkpoint") if job.best is not None else ("latest", "its newest checkpoint")
+    which = "its best checkpoint" if job.best is not None else "its newest checkpoint"
     retry, download = (
         (f"{command} retry {job.id}", f"run it again, {start}"),
-        (f"{command} download {job.id} {ref}", which),
+        (f"{command} download {job.id}", which),
     )
     steps = {
         JobState.QUEUED: [(f"{command} queue", "the jobs ahead of it"), (f"{command} cancel {job.id}", "cancel it")],

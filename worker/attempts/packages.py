@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from store.db.tables import Job
+from store.facts.attempts import AttemptFacts
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import ScriptSpec, parse_spec
@@ -20,12 +20,12 @@ class PackageSetup:
         self._installation = installation
 
     @classmethod
-    def of(cls, job: Job, plan: Plan, *, packages: PackageCache, run: RunDir) -> "PackageSetup | None":
+    def of(cls, attempt: AttemptFacts, plan: Plan, *, packages: PackageCache, run: RunDir) -> "PackageSetup | None":
         """Returns the set-up, or None if the job takes the worker's packages.
 
         Raises ConfigError.
         """
-        spec = parse_spec(job.spec)
+        spec = parse_spec(attempt.spec)
         if not isinstance(spec, ScriptSpec) or spec.config.requirements is None:
             return None
         obstacle = packages.rules.obstacle()
@@ -33,7 +33,7 @@ class PackageSetup:
             advice = "leave config.requirements out, or ask the operator to install what is needed"
             raise ConfigError(f"{obstacle}: {advice}")
         order = requirements.order_of(plan.cwd, spec.config, packages.rules)
-        return None if order is None else cls(plan, Installation(packages, order, owner=job.owner, run=run))
+        return None if order is None else cls(plan, Installation(packages, order, owner=attempt.owner, run=run))
 
     @property
     def has_filled_disk(self) -> bool:

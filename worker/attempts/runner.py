@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 
-from store.rows.attempts import Claim
+from store.facts.attempts import Claim
 from torchyard.contract.errors import StaleClaim, Unavailable
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport

@@ -15,7 +15,7 @@ from torchyard.contract.job import EndReason
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Record):
-    name: Annotated[str, matching(r"[a-z]+"), at_most(5)]
+    name: Annotated[str, matching(r"[a-z]+", "letters"), at_most(5)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Whole(Record):
     at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     first: Part | None = None
     parts: list[Part] = field(default_factory=list[Part])
-    values: dict[Annotated[str, matching(r"[a-z/]+")], float] = field(default_factory=dict[str, float])
+    values: dict[Annotated[str, matching(r"[a-z/]+", "letters and /")], float] = field(default_factory=dict[str, float])
     anything: Any = None
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from store.db.database import Database
 from store.db.tables import Attempt, Job
-from store.rows.attempts import Claim
+from store.facts.attempts import Claim
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import EndReason
 from worker.attempts.instructions import Instructions
@@ -40,7 +40,7 @@ class Reader:
         self._reader = IntentReader(
             self._records, self.instructions, longest_grace=timedelta(minutes=10), clock=lambda: self.now
         )
-        self._reader.update(*self._records.read(), age=self._records.age)
+        self._reader.update(self._records.read())
 
     def intents(self) -> Intents:
         self._reader.recheck()
