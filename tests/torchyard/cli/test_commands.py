@@ -298,6 +298,35 @@ def test_a_line_without_an_end_is_shown_in_its_place_in_a_terminal_alone(
     assert "\x1b]52" not in screen
 
 
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_traceback_that_the_log_has_shown_is_not_shown_again(server: FakeServer, logged: bool) -> None:
+    frames = ['  File "train.py", line 7', "    load()", "ValueError: blue"]
+    error = {**ERROR, "traceback": "\n".join(["Traceback (most recent call last):", *frames, ""])}
+    texts = ["Traceback (most recent call last):", frames[0], '  File "ours.py", line 1', *frames[1:]]
+    ended = job(state="failed", error=error, attempt=1)
+    server.on(JOB, *([ended, job(state="running"), ended] * 3))
+    server.on(f"{JOB}/retry", *[Answer(job(state="running"), 201)] * 3)
+    command = ["retry", "job_1", "--follow"]
+    lines = [("log", at, {**line(at), "text": text}) for at, text in enumerate(texts if logged else texts[:-1], 1)]
+    server.on(f"{JOB}/stream", *[sse(*lines, ("state", 8, event(8, "failed")), ("end", 8, {"state": "failed"}))] * 3)
+    apart = _run(server, *command)
+    assert apart.stderr.count("ValueError: blue") == 1  # stdout may go to a file
+    code, screen = in_terminal(command, _environment(server))
+    together = subprocess.run(
+        [*COMMAND, *command],
+        env=_environment(server),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert (code, together.returncode) == (1, 1)
+    for shown in (screen, together.stdout):
+        assert shown.count("ValueError: blue") == 1
+        assert shown.count("train.py") == (1 if logged else 2)
+        assert "rank 1 raised ValueError" in shown
+
+
 def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server: FakeServer) -> None:
     server.on(JOB, job(state="running"))
     server.on(f"{JOB}/stream", sse(("log", 1, line(1))))
