@@ -24,7 +24,7 @@ class Said:
     traceback: str | None = None
 
 
-def said(text: str, *, without: str) -> Said | None:
+def said(text: str, *, without: str | None = None) -> Said | None:
     """Returns the last error that a program's stderr shows; None if it shows none.
 
     The traceback has no lines of files whose names begin with `without`.
@@ -35,7 +35,7 @@ def said(text: str, *, without: str) -> Said | None:
             continue
         end = next((at for at in range(begin + 1, len(lines)) if lines[at][:1].strip()), None)
         if end is not None and not lines[end].split(":")[0].endswith(_OF_LAUNCHER):
-            return Said(lines[end], "\n".join(_others(lines[begin : end + 1], without)))
+            return Said(lines[end], "\n".join(_others(lines[begin : end + 1], without or "\n")))
     last = next((line for line in reversed(lines) if line.strip()), "")
     found = _SAID.match(last)
     if found is None or _NO_ERROR.fullmatch(found["who"]):
