@@ -35,6 +35,7 @@ from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailabl
 from worker.host import orphans, process
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox import levels
+from worker.sandbox.opening import canonical
 
 _WARM_WAIT_S = 30.0
 """How long a start waits for a warm process that is not ready yet: a cold start could take as long."""
@@ -300,7 +301,7 @@ def launch_plan(
         argv=argv,
         env=env,
         rank_env={name: value for name, value in plan.job_env.items() if name not in unchangeable},
-        cwd=str(plan.cwd),
+        cwd=canonical(plan.cwd) if confined.sandbox is None or confined.sandbox.strict is None else str(plan.cwd),
         umask=umask,
         world_size=len(plan.devices),
         time_limit=plan.time_limit,
