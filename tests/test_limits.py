@@ -17,7 +17,7 @@ RECORDS = {
     "torchyard/contract/views": None,
     "worker/settings.py": {"Settings"},
     "worker/engines/base.py": {"AttemptPlan"},
-    "torchyard/contract/records.py": {"LaunchPlan"},
+    "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
     "trainer/card.py": {"Card"},
     "bench/turns.py": {"Course"},
 }
