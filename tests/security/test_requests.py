@@ -75,7 +75,11 @@ def test_a_body_without_a_token_costs_little_and_is_counted_by_its_address(
 ) -> None:
     """4 KB of unknown keys took 0.1 s of the event loop, and counted in no limit."""
     looked_at: list[Any] = []
-    monkeypatch.setattr(findings, "_place", lambda *place: looked_at.append(place))
+
+    def look(*place: Any) -> None:
+        looked_at.append(place)
+
+    monkeypatch.setattr(findings, "_place", look)
     limited = service.app.state.services.settings.max_wrong_tokens_per_minute
     many = {f"k{number}": 1 for number in range(350)}
     wrong = [many, {"token": {"a": [1] * 500}}, {"code": "x", **many}, many, b"[" * 4000, b"not JSON"]
