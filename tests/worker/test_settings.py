@@ -89,7 +89,7 @@ def test_everything_is_kept_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_output_of_an_attempt_is_limited_unless_the_variables_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = OutputLimits(log_bytes=64 << 20, message_bytes=4 << 20, point_bytes=512 << 20, checkpoints=10_000)
+    expected = OutputLimits(log_bytes=64 << 20, message_bytes=4 << 20, point_bytes=128 << 20, checkpoints=10_000)
     assert Settings.load().output_limits == expected
     monkeypatch.setenv("TORCHYARD_MAX_LOG_BYTES", "1000")
     monkeypatch.setenv("TORCHYARD_MAX_MESSAGE_BYTES", "")

@@ -31,9 +31,9 @@ def raised(call: Callable[[], object]) -> Exception:
 @pytest.mark.parametrize("call", [lambda: parse_object(b"{"), caused, grouped])
 def test_no_line_of_ours_is_in_the_traceback_of_a_script(call: Callable[[], object]) -> None:
     error = raised(call)
-    assert "record.py" in traceback_of(error, own_frames=True)
+    assert "codec.py" in traceback_of(error, own_frames=True)
     shown = traceback_of(error, own_frames=False)
-    assert "record.py" not in shown and Path(__file__).name in shown
+    assert "codec.py" not in shown and Path(__file__).name in shown
     assert shown.rstrip().splitlines()[-1] == traceback_of(error, own_frames=True).rstrip().splitlines()[-1]
     if call is not grouped:
         frame = last_frame(shown)
@@ -42,7 +42,7 @@ def test_no_line_of_ours_is_in_the_traceback_of_a_script(call: Callable[[], obje
 
 def test_an_error_that_no_line_of_the_script_raised_blames_none() -> None:
     error = raised(lambda: parse_object(b"[]"))
-    while error.__traceback__ is not None and "record.py" not in error.__traceback__.tb_frame.f_code.co_filename:
+    while error.__traceback__ is not None and "codec.py" not in error.__traceback__.tb_frame.f_code.co_filename:
         error.__traceback__ = error.__traceback__.tb_next
     assert last_frame(traceback_of(error, own_frames=True)) is not None
     assert last_frame(traceback_of(error, own_frames=False)) is None
