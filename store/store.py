@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 import contextlib
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 import logging
 from typing import Self
 
@@ -12,11 +12,13 @@ from store.announcement import Announcement, announcement_of
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
+from store.line import line
+from store.line.sweep import Sweep
 from store.queue import Queue, QueueUnavailable
-from store.rows import jobs
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.settings import Settings
+from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ class Store:
         self.service = service
         """Returns the service's id, and raises what `ServiceIdentity.require` does."""
         self._redis_answers = True
+        self._sweep = Sweep(queue.upkeep, read=database.read, write=database.write)
 
     @classmethod
     def of(cls, settings: Settings, *, program: str, pool: int = 4, most: int = MOST_CONNECTIONS) -> Self:
@@ -45,10 +48,15 @@ class Store:
         service = ServiceIdentity(database, blobs).require
         return cls(database, Queue(settings.redis, service=service), blobs, keys, service=service)
 
-    def read(self) -> AbstractContextManager[Session]:
+    @contextmanager
+    def read(self) -> Generator[Session]:
         """Opens a read transaction on one snapshot. Raises Unavailable, and what `service` does."""
         self.service()
-        return self.database.read()
+        with self.database.read() as session:
+            found = line.attach(session, self.queue.line)
+            yield session
+        if found.suspects:
+            self._compare(sorted(found.suspects))
 
     @contextmanager
     def write(self, purpose: str) -> Generator[Session]:
@@ -58,6 +66,7 @@ class Store:
         """
         self.service()
         with self.database.write(purpose) as session:
+            line.attach(session, self.queue.line)
             yield session
         self._announce(announcement_of(session))
 
@@ -70,15 +79,15 @@ class Store:
         with contextlib.suppress(QueueUnavailable):  # who sends them sends newer ones soon
             self.queue.show(lines)
 
-    def rebuild_queue(self) -> bool:
-        """Makes the queue in Redis equal to the rows. Returns whether it differed; False if Redis does not answer.
+    def sweep_line(self) -> bool:
+        """Makes the line in Redis equal to the rows. Returns whether it differed; False if Redis does not answer.
 
-        Raises Unavailable if the database does not answer.
+        For one thread at a time. Raises Unavailable if the database does not answer.
         """
         try:
-            return self.queue.rebuild(self._queued, count=self._count)
+            return self._sweep.run()
         except QueueUnavailable as error:
-            logger.warning("%s; the queue is rebuilt later", error.message)
+            logger.warning("%s; the line in redis is compared later", error.message)
             return False
 
     def close(self) -> None:
@@ -97,10 +106,6 @@ class Store:
                 logger.warning("%s is stored; workers and watchers poll meanwhile: %s", changed, error.message)
             self._redis_answers = False
 
-    def _queued(self) -> list[tuple[str, int]]:
-        with self.read() as session:
-            return jobs.queued(session)
-
-    def _count(self) -> int:
-        with self.read() as session:
-            return jobs.count_queued(session)
+    def _compare(self, job_ids: Sequence[str]) -> None:
+        with contextlib.suppress(Unavailable):  # a sweep finds them, too
+            self._sweep.compare(job_ids)

@@ -32,10 +32,16 @@ LAW: dict[str, frozenset[str]] = {
 STORE: dict[str, frozenset[str]] = {
     "store.db": frozenset({"store.db", "store.interruption"}),
     "store.facts": frozenset({"store.facts"}),
-    "store.rows": frozenset({"store.db", "store.facts", "store.rows", "store.announcement", "store.secret_keys"}),
+    "store.line": frozenset({"store.db", "store.facts", "store.line", "store.redis_client", "store.redis_names"}),
+    "store.rows": frozenset(
+        {"store.db", "store.facts", "store.line", "store.rows", "store.announcement", "store.secret_keys"}
+    ),
     "store.uploads": frozenset({"store.uploads"}),
     "store.queries": frozenset(
-        {"store.db", "store.facts", "store.rows", "store.blobs", "store.uploads", "store.queries", "store.store"}
+        {
+            *("store.db", "store.facts", "store.line", "store.rows"),
+            *("store.blobs", "store.uploads", "store.queries", "store.store"),
+        }
     ),
     "store.commands": frozenset(
         {

@@ -123,7 +123,7 @@ class Duties:
 
     def _sweep(self) -> None:
         self._leases.rescue_expired()
-        if self._store.rebuild_queue():
+        if self._store.sweep_line():
             self._store.wake_workers()
         placement.delete_unused_reasons(self._store)
         self._housekeeper.sweep()

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduling.snapshot import Placement
 from store.announcement import QUEUE, announcement_of
+from store.facts.line import Left
 from store.rows import attempts, intents, jobs, reasons, waiting
 from store.rows.attempts import Claim
 from store.store import Store
@@ -20,7 +21,7 @@ def claim(store: Store, job_id: str, to: Placement) -> Claim | None:
         if taken is None:
             job = jobs.lock(session, job_id)
             if job is None or job.state != JobState.QUEUED:
-                announcement_of(session).dequeue(job_id)
+                announcement_of(session).dequeue(job_id, Left(None if job is None else job.lined_at))
         return taken
 
 

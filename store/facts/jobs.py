@@ -92,6 +92,8 @@ class QueuedJob:
     reason: DisplayedReason
     not_before: int | None
     created_at: int
+    cursor: "QueueCursor"
+    """Its position, from which the next page goes on."""
 
 
 _SORT_KEYS: Mapping[str, Callable[[ListedJob], str | int]] = {
@@ -125,10 +127,14 @@ class ListCursor:
 
 @dataclass(frozen=True)
 class QueueCursor:
-    """A position in the queue, ordered by priority, then by id."""
+    """A position in the queue, which is ordered by `over_quota`, priority (the highest first), `key`, and id."""
 
     priority: int
+    key: int
+    """When the job was submitted, less the credit of its owner, in microseconds."""
     job_id: str
+    over_quota: bool = False
+    """Whether the job comes after those of all owners within their quotas."""
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from sqlalchemy import and_, select
 from sqlalchemy.orm import Session, aliased
 
 from scheduling.plan import used_up
-from scheduling.snapshot import OVERDUE_AFTER, Device, Host, RecordedReasons, Reservation, Running, Snapshot, Waiting
+from scheduling.snapshot import OVERDUE_AFTER, Device, Host, RecordedReasons, Reservation, Running, Snapshot
 from store.db.database import in_us, now_us
 from store.db.stored_spec import StoredSpec
 from store.db.tables import Allocation, Attempt, Job, Worker
+from store.line.conditions import is_queued
+from store.queries.groups import Groups
 from store.rows import quotas, reasons, waiting, workers
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
@@ -48,7 +50,7 @@ _HELD = (
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .join(Worker, Worker.id == Allocation.worker_id)
     .join(Job, Job.id == Attempt.job_id)
-    .outerjoin(_PREEMPTOR, and_(_PREEMPTOR.id == Job.preempted_for, waiting.is_queued(_PREEMPTOR)))
+    .outerjoin(_PREEMPTOR, and_(_PREEMPTOR.id == Job.preempted_for, is_queued(_PREEMPTOR)))
     .where(Allocation.released_at.is_(None))
 )
 
@@ -62,10 +64,13 @@ def read_snapshot(
 ) -> Snapshot | None:
     """Returns the cluster as the worker `here` reads it; None if no job waits. Raises Unavailable.
 
+    Jobs are found in the line, and what is said of them is in their rows.
+
     `devices`: the worker's own, as they are now. `max_stop_grace`: what cuts the jobs' `stop_grace`.
     """
     with read() as session:
-        heads = waiting.group_heads(session)
+        groups = Groups(session)
+        heads = groups.heads()
         if not heads:
             return None
         held = session.execute(_HELD).all()
@@ -83,7 +88,7 @@ def read_snapshot(
             allowances=quotas.allowances(session, {job.owner for job in line.values()}),
             recorded=RecordedReasons(reasons.by_shape(session), reasons.of_preemptors(session, preemptors)),
         )
-        return _with_successors(session, snapshot, heads, at_once=max(1, len(devices)))
+        return _with_successors(snapshot, groups, at_once=max(1, len(devices)))
 
 
 def reservations(session: Session, *, max_stop_grace: timedelta = LONGEST_STOP_GRACE) -> tuple[Reservation, ...]:
@@ -91,17 +96,12 @@ def reservations(session: Session, *, max_stop_grace: timedelta = LONGEST_STOP_G
     return _reservations(session.execute(_HELD), max_stop_grace)
 
 
-def _with_successors(session: Session, snapshot: Snapshot, heads: Iterable[Waiting], *, at_once: int) -> Snapshot:
+def _with_successors(snapshot: Snapshot, groups: Groups, *, at_once: int) -> Snapshot:
     """Returns the snapshot with the next jobs of each group whose first ones do not wait, `at_once` in a statement."""
-    newest = {head.group: head for head in heads}
     known = {job.id for job in snapshot.line}
-    while more := [newest[group] for group in used_up(snapshot) if group in newest]:
-        for last in more:
-            found = waiting.next_of_group(session, last, limit=at_once)
-            if len(found) < at_once:
-                del newest[last.group]
-            else:
-                newest[last.group] = found[-1]
+    while more := groups.going_on(used_up(snapshot)):
+        for group in more:
+            found = groups.more(group, limit=at_once)
             new = tuple(job for job in found if job.id not in known)
             snapshot = replace(snapshot, line=snapshot.line + new)
     return snapshot

@@ -11,7 +11,7 @@ from store.db.database import now_us
 from store.db.tables import Base, Job, WaitingReason
 from store.db.upsert import upsert
 from store.facts.jobs import DisplayedReason
-from store.rows.waiting import is_queued, waits
+from store.line.conditions import is_queued, waits
 from torchyard.contract.job import JobState, Reason
 
 # With a limit, so that PostgreSQL searches the index once for each shape and does not join thousands of jobs.

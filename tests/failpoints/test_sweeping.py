@@ -17,6 +17,7 @@ from store.facts.telemetry import MetricPoint
 from store.rows import attempts, jobs
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
+from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture
@@ -66,7 +67,7 @@ class Backlog:
         rows = [job_id for job_id, _ in self.service.read(jobs.queued)]
         return (
             set(rows) == {self.lost, self.own, self.forgotten}
-            and self.service.queue.waiting() == rows
+            and line.waiting(self.service.queue) == rows
             and not Blobs(self.service.settings.blobs).path(self.blob).exists()
             and not self.service.everything()["garbage"]
             and self.service.lines(self.ended) == []

@@ -20,9 +20,10 @@ from store.facts.jobs import DisplayedReason
 from store.facts.telemetry import EventFacts
 from store.ids import new_id
 from store.queries import series
+from store.queries.groups import Groups
 from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
-from store.rows import attempts, intents, jobs, reasons, workers
+from store.rows import attempts, intents, jobs, queue_positions, reasons, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.secret_keys import SecretKeys
@@ -125,6 +126,15 @@ class StoreFixture:
 
     def rescue(self, claim: Claim) -> bool:
         return self.write(lambda session: attempts.rescue(session, claim))
+
+    def heads(self) -> list[str]:
+        """Returns the first job of each group, by the rows."""
+        return sorted(job.id for job in self.read(lambda session: Groups(session).heads()))
+
+    def place(self, job_id: str) -> int | None:
+        """Returns the job's position in the queue, by the rows."""
+        rows = [self.job(job_id)]
+        return self.read(lambda session: queue_positions.queue_positions(session, rows)).get(job_id)
 
     def job(self, job_id: str) -> Job:
         return self.read(lambda session: jobs.get(session, job_id))

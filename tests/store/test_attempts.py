@@ -173,14 +173,14 @@ def test_the_backoff_grows_without_checkpoints(db: StoreFixture) -> None:
         assert not_before is not None
         assert ended_at is not None
         waits.append(round((not_before - ended_at) / _SECOND_US))
-        assert (db.read(waiting.any_ungrouped), db.read(waiting.group_heads)) == (False, [])
+        assert (db.read(waiting.any_ungrouped), db.heads()) == (False, [])
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
     past = update(Job).where(Job.id == job_id).values(not_before=now_us() - 1)
     db.write(lambda session: session.execute(past))
     assert db.read(waiting.any_ungrouped)
     db.write(waiting.group_jobs)
-    assert [job.id for job in db.read(waiting.group_heads)] == [job_id]
+    assert db.heads() == [job_id]
 
 
 def test_a_retry_after_a_checkpoint_starts_at_once_and_from_its_step(db: StoreFixture) -> None:

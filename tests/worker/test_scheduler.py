@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from scheduling.snapshot import OVERDUE_AFTER
-from store.announcement import Announcement
 from store.queue import Queue
 from store.rows import jobs, quotas, users
-from tests import servers
+from tests import line, servers
 from tests.databases import on_both
 from tests.store.fixture import a_service, recorded_statements, run_together
 from tests.worker.schedulers import SchedulersFixture, gpu, slot
@@ -167,17 +166,17 @@ def test_a_job_that_this_worker_may_not_take_stays_in_the_queue(schedulers: Sche
         scheduler = schedulers.scheduler("box", slot(0))
         job_ids = [schedulers.submit(), schedulers.submit()]
         for job_id in job_ids:
-            schedulers.queue.announce(Announcement(priorities={job_id: 0}))
+            schedulers.queue.announce(line.queued(job_id))
         scheduler.before_claim = lambda: schedulers.store.drain(scheduler.id)
         scheduler.run_pass()
         assert scheduler.taken == []
-        assert schedulers.queue.waiting() == job_ids
+        assert line.waiting(schedulers.queue) == job_ids
         assert {schedulers.store.job(job_id).state for job_id in job_ids} == {JobState.QUEUED}
         schedulers.store.drain(scheduler.id, drain=False)
         scheduler.before_claim = lambda: schedulers.store.cancel(job_ids[0])
         scheduler.run_pass()
         assert scheduler.taken == job_ids[1:]
-        assert schedulers.queue.waiting() == [], "one was cancelled, the other is taken"
+        assert line.waiting(schedulers.queue) == [], "one was cancelled, the other is taken"
         schedulers.queue.close()
 
 
