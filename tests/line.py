@@ -2,7 +2,9 @@
 
 from store.announcement import Announcement
 from store.db.database import Database
+from store.db.tables import Job
 from store.facts.line import Bucket, Left, LineEntry
+from store.line.entries import entry_of
 from store.line.sweep import Sweep
 from store.queue import Queue
 
@@ -30,6 +32,11 @@ def queued(job_id: str, priority: int = 0, *, owner: str = "ada", submitted: int
     """Returns what is said to Redis when a job was queued."""
     entry = LineEntry(Bucket(owner, "auto", priority), submitted, "a-shape", changed=0)
     return Announcement(line={job_id: entry})
+
+
+def told(job: Job) -> Announcement:
+    """Returns what is said to Redis when a job was queued, by its row."""
+    return Announcement(line={job.id: entry_of(job)})
 
 
 def left(job_id: str) -> Announcement:

@@ -40,7 +40,7 @@ class FailpointFixture(StoreFixture):
     def submit_queued(self, **spec: Any) -> str:
         """Submits a job and puts it into the queue."""
         job_id = self.submit(**spec)
-        self.queue.announce(line.queued(job_id, self.job(job_id).priority))
+        self.queue.announce(line.told(self.job(job_id)))
         return job_id
 
     def jobs(self) -> Sequence[Job]:

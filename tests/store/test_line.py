@@ -78,7 +78,9 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         @initialize()
         def set_up(self) -> None:
             database = self._open.enter_context(closing(Database(self._open.enter_context(databases.migrated()))))
-            queue = self._open.enter_context(closing(Queue(redis_url, service=service_of(database))))
+            service = service_of(database)
+            service()
+            queue = self._open.enter_context(closing(Queue(redis_url, service=service)))
             self.db, self.store = StoreFixture(database), store_on(database, queue=queue)
             self.worker = self.db.worker()
             assert self.store.sweep_line(), "Redis has no line yet"

@@ -129,7 +129,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def submit(self, priority: int, preemptible: bool, limit: int) -> str:
             job_id = self.db.submit(priority=priority, preemptible=preemptible, max_restarts=limit)
             self.models[job_id] = Model(priority, preemptible, limit)
-            self.queue.announce(line.queued(job_id, priority))
+            self.queue.announce(line.told(self.db.job(job_id)))
             return job_id
 
         @rule(job_id=submitted, number=st.integers(0, 1), device=st.sampled_from(DEVICES))

@@ -79,7 +79,7 @@ class DaemonFixture:
     def submit(self) -> str:
         """Submits a job that fails as soon as it is started, as its code does not exist."""
         job_id = self.store.submit()
-        self.queue.announce(line.queued(job_id))
+        self.queue.announce(line.told(self.store.job(job_id)))
         self.queue.announce(Announcement(wakes_workers=True))
         return job_id
 
@@ -124,7 +124,7 @@ def serving(daemon: Daemon) -> Generator[None]:
 def test_a_job_that_fits_starts_behind_many_that_do_not(fixture: DaemonFixture) -> None:
     gpus = [fixture.store.submit(resources={"device": "cuda"}) for _ in range(1001)]
     for job_id in gpus:
-        fixture.queue.announce(line.queued(job_id))
+        fixture.queue.announce(line.told(fixture.store.job(job_id)))
     fits = fixture.submit()
     with serving(fixture.daemon()):
         wait_for(lambda: fixture.state(fits) == JobState.FAILED, "the job that fits was started")

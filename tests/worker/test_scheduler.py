@@ -166,7 +166,7 @@ def test_a_job_that_this_worker_may_not_take_stays_in_the_queue(schedulers: Sche
         scheduler = schedulers.scheduler("box", slot(0))
         job_ids = [schedulers.submit(), schedulers.submit()]
         for job_id in job_ids:
-            schedulers.queue.announce(line.queued(job_id))
+            schedulers.queue.announce(line.told(schedulers.store.job(job_id)))
         scheduler.before_claim = lambda: schedulers.store.drain(scheduler.id)
         scheduler.run_pass()
         assert scheduler.taken == []
