@@ -15,7 +15,7 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts
 from store.ids import new_id
-from store.rows import access, columns, pages, quotas
+from store.rows import access, columns, pages, quotas, reservations
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
@@ -140,6 +140,8 @@ def transition(
     ).first()
     if moved is None:
         return None
+    if source is JobState.QUEUED:
+        reservations.free_place_of(session, job_id)
     _insert_state_event(
         session,
         job_id,
