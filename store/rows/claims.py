@@ -6,10 +6,11 @@ from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Placement
 from store.db.database import in_us, now_us
-from store.db.tables import Allocation, Attempt, Worker
+from store.db.tables import Allocation, Attempt, Job, Worker
 from store.rows import checkpoints, jobs, quotas, reservations
 from store.rows.attempts import LEASE, Claim
 from torchyard.contract.errors import StaleClaim
+from torchyard.contract.fitting import fits_beside
 from torchyard.contract.job import JobState, Reason
 
 
@@ -21,8 +22,8 @@ def claim(
     `reservation`: the version of the reservation of the place as the plan saw it; None: it was kept for nobody. If it
     is kept for the job itself, it is kept no more. `guest`: whether the job is to leave when the place is due.
 
-    Returns None if another worker was faster, the job was cancelled, a device is held, the place is kept otherwise, or
-    the quota of the job's owner forbids it; nothing is written then.
+    Returns None if another worker was faster, the job was cancelled, a device is held, the place is kept otherwise, the
+    host lacks CPUs or memory, or the quota of the job's owner forbids it; nothing is written then.
     """
     try:
         with session.begin_nested():
@@ -42,6 +43,7 @@ def _claim(session: Session, job_id: str, placement: Placement, *, reservation: 
     job = jobs.lock(session, job_id)
     if job is None or job.state != JobState.QUEUED:
         raise StaleClaim(f"job {job_id} is not queued")
+    _check_host(session, worker, job)
     refused = quotas.claim_refusal(session, job.owner, devices=len(placement.devices))
     if refused is not None:
         raise StaleClaim(f"job {job_id} {refused}")
@@ -65,6 +67,19 @@ def _claim(session: Session, job_id: str, placement: Placement, *, reservation: 
     if moved is None:
         raise StaleClaim(f"job {job_id} is not queued")
     return Claim(attempt_id, job_id, number)
+
+
+def _check_host(session: Session, worker: Worker, job: Job) -> None:
+    """Raises StaleClaim if the host has not the CPUs and the memory that the job requests, beside its other jobs."""
+    wanted, offered = job.spec["resources"], worker.starts or {}
+    asked = [name for name in ("cpus", "memory_gb") if wanted.get(name) is not None]
+    if not asked:
+        return
+    running = select(Job.spec["resources"]).join(Attempt, Attempt.job_id == Job.id)
+    held = session.scalars(running.where(Attempt.worker_id == worker.id, Attempt.ended_at.is_(None))).all()
+    for name in asked:
+        if not fits_beside(wanted[name], [resources.get(name) for resources in held], offered.get(name)):
+            raise StaleClaim(f"worker {worker.name} has not so much {name} beside its other jobs")
 
 
 def _insert_attempt(session: Session, job_id: str, *, number: int, worker_id: str, guest: bool) -> int:
