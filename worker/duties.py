@@ -126,4 +126,5 @@ class Duties:
         if self._store.sweep_line():
             self._store.wake_workers()
         placement.delete_unused_reasons(self._store)
+        placement.free_idle_places(self._store)
         self._housekeeper.sweep()

@@ -18,7 +18,7 @@ from store.facts.telemetry import EventFacts
 from store.ids import new_id
 from store.line.entries import entry_of
 from store.line.line import line_of
-from store.rows import access, columns, pages, quotas
+from store.rows import access, columns, pages, quotas, reservations
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
@@ -146,6 +146,8 @@ def transition(
     ).first()
     if moved is None:
         return None
+    if source is JobState.QUEUED:
+        reservations.free_place_of(session, job_id)
     _insert_state_event(
         session,
         job_id,

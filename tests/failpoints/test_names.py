@@ -13,7 +13,15 @@ from typing import get_args
 
 import pytest
 
-from tests.failpoints import test_attempts, test_bundles, test_identity, test_processes, test_requests, test_sweeping
+from tests.failpoints import (
+    test_attempts,
+    test_bundles,
+    test_identity,
+    test_processes,
+    test_requests,
+    test_reservations,
+    test_sweeping,
+)
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.records import Manifest
 from torchyard.contract.requests import JobAction
@@ -103,6 +111,7 @@ def test_every_failpoint_is_tested() -> None:
         *test_attempts.LOOKS,
         *test_bundles.POINTS,
         *test_identity.POINTS,
+        *test_reservations.POINTS,
         *test_sweeping.POINTS,
         *test_sweeping.ASIDE,
         *test_processes.WORKER,

@@ -23,9 +23,10 @@ from store.queries import series
 from store.queries.groups import Groups
 from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
-from store.rows import attempts, intents, jobs, queue_positions, reasons, workers
+from store.rows import attempts, claims, intents, jobs, queue_positions, reasons, reservations, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
+from store.rows.reservations import Change
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
@@ -81,9 +82,21 @@ class StoreFixture:
         self.write(lambda session: workers.register(session, worker_id, name=name, devices=[]))
         return worker_id
 
-    def claim(self, job_id: str, worker_id: str, *devices: str) -> Claim | None:
+    def claim(
+        self, job_id: str, worker_id: str, *devices: str, reservation: int | None = None, guest: bool = False
+    ) -> Claim | None:
         placement = placement_on(worker_id, *devices or ("slot-0",))
-        return self.write(lambda session: attempts.claim(session, job_id, placement))
+        return self.write(
+            lambda session: claims.claim(session, job_id, placement, reservation=reservation, guest=guest)
+        )
+
+    def reserve(self, *changes: Change) -> bool:
+        return self.write(lambda session: reservations.reserve(session, changes))
+
+    def kept(self) -> dict[str, tuple[str, int]]:
+        """Returns for whom the CPU slots of each worker are kept, with the version."""
+        kept = self.read(reservations.kept_places)
+        return {place.worker_id: (place.job_id, place.version) for place in kept}
 
     def starting(self, job_id: str, worker_id: str, *devices: str) -> Claim:
         claim = self.claim(job_id, worker_id, *devices)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.tables import Attempt, Job
 from store.facts.telemetry import MetricPoint
-from store.rows import attempts, waiting
+from store.rows import attempts, claims, waiting
 from store.rows.attempts import LEASE, Claim, NewEvent
 from store.rows.logs import NewLines
 from tests.store.fixture import StoreFixture, checkpoint, placement_on
@@ -42,7 +42,7 @@ def test_a_claim_takes_the_job_and_its_devices(db: StoreFixture) -> None:
 
 def test_a_claim_writes_which_node_of_the_job_has_the_devices(db: StoreFixture) -> None:
     job_id, placement = db.submit(), replace(placement_on(db.worker(), "a", "b"), node_rank=3)
-    assert db.write(lambda session: attempts.claim(session, job_id, placement)) is not None
+    assert db.write(lambda session: claims.claim(session, job_id, placement)) is not None
     assert [(row.device, row.node_rank) for row in db.allocations()] == [("a", 3), ("b", 3)]
 
 

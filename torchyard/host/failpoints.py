@@ -23,7 +23,8 @@ VARIABLE = "TORCHYARD_FAILPOINTS"
 
 COMMITS = (
     *("submit", "change", "cancel", "pause", "resume", "stacks", "delete", "upload", "bundle"),
-    *("team", "drain", "register", "heartbeat", "renew", "claim", "preempt", "group_jobs", "reason", "rescue"),
+    *("team", "drain", "register", "heartbeat", "renew", "rescue"),
+    *("claim", "reserve", "preempt", "group_jobs", "reason"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
     *("join_points", "move_aside", "identify", "other"),

@@ -26,6 +26,14 @@ def run(
         str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")
     ] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="GPUs, or CPU slots: one process for each.")] = None,
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A GPU that will do: H100, A100-80GB. Repeatable: any of them."),
+    ] = None,
+    cpus: Annotated[float | None, typer.Option(help="Processors of the host, for all processes together.")] = None,
+    memory: Annotated[
+        float | None, typer.Option(metavar="GIB", help="Memory of the host in GiB, for all processes together.")
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the program. Repeatable.")
     ] = None,
@@ -83,6 +91,9 @@ def run(
         {
             "name": name,
             "devices": devices,
+            "gpu": gpu,
+            "cpus": cpus,
+            "memory": memory,
             "env": _pairs(env, "--env"),
             "secrets": _secrets(secret),
             "mounts": _pairs(mount, "--mount"),

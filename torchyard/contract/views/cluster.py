@@ -82,8 +82,10 @@ class StartsView(View):
     """Resident memory of the warm process that is not shared with files."""
     isolation: IsolationView | None = None
     """None if the worker's version does not report it."""
-    cpus: int | None = None
+    cpus: float | None = None
     """CPUs that the worker's jobs may use together. None if the worker's version does not report it."""
+    memory_gb: float | None = None
+    """Memory of the host, in GiB, that they may use together. None if it is not known."""
 
 
 class WorkerView(View):
