@@ -68,6 +68,9 @@ class Resources(Schema):
     devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
     device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
     min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
+    cpus: float | None = None
+    memory_gb: float | None = None
+    gpu: list[str] | None = None
 
     @property
     def total_devices(self) -> int:
