@@ -1,17 +1,16 @@
 """The plan of all workers for a snapshot: which jobs start, which stop, which places are kept, and why others wait."""
 
-from scheduling.snapshot import Group, Snapshot
+from scheduling.snapshot import Snapshot
 from scheduling.steps import Plan
+from scheduling.walk import Walk
 
 
 def plan(snapshot: Snapshot) -> Plan:
     """Returns what all workers do. Equal snapshots give equal plans, in whatever order they list.
 
-    A worker carries out the steps on its own devices and jobs, and stores the reservations of its own places.
+    A worker carries out the steps on its own devices and jobs. While `used_up` names groups that have more jobs, the
+    line is not complete: the plan must be made again with their next ones.
     """
-    raise NotImplementedError
-
-
-def used_up(snapshot: Snapshot) -> set[Group]:
-    """Returns the groups of which no job in the line waits: to be complete, the line needs their next jobs."""
-    raise NotImplementedError
+    walk = Walk(snapshot)
+    walk.run()
+    return walk.plan()

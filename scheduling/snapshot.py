@@ -169,6 +169,8 @@ class Reservation:
     """When the job can start, if those that run end when they are believed to."""
     bound: int
     """When the job can start at the latest, by time limits."""
+    since: int
+    """When the place was first kept for this job. Guests that started before are no guests of this job."""
     version: int = 1
     """Of the row of its place. Each change raises it by one; the first is 1."""
 

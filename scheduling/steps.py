@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from scheduling.snapshot import Displacement, Placement, Reservation, Waiting
+from scheduling.snapshot import Displacement, Group, Placement, Reservation, Waiting
 from torchyard.contract.job import Reason
+
+Why = Literal["priority", "first_look", "waited", "due"]
+"""Why jobs stop for another: it has a higher priority, or its first look, or waited long, or its place is due."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Stop:
     job: Waiting
     displacements: tuple[Displacement, ...]
     """All of one worker."""
+    why: Why
     reason: Reason
     """Why the job waits from then on."""
 
@@ -51,6 +56,8 @@ class Plan:
     reservations: tuple[Reservation, ...]
     """All that are to be kept. One whose version is that of its row is stored; the others follow their row's by one."""
     reasons: Reasons
+    used_up: frozenset[Group] = frozenset()
+    """The groups of which no job in the line waits: to be complete, the line needs their next jobs."""
     again_at: int | None = None
     """When a plan may say something else although nothing has happened; None: only when something happens."""
 
