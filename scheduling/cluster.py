@@ -40,6 +40,7 @@ class Keep:
 class Aside:
     """Devices of a host that are set aside for a job for which others stop."""
 
+    job: Waiting
     room: Room
     devices: list[Device]
     """The free ones among them."""
@@ -103,7 +104,7 @@ class Cluster:
     def set_aside(self, job: Waiting, room: Room, victims: Iterable[Holder]) -> None:
         """Sets devices of the host aside for the job: free ones, and then those that the victims hold still."""
         want, holder = room.want(job.resources), self.holder_of(job)
-        aside = Aside(room, room.take(holder, room.pick(want)))
+        aside = Aside(job, room, room.take(holder, room.pick(want)))
         missing = want.count - len(aside.devices)
         for victim in victims:
             victim.stopping, victim.believed_end, victim.limit_end = True, self.now, self.now
@@ -116,6 +117,11 @@ class Cluster:
                     missing -= count
         self.asides[job.id] = aside
 
+    def aside_places(self) -> Iterator[tuple[str, Place]]:
+        """Yields for whom devices are set aside, and where."""
+        for aside in self.asides.values():
+            yield aside.job.owner, (aside.room.host.id, aside.room.kind(aside.job.resources))
+
     def drop_aside(self, job_id: str) -> Aside | None:
         """Sets nothing aside for the job any more, and returns what was."""
         aside = self.asides.pop(job_id, None)
@@ -125,9 +131,9 @@ class Cluster:
                 victim.counts[sort] += count
         return aside
 
-    def is_complete(self, job: Waiting, aside: Aside) -> bool:
+    def is_complete(self, aside: Aside) -> bool:
         """Returns whether the job can start on what is set aside for it."""
-        want = aside.room.want(job.resources)
+        want = aside.room.want(aside.job.resources)
         cpus, memory_gb = aside.room.rest_held()
         cpus, memory_gb = cpus - want.cpus, memory_gb - want.memory_gb  # its own are among them
         return len(aside.devices) == want.count and aside.room.has_rest(want, cpus, memory_gb)

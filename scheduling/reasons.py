@@ -4,12 +4,12 @@ They hold no times, so they change rarely.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from scheduling.cluster import Cluster, Keep
 from scheduling.line import Line
 from scheduling.room import Room, Want, sort_of
-from scheduling.snapshot import Displacement, Request, Waiting, request_of
+from scheduling.snapshot import Displacement, Place, Request, Waiting, request_of
 from scheduling.steps import Reasons
 from torchyard.contract.job import Reason
 from torchyard.contract.spec import Resources
@@ -27,7 +27,7 @@ def explain(
     over_quota: Mapping[str, Reason],
 ) -> Reasons:
     """Returns why the jobs of the line wait, when all steps of a plan are carried out."""
-    explainer = Explainer(cluster, displacements.values())
+    explainer = Explainer(cluster)
     firsts = [job for job in line.firsts() if job.shape not in over_quota]
     ahead: dict[str, Waiting] = {}
     by_shape, by_job = dict(over_quota), dict[str, Reason]()
@@ -62,16 +62,15 @@ def preempting(displacements: Sequence[Displacement]) -> Reason:
 class Explainer:
     """Explains requests on hosts on which nothing changes any more."""
 
-    def __init__(self, cluster: Cluster, displacements: Iterable[Sequence[Displacement]]) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._rooms = [*cluster.rooms.values()]
         self._keeps: dict[str, list[Keep]] = {}
         for _, keep in sorted(cluster.keeps.items()):
             self._keeps.setdefault(keep.room.host.id, []).append(keep)
-        self._preemptors: dict[str, set[str]] = {}
-        """The owners of the jobs for which others stop, by worker."""
-        for one in (one for several in displacements for one in several):
-            if one.job_id in cluster.asides:
-                self._preemptors.setdefault(one.worker_id, set()).add(one.owner)
+        self._preemptors: dict[Place, set[str]] = {}
+        """The owners of the jobs for which devices are set aside."""
+        for owner, place in cluster.aside_places():
+            self._preemptors.setdefault(place, set()).add(owner)
         self._known: dict[Request, Reason] = {}
 
     def explain(self, resources: Resources, ahead: str | None) -> Reason:
@@ -113,7 +112,7 @@ class Explainer:
         parts = [f"{room.count_free(want)} free on {host.name}"]
         if kept and owners:
             parts.append(f", which is kept for a job of {' and '.join(owners)}")
-        elif preemptors := self._preemptors.get(host.id):
+        elif preemptors := {owner for kind in kinds for owner in self._preemptors.get((host.id, kind), ())}:
             parts.append(f", where devices are reserved for a job of {' and '.join(sorted(preemptors))}")
         devices = [device for device in host.devices if sort_of(device) in want.sorts]
         blocked = [device.blocked for device in devices if device.blocked is not None]

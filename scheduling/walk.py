@@ -118,7 +118,7 @@ class Walk:
             equal = request_of(job.resources), job.priority
             if equal in self._hopeless:
                 return
-        if aside is not None and not aside.borrowed and self._cluster.is_complete(job, aside):
+        if aside is not None and self._cluster.is_complete(aside):
             self._start_aside(job)
         elif (room := open_room(self._cluster, job)) is not None:
             self._start(job, room)

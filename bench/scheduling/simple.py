@@ -8,7 +8,7 @@ from bench.scheduling.simulator import US, Cluster, Job
 class Today:
     """What was done before: hosts decide for themselves, in any order, and whatever fits starts, the oldest first."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: str) -> None:
         self._random = Random(seed)
 
     def decide(self, cluster: Cluster) -> None:

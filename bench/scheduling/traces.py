@@ -53,13 +53,13 @@ class Trace:
     """The devices of each."""
 
 
-def philly(seed: int, preemptible: float) -> Trace:
+def philly(seed: str, preemptible: float) -> Trace:
     random = Random(f"philly {seed}")
     jobs = _philly(random, LOAD, JOBS, preemptible)
     return Trace("philly", jobs, (8,) * 6)
 
 
-def flood(seed: int, preemptible: float) -> Trace:
+def flood(seed: str, preemptible: float) -> Trace:
     """Returns a trace in the middle of which one user submits many jobs at once."""
     random = Random(f"flood {seed}")
     jobs = _philly(random, FLOOD_LOAD, JOBS, preemptible)
@@ -69,7 +69,7 @@ def flood(seed: int, preemptible: float) -> Trace:
     return Trace("flood", sorted((*jobs, *more), key=lambda job: (job.submitted, job.number)), (8,) * 6)
 
 
-def kth(seed: int, preemptible: float) -> Trace:
+def kth(seed: str, preemptible: float) -> Trace:
     """Returns a part of KTH-SP2 with its own users, times and limits."""
     random = Random(f"kth {seed}")
     rows = [*_kth_rows()][_FIRST_OF_KTH : _FIRST_OF_KTH + JOBS]
