@@ -70,11 +70,11 @@ def flood(seed: str, preemptible: float) -> Trace:
 
 
 def kth(seed: str, preemptible: float) -> Trace:
-    """Returns a part of KTH-SP2 with its own users, times and limits."""
+    """Returns a part of KTH-SP2 with its own users, times and limits: its load is 0.75."""
     random = Random(f"kth {seed}")
     rows = [*_kth_rows()][_FIRST_OF_KTH : _FIRST_OF_KTH + JOBS]
     jobs = [_job(random, number, row, preemptible) for number, row in enumerate(rows)]
-    return Trace("kth", _stretched(jobs, LOAD, 100), (100,))
+    return Trace("kth", jobs, (100,))
 
 
 def whole_kth() -> Trace:
