@@ -57,9 +57,8 @@ class Cluster:
         self.keeps: dict[Place, Keep] = {}
         self.asides: dict[str, Aside] = {}
         by_host: dict[str, dict[str, Holder]] = defaultdict(dict)
-        self.believed_left_us = {job.job_id: believed_left(job, self.now) for job in snapshot.running}
         for job in snapshot.running:
-            by_host[job.worker_id][job.job_id] = _holder(job, self.now, self.believed_left_us[job.job_id])
+            by_host[job.worker_id][job.job_id] = _holder(job, self.now, believed_left(job, self.now))
         # All workers must consider the hosts in the same order.
         hosts = sorted(snapshot.hosts, key=lambda host: host.id)
         self.rooms = {host.id: Room(host, by_host[host.id]) for host in hosts}

@@ -1,10 +1,11 @@
 """The line of one plan: the waiting jobs in their order, and which of each group are still to be considered."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
+from scheduling.belief import believed_left
 from scheduling.credit import OwnerKind, credits_of, kind_of, order_key
-from scheduling.snapshot import Group, Kind, Snapshot, Waiting
+from scheduling.snapshot import Group, Kind, OwnerUse, Running, Snapshot, Waiting
 
 MOST_CONSIDERED = 1_000
 """Jobs of one plan. The others wait for the next one."""
@@ -15,10 +16,14 @@ Key = tuple[int, int, str]
 class Line:
     """The jobs that wait. A job that waits stands for those of its group that are behind it."""
 
-    def __init__(self, snapshot: Snapshot, alone: Set[str], believed_left_us: Mapping[str, int]) -> None:
+    def __init__(self, snapshot: Snapshot, alone: Set[str]) -> None:
         """`alone`: jobs that do not stand for their groups, as something is kept or set aside for them."""
-        self._any_gpu = any(device.kind == "cuda" for host in snapshot.hosts for device in host.devices)
-        credit = credits(snapshot, believed_left_us, any_gpu=self._any_gpu)
+        devices: Counter[Kind] = Counter(device.kind for host in snapshot.hosts for device in host.devices)
+        self._any_gpu = devices["cuda"] > 0
+        owners = {(job.owner, self.kind(job)) for job in snapshot.line}
+        credit = credits_among(
+            devices, snapshot.running, snapshot.uses, owners, now=snapshot.now, any_gpu=self._any_gpu
+        )
         self._keys = {job.id: order_key(job, credit[job.owner, self.kind(job)]) for job in snapshot.line}
         ordered = sorted(snapshot.line, key=self.key)
         self.alone = {job.id: job for job in ordered if job.id in alone}
@@ -66,17 +71,23 @@ class Line:
         return {name for name, group in self._groups.items() if group}
 
 
-def credits(snapshot: Snapshot, believed_left_us: Mapping[str, int], *, any_gpu: bool) -> dict[OwnerKind, int]:
-    """Returns the credits, in microseconds, of the owners that wait or run.
+def credits_among(
+    devices: Mapping[Kind, int],
+    running: Iterable[Running],
+    uses: Iterable[OwnerUse],
+    waiting: Set[OwnerKind],
+    *,
+    now: int,
+    any_gpu: bool,
+) -> dict[OwnerKind, int]:
+    """Returns the credits, in microseconds, of the owners that wait or run, by the kind of devices.
 
-    `believed_left_us`: how long each running job is believed to run still.
+    `devices`: how many of each kind there are. `any_gpu`: whether a live worker has a GPU.
     """
-    devices: Counter[Kind] = Counter(device.kind for host in snapshot.hosts for device in host.devices)
     needs: dict[OwnerKind, list[float]] = defaultdict(list)
-    for job in snapshot.running:
-        need = job.resources.total_devices * believed_left_us[job.job_id] / 1e6
+    for job in running:
+        need = job.resources.total_devices * believed_left(job, now) / 1e6
         needs[job.owner, kind_of(job.resources, any_gpu=any_gpu)].append(need)
     # Sums of floats depend on their order.
     sums = {one: sum(sorted(each)) for one, each in needs.items()}
-    waiting: set[OwnerKind] = {(job.owner, kind_of(job.resources, any_gpu=any_gpu)) for job in snapshot.line}
-    return credits_of(devices, snapshot.uses, sums, waiting)
+    return credits_of(devices, uses, sums, waiting)

@@ -53,7 +53,7 @@ class Walk:
         able = {job_id: job for job_id, job in jobs.items() if self._refusal(job) is None}
         reservation.restore(self._cluster, snapshot.reservations, able)
         kept = {keep.job.id for keep in self._cluster.keeps.values()}
-        self._line = Line(snapshot, (kept | self._displacements.keys()) & jobs.keys(), self._cluster.believed_left_us)
+        self._line = Line(snapshot, (kept | self._displacements.keys()) & jobs.keys())
         self._steps: list[_Started | Stop] = []
         self._over_quota: dict[str, Reason] = {}
         self._hopeless: set[object] = set()

@@ -15,6 +15,8 @@ from store.db.engine import MOST_CONNECTIONS
 from store.line import line
 from store.line.sweep import Sweep
 from store.queue import Queue, QueueUnavailable
+from store.rows import credits
+from store.rows.credits import CreditCache
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.settings import Settings
@@ -37,6 +39,7 @@ class Store:
         self.service = service
         """Returns the service's id, and raises what `ServiceIdentity.require` does."""
         self._redis_answers = True
+        self._credits = CreditCache()
         self._sweep = Sweep(queue.upkeep, read=database.read, write=database.write)
 
     @classmethod
@@ -54,6 +57,7 @@ class Store:
         self.service()
         with self.database.read() as session:
             found = line.attach(session, self.queue.line)
+            credits.attach(session, self._credits)
             yield session
         if found.suspects:
             self._compare(sorted(found.suspects))
@@ -67,6 +71,7 @@ class Store:
         self.service()
         with self.database.write(purpose) as session:
             line.attach(session, self.queue.line)
+            credits.attach(session, self._credits)
             yield session
         self._announce(announcement_of(session))
 

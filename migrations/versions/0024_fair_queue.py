@@ -1,7 +1,7 @@
 """What a fair queue remembers. What users used of late and how long their runs took is taken from the attempts
 
 Revision ID: 0024
-Revises: 0022
+Revises: 0023
 """
 
 from collections import defaultdict
@@ -44,6 +44,12 @@ def upgrade() -> None:
     connection = op.get_bind()
     limit_lock_waits(connection)
     op.add_column("attempts", sa.Column("guest", sa.Boolean(), server_default=sa.false(), nullable=False))
+    op.add_column("attempts", sa.Column("stopped_for", sa.String(40), nullable=True))
+    stopped = sa.text("stopped_for IS NOT NULL")
+    op.create_index("ix_attempts_stopped", "attempts", ["ended_at"], sqlite_where=stopped, postgresql_where=stopped)
+    op.add_column("jobs", sa.Column("waited_us", sa.BigInteger(), server_default="0", nullable=False))
+    op.execute(sa.text("UPDATE jobs SET lined_at = reason_since WHERE state = 'queued'"))
+    _index_favoured("reason_code IN ('preempting', 'reserved')")
     op.add_column("allocations", sa.Column("kind", sa.String(4), server_default="cpu", nullable=False))
     op.execute(sa.text("UPDATE allocations SET kind = 'cuda' WHERE device NOT LIKE 'cpu-%'"))
     op.create_table(
@@ -53,6 +59,7 @@ def upgrade() -> None:
         sa.Column("job_id", sa.String(40), sa.ForeignKey("jobs.id", name="fk_reservations_job_id"), nullable=True),
         sa.Column("due", sa.BigInteger(), nullable=False),
         sa.Column("bound", sa.BigInteger(), nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("worker_id", "kind", name="pk_reservations"),
         sa.UniqueConstraint("job_id", name="uq_reservations_job_id"),
@@ -87,7 +94,19 @@ def downgrade() -> None:
     for table in ("run_lengths", "usage", "reservations"):
         op.drop_table(table)
     op.drop_column("allocations", "kind")
+    _index_favoured("reason_code = 'preempting'")
+    op.drop_column("jobs", "waited_us")
+    op.drop_index("ix_attempts_stopped", "attempts")
+    op.drop_column("attempts", "stopped_for")
     op.drop_column("attempts", "guest")
+
+
+def _index_favoured(where: str) -> None:
+    condition = sa.text(f"state = 'queued' AND {where}")
+    op.drop_index("ix_jobs_favoured", "jobs")
+    op.create_index(
+        "ix_jobs_favoured", "jobs", ["state", "reason_code"], sqlite_where=condition, postgresql_where=condition
+    )
 
 
 def _used_s(row: Any, now: int) -> float:

@@ -7,7 +7,7 @@ from store.announcement import QUEUE, announcement_of
 from store.facts.line import Left
 from store.rows import claims, intents, jobs, reasons, reservations, waiting, workers
 from store.rows.attempts import Claim
-from store.rows.reservations import Change
+from store.rows.reservations import Change, Place
 from store.store import Store
 from torchyard.contract.job import JobState, Reason
 
@@ -28,10 +28,11 @@ def claim(
         return taken
 
 
-def reserve(store: Store, changes: Sequence[Change]) -> bool:
+def reserve(store: Store, changes: Sequence[Change]) -> Mapping[Place, int] | None:
     """Keeps places for waiting jobs, or for nobody any more. Whoever decides first has decided.
 
-    Returns False, without any change, under the conditions of `store.rows.reservations.reserve`.
+    Returns the versions of the reservations of the places that are given to jobs; None, without any change, under the
+    conditions of `store.rows.reservations.reserve`.
     """
     with store.write("reserve") as session:
         return reservations.reserve(session, changes)

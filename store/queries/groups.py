@@ -57,4 +57,4 @@ class Groups:
         strange = [job_id for job_id, group in groups.items() if job_id not in rows or rows[job_id].group != group]
         self._line.suspects.update(strange)
         sound = [rows[job_id] for job_id in groups if job_id not in strange]
-        return [job for row in sound if (job := row.understood()) is not None], [groups[job_id] for job_id in strange]
+        return waiting.understood(self._session, sound), [groups[job_id] for job_id in strange]

@@ -190,7 +190,9 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")
     report = verified(session, closed.Attempt, job, report, requested_stops=requested_stops, ran_us=closed.ran_us)
-    session.execute(update(Attempt).where(_is(claim)).values(end_reason=report.reason, detail=report.message))
+    stopped_for = job.preempted_for if report.reason is EndReason.PREEMPTED else None
+    ending = {"end_reason": report.reason, "detail": report.message, "stopped_for": stopped_for}
+    session.execute(update(Attempt).where(_is(claim)).values(**ending))
     step = checkpoints.highest_step(session, claim.job_id, attempt=claim.number)
     published_checkpoint = step is not None and step > closed.Attempt.start_step
     state = outcome.apply(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)

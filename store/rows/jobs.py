@@ -30,6 +30,8 @@ WAITING = Reason("waiting", "waiting for a worker to look at it")
 # Built once: building a statement costs more than executing it, and every submission or pass over the queue executes
 # these.
 _JOBS, _EVENTS = Base.metadata.tables["jobs"], Base.metadata.tables["job_events"]
+_WAITED_US = Job.waited_us + now_us() - Job.lined_at
+"""How long a queued job has waited in all."""
 _NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since, _JOBS.c.lined_at)
 _LAST_EVENT = (
     select(_EVENTS.c.time)
@@ -126,6 +128,8 @@ def transition(
     source = JobState(job.state)
     if JobState.QUEUED in {source, target}:
         values["lined_at"] = now_us()
+    if source is JobState.QUEUED:
+        values["waited_us"] = _WAITED_US
     if target is JobState.QUEUED:
         values["shape"] = shape_of(job.owner, job.spec, ran_us=values.get("ran_us", job.ran_us))
     moved = session.scalars(
@@ -208,7 +212,11 @@ def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERV
         quotas.check_priority(job.owner, values["priority"], quotas.limits_of(session, job.owner))
     changed = {key: value for key, value in values.items() if getattr(job, key) != value}
     if changed:
-        moves = {"lined_at": now_us(), "shape": shape_of(job.owner, job.spec, ran_us=job.ran_us)}
+        moves = {
+            "lined_at": now_us(),
+            "waited_us": _WAITED_US,
+            "shape": shape_of(job.owner, job.spec, ran_us=job.ran_us),
+        }
         named = {"id": job_id, "owner": job.owner, "name": job.name, "labels": job.labels, **changed}
         session.execute(
             update(Job)

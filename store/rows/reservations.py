@@ -35,6 +35,8 @@ class Kept(Protocol):
     @property
     def bound(self) -> int: ...
     @property
+    def since(self) -> int: ...
+    @property
     def version(self) -> int: ...
 
 
@@ -51,6 +53,8 @@ class KeptPlace:
     """When the job can start there, if those that run end when they are believed to."""
     bound: int
     """When it can start there at the latest, by time limits."""
+    since: int
+    """When the place was first kept for this job."""
     version: int
 
 
@@ -66,6 +70,7 @@ class Change:
     """None: for nobody."""
     due: int = 0
     bound: int = 0
+    since: int = 0
 
     @property
     def place(self) -> Place:
@@ -79,6 +84,7 @@ _KEPT = select(
     Job.owner,
     Reservation.due,
     Reservation.bound,
+    Reservation.since,
     Reservation.version,
 ).join(Job, Job.id == Reservation.job_id)
 
@@ -100,32 +106,33 @@ def changes(seen: Iterable[Kept], wanted: Iterable[Kept]) -> list[Change]:
         if new is None:
             found.append(Change(*place, version, None))
         elif old is None or (old.job_id, old.due, old.bound) != (new.job_id, new.due, new.bound):
-            found.append(Change(*place, version, new.job_id, new.due, new.bound))
+            found.append(Change(*place, version, new.job_id, new.due, new.bound, new.since))
     return found
 
 
-def reserve(session: Session, changes: Sequence[Change]) -> bool:
-    """Makes all `changes`, at most one of a place, or none and returns False if anything is not as it was.
+def reserve(session: Session, changes: Sequence[Change]) -> dict[Place, int] | None:
+    """Makes all `changes`, at most one of a place, or none and returns None if anything is not as it was.
+
+    Returns the versions of the reservations that were given to jobs, by their places.
 
     Each place is as it was seen. Who gets one waits and has no other, on a worker that does not drain.
     """
     given = [change for change in changes if change.job_id is not None]
     job_ids = sorted({str(change.job_id) for change in given})
     if not _lock_offering(session, changes) >= {change.worker_id for change in given}:
-        return False
+        return None
     if len(job_ids) < len(given) or _lock_waiting(session, job_ids) != len(job_ids):
-        return False
+        return None
     among = tuple_(Reservation.worker_id, Reservation.kind).in_([change.place for change in changes])
     found = _lock_rows(session, among)
     if any(_version(found.get(change.place)) != change.seen for change in changes):
-        return False
+        return None
     if session.scalar(select(Reservation.job_id).where(Reservation.job_id.in_(job_ids), ~among).limit(1)) is not None:
-        return False
+        return None
     _free(session, among)  # all of them first: those who have one may be given another
-    for change in given:
-        _give(session, change)
+    versions = {change.place: _give(session, change) for change in given}
     announcement_of(session).mark_changed(QUEUE)
-    return True
+    return versions
 
 
 def version_of(session: Session, worker_id: str, kind: str) -> int | None:
@@ -183,14 +190,23 @@ def _free(session: Session, which: ColumnElement[bool]) -> None:
         announcement_of(session).wake_workers()  # others may start there
 
 
-def _give(session: Session, change: Change) -> None:
+def _give(session: Session, change: Change) -> int:
+    """Gives the place to the job, and returns the version of its reservation."""
     new = upsert(session, Reservation).values(
         worker_id=change.worker_id,
         kind=change.kind,
         job_id=change.job_id,
         due=change.due,
         bound=change.bound,
+        since=change.since,
         version=1,
     )
-    given = {"job_id": change.job_id, "due": change.due, "bound": change.bound, "version": Reservation.version + 1}
-    session.execute(new.on_conflict_do_update(index_elements=["worker_id", "kind"], set_=given))
+    given = {
+        "job_id": change.job_id,
+        "due": change.due,
+        "bound": change.bound,
+        "since": change.since,
+        "version": Reservation.version + 1,
+    }
+    statement = new.on_conflict_do_update(index_elements=["worker_id", "kind"], set_=given)
+    return session.execute(statement.returning(Reservation.version)).scalar_one()

@@ -1,6 +1,6 @@
 """Jobs that wait for devices, and those that are held back after a failure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 import logging
 from typing import Any, NamedTuple
 
@@ -15,14 +15,26 @@ from store.db.database import now_us
 from store.db.tables import Job
 from store.line.conditions import is_queued, waits
 from store.line.entries import COLUMNS, entry_of
+from store.rows import cluster, usage
 
 logger = logging.getLogger(__name__)
 
 _GROUPED_PER_CALL = 1000
 # Built once, because each pass over the line executes it.
-_WAITING = select(Job.id, Job.priority, Job.shape, Job.spec["resources"], Job.owner).where(
-    Job.id.in_(bindparam("ids", expanding=True)), waits()
-)
+_WAITING = select(
+    Job.id,
+    Job.priority,
+    Job.shape,
+    Job.spec["resources"].label("resources"),
+    Job.owner,
+    Job.trainer,
+    Job.created_at,
+    Job.ran_us,
+    (Job.waited_us + now_us() - Job.lined_at).label("waited_us"),
+    Job.progress,
+    Job.spec["preemptible"].label("preemptible"),
+    Job.spec["time_limit"].label("time_limit"),
+).where(Job.id.in_(bindparam("ids", expanding=True)), waits())
 _ANY_WAITS = select(true()).where(exists().where(waits(), Job.shape > ""))
 # In a subquery, because PostgreSQL cannot search an index for a clock that advances.
 _NOW = select(now_us()).scalar_subquery()
@@ -31,26 +43,49 @@ _ANY_UNGROUPED = select(true()).where(exists().where(_HELD_BACK))
 
 
 class WaitingRow(NamedTuple):
-    """What a row says of a job that waits."""
+    """What a row says of a job that waits. Times are in microseconds."""
 
     id: str
     priority: int
     shape: str
     resources: dict[str, Any]
     owner: str
+    trainer: str
+    submitted: int
+    ran_us: int
+    waited_us: int
+    progress: dict[str, Any] | None
+    preemptible: bool | None
+    time_limit: str | None
 
     @property
     def group(self) -> Group:
         return self.shape, self.priority
 
-    def understood(self) -> Waiting | None:
-        """Returns the job; None if only a newer program reads its request."""
+    def understood(self, usual_us: int | None) -> Waiting | None:
+        """Returns the job; None if only a newer program reads its request.
+
+        `usual_us`: the mean length of its owner's last two runs of its trainer.
+        """
         try:
             resources = stored_spec.parse_resources(self.resources)
         except ValidationError:
             logger.warning("%s: this worker does not understand its request: %s", self.id, self.resources)
             return None
-        return Waiting(self.id, self.priority, self.shape, resources, self.owner)
+        return Waiting(
+            id=self.id,
+            owner=self.owner,
+            priority=self.priority,
+            shape=self.shape,
+            resources=resources,
+            submitted=self.submitted,
+            limit_us=cluster.time_limit_us(self.time_limit),
+            preemptible=bool(self.preemptible),
+            ran_us=self.ran_us,
+            waited_us=max(0, self.waited_us),
+            fraction=cluster.fraction(self.progress),
+            usual_us=usual_us,
+        )
 
 
 def any_waits(session: Session) -> bool:
@@ -60,10 +95,18 @@ def any_waits(session: Session) -> bool:
 
 def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
     """Returns those of `job_ids` that wait, but for those whose request only a newer program reads."""
-    return [job for row in standing(session, job_ids).values() if (job := row.understood()) is not None]
+    return understood(session, standing(session, job_ids).values())
 
 
-def standing(session: Session, job_ids: Collection[str]) -> "dict[str, WaitingRow]":
+def understood(session: Session, rows: Iterable[WaitingRow]) -> list[Waiting]:
+    """Returns the jobs of these rows, in this order, but for those whose request only a newer program reads."""
+    found = [*rows]
+    lengths = usage.usual_lengths(session, {row.owner for row in found}) if found else {}
+    jobs = [row.understood(lengths.get((row.owner, row.trainer))) for row in found]
+    return [job for job in jobs if job is not None]
+
+
+def standing(session: Session, job_ids: Collection[str]) -> dict[str, WaitingRow]:
     """Returns those of `job_ids` that wait, by id."""
     if not job_ids:
         return {}
@@ -85,7 +128,7 @@ def group_jobs(session: Session) -> bool:
         rows = session.execute(
             update(Job)
             .where(Job.id.in_(released))
-            .values(not_before=None, lined_at=now_us())
+            .values(not_before=None, lined_at=now_us(), waited_us=Job.waited_us + now_us() - Job.lined_at)
             .returning(*COLUMNS)
             .execution_options(synchronize_session=False)
         )

@@ -24,6 +24,8 @@ class Reservation(Base):
     """When the job can start there, if those that run end when they are believed to."""
     bound: Mapped[int] = mapped_column(BigInteger)
     """When it can start there at the latest, by time limits."""
+    since: Mapped[int] = mapped_column(BigInteger)
+    """When the place was first kept for this job."""
     version: Mapped[int] = mapped_column(BigInteger)
     """Rises by one with every change; the first is 1."""
 

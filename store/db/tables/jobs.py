@@ -20,6 +20,8 @@ from torchyard.contract.job import JobState
 
 _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
 
+HAS_OWN_REASON = "reason_code IN ('preempting', 'reserved')"
+"""The condition that a queued job waits for a reason of its own: others stop for it, or a place is kept for it."""
 NEVER_TRIMMED = 2**62
 """Sentinel: never trimmed."""
 
@@ -64,7 +66,7 @@ class Job(Base):
         _index_of_queued("ix_jobs_waiting", "shape", "priority", "created_at", "id", where=" AND not_before IS NULL"),
         _index_of_queued("ix_jobs_line", "priority", "owner", "device_request", "created_at", "id"),
         _index_of_queued("ix_jobs_held_back", "not_before", where=" AND not_before IS NOT NULL"),
-        _index_of_queued("ix_jobs_favoured", "reason_code", where=" AND reason_code = 'preempting'"),
+        _index_of_queued("ix_jobs_favoured", "reason_code", where=f" AND {HAS_OWN_REASON}"),
         Index("ix_jobs_lined_at", "lined_at", "id"),
     )
 
@@ -109,6 +111,8 @@ class Job(Base):
     """Attempts in a row that published no checkpoint of a later step."""
     ran_us: Mapped[int] = mapped_column(BigInteger, default=0)
     """Microseconds that the ended attempts ran together; the time limit covers all of them."""
+    waited_us: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Microseconds that it was queued in all, until `lined_at`."""
     progress: Mapped[dict[str, Any] | None] = mapped_column(Document)
     card: Mapped[dict[str, Any] | None] = mapped_column(Document)
     """The model card: size, data and speed of the run. At most 64 KiB."""
