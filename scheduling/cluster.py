@@ -56,6 +56,8 @@ class Cluster:
         self.running = {job.job_id: job for job in snapshot.running}
         self.keeps: dict[Place, Keep] = {}
         self.asides: dict[str, Aside] = {}
+        self.settled: list[Holder] | None = None
+        """Who may stop for an equal priority, once it is known."""
         by_host: dict[str, dict[str, Holder]] = defaultdict(dict)
         self.believed_left_us = {job.job_id: believed_left(job, self.now) for job in snapshot.running}
         for job in snapshot.running:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from scheduling.cluster import Cluster, Keep
 from scheduling.line import Line
 from scheduling.room import Room, Want, sort_of
-from scheduling.snapshot import Displacement, Place, Request, Waiting, request_of
+from scheduling.snapshot import Displacement, Kind, Place, Request, Waiting
 from scheduling.steps import Reasons
 from torchyard.contract.job import Reason
 from torchyard.contract.spec import Resources
@@ -39,7 +39,7 @@ def explain(
         elif keep is not None:
             by_job[job.id] = explainer.of_holder(job, keep)
         elif job.shape not in by_shape:
-            by_shape[job.shape] = explainer.explain(job.resources, _ahead(first, job))
+            by_shape[job.shape] = explainer.explain(job, _ahead(first, job))
     return Reasons(by_shape, by_job)
 
 
@@ -73,12 +73,11 @@ class Explainer:
             self._preemptors.setdefault(place, set()).add(owner)
         self._known: dict[Request, Reason] = {}
 
-    def explain(self, resources: Resources, ahead: str | None) -> Reason:
+    def explain(self, job: Waiting, ahead: str | None) -> Reason:
         """Returns why a job with this request does not start. `ahead`: who is first in the line, and why."""
-        key = request_of(resources)
-        if key not in self._known:
-            self._known[key] = self._explain(resources)
-        found = self._known[key]
+        if job.request not in self._known:
+            self._known[job.request] = self._explain(job.resources)
+        found = self._known[job.request]
         return Reason(found.code, f"{found.message}; {ahead}") if ahead and found.code == "devices_busy" else found
 
     def of_holder(self, job: Waiting, keep: Keep) -> Reason:
@@ -107,7 +106,7 @@ class Explainer:
         host = room.host
         if host.draining:
             return f"{host.name} is draining"
-        kinds = {sort[0] for sort in want.sorts}
+        kinds: set[Kind] = {sort[0] for sort in want.sorts}
         owners = sorted({keep.job.owner for keep in self._keeps.get(host.id, []) if keep.place[1] in kinds})
         parts = [f"{room.count_free(want)} free on {host.name}"]
         if kept and owners:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from scheduling.snapshot import Device, Host, Kind, Request, request_of
+from scheduling.snapshot import Device, Host, Kind
 from torchyard.contract.fitting import suitable
 from torchyard.contract.spec import Resources
 
@@ -54,7 +54,7 @@ class Room:
         self.usable: dict[Sort, int] = {}
         """How many devices no foreign process or fault blocks."""
         self.returning: dict[Sort, int] = {}
-        self._wants: dict[Request, Want] = {}
+        self._wants: dict[int, Want] = {}
         self._examples: dict[Sort, Device] = {}
         for device in sorted(host.devices, key=attrgetter("index")):
             self._add(device, holders)
@@ -62,7 +62,7 @@ class Room:
 
     def want(self, resources: Resources) -> Want:
         """Returns what a job with this request asks for here."""
-        key = request_of(resources)
+        key = id(resources)  # the snapshot holds them, so no other gets the same id
         found = self._wants.get(key)
         if found is None:
             sorts = {sort_of(device) for device in suitable(resources, [*self._examples.values()])}

@@ -20,7 +20,6 @@ from scheduling.snapshot import (
     Reservation,
     Snapshot,
     Waiting,
-    request_of,
 )
 from scheduling.steps import Plan, Start, Stop, Why
 from torchyard.contract.job import Reason
@@ -105,7 +104,7 @@ class Walk:
     def _may_act(self, job: Waiting) -> bool:
         refusal = self._refusal(job)
         if refusal is None:
-            return request_of(job.resources) not in self._snapshot.refused
+            return job.request not in self._snapshot.refused
         self._over_quota[job.shape] = reasons.over_quota(refusal)
         self._give_up(job)
         return False
@@ -115,7 +114,7 @@ class Walk:
         aside, keep = self._cluster.asides.get(job.id), self._cluster.kept_for(job.id)
         equal: tuple[Request, int] | None = None
         if aside is None and keep is None and job.id not in self._displacements:
-            equal = request_of(job.resources), job.priority
+            equal = job.request, job.priority
             if equal in self._hopeless:
                 return
         if aside is not None and self._cluster.is_complete(aside):
@@ -150,7 +149,7 @@ class Walk:
     def _displace(self, job: Waiting) -> bool:
         if job.id in self._displacements:
             return False
-        key = request_of(job.resources), job.priority, most_left(job), job.preemptible, believed_length(job)
+        key = job.request, job.priority, most_left(job), job.preemptible, believed_length(job)
         victims = None
         if key not in self._hopeless:
             victims = displacing.for_first_look(self._cluster, job)
