@@ -1,6 +1,6 @@
 """Which jobs stop so that a waiting one can start, and when they may be asked to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,8 +23,6 @@ _US = timedelta(microseconds=1)
 _SLACK_US = timedelta(minutes=3) // _US
 """The most that victims are expected to take to stop: by so much the other may start later."""
 
-MayStop = Callable[[Running], bool]
-
 
 @dataclass(frozen=True)
 class Victims:
@@ -35,9 +33,11 @@ class Victims:
 
 def for_priority(cluster: Cluster, job: Waiting) -> Victims | None:
     """Returns which jobs of lower priority stop for the job, if that helps: no priority that need not."""
-    priorities = {running.priority for running in cluster.running.values() if running.preemptible}
+    preemptible = _preemptible(cluster)
+    priorities = {_running(cluster, holder).priority for holder in preemptible}
     for most in sorted(priority for priority in priorities if priority < job.priority):
-        found = _cheapest(cluster, job, _stoppable(cluster, lambda running, most=most: running.priority <= most))
+        lower = [holder for holder in preemptible if _running(cluster, holder).priority <= most]
+        found = _cheapest(cluster, job, lower)
         if found is not None:
             return found
     return None
@@ -63,7 +63,7 @@ def guests_in_the_way(cluster: Cluster, job: Waiting) -> Victims | None:
     keep = cluster.kept_for(job.id)
     if keep is None or keep.forecast(cluster.now).due > cluster.now:
         return None
-    want = keep.room.want(job.resources)
+    want = keep.room.want(job)
     costs = [(_cost(cluster, holder), holder) for holder in keep.guests() if holder.job_id in cluster.running]
     chosen = _cover(keep.room, want, costs)
     return Victims(keep.room, chosen, 0) if chosen else None
@@ -83,25 +83,27 @@ def again_at(cluster: Cluster, waiting: Sequence[Waiting]) -> int | None:
 def _displaceable(cluster: Cluster, job: Waiting) -> list[Holder]:
     """Returns who may stop for an equal priority."""
     if cluster.settled is None:
-        now = cluster.now
-        cluster.settled = _stoppable(
-            cluster,
-            lambda running: now - running.since >= SETTLED // _US and running.waited_us < ENOUGH_WAITED // _US,
-        )
+        cluster.settled = [holder for holder in _preemptible(cluster) if _is_settled(cluster, holder)]
     return [holder for holder in cluster.settled if _running(cluster, holder).priority <= job.priority]
 
 
-def _stoppable(cluster: Cluster, may_stop: MayStop) -> list[Holder]:
-    """Returns the preemptible jobs of which `may_stop` holds. One that has just started stops not in the same pass."""
-    return [
-        holder
-        for room in cluster.rooms.values()
-        for holder in room.holders.values()
-        if (running := cluster.running.get(holder.job_id)) is not None
-        and running.preemptible
-        and running.since < cluster.now
-        and may_stop(running)
-    ]
+def _is_settled(cluster: Cluster, holder: Holder) -> bool:
+    running = _running(cluster, holder)
+    return cluster.now - running.since >= SETTLED // _US and running.waited_us < ENOUGH_WAITED // _US
+
+
+def _preemptible(cluster: Cluster) -> list[Holder]:
+    """Returns the jobs that may be stopped at all. One that has just started is not, in the same pass."""
+    if cluster.preemptible is None:
+        cluster.preemptible = [
+            holder
+            for room in cluster.rooms.values()
+            for holder in room.holders.values()
+            if (running := cluster.running.get(holder.job_id)) is not None
+            and running.preemptible
+            and running.since < cluster.now
+        ]
+    return cluster.preemptible
 
 
 def _cheapest(cluster: Cluster, job: Waiting, candidates: Sequence[Holder]) -> Victims | None:
@@ -113,7 +115,7 @@ def _cheapest(cluster: Cluster, job: Waiting, candidates: Sequence[Holder]) -> V
         return None
     found: list[Victims] = []
     for name, room in cluster.rooms.items():
-        want = room.want(job.resources)
+        want = room.want(job)
         if room.fits(want, soon=True):
             if not cluster.before(job, room):
                 return None
@@ -193,7 +195,7 @@ def _respects_keeps(cluster: Cluster, job: Waiting, room: Room, victims: Sequenc
     keeps = cluster.before(job, room)
     if not keeps:
         return True
-    want = room.want(job.resources)
+    want = room.want(job)
     added = cluster.holder_of(job, late_us=_SLACK_US)
     added.counts = _counts_after(room, want, victims)
     if not delays(keeps, added, now=cluster.now, without=tuple(holder.job_id for holder in victims)):

@@ -76,25 +76,26 @@ class Explainer:
     def explain(self, job: Waiting, ahead: str | None) -> Reason:
         """Returns why a job with this request does not start. `ahead`: who is first in the line, and why."""
         if job.request not in self._known:
-            self._known[job.request] = self._explain(job.resources)
+            self._known[job.request] = self._explain(job)
         found = self._known[job.request]
         return Reason(found.code, f"{found.message}; {ahead}") if ahead and found.code == "devices_busy" else found
 
     def of_holder(self, job: Waiting, keep: Keep) -> Reason:
         """Returns why a job waits for which a place is kept."""
         room = keep.room
-        wanted, shortage = _describe_request(job.resources), self._shortage(room, room.want(job.resources))
+        wanted, shortage = _describe_request(job.resources), self._shortage(room, room.want(job))
         return Reason(RESERVED, f"needs {wanted}; {room.host.name} is kept for it; {shortage}")
 
-    def _explain(self, resources: Resources) -> Reason:
-        wanted, wants = _describe_request(resources), [(room, room.want(resources)) for room in self._rooms]
+    def _explain(self, job: Waiting) -> Reason:
+        count, wanted = job.resources.total_devices, _describe_request(job.resources)
+        wants = [(room, room.want(job)) for room in self._rooms]
         most = max(((_usable(room, want), room.host.name) for room, want in wants), default=(0, ""))[0]
         largest = next((room.host.name for room, want in wants if _usable(room, want) == most), "")
         if not most:
             return Reason("no_such_device", f"needs {wanted}; no worker has any")
-        if most < resources.total_devices:
+        if most < count:
             return Reason("too_big", f"needs {wanted}; the largest worker, {largest}, has {most}")
-        large = [(room, want) for room, want in wants if _usable(room, want) >= resources.total_devices]
+        large = [(room, want) for room, want in wants if _usable(room, want) >= count]
         able = [(room, want) for room, want in large if room.has_rest(want, 0.0, 0.0)]
         if not able:
             return Reason("too_big", f"needs {wanted}; " + "; ".join(_rest(room, want) for room, want in large))
