@@ -23,7 +23,7 @@ class Keep:
     def forecast(self, now: int) -> Forecast:
         """Returns when the holder can start here. Its guests make way."""
         if self._known is None or self._known[0] != self.room.changes:
-            found = forecast(self.room, self.job.resources, now=now, guests_since=self.since)
+            found = forecast(self.room, self.job, now=now, guests_since=self.since)
             self._known = self.room.changes, found
         return self._known[1]
 
@@ -56,6 +56,10 @@ class Cluster:
         self.running = {job.job_id: job for job in snapshot.running}
         self.keeps: dict[Place, Keep] = {}
         self.asides: dict[str, Aside] = {}
+        self.preemptible: list[Holder] | None = None
+        """Who may stop for a higher priority, once it is known."""
+        self.settled: list[Holder] | None = None
+        """Who may stop for an equal priority, once it is known."""
         by_host: dict[str, dict[str, Holder]] = defaultdict(dict)
         for job in snapshot.running:
             by_host[job.worker_id][job.job_id] = _holder(job, self.now, believed_left(job, self.now))
@@ -102,7 +106,7 @@ class Cluster:
 
     def set_aside(self, job: Waiting, room: Room, victims: Iterable[Holder]) -> None:
         """Sets devices of the host aside for the job: free ones, and then those that the victims hold still."""
-        want, holder = room.want(job.resources), self.holder_of(job)
+        want, holder = room.want(job), self.holder_of(job)
         aside = Aside(job, room, room.take(holder, room.pick(want)))
         missing = want.count - len(aside.devices)
         for victim in victims:
@@ -132,7 +136,7 @@ class Cluster:
 
     def is_complete(self, aside: Aside) -> bool:
         """Returns whether the job can start on what is set aside for it."""
-        want = aside.room.want(aside.job.resources)
+        want = aside.room.want(aside.job)
         cpus, memory_gb = aside.room.rest_held()
         cpus, memory_gb = cpus - want.cpus, memory_gb - want.memory_gb  # its own are among them
         return len(aside.devices) == want.count and aside.room.has_rest(want, cpus, memory_gb)
@@ -152,9 +156,7 @@ def delays(keeps: Iterable[Keep], added: Holder, *, now: int, without: tuple[str
     longest = Holder(added.job_id, added.resources, added.limit_end, added.limit_end, added.counts)
     for keep in keeps:
         before = keep.forecast(now)
-        after = forecast(
-            keep.room, keep.job.resources, now=now, guests_since=keep.since, without=without, added=longest
-        )
+        after = forecast(keep.room, keep.job, now=now, guests_since=keep.since, without=without, added=longest)
         if after.due > before.due or after.bound > before.bound:
             return True
     return False
@@ -162,7 +164,7 @@ def delays(keeps: Iterable[Keep], added: Holder, *, now: int, without: tuple[str
 
 def spare_sorts(room: Room, keeps: Iterable[Keep]) -> set[Sort]:
     """Returns the sorts of devices that suit a holder: others better leave them."""
-    return {sort for keep in keeps for sort in room.want(keep.job.resources).sorts}
+    return {sort for keep in keeps for sort in room.want(keep.job).sorts}
 
 
 def _holder(job: Running, now: int, left_us: int) -> Holder:

@@ -1,6 +1,6 @@
 """Which jobs stop so that a waiting one can start, and when they may be asked to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,8 +23,6 @@ _US = timedelta(microseconds=1)
 _SLACK_US = timedelta(minutes=3) // _US
 """The most that victims are expected to take to stop: by so much the other may start later."""
 
-MayStop = Callable[[Running], bool]
-
 
 @dataclass(frozen=True)
 class Victims:
@@ -35,9 +33,11 @@ class Victims:
 
 def for_priority(cluster: Cluster, job: Waiting) -> Victims | None:
     """Returns which jobs of lower priority stop for the job, if that helps: no priority that need not."""
-    priorities = {running.priority for running in cluster.running.values() if running.preemptible}
+    preemptible = _preemptible(cluster)
+    priorities = {_running(cluster, holder).priority for holder in preemptible}
     for most in sorted(priority for priority in priorities if priority < job.priority):
-        found = _cheapest(cluster, job, lambda running, most=most: running.priority <= most)
+        lower = [holder for holder in preemptible if _running(cluster, holder).priority <= most]
+        found = _cheapest(cluster, job, lower)
         if found is not None:
             return found
     return None
@@ -47,18 +47,15 @@ def for_first_look(cluster: Cluster, job: Waiting) -> Victims | None:
     """Returns which jobs stop so that this one, which hardly ran, can; None if it did run, or none may be stopped."""
     if looked(job.ran_us):
         return None
-    return _cheapest(cluster, job, lambda running: _may_be_displaced(cluster, running, job))
+    return _cheapest(cluster, job, _displaceable(cluster, job))
 
 
 def for_long_wait(cluster: Cluster, job: Waiting) -> Victims | None:
     """Returns which jobs that were submitted later stop for a holder that waited long."""
     if job.waited_us < LONG_WAIT // _US:
         return None
-    return _cheapest(
-        cluster,
-        job,
-        lambda running: running.submitted > job.submitted and _may_be_displaced(cluster, running, job),
-    )
+    later = [holder for holder in _displaceable(cluster, job) if _running(cluster, holder).submitted > job.submitted]
+    return _cheapest(cluster, job, later)
 
 
 def guests_in_the_way(cluster: Cluster, job: Waiting) -> Victims | None:
@@ -66,8 +63,8 @@ def guests_in_the_way(cluster: Cluster, job: Waiting) -> Victims | None:
     keep = cluster.kept_for(job.id)
     if keep is None or keep.forecast(cluster.now).due > cluster.now:
         return None
-    want = keep.room.want(job.resources)
-    costs = [(_cost(cluster, holder), holder) for holder in keep.guests() if _stoppable(cluster, holder)]
+    want = keep.room.want(job)
+    costs = [(_cost(cluster, holder), holder) for holder in keep.guests() if holder.job_id in cluster.running]
     chosen = _cover(keep.room, want, costs)
     return Victims(keep.room, chosen, 0) if chosen else None
 
@@ -83,34 +80,58 @@ def again_at(cluster: Cluster, waiting: Sequence[Waiting]) -> int | None:
     return min(times, default=None)
 
 
-def _may_be_displaced(cluster: Cluster, running: Running, job: Waiting) -> bool:
-    settled = cluster.now - running.since >= SETTLED // _US
-    return running.priority <= job.priority and settled and running.waited_us < ENOUGH_WAITED // _US
+def _displaceable(cluster: Cluster, job: Waiting) -> list[Holder]:
+    """Returns who may stop for an equal priority."""
+    if cluster.settled is None:
+        cluster.settled = [holder for holder in _preemptible(cluster) if _is_settled(cluster, holder)]
+    return [holder for holder in cluster.settled if _running(cluster, holder).priority <= job.priority]
 
 
-def _cheapest(cluster: Cluster, job: Waiting, may_stop: MayStop) -> Victims | None:
-    found: list[Victims] = []
-    for room in cluster.rooms.values():
-        want = room.want(job.resources)
-        if room.fits(want, soon=True) and not cluster.before(job, room):
-            return None
-        if not room.could_run(want) or room.fits(want, soon=True):
-            continue
-        costs = [
-            (_cost(cluster, holder), holder)
+def _is_settled(cluster: Cluster, holder: Holder) -> bool:
+    running = _running(cluster, holder)
+    return cluster.now - running.since >= SETTLED // _US and running.waited_us < ENOUGH_WAITED // _US
+
+
+def _preemptible(cluster: Cluster) -> list[Holder]:
+    """Returns the jobs that may be stopped at all. One that has just started is not, in the same pass."""
+    if cluster.preemptible is None:
+        cluster.preemptible = [
+            holder
+            for room in cluster.rooms.values()
             for holder in room.holders.values()
-            if _stoppable(cluster, holder) and may_stop(cluster.running[holder.job_id])
+            if (running := cluster.running.get(holder.job_id)) is not None
+            and running.preemptible
+            and running.since < cluster.now
         ]
-        chosen = _cover(room, want, sorted(costs, key=lambda one: _preference(cluster, one[1]))) if costs else None
+    return cluster.preemptible
+
+
+def _cheapest(cluster: Cluster, job: Waiting, candidates: Sequence[Holder]) -> Victims | None:
+    by_room: dict[str, list[Holder]] = {}
+    for holder in candidates:
+        if not holder.stopping:
+            by_room.setdefault(_running(cluster, holder).worker_id, []).append(holder)
+    if not by_room:
+        return None
+    found: list[Victims] = []
+    for name, room in cluster.rooms.items():
+        want = room.want(job)
+        if room.fits(want, soon=True):
+            if not cluster.before(job, room):
+                return None
+            continue
+        theirs = by_room.get(name)
+        if theirs is None or not room.could_run(want):
+            continue
+        theirs.sort(key=lambda holder: _preference(cluster, holder))
+        chosen = _cover(room, want, [(_cost(cluster, holder), holder) for holder in theirs])
         if chosen and _respects_keeps(cluster, job, room, chosen):
             found.append(Victims(room, chosen, sum(_cost(cluster, holder) for holder in chosen)))
     return min(found, key=lambda victims: (victims.cost, victims.room.host.id), default=None)
 
 
-def _stoppable(cluster: Cluster, holder: Holder) -> bool:
-    running = cluster.running.get(holder.job_id)
-    # A job that has just started is not stopped in the same pass.
-    return running is not None and running.preemptible and not holder.stopping and running.since < cluster.now
+def _running(cluster: Cluster, holder: Holder) -> Running:
+    return cluster.running[holder.job_id]
 
 
 def _preference(cluster: Cluster, holder: Holder) -> tuple[int, int, str]:
@@ -174,7 +195,7 @@ def _respects_keeps(cluster: Cluster, job: Waiting, room: Room, victims: Sequenc
     keeps = cluster.before(job, room)
     if not keeps:
         return True
-    want = room.want(job.resources)
+    want = room.want(job)
     added = cluster.holder_of(job, late_us=_SLACK_US)
     added.counts = _counts_after(room, want, victims)
     if not delays(keeps, added, now=cluster.now, without=tuple(holder.job_id for holder in victims)):

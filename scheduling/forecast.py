@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from scheduling.room import NEVER, Holder, Room, Want, gains
-from torchyard.contract.spec import Resources
+from scheduling.snapshot import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Forecast:
 
 def forecast(
     room: Room,
-    resources: Resources,
+    job: Waiting,
     *,
     now: int,
     guests_since: int = NEVER,
@@ -29,7 +29,7 @@ def forecast(
     `guests_since`: guests that started since then make way at once. `without`: jobs that end now. `added`: one more
     job that starts now; its `counts` are devices that are free, or held by `without`.
     """
-    want = room.want(resources)
+    want = room.want(job)
     gone: list[Holder] = []
     staying: list[Holder] = [] if added is None else [added]
     for holder in room.holders.values():

@@ -18,7 +18,7 @@ def open_room(cluster: Cluster, job: Waiting) -> Room | None:
     """
     found: list[tuple[bool, tuple[int, str], Room]] = []
     for room in cluster.rooms.values():
-        want = room.want(job.resources)
+        want = room.want(job)
         if room.fits(want) and not cluster.before(job, room):
             place = room.host.id, room.kind(job.resources)
             taken = place in cluster.keeps and cluster.keeps[place].job.id != job.id
@@ -30,7 +30,7 @@ def passage(cluster: Cluster, job: Waiting) -> tuple[Room, Passage] | None:
     """Returns on which kept host the job may start before its holder, and how; None if on none."""
     found: list[tuple[bool, tuple[int, str], Room, Passage]] = []
     for room in cluster.rooms.values():
-        want = room.want(job.resources)
+        want = room.want(job)
         if room.fits(want) and (how := _how(cluster, job, room)) is not None:
             found.append((how == "guest", room.left_over(want), room, how))
     return min(found, key=lambda one: one[:2])[2:] if found else None
@@ -48,7 +48,7 @@ def may_be_guest(cluster: Cluster, job: Waiting, rooms: Sequence[Room]) -> bool:
 def _how(cluster: Cluster, job: Waiting, room: Room) -> Passage | None:
     keeps = cluster.before(job, room)
     added = cluster.holder_of(job)
-    added.counts = room.pick(room.want(job.resources), last=spare_sorts(room, keeps))
+    added.counts = room.pick(room.want(job), last=spare_sorts(room, keeps))
     if not delays(keeps, added, now=cluster.now):
         return "passes"
     return "guest" if may_be_guest(cluster, job, [room]) else None

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from scheduling.cluster import Cluster, Keep
 from scheduling.line import Line
 from scheduling.room import Room, Want, sort_of
-from scheduling.snapshot import Displacement, Place, Request, Waiting, request_of
+from scheduling.snapshot import Displacement, Kind, Place, Request, Waiting
 from scheduling.steps import Reasons
 from torchyard.contract.job import Reason
 from torchyard.contract.spec import Resources
@@ -39,7 +39,7 @@ def explain(
         elif keep is not None:
             by_job[job.id] = explainer.of_holder(job, keep)
         elif job.shape not in by_shape:
-            by_shape[job.shape] = explainer.explain(job.resources, _ahead(first, job))
+            by_shape[job.shape] = explainer.explain(job, _ahead(first, job))
     return Reasons(by_shape, by_job)
 
 
@@ -73,29 +73,29 @@ class Explainer:
             self._preemptors.setdefault(place, set()).add(owner)
         self._known: dict[Request, Reason] = {}
 
-    def explain(self, resources: Resources, ahead: str | None) -> Reason:
+    def explain(self, job: Waiting, ahead: str | None) -> Reason:
         """Returns why a job with this request does not start. `ahead`: who is first in the line, and why."""
-        key = request_of(resources)
-        if key not in self._known:
-            self._known[key] = self._explain(resources)
-        found = self._known[key]
+        if job.request not in self._known:
+            self._known[job.request] = self._explain(job)
+        found = self._known[job.request]
         return Reason(found.code, f"{found.message}; {ahead}") if ahead and found.code == "devices_busy" else found
 
     def of_holder(self, job: Waiting, keep: Keep) -> Reason:
         """Returns why a job waits for which a place is kept."""
         room = keep.room
-        wanted, shortage = _describe_request(job.resources), self._shortage(room, room.want(job.resources))
+        wanted, shortage = _describe_request(job.resources), self._shortage(room, room.want(job))
         return Reason(RESERVED, f"needs {wanted}; {room.host.name} is kept for it; {shortage}")
 
-    def _explain(self, resources: Resources) -> Reason:
-        wanted, wants = _describe_request(resources), [(room, room.want(resources)) for room in self._rooms]
+    def _explain(self, job: Waiting) -> Reason:
+        count, wanted = job.resources.total_devices, _describe_request(job.resources)
+        wants = [(room, room.want(job)) for room in self._rooms]
         most = max(((_usable(room, want), room.host.name) for room, want in wants), default=(0, ""))[0]
         largest = next((room.host.name for room, want in wants if _usable(room, want) == most), "")
         if not most:
             return Reason("no_such_device", f"needs {wanted}; no worker has any")
-        if most < resources.total_devices:
+        if most < count:
             return Reason("too_big", f"needs {wanted}; the largest worker, {largest}, has {most}")
-        large = [(room, want) for room, want in wants if _usable(room, want) >= resources.total_devices]
+        large = [(room, want) for room, want in wants if _usable(room, want) >= count]
         able = [(room, want) for room, want in large if room.has_rest(want, 0.0, 0.0)]
         if not able:
             return Reason("too_big", f"needs {wanted}; " + "; ".join(_rest(room, want) for room, want in large))
@@ -107,7 +107,7 @@ class Explainer:
         host = room.host
         if host.draining:
             return f"{host.name} is draining"
-        kinds = {sort[0] for sort in want.sorts}
+        kinds: set[Kind] = {sort[0] for sort in want.sorts}
         owners = sorted({keep.job.owner for keep in self._keeps.get(host.id, []) if keep.place[1] in kinds})
         parts = [f"{room.count_free(want)} free on {host.name}"]
         if kept and owners:

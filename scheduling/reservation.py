@@ -21,7 +21,7 @@ def restore(cluster: Cluster, stored: Iterable[Reservation], line: Mapping[str, 
         job, room = line.get(one.job_id), cluster.rooms.get(one.worker_id)
         if job is None or room is None or room.kind(job.resources) != one.kind:
             continue
-        if room.could_run(room.want(job.resources)):
+        if room.could_run(room.want(job)):
             cluster.keep(job, room, since=one.since)
 
 
@@ -42,7 +42,7 @@ def move(cluster: Cluster, keep: Keep) -> bool:
     rooms = [room for room in _able(cluster, job) if room.host.id not in kept]
     better: list[Room] = []
     for room in rooms:
-        there = forecast(room, job.resources, now=cluster.now)
+        there = forecast(room, job, now=cluster.now)
         if there.due <= here.due and there.bound <= here.bound and _gain(here, there) >= _GAIN_US:
             better.append(room)
     if not better:
@@ -66,11 +66,11 @@ def wanted(cluster: Cluster, stored: Iterable[Reservation], started: Collection[
 
 
 def _able(cluster: Cluster, job: Waiting) -> list[Room]:
-    return [room for room in cluster.rooms.values() if room.could_run(room.want(job.resources))]
+    return [room for room in cluster.rooms.values() if room.could_run(room.want(job))]
 
 
 def _best(cluster: Cluster, job: Waiting, rooms: Iterable[Room]) -> tuple[Room, Forecast]:
-    found = [(room, forecast(room, job.resources, now=cluster.now)) for room in rooms]
+    found = [(room, forecast(room, job, now=cluster.now)) for room in rooms]
     return min(found, key=lambda one: (one[1].due, one[1].bound, one[0].host.id))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from scheduling.snapshot import Device, Host, Kind, Request, request_of
+from scheduling.snapshot import Device, Host, Kind, Request, Waiting
 from torchyard.contract.fitting import suitable
 from torchyard.contract.spec import Resources
 
@@ -60,16 +60,16 @@ class Room:
             self._add(device, holders)
         self.has_gpus = any(sort[0] == "cuda" for sort in self._examples)
 
-    def want(self, resources: Resources) -> Want:
-        """Returns what a job with this request asks for here."""
-        key = request_of(resources)
-        found = self._wants.get(key)
+    def want(self, job: Waiting) -> Want:
+        """Returns what the job asks for here."""
+        found = self._wants.get(job.request)
         if found is None:
+            resources = job.resources
             sorts = {sort_of(device) for device in suitable(resources, [*self._examples.values()])}
             count = resources.total_devices
             ordered = tuple(sorted(sorts, key=lambda sort: sort[1:]))
             found = Want(count, ordered, resources.cpus or 0.0, resources.memory_gb or 0.0)
-            self._wants[key] = found
+            self._wants[job.request] = found
         return found
 
     def kind(self, resources: Resources) -> Kind:

@@ -6,6 +6,7 @@ All times are integer microseconds: moments since the epoch, by the database's c
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Literal
 
 from scheduling.quotas import Allowance
@@ -123,6 +124,10 @@ class Waiting:
     @property
     def group(self) -> Group:
         return self.shape, self.priority
+
+    @cached_property
+    def request(self) -> Request:
+        return request_of(self.resources)
 
 
 @dataclass(frozen=True)

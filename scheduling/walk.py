@@ -20,7 +20,6 @@ from scheduling.snapshot import (
     Reservation,
     Snapshot,
     Waiting,
-    request_of,
 )
 from scheduling.steps import Plan, Start, Stop, Why
 from torchyard.contract.job import Reason
@@ -105,7 +104,7 @@ class Walk:
     def _may_act(self, job: Waiting) -> bool:
         refusal = self._refusal(job)
         if refusal is None:
-            return request_of(job.resources) not in self._snapshot.refused
+            return job.request not in self._snapshot.refused
         self._over_quota[job.shape] = reasons.over_quota(refusal)
         self._give_up(job)
         return False
@@ -115,7 +114,7 @@ class Walk:
         aside, keep = self._cluster.asides.get(job.id), self._cluster.kept_for(job.id)
         equal: tuple[Request, int] | None = None
         if aside is None and keep is None and job.id not in self._displacements:
-            equal = request_of(job.resources), job.priority
+            equal = job.request, job.priority
             if equal in self._hopeless:
                 return
         if aside is not None and self._cluster.is_complete(aside):
@@ -141,8 +140,12 @@ class Walk:
             self._gave_up = True
 
     def _pass(self, job: Waiting) -> bool:
-        found = None if job.id in self._displacements else passage(self._cluster, job)
+        key = "pass", *self._pace(job)
+        if job.id in self._displacements or key in self._hopeless:
+            return False
+        found = passage(self._cluster, job)
         if found is None:
+            self._hopeless.add(key)
             return False
         self._start(job, found[0], guest=found[1] == "guest")
         return True
@@ -150,7 +153,7 @@ class Walk:
     def _displace(self, job: Waiting) -> bool:
         if job.id in self._displacements:
             return False
-        key = request_of(job.resources), job.priority, most_left(job), job.preemptible, believed_length(job)
+        key = "look", *self._pace(job)
         victims = None
         if key not in self._hopeless:
             victims = displacing.for_first_look(self._cluster, job)
@@ -165,12 +168,17 @@ class Walk:
             self._stop(job, victims, "waited")
         return victims is not None
 
+    def _pace(self, job: Waiting) -> tuple[object, ...]:
+        """Returns what is equal for jobs of which either all may pass, or none."""
+        holds = self._cluster.kept_for(job.id) is not None
+        return job.request, job.priority, most_left(job), job.preemptible, believed_length(job), holds
+
     def _start(self, job: Waiting, room: Room, *, guest: bool = False) -> None:
         keeps = self._cluster.before(job, room)
         kept = self._cluster.keeps.get((room.host.id, room.kind(job.resources)))
         self._give_up(job)
         holder = self._cluster.holder_of(job, guest=guest)
-        devices = room.take(holder, room.pick(room.want(job.resources), last=spare_sorts(room, keeps)))
+        devices = room.take(holder, room.pick(room.want(job), last=spare_sorts(room, keeps)))
         self._note_start(_Started(job, room, devices, kept, guest))
 
     def _start_aside(self, job: Waiting) -> None:
@@ -213,7 +221,7 @@ class Walk:
         if job.id in self._cluster.asides or room is None or late or self._refusal(job) is not None:
             return
         victims = [room.holders[one.victim] for one in displacements if one.victim in room.holders]
-        if room.could_run(room.want(job.resources)):
+        if room.could_run(room.want(job)):
             self._cluster.set_aside(job, room, victims)
 
     def _give_up(self, job: Waiting) -> None:

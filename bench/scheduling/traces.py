@@ -12,7 +12,7 @@ from random import Random
 FOLDER = Path(os.environ.get("TORCHYARD_TRACES", "../shared/data/traces"))
 JOBS = 5_000
 LOAD = 0.95
-FLOOD_LOAD, FLOOD_JOBS, FLOOD_S = 0.7, 400, 4 * 3600.0
+FLOOD_LOAD, FLOOD_JOBS, FLOOD_S, FLOOD_DEVICES = 0.7, 400, 4 * 3600.0, 8
 FLOOD_USER = "flood"
 _DEFAULT_LIMIT_S = 86_400.0
 _ROUND_S = 600.0
@@ -60,11 +60,11 @@ def philly(seed: str, preemptible: float) -> Trace:
 
 
 def flood(seed: str, preemptible: float) -> Trace:
-    """Returns a trace in the middle of which one user submits many jobs at once."""
+    """Returns a trace in the middle of which one user submits many jobs at once, each for a whole host."""
     random = Random(f"flood {seed}")
     jobs = _philly(random, FLOOD_LOAD, JOBS, preemptible)
     middle = (jobs[0].submitted + jobs[-1].submitted) / 2
-    row = Row(middle, FLOOD_S, 1, FLOOD_USER)
+    row = Row(middle, FLOOD_S, FLOOD_DEVICES, FLOOD_USER)
     more = [_job(random, len(jobs) + number, row, preemptible) for number in range(FLOOD_JOBS)]
     return Trace("flood", sorted((*jobs, *more), key=lambda job: (job.submitted, job.number)), (8,) * 6)
 

@@ -23,8 +23,8 @@ class HistoryJob:
     owner: str
     count: int
     limit: int
-    run: int
-    """What it needs, at most its limit."""
+    part: float
+    """Of its limit, what it needs."""
     preemptible: bool
     fraction: float | None
     """What it tells of its progress, true or not."""
@@ -68,17 +68,15 @@ def histories(draw: st.DrawFn) -> History:
     gaps = st.sampled_from([0, MINUTE, 20 * MINUTE, 2 * HOUR, 9 * HOUR, 40 * HOUR])
     limits = st.sampled_from([10 * MINUTE, HOUR, 5 * HOUR, 24 * HOUR, 60 * HOUR])
     jobs = st.builds(
-        lambda gap, owner, count, limit, part, preemptible, fraction, usual: HistoryJob(
-            gap, owner, count, limit, max(1, round(limit * part)), preemptible, fraction, usual
-        ),
-        gaps,
-        st.sampled_from(_OWNERS),
-        st.integers(1, max(hosts)),
-        limits,
-        st.sampled_from([0.01, 0.3, 0.8, 1.0]),
-        st.booleans(),
-        st.sampled_from([None, 0.0, 0.2, 0.9, 1.0, 7.0, float("nan")]),
-        st.sampled_from([None, 5 * MINUTE, HOUR, 30 * HOUR]),
+        HistoryJob,
+        gap=gaps,
+        owner=st.sampled_from(_OWNERS),
+        count=st.integers(1, max(hosts)),
+        limit=limits,
+        part=st.sampled_from([0.01, 0.3, 0.8, 1.0]),
+        preemptible=st.booleans(),
+        fraction=st.sampled_from([None, 0.0, 0.2, 0.9, 1.0, 7.0, float("nan")]),
+        usual=st.sampled_from([None, 5 * MINUTE, HOUR, 30 * HOUR]),
     )
     return History(hosts, draw(st.lists(jobs, min_size=1, max_size=14)), draw(st.sampled_from([0, GRACE])))
 
@@ -107,7 +105,8 @@ class Simulation:
         at = NOW
         for number, job in enumerate(self._history.jobs):
             at += job.gap
-            arrivals.append((at, _waiting(job, f"job_{number:02}", at), job.run))
+            run = max(1, round(job.limit * job.part))
+            arrivals.append((at, _waiting(job, f"job_{number:02}", at), run))
         again: int | None = None
         while arrivals or self._snapshot.running:
             moments = [*([arrivals[0][0]] if arrivals else []), *map(self._end_of, self._snapshot.running)]

@@ -26,7 +26,8 @@ from torchyard.contract.spec import Resources
 
 def settled(job_id: str, count: int = 1, *, hours: int = 3, **others: Any) -> Running:
     """Returns a preemptible job that runs so long that a first look may displace it. It has just been saved."""
-    return runs(job_id, count, **{"preemptible": True, "since": NOW - hours * HOUR, "saved_at": NOW, **others})
+    given: dict[str, Any] = {"preemptible": True, "since": NOW - hours * HOUR, "saved_at": NOW, **others}
+    return runs(job_id, count, **given)
 
 
 def after(snapshot: Snapshot) -> Snapshot:
@@ -118,7 +119,8 @@ def test_a_plan_says_when_a_job_may_be_displaced() -> None:
 
 
 def long_wait(**others: Any) -> Waiting:
-    return waits("job_1", submitted=NOW - 13 * HOUR, **{"waited_us": 13 * HOUR, **others})
+    given: dict[str, Any] = {"waited_us": 13 * HOUR, **others}
+    return waits("job_1", submitted=NOW - 13 * HOUR, **given)
 
 
 def test_a_holder_that_waited_twelve_hours_displaces_what_was_submitted_later() -> None:
