@@ -60,7 +60,9 @@ def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[
     devices = [device for worker in alive for device in worker.devices]
     if wanted.gpu is not None:
         names = sorted({device.name for device in devices if device.kind == "cuda"})
-        if names and not any(is_named(name, wanted.gpu) for name in names):
+        if not names:
+            return [f"Start a worker with {' or '.join(wanted.gpu)}: none has a GPU."]
+        if not any(is_named(name, one) for name in names for one in wanted.gpu):
             return [f"Set resources.gpu to names of what the workers have: {', '.join(names)}."]
     if wanted.min_memory_gb:
         plain = wanted.model_copy(update={"min_memory_gb": None})

@@ -21,7 +21,7 @@ def check(session: Session, resources: Resources) -> None:
     offered = session.scalars(select(Worker.devices).where(is_alive())).all()
     reports = (DeviceReport.from_dict(device) for devices in offered for device in devices)
     names = sorted({report.name for report in reports if report.kind == "cuda"})
-    if not offered or any(is_named(name, resources.gpu) for name in names):
+    if not offered or any(is_named(name, wanted) for name in names for wanted in resources.gpu):
         return
     there = f"the workers have {', '.join(names)}" if names else "the workers have no GPU"
     message = f"no worker has {' or '.join(resources.gpu)}: {there}"

@@ -32,15 +32,17 @@ def suitable(resources: Resources, devices: Sequence[DeviceT]) -> list[DeviceT]:
     least = (resources.min_memory_gb or 0) * _GIB
     found = [device for device in devices if device.kind == kind and (not least or (device.memory_bytes or 0) >= least)]
     names = resources.gpu
-    return found if names is None else [device for device in found if is_named(device.name, names)]
+    if names is None:
+        return found
+    return [device for device in found if any(is_named(device.name, wanted) for wanted in names)]
 
 
-def is_named(name: str, wanted: Iterable[str]) -> bool:
-    """Returns whether one of the `wanted` names is that of a GPU which its driver calls `name`.
+def is_named(name: str, wanted: str) -> bool:
+    """Returns whether the `wanted` name is that of a GPU which its driver calls `name`.
 
     It is if all its words are among those of `name`: `A100-80GB` and `a100` both are NVIDIA A100-SXM4-80GB.
     """
-    return any(_words(one) <= _words(name) for one in wanted)
+    return _words(wanted) <= _words(name)
 
 
 def fits_beside(wanted: float | None, held: Iterable[float | None], offered: float | None) -> bool:

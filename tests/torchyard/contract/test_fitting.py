@@ -29,7 +29,7 @@ ALL = (A100, A100_40, H100, *OTHERS)
     ],
 )
 def test_a_name_is_that_of_the_gpus_that_have_all_its_words(wanted: str, names: list[str]) -> None:
-    assert [name for name in ALL if is_named(name, [wanted])] == names
+    assert [name for name in ALL if is_named(name, wanted)] == names
 
 
 def test_any_of_the_names_will_do_and_memory_is_asked_beside_them() -> None:
