@@ -12,6 +12,7 @@ from store.announcement import Announcement, announcement_of
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
+from store.db.revision import NotMigrated
 from store.line import line
 from store.line.sweep import Sweep
 from store.queue import Queue, QueueUnavailable
@@ -22,6 +23,8 @@ from store.service_identity import ServiceIdentity
 from store.settings import Settings
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
+
+__all__ = ["NotMigrated", "Store"]
 
 logger = logging.getLogger(__name__)
 

@@ -3,8 +3,11 @@
 import logging
 import sys
 
+from pydantic import ValidationError
+
 import torchyard
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.findings import field_errors
 from torchyard.contract.recipes import REGISTRY, Recipe
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.host.collector import paused
@@ -41,7 +44,11 @@ def read_config(run: Run) -> Recipe:
     recipe = REGISTRY.get(run.config["trainer"])
     if recipe is None:
         raise ConfigError(f"there is no recipe {run.config['trainer']} in this version of the trainer")
-    return recipe.config.model_validate(run.config["config"])
+    try:
+        return recipe.config.model_validate(run.config["config"])
+    except ValidationError as error:  # of a service of another version
+        found = [f"config.{item.field}: {item.message}" for item in field_errors(error, recipe.config)]
+        raise ConfigError(f"this version of the trainer cannot use it: {'; '.join(found)}") from None
 
 
 def make_training(run: Run, *, config: Recipe, world: World) -> Training:

@@ -134,7 +134,7 @@ def _for_missing_module(facts: Facts, script: Script) -> list[str]:
     """Says where a package that the program needs is named."""
     if script.requirements is not None:
         return [f"Add its package to {shown(script.requirements)} (config.requirements), and submit it again."]
-    named = f"torchyard run --requirements {REQUIREMENTS}, or config.requirements"
+    named = f"`torchyard run --requirements {REQUIREMENTS} PROGRAM`, or config.requirements"
     if facts.has_requirements:
         return [f"The code has a {REQUIREMENTS}, which this job does not use: name it ({named}) and submit it again."]
     return [f"Write its package into a {REQUIREMENTS} beside the code, and name that file ({named})."]

@@ -1,15 +1,24 @@
 """Writes of a pass over the queue: claims, kept places, preemptions and reasons. All of them raise Unavailable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scheduling.snapshot import Placement
 from store.announcement import QUEUE, announcement_of
+from store.facts.attempts import Claim
 from store.facts.line import Left
 from store.rows import claims, intents, jobs, reasons, reservations, waiting, workers
-from store.rows.attempts import Claim
-from store.rows.reservations import Change, Place
+from store.rows.reservations import Kept, Place
 from store.store import Store
 from torchyard.contract.job import JobState, Reason
+
+
+def anything_waits(store: Store) -> bool:
+    """Returns whether any job waits. First those join the line that are held back no longer."""
+    with store.read() as session:
+        if not waiting.any_ungrouped(session):
+            return waiting.any_waits(session)
+    group_waiting_jobs(store)
+    return True
 
 
 def claim(
@@ -28,12 +37,15 @@ def claim(
         return taken
 
 
-def reserve(store: Store, changes: Sequence[Change]) -> Mapping[Place, int] | None:
-    """Keeps places for waiting jobs, or for nobody any more. Whoever decides first has decided.
+def keep_places(store: Store, seen: Iterable[Kept], wanted: Iterable[Kept]) -> Mapping[Place, int] | None:
+    """Keeps the `wanted` places where before the `seen` ones were kept. Whoever decides first has decided.
 
-    Returns the versions of the reservations of the places that are given to jobs; None, without any change, under the
-    conditions of `store.rows.reservations.reserve`.
+    Returns the versions of the reservations that are new or changed; None, without any change, under the conditions of
+    `store.rows.reservations.reserve`.
     """
+    changes = reservations.changes(seen, wanted)
+    if not changes:
+        return {}
     with store.write("reserve") as session:
         return reservations.reserve(session, changes)
 

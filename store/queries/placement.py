@@ -8,7 +8,8 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from scheduling.plan import plan
-from scheduling.snapshot import RecordedReasons, Reservation, Snapshot
+from scheduling.snapshot import Displacement, RecordedReasons, Reservation, Snapshot
+from store.db.database import Snapshots
 from store.queries.groups import Groups
 from store.rows import cluster, quotas, reasons, reservations, waiting
 from torchyard.contract.devices import DeviceReport
@@ -54,6 +55,18 @@ def read_snapshot(
             recorded=RecordedReasons(reasons.by_shape(session), reasons.of_favoured(session, favoured)),
         )
         return _with_successors(snapshot, groups, at_once=max(1, len(devices)))
+
+
+def displacements(read: Read, *, max_stop_grace: timedelta = LONGEST_STOP_GRACE) -> tuple[Displacement, ...]:
+    """Returns which jobs were asked to stop for which waiting jobs, as `store.rows.cluster.displacements` does."""
+    with read() as session:
+        return cluster.displacements(session, max_stop_grace=max_stop_grace)
+
+
+def waits(store: Snapshots, job_id: str) -> bool:
+    """Returns whether the job waits to be placed. Raises Unavailable."""
+    with store.read() as session:
+        return bool(waiting.waiting_among(session, [job_id]))
 
 
 def _with_successors(snapshot: Snapshot, groups: Groups, *, at_once: int) -> Snapshot:

@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 from scheduling.snapshot import Placement
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
+from store.facts.attempts import LEASE, Claim
 from store.rows import checkpoints, jobs, quotas, reservations
-from store.rows.attempts import LEASE, Claim
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.fitting import fits_beside
 from torchyard.contract.job import JobState, Reason

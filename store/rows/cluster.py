@@ -1,4 +1,4 @@
-"""The cluster as a plan sees it: hosts, the jobs that run on them, those that were asked to stop, and what users used."""
+"""The cluster as a plan sees it: hosts, what runs on them, who was asked to stop, and what users used of them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from store.announcement import WORKERS, announcement_of
 from store.db.database import now_us
 from store.db.tables import Reservation, Worker
+from store.facts.attempts import LEASE
 from store.rows import reservations
-from store.rows.attempts import LEASE
 from torchyard.contract.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)

@@ -1,19 +1,15 @@
 """The commands of the README and of `cp` as they stand there but for the port; those of all documents are only read."""
 
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 import re
 import sys
-from typing import Any
 
 import pytest
-import typer
-from typer.core import TyperGroup
 
 from tests.e2e.documented import blocks, commands_in, environment_in, run_blocks, running_by
 from tests.servers import free_port
-from torchyard.cli import app
+from tests.torchyard.cli.reading import commands, read
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -42,10 +38,10 @@ def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / ".torchyardignore").write_text("/config/\n/*.pt\n/up.log\n/job.json\n")
     (tmp_path / "train.py").write_text(PROGRAM)
-    commands = [_here(block, port) for block in _run(blocks(README, "sh"))]
+    shown = [_here(block, port) for block in _run(blocks(README, "sh"))]
     program = next(block for block in blocks(README, "python") if block.startswith("from torchyard import Client"))
     with running_by(f"torchyard up --port {port}", tmp_path, environment):
-        said = run_blocks([*commands, f"python - <<'END'\n{program}END"], tmp_path, environment)
+        said = run_blocks([*shown, f"python - <<'END'\n{program}END"], tmp_path, environment)
         captured = run_blocks([f"torchyard checkpoints {tmp_path.name}"], tmp_path, environment)
         (copies,) = blocks(COMMANDS, "sh")
         run_blocks([_of_programs_job(copies, tmp_path.name)], tmp_path, environment)
@@ -66,7 +62,7 @@ def test_each_block_that_does_not_run_is_in_the_readme() -> None:
 
 def test_the_list_of_commands_is_whole() -> None:
     documented = {match for row in _rows("| command | what |") for match in _commands(row)}
-    assert documented == _every_command()
+    assert documented == {*commands()}
 
 
 def test_the_listed_options_are_those_of_their_commands() -> None:
@@ -83,14 +79,14 @@ def test_the_command_line_reads_each_command_of_the_documents() -> None:
         call for text in DOCUMENTS for block in blocks(text, "(?:sh|bash)") for call in commands_in(block, "torchyard")
     ]
     for call in calls:
-        _read(call)
+        read(call)
     assert len(calls) > 40
 
 
 def test_a_command_in_the_text_of_the_documents_is_one_with_such_options() -> None:
     usages = [code for text in DOCUMENTS for code in re.findall(r"`torchyard\s+([a-z][^`]*)`", text)]
     for usage in (" ".join(code.split()) for code in usages):
-        found = [name for name in _every_command() if f"{usage} ".startswith(f"{name} ")]
+        found = [name for name in commands() if f"{usage} ".startswith(f"{name} ")]
         assert found, usage
         assert _options(usage) <= _options_of(found[0]), usage
 
@@ -108,7 +104,7 @@ def test_a_command_in_the_text_of_the_documents_is_one_with_such_options() -> No
 def test_a_wrong_command_in_a_document_is_found(line: str, wrong: str) -> None:
     with pytest.raises(Exception, match=wrong):
         for arguments in commands_in(line, "torchyard"):
-            _read(arguments)
+            read(arguments)
 
 
 def _run(found: list[str]) -> list[str]:
@@ -135,20 +131,6 @@ def _codes(cell: str) -> list[str]:
     return re.findall(r"`([^`]*)`", cell)
 
 
-def _read(arguments: list[str]) -> None:
-    """Has the command line read the arguments, and do nothing. Raises its error."""
-    _command_line()(arguments, standalone_mode=False)
-
-
-@cache
-def _command_line() -> Any:
-    """Returns the real command line, whose commands do nothing."""
-    top = typer.main.get_command(app)
-    for command in _leaves(top).values():
-        command.callback = None
-    return top
-
-
 def _options(usage: str) -> set[str]:
     """Returns the options that follow a command; what follows the program of `run` are its own."""
     words = usage.translate(str.maketrans("[]|\\", "    ")).split()
@@ -157,25 +139,10 @@ def _options(usage: str) -> set[str]:
 
 
 def _options_of(name: str) -> set[str]:
-    return {option for parameter in _leaves(_command_line())[name].params for option in parameter.opts}
+    return {option for parameter in commands()[name].params for option in parameter.opts}
 
 
 def _commands(cell: str) -> set[str]:
     """Returns the names of the commands in a cell, such as `tokens new` of `tokens new [--name]`."""
     found = (re.match(r"[a-z]+( [a-z]+)*", code) for code in re.findall(r"`([^`]*)`", cell))
     return {match.group() for match in found if match}
-
-
-def _every_command() -> set[str]:
-    return set(_leaves(_command_line()))
-
-
-def _leaves(command: Any, name: str = "") -> dict[str, Any]:
-    """Returns the commands below one, by their whole names."""
-    if not isinstance(command, TyperGroup):
-        return {name: command}
-    return {
-        leaf: found
-        for inner, below in command.commands.items()
-        for leaf, found in _leaves(below, f"{name} {inner}".strip()).items()
-    }

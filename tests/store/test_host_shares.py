@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from store.facts.attempts import Claim
 from store.rows import workers
-from store.rows.attempts import Claim
 from tests.store.fixture import StoreFixture, run_together
 from tests.store.test_races import PAIRS
 from torchyard.contract.devices import StartsReport

@@ -15,6 +15,7 @@ from sqlalchemy import Update, select, update
 from store.commands import attempts, placement, requests, submission
 from store.db.database import Database
 from store.db.tables import Job
+from store.facts.attempts import Claim
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import QueueCursor
 from store.facts.line import Credits, OwnerKind, Standing
@@ -22,7 +23,6 @@ from store.line import order
 from store.line.entries import standing_of
 from store.line.line import Line, line_of
 from store.queue import Queue
-from store.rows.attempts import Claim
 from tests import servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, placement_on, service_of, store_on

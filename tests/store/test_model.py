@@ -24,9 +24,9 @@ from sqlalchemy import select
 
 from store.db.database import Database
 from store.db.tables import Allocation, Attempt, Job, JobEvent
+from store.facts.attempts import Claim
 from store.queue import Queue
 from store.rows import attempts, retry
-from store.rows.attempts import Claim
 from tests import line, servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service, checkpoint

@@ -6,8 +6,8 @@ import pytest
 
 from store.commands import placement
 from store.db.tables import Reservation, Worker
+from store.facts.attempts import Claim
 from store.rows import deletion, reservations
-from store.rows.attempts import Claim
 from store.rows.reservations import Change, KeptPlace, changes
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.store.test_races import PAIRS

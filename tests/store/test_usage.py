@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from scheduling.usage import used_at
 from store.db.database import now_us
 from store.db.tables import Attempt, Job, Usage
+from store.facts.attempts import Claim
 from store.rows import claims, deletion, usage
-from store.rows.attempts import Claim
 from tests.store.fixture import StoreFixture, placement_on, run_together
 from tests.store.test_races import PAIRS
 from torchyard.contract.job import EndReason

@@ -1,6 +1,7 @@
 """Every recipe trains with the techniques that the loop offers, and its checkpoint reproduces its metrics."""
 
 from collections.abc import Callable
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.rundir import Env
+from torchyard.run import Run
 from trainer import __main__ as trainer
 from trainer.evaluate import evaluate
 
@@ -76,3 +80,12 @@ def test_a_recipe_trains_with_every_technique(
     first = run.checkpoints / "epoch-0001"
     results(on_ranks(1, train, env=environment(resumed, data=str(source), resume_from=first)))
     assert load(resumed.checkpoints / "epoch-0002")["step"] == saved["step"]
+
+
+def test_a_configuration_of_another_version_is_refused_in_our_words(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    written = {"trainer": "image-classification", "config": {"training": {"epochs": "two", "epoks": 3}}}
+    config.write_text(json.dumps(written))
+    with pytest.raises(ConfigError) as caught:
+        trainer.read_config(Run({Env.CONFIG: str(config)}))
+    assert "config.training.epochs: must be a whole number; config.training.epoks: is no key" in str(caught.value)

@@ -6,17 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import update
-from sqlalchemy.orm import Session
 
-from scheduling.snapshot import Displacement
 from store.db.database import now_us
 from store.db.tables import Job
+from store.facts.attempts import Claim
+from store.queries import placement
 from store.queue import Queue
-from store.rows import cluster, workers
-from store.rows.attempts import Claim
+from store.rows import workers
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import DeviceReport
-from torchyard.contract.durations import LONGEST_STOP_GRACE
 from worker.placement.apply import Placer
 
 _GIB = 1 << 30
@@ -42,10 +40,6 @@ def slot(index: int) -> DeviceReport:
 
 def _nothing() -> None:
     pass
-
-
-def _displacements(session: Session) -> tuple[Displacement, ...]:
-    return cluster.displacements(session, max_stop_grace=LONGEST_STOP_GRACE)
 
 
 @dataclass
@@ -106,7 +100,7 @@ class SchedulersFixture:
 
     def preempted(self) -> dict[str, str]:
         """Returns the preempted jobs, each with the job that needs its devices."""
-        return {one.victim: one.job_id for one in self.store.read(_displacements)}
+        return {one.victim: one.job_id for one in placement.displacements(self.store.database.read)}
 
     def set_preempted_ago(self, victim: str, ago: timedelta) -> None:
         requested_at = now_us() - ago // timedelta(microseconds=1)

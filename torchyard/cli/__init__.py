@@ -36,6 +36,7 @@ from torchyard.cli import (
 from torchyard.cli.run import commands as own
 from torchyard.cli.run import config
 from torchyard.cli.up import commands as local
+from torchyard.cli.usage import OwnWords
 from torchyard.contract.errors import NotAuthorized, TorchyardError
 from torchyard.contract.version import own_version
 from torchyard.host import terminal
@@ -49,6 +50,7 @@ def _print_version(wanted: bool) -> None:
 
 app = typer.Typer(
     name="torchyard",
+    cls=OwnWords,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

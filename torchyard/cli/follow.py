@@ -5,10 +5,11 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime
 import math
+import os
 import re
 import sys
 import time
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -25,8 +26,8 @@ from torchyard.host import terminal
 _PROGRESS_INTERVAL_S = 2.0
 """Seconds between two lines of progress if stderr is not a terminal."""
 _BAR_WIDTH = 16
-_REMEMBERED = 100
-"""Lines of the log in which an event is looked for that says the same."""
+_REMEMBERED = 1000
+"""Lines of the log in which is looked for what an event, or the traceback at the end, says again."""
 _EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 3}
 
 
@@ -64,6 +65,7 @@ class Watch:
         self._step = 0
         self._progress = ProgressView()
         self._metrics: dict[str, float] = {}
+        self._beside_log = self.shows_live or _one_file(sys.stdout, sys.stderr)
         self._lines: deque[str] = deque(maxlen=_REMEMBERED)
         """The newest lines of the log that are on the same screen as the events. A recipe writes its epochs to both."""
 
@@ -97,13 +99,13 @@ class Watch:
         elif self._log is not None and isinstance(update, LogLine):
             self._bar.show(update, None)
             self._show_log(self._log(update))
-            if self.shows_live:
+            if self._beside_log:
                 self._lines.append(update.text)
 
     def _show_job(self, job: JobView) -> None:
         if job.state.terminal:
             self._remove_bar()
-            self._print(_ending(job))
+            self._print(_ending(job, traceback=not self._has_shown_traceback(job)))
 
     def _show_metric(self, point: MetricView) -> None:
         self._metrics[point.key] = point.value
@@ -171,6 +173,12 @@ class Watch:
             return any(map(epoch.search, self._lines))
         return False
 
+    def _has_shown_traceback(self, job: JobView) -> bool:
+        """Whether the log on the screen has every line of the job's traceback. It may have more between them."""
+        lines = job.error.traceback.splitlines() if job.error is not None and job.error.traceback else []
+        shown = {line.strip() for line in self._lines}
+        return all(line.strip() in shown for line in lines if line.strip())
+
     def _print(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True)
 
@@ -206,6 +214,14 @@ class _Bar(Progress):
         self._lines.clear()
 
 
+def _one_file(one: TextIO, other: TextIO) -> bool:
+    """Whether both streams are one file or pipe, as after `2>&1`."""
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except OSError:  # io.UnsupportedOperation too: there is no file
+        return False
+
+
 def _unnumbered(line: LiveLine) -> LogLine:
     """Returns the line of the log that it would be now."""
     return LogLine(line=0, time=datetime.now(UTC), **line.model_dump(include={"attempt", "rank", "stream", "text"}))
@@ -218,14 +234,14 @@ def _checkpoint(data: dict[str, Any]) -> str:
     return f"{where:<10} {values or 'checkpoint saved'}"
 
 
-def _ending(job: JobView) -> Text:
+def _ending(job: JobView, *, traceback: bool) -> Text:
     line = stamp(job.finished_at or job.created_at)
     line.append(f"{job.state:<10}", style=output.COLOURS[job.state])
     if job.started_at is not None and job.finished_at is not None:
         line.append(f" after {terminal.duration((job.finished_at - job.started_at).total_seconds())}")
     if job.error is not None:
         line.append_text(_safe(f": {output.reason(job)}"))
-        if job.error.traceback:
+        if job.error.traceback and traceback:
             line.append("\n").append_text(_safe(job.error.traceback.rstrip(), style="dim"))
     return line
 

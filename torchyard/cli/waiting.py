@@ -18,21 +18,22 @@ _REFRESH_S = 2.0
 def wait_for_start(client: Client, job: JobView) -> JobView:
     """Returns the job when it is no longer queued. Meanwhile shows the reason and the position in the queue.
 
-    A terminal has one line that changes; elsewhere there is a line for each change.
+    A terminal has one line that changes; elsewhere there is a line for each change. Its time is the server's, as are
+    those of the events that follow, and never before that of the line above.
     """
     if job.state != JobState.QUEUED:
         return job
     console = Console(stderr=True, highlight=False)
-    shown = ""
+    shown, latest = "", job.status_reason.since
     with console.status("") as line:
         if not console.is_terminal:
             line.stop()
         while job.state == JobState.QUEUED:
-            reason = _reason(job)
+            reason, latest = _reason(job), max(latest, job.status_reason.since)
             if console.is_terminal:
                 line.update(Text(f"{job.state} for {_since(job)}, {reason}"))
             elif reason != shown:
-                console.print(stamp(datetime.now(UTC)).append(f"{job.state:<10} {reason}"), soft_wrap=True)
+                console.print(stamp(latest).append(f"{job.state:<10} {reason}"), soft_wrap=True)
             shown = reason
             job = client.wait_for_change(job, timeout=_REFRESH_S)
     return job

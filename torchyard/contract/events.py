@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import json
 from typing import Annotated, Any, Literal
 
-from torchyard.contract.record import Record, at_most, between, json_number, matching, parse_object
+from torchyard.contract.codec import Record, at_most, between, json_number, matching, parse_object
 from torchyard.contract.text import METRIC_KEY, METRIC_KEY_LENGTH, unstorable
 
 CARD_BYTES = 64 * 1024
@@ -15,7 +15,7 @@ LAST_TIME_US = 253_402_300_799_999_999
 
 Time = Annotated[int, between(0, LAST_TIME_US)]
 """Microseconds since the epoch."""
-MetricName = Annotated[str, matching(METRIC_KEY), at_most(METRIC_KEY_LENGTH)]
+MetricName = Annotated[str, matching(METRIC_KEY, "a text without control characters"), at_most(METRIC_KEY_LENGTH)]
 Step = Annotated[int, between(0, 2**63 - 1)]
 Epoch = Annotated[int, between(0, 2**31 - 1)]
 
@@ -79,7 +79,7 @@ class CheckpointSaved(_Line):
     """A checkpoint folder below `checkpoints/` has its manifest."""
 
     type: Literal["checkpoint"] = "checkpoint"
-    name: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")]
+    name: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "letters, digits, . _ -")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Literal
 
+from torchyard.contract.codec import Record, at_most, between, cut_at, matching
 from torchyard.contract.events import CardValues, Epoch, MetricName, Step, Time
 from torchyard.contract.job import EndReason
-from torchyard.contract.record import Record, at_most, between, cut_at, matching
 
 Pid = Annotated[int, between(0, 2**31 - 1)]
 Rank = Annotated[int, between(0, 2**31 - 1)]
 ExitCode = Annotated[int, between(-(2**31), 2**31 - 1)]
 """Of a process, or minus the number of the signal that ended it."""
+Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 digits of a sha256")]
+_FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
+_FILE_WORDS = (
+    "up to 5 names with / between them, of letters, digits, . _ - (not . or - first), up to 100 characters each"
+)
 _ReportText = Annotated[str, cut_at(100_000)]
 
 
@@ -31,9 +36,9 @@ class Strict(Record):
 
     helper: str
     """The socket of the helper."""
-    owner: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")]
+    owner: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", "letters, digits, . _ @ -")]
     """The job's owner, who has a user of their own on the host."""
-    bundles: list[Annotated[str, matching(r"[0-9a-f]{64}")]] = field(default_factory=list[str])
+    bundles: list[Sha256] = field(default_factory=list[str])
     """The owner's unpacked bundles that the attempt reads."""
 
 
@@ -141,9 +146,9 @@ class RankError(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestFile(Record):
-    path: Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}){0,4}")]
+    path: Annotated[str, matching(rf"{_FILE_NAME}(/{_FILE_NAME}){{0,4}}", _FILE_WORDS)]
     size: Annotated[int, between(0, 2**63 - 1)]
-    sha256: Annotated[str, matching(r"[0-9a-f]{64}")]
+    sha256: Sha256
 
 
 @dataclass(frozen=True, kw_only=True)

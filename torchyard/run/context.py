@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torchyard.contract.events import Message
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE, Env, RunDir
+from torchyard.contract.text import storable
 from torchyard.host.disk import retry_while_unavailable
 from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
@@ -25,6 +26,7 @@ from torchyard.run.eventlog import EventLog
 from torchyard.run.publishing import Content
 from torchyard.run.saved import Saved, Unfit
 from torchyard.run.tensors import has_safetensors
+from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +81,7 @@ class Run:
         """Records numbers or one-element tensors, measured at optimizer step `step`. NaN and infinities are kept.
 
         A tensor is copied on its device, and a thread fetches it later: this never waits for a GPU. Raises TypeError
-        and ValueError for a value that is not a number.
+        and ValueError for a name, a value or a step that cannot be recorded.
         """
         self._checkpoints.poll()
         if self._events is not None:
@@ -88,7 +90,10 @@ class Run:
     def progress(
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
     ) -> None:
-        """Records how far the run is. Cheap enough for every step. Epochs count from 1."""
+        """Records how far the run is. Cheap enough for every step. Epochs count from 1.
+
+        Raises TypeError and ValueError for what is no whole number.
+        """
         self._checkpoints.poll()
         if self._events is not None:
             self._events.progress(step=step, total_steps=total_steps, epoch=epoch, epochs=epochs)
@@ -147,7 +152,8 @@ class Run:
         `state` must load with `weights_only=True`, or `resume` cannot read it. Its tensors are saved on the CPU. This
         is not a collective: every rank may call it, or rank 0 alone. The checkpoint is named after `epoch`, or after
         `step` if `epoch` is None or has not ended. An existing checkpoint of that name is kept as it is. Raises OSError
-        and keeps earlier checkpoints whole if it fails.
+        and keeps earlier checkpoints whole if it fails, and TypeError and ValueError for a name, a metric or a step
+        that cannot be recorded.
 
         With `background`, it copies the tensors to host memory and returns. A thread does the rest, which includes the
         functions in `files`: one checkpoint at a time. The next call raises what the thread met, once. A rank that
@@ -162,11 +168,12 @@ class Run:
         """
         if self._dir is None or self._events is None:
             return
+        check_names(metrics or {})
         manifest = Manifest(
-            step=step,
-            epoch=epoch,
+            step=whole("step", step),
+            epoch=whole_or_none("epoch", epoch, most=LARGEST_EPOCH),
             end_of_epoch=end_of_epoch,
-            metrics={key: float(value) for key, value in (metrics or {}).items()},
+            metrics={key: number(key, value) for key, value in (metrics or {}).items()},
             files=[],
             card=None if card is None else _plain(card),
         )
@@ -255,7 +262,9 @@ class Run:
 
     def _message(self, text: str, level: Literal["info", "warning", "error"]) -> None:
         if self._events is not None:
-            self._events.message(Message(time=time.time_ns() // 1000, level=level, text=text[:_MESSAGE_LIMIT]))
+            self._events.message(
+                Message(time=time.time_ns() // 1000, level=level, text=storable(text)[:_MESSAGE_LIMIT])
+            )
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:

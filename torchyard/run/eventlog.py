@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress
 from torchyard.host.disk import FULL
 from torchyard.host.failpoints import failpoint
+from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
 
 FLUSH_S = 0.5
 FLUSH_LINES = 500
@@ -54,8 +55,10 @@ class EventLog:
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
         """Adds numbers and one-element tensors, copied as they are now without waiting for their device.
 
-        Raises TypeError and ValueError for a value that is not a number.
+        Raises TypeError and ValueError for a name, a value or a step that cannot be recorded.
         """
+        check_names(values)
+        step = whole("step", step)
         taken = {key: _snapshot(key, value) for key, value in values.items()}
         if taken:
             self._add(_Values(_now(), step, taken))
@@ -63,9 +66,18 @@ class EventLog:
     def progress(
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
     ) -> None:
-        """Adds how far the run is. Of several calls between two writes, only the last one is written."""
+        """Adds how far the run is. Of several calls between two writes, only the last one is written.
+
+        Raises TypeError and ValueError for what is no whole number.
+        """
         # The thread makes the line: most calls never become one.
-        latest = {"time": _now(), "step": step, "total_steps": total_steps, "epoch": epoch, "epochs": epochs}
+        latest = {
+            "time": _now(),
+            "step": whole("step", step),
+            "total_steps": whole_or_none("total_steps", total_steps),
+            "epoch": whole_or_none("epoch", epoch, most=LARGEST_EPOCH),
+            "epochs": whole_or_none("epochs", epochs, most=LARGEST_EPOCH),
+        }
         with self._lock:
             self._progress = latest
         self._check()
@@ -166,20 +178,9 @@ def _now() -> int:
 
 
 def _snapshot(key: str, value: Any) -> Any:
-    if not 1 <= len(key) <= 200:
-        raise ValueError(f"a metric's key has 1 to 200 characters, not {len(key)}")
     if not hasattr(value, "detach"):
-        return _number(key, value)
+        return number(key, value)
     if value.numel() != 1:
         raise ValueError(f"{key}: a tensor of {value.numel()} elements is no number")
     tensor = value.detach()
     return float(tensor) if tensor.device.type == "cpu" else tensor.clone()
-
-
-def _number(key: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        shown = f" {value[:100]!r}" if isinstance(value, str) else ""
-        raise kind(f"{key}: a {type(value).__name__}{shown} is no number: {error}"[:500]) from None

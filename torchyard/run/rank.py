@@ -15,14 +15,13 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from types import ModuleType, TracebackType
 from typing import Literal, NoReturn
 
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.faults import device_fault
 from torchyard.contract.job import EndReason
-from torchyard.contract.record import Record
 from torchyard.contract.records import RankError
 from torchyard.contract.rundir import Env, RunDir, process_title
 from torchyard.contract.stacks import STACKS_SIGNAL
@@ -33,11 +32,10 @@ from torchyard.host.recordfiles import write_record
 from torchyard.run.current import flush, has_finished
 from torchyard.run.exiting import leave
 from torchyard.run.memory import describe_shortage
+from torchyard.run.traces import traceback_of
 
 MESSAGE_LIMIT = 4_000
-TRACEBACK_LIMIT = 32_000
 
-_HEAD = 4_000  # characters kept of the start of a long traceback: its end says more
 _SECRETS_S = 60.0  # how long the supervisor may take to answer
 _FULL_DISK_S = 60.0  # how long a record of this rank waits for a full disk
 _TEMPORARIES = ("/tmp", "/var/tmp")  # noqa: S108 as programs name them
@@ -201,7 +199,7 @@ def record_error(run_dir: RunDir, rank: int, error: BaseException) -> None:
         reason=reason,
         type=storable(type(error).__qualname__),
         message=storable(message)[:MESSAGE_LIMIT],
-        traceback=_shorten(storable("".join(traceback.format_exception(error)))),
+        traceback=storable(traceback_of(error, own_frames=Env.DATA in os.environ)),
     )
     try:
         write(run_dir.errors / f"{rank}.json", record)
@@ -279,12 +277,6 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as broken:  # noqa: BLE001 the user's own __str__
         return f"<the message cannot be shown: its __str__ raised {type(broken).__name__}>"
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= TRACEBACK_LIMIT:
-        return text
-    return f"{text[:_HEAD]}\n…\n{text[_HEAD - TRACEBACK_LIMIT :]}"
 
 
 if __name__ == "__main__":

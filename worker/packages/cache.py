@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated
 import uuid
 
-from torchyard.contract.record import Record, matching
+from torchyard.contract.codec import Record, matching
 from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.host.untrusted import folder_inside
@@ -38,7 +38,7 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 @dataclass(frozen=True, kw_only=True)
 class _Complete(Record):
     boot: str
-    name: Annotated[str, matching(r"[a-z0-9]{1,32}")]
+    name: Annotated[str, matching(r"[a-z0-9]{1,32}", "letters and digits")]
 
 
 @dataclass(frozen=True)

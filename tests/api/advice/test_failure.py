@@ -202,8 +202,8 @@ def test_a_wrong_argument_is_what_the_program_said_and_no_line_of_code() -> None
 @pytest.mark.parametrize(
     ("requirements", "has", "step"),
     [
-        (None, True, "The code has a requirements.txt, which this job does not use: name it (torchyard run --requirem"),
-        (None, False, "Write its package into a requirements.txt beside the code, and name that file (torchyard run"),
+        (None, True, "The code has a requirements.txt, which this job does not use: name it (`torchyard run --require"),
+        (None, False, "Write its package into a requirements.txt beside the code, and name that file (`torchyard run"),
         ("base.txt", False, "Add its package to base.txt (config.requirements), and submit it again."),
     ],
 )

@@ -16,6 +16,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 import torch
@@ -122,8 +123,67 @@ def test_what_is_no_number_is_refused_at_once(folder: RunDir, value: Any) -> Non
     run = context(folder)
     with pytest.raises((TypeError, ValueError), match=rf"^loss: a (tensor|{type(value).__name__}) "):
         run.log({"loss": value}, step=1)
-    with pytest.raises(ValueError, match="1 to 200 characters"):
-        run.log({"": 1.0}, step=1)
+    with pytest.raises((TypeError, ValueError), match=r"^loss: a "):
+        run.save_checkpoint({}, step=1, metrics={"loss": value})
+    run.close()
+    assert not folder.events.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "has 1 to 200 characters, not 0: ''"),
+        ("x" * 201, "has 1 to 200 characters, not 201: 'xxx"),
+        ("lo\nss", "has no control characters: 'lo\\nss'"),
+        ("\ud800", "has no control characters: '\\ud800'"),
+        (3, "is a text, and no int: 3"),
+    ],
+)
+def test_what_is_no_name_is_refused_at_once_and_named(folder: RunDir, name: Any, says: str) -> None:
+    run = context(folder)
+    for call in (
+        lambda: run.log({name: 1.0}, step=1),
+        lambda: run.save_checkpoint({}, step=1, metrics={name: 1.0}),
+    ):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            call()
+        assert str(caught.value).startswith(f"a metric's key {says}")
+    run.close()
+    assert not folder.events.exists()
+
+
+@pytest.mark.parametrize("value", ["1", 1.0, None, -1, 2**63, 10**5000], ids=lambda value: f"{type(value)}"[:9])
+def test_what_is_no_step_is_refused_at_once_and_named(folder: RunDir, value: Any) -> None:
+    run = context(folder)
+    for call in (
+        lambda: run.log({"loss": 1.0}, step=value),
+        lambda: run.progress(step=value),
+        lambda: run.progress(step=1, epoch=value or -1),
+        lambda: run.save_checkpoint({}, step=value),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"^(step|epoch) must be .*, and is "):
+            call()
+    run.close()
+    assert not folder.events.exists()
+
+
+def test_whole_numbers_of_other_types_are_steps(folder: RunDir) -> None:
+    run = context(folder)
+    run.log({"loss": 1.0}, step=torch.tensor(3))  # pyright: ignore[reportArgumentType]
+    run.log(dict.fromkeys(map(str, range(1000)), 1.0), step=np.int64(4))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="there are 1001 metrics"):
+        run.log(dict.fromkeys(map(str, range(1001)), 1.0), step=5)
+    run.message("a file's name: \udc80")
+    run.close()
+    assert [line.step for line in lines(folder) if isinstance(line, Metric)] == [3, 4]
+
+
+@pytest.mark.parametrize("path", ["a b", "../x", "-x", "x\ny", "a/b/c/d/e/f"])
+def test_a_file_that_a_checkpoint_cannot_have_is_named_in_words(folder: RunDir, path: str) -> None:
+    run = context(folder)
+    with pytest.raises(ValueError, match="must be up to 5 names") as caught:
+        run.save_checkpoint({}, step=1, files={path: b""})
+    assert str(caught.value).startswith(f"path: {path!r} must be") and "[A-Z" not in str(caught.value)
     run.close()
 
 

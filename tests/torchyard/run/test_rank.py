@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from api.advice.output import last_frame
 from tests.worker.attempt import wait_for
 from torchyard.contract.events import Message, parse_line
 from torchyard.contract.job import EndReason
@@ -186,6 +187,21 @@ def test_an_exception_is_printed_and_recorded_without_our_frames(rank: Rank) -> 
     assert error.traceback.startswith(f'Traceback (most recent call last):\n  File "{rank.code}/train.py", line 3')
     assert "torchyard" not in error.traceback
     assert "torchyard" not in rank.stderr
+
+
+def test_an_error_that_we_raise_is_recorded_at_the_line_of_the_script(rank: Rank) -> None:
+    own = rank.code / "torchyard"  # a folder of the user, whatever its name
+    own.mkdir()
+    (own / "helper.py").write_text(
+        "from torchyard.run.eventlog import EventLog\n"
+        "events = EventLog('x', synchronize=None)\n"
+        "def log():\n    events.log({'loss': 'abc'}, step=1)\n"
+    )
+    assert rank.execute("import sys\nsys.path.insert(0, 'torchyard')\nimport helper\nhelper.log()") == 1, rank.stderr
+    error = _recorded(rank)
+    assert str(last_frame(error.traceback)) == "helper.py, line 4, in log"
+    assert "eventlog.py" in rank.stderr and "eventlog.py" not in error.traceback
+    assert error.traceback.endswith(f"{error.type}: {error.message}\n")
 
 
 @pytest.mark.parametrize(

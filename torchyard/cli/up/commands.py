@@ -66,8 +66,8 @@ def up(
             _say_page(url, token)
         _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,redis}}.log")
         _say(f"Ready. In another terminal: {output.command()} run train.py, or submit FILE -f. Ctrl-C stops.")
-        known = f"login {url} --token-stdin < {shlex.quote(str(service.data.root / 'token'))}"
-        _say(f"To use it from other folders, once: {output.command()} {known}")
+        file = shlex.quote(str(service.data.root / "token"))
+        _say(f"To use it from other folders, once: {output.command()} login {url} --token-stdin < {file}")
 
     _say("Starting …")
     service.run(on_ready)

@@ -55,7 +55,7 @@ def _demo(client: Client, data_dir: Path, *, stays: bool, as_json: bool) -> int:
     with _evaluation() as evaluation:
         job = _train(client, spec)
         if job.state != JobState.SUCCEEDED:
-            terminal.note(f"The job {job.state}. Its log: torchyard logs {job.id}")
+            terminal.note(f"The job {job.state}. Its log: {output.command()} logs {job.id}")
             return exit_code(job)
         _heading("Download", "the best checkpoint over HTTP")
         checkpoint, path = _download(client, job, data_dir)

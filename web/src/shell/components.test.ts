@@ -71,7 +71,7 @@ test("a failure says what, what next, and the request's id", () => {
   for (const part of [
     "cannot be read. The database",
     "config.epochs is no number",
-    "torchyard status",
+    "torchyard doctor",
     "req_1",
   ])
     expect(text).toContain(part);

@@ -10,7 +10,7 @@ import signal
 import socket
 from typing import Annotated, Literal, TypeVar
 
-from torchyard.contract.record import Record, between, matching, parse_object
+from torchyard.contract.codec import Record, between, matching, parse_object
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.stacks import STACKS_SIGNAL
 
@@ -21,7 +21,7 @@ LONGEST = 1 << 16
 Network = Literal["none", "egress"]
 """`none`: loopback of its own. `egress`: that of the host."""
 
-JobId = Annotated[str, matching(r"job_[0-9a-f-]{32,36}")]
+JobId = Annotated[str, matching(r"job_[0-9a-f-]{32,36}", "a job's id")]
 AttemptNumber = Annotated[int, between(1, 10**9)]
 
 

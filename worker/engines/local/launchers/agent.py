@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract.record import Record, at_most, between, cut_at
+from torchyard.contract.codec import Record, at_most, between, cut_at
 from torchyard.contract.records import ExitCode, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir, process_title
 from worker.engines.local.launchers import fork

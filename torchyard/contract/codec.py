@@ -20,6 +20,7 @@ Convert = Callable[[Any], Any]
 
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_SHOWN = 100  # characters of a wrong text
 _KEYS = 4096  # keys of an object, such as names of metrics, whose check is remembered
 
 
@@ -104,13 +105,13 @@ def cut_at(count: int) -> Convert:
     return lambda value: value[:count]
 
 
-def matching(pattern: str) -> Convert:
-    """Accepts text that matches the whole pattern."""
+def matching(pattern: str, words: str) -> Convert:
+    """Accepts text that matches the whole pattern. `words` say what such a text is, for who wrote another."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
         if compiled.fullmatch(value) is None:
-            raise ValueError(f"must match {pattern}")
+            raise ValueError(f"{value[:_SHOWN]!r} must be {words}")
         return value
 
     return check

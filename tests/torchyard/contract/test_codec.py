@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from torchyard.contract.codec import Record, at_most, between, matching
 from torchyard.contract.job import EndReason
-from torchyard.contract.record import Record, at_most, between, matching
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Record):
-    name: Annotated[str, matching(r"[a-z]+"), at_most(5)]
+    name: Annotated[str, matching(r"[a-z]+", "letters"), at_most(5)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Whole(Record):
     at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     first: Part | None = None
     parts: list[Part] = field(default_factory=list[Part])
-    values: dict[Annotated[str, matching(r"[a-z/]+")], float] = field(default_factory=dict[str, float])
+    values: dict[Annotated[str, matching(r"[a-z/]+", "letters and /")], float] = field(default_factory=dict[str, float])
     anything: Any = None
 
 
