@@ -9,12 +9,13 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import NoScriptError
 
-from store import announcement, redis_names, redis_permissions
+from store import announcement, redis_client, redis_names, redis_permissions
 from store.announcement import Announcement
 from store.line import scripts
 from store.line.from_redis import RedisLine
 from store.line.upkeep import Upkeep, told
-from store.redis_client import PATIENT_S, QUICK_S, Pause, QueueUnavailable, RedisForbids, connect, translated
+from store.redis_client import Pause, QueueUnavailable, RedisForbids, connect, translated
+from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
 
 
@@ -26,7 +27,8 @@ class Queue:
 
         Raises ConfigError.
         """
-        self._quick, self._patient = connect(url, timeout_s=QUICK_S), connect(url, timeout_s=PATIENT_S)
+        self._quick = connect(url, timeout_s=redis_client.QUICK_S)
+        self._patient = connect(url, timeout_s=redis_client.PATIENT_S)
         self._service = service
         self._pause = Pause()
         self.line = RedisLine(self._quick, service=service, pause=self._pause)
@@ -63,10 +65,16 @@ class Queue:
     def check(self) -> None:
         """Checks that Redis answers and that its user may do all that is needed.
 
-        Raises QueueUnavailable, and RedisForbids, which says what to add.
+        Raises QueueUnavailable, and RedisForbids, which says what to add. Whose keys they are is not known while the
+        database is away; then it only checks that Redis answers.
         """
+        try:
+            service = self._service()
+        except Unavailable:
+            self.ping()
+            return
         with translated():
-            missing = redis_permissions.missing(self._patient, self._service())
+            missing = redis_permissions.missing(self._patient, service)
         if missing:
             raise RedisForbids(f"forbids what is needed: add to the rules of its user: {' '.join(missing)}")
 
@@ -118,13 +126,13 @@ class WakeupListener:
 
 def server_info(url: str) -> dict[str, Any]:
     """Connects and returns the server's INFO. Raises ConfigError and QueueUnavailable."""
-    with closing(connect(url, timeout_s=PATIENT_S)) as redis, translated():
+    with closing(connect(url, timeout_s=redis_client.PATIENT_S)) as redis, translated():
         return redis.info()
 
 
 def missing_permissions(url: str, service: str) -> tuple[str, ...]:
     """Connects and returns the rules that the user of the URL lacks. Raises ConfigError and QueueUnavailable."""
-    with closing(connect(url, timeout_s=PATIENT_S)) as redis, translated():
+    with closing(connect(url, timeout_s=redis_client.PATIENT_S)) as redis, translated():
         return redis_permissions.missing(redis, service)
 
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
-from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob, has_number, sort_key
+from store.facts.jobs import ListCursor, ListedJob, QueueCursor, has_number, sort_key
 from store.facts.pages import FactPage
 from store.ids import Prefix, is_id
 from torchyard.contract.errors import InvalidCursor
@@ -113,9 +113,8 @@ class QueueCursors:
         # A UUID is one block, and the rest another, so each has one cursor, which shows nothing of it without the key.
         self._cipher = Cipher(AES(key), ECB())  # noqa: S305
 
-    def of(self, job: QueuedJob) -> str:
-        """Returns the cursor behind a job."""
-        place = job.cursor
+    def of(self, place: QueueCursor) -> str:
+        """Returns the cursor behind a place."""
         standing = _STANDING.pack(place.key, place.priority, place.over_quota)
         return self._cipher.encryptor().update(bytes.fromhex(place.job_id.removeprefix("job_")) + standing).hex()
 

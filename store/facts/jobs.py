@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from store.facts.pages import FactPage
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.filters import JobSort
 from torchyard.contract.job import JobState, Reason
@@ -94,8 +95,6 @@ class QueuedJob:
     reason: DisplayedReason
     not_before: int | None
     created_at: int
-    cursor: "QueueCursor"
-    """Its position, from which the next page goes on."""
 
 
 _SORT_KEYS: Mapping[str, Callable[[ListedJob], str | int]] = {
@@ -137,6 +136,14 @@ class QueueCursor:
     job_id: str
     over_quota: bool = False
     """Whether the job comes after those of all owners within their quotas."""
+
+
+@dataclass(frozen=True)
+class QueuePage(FactPage[QueuedJob]):
+    """Some of the queued jobs, in the order of the line."""
+
+    last: QueueCursor | None
+    """The position of the last of them; None if there are none."""
 
 
 @dataclass(frozen=True)

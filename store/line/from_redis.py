@@ -44,11 +44,14 @@ class RedisLine:
 
     def page(self, classes: Sequence[Sequence[Priced]], *, after: Mark | None, limit: int) -> Sequence[Standing]:
         arguments: list[str | int] = [limit, *(("", "") if after is None else after)]
+        named: dict[str, Bucket] = {}
         for number, buckets in enumerate(classes):
             for priced in buckets:
-                arguments += [number, priced.credit, bucket_name(priced.bucket)]
+                name = bucket_name(priced.bucket)
+                named[name] = priced.bucket
+                arguments += [number, priced.credit, name]
         found = self._ask(scripts.PAGE, *arguments)
-        return [Standing(_bucket_named(name), _member(job_id, score)) for name, job_id, score in _triples(found)]
+        return [Standing(named[name], _member(job_id, score)) for name, job_id, score in _triples(found)]
 
     def before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
         named: list[str | int] = [len(buckets)]

@@ -28,7 +28,7 @@ _LATE = in_us(timedelta(minutes=1))
 _OLDEST = in_us(timedelta(minutes=10))
 """A line that nobody compared for longer is filled anew."""
 _AT_ONCE = 1000
-_AUDITED = 500
+_AUDITED = 250
 """Of the entries, and of the rows, which are compared in each sweep although nothing is known to have changed."""
 
 _ORDER = (Job.priority, Job.owner, Job.device_request, Job.created_at, Job.id)
@@ -54,13 +54,14 @@ _DELETED = (
 )
 _START = {"priority": -(2**31), "owner": "", "device_request": "", "created_at": -1, "id": ""}
 
-Transaction = Callable[[], AbstractContextManager[Session]]
+Read = Callable[[], AbstractContextManager[Session]]
+Write = Callable[[str], AbstractContextManager[Session]]
 
 
 class Sweep:
     """Of one program. Not for several threads at once, but for `compare`. All raise Unavailable, for Redis too."""
 
-    def __init__(self, upkeep: Upkeep, *, read: Transaction, write: Transaction) -> None:
+    def __init__(self, upkeep: Upkeep, *, read: Read, write: Write) -> None:
         self._upkeep = upkeep
         self._read = read
         self._write = write
@@ -141,7 +142,7 @@ class Sweep:
 
     def _swept(self, run_id: str, now: int) -> Stamp:
         """Returns the stamp of a sweep that began at `now`. The database remembers it first."""
-        with self._write() as session:
+        with self._write("sweep") as session:
             session.execute(update(Service).where(Service.line_swept_at < now).values(line_swept_at=literal(now)))
         return Stamp(run_id, now)
 

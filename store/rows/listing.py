@@ -11,7 +11,7 @@ from sqlalchemy.orm import QueryableAttribute, Session
 from store.db.tables import Base, Job
 from store.facts import pages
 from store.facts.callers import Caller, lists_unreadable
-from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob
+from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob, QueuePage
 from store.facts.line import Credits, Standing
 from store.facts.pages import FactPage
 from store.line.conditions import is_queued
@@ -99,7 +99,7 @@ _QUEUED = (
 )
 
 
-def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> FactPage[QueuedJob]:
+def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> QueuePage:
     """Returns queued jobs in the order of the line.
 
     With `after`, only jobs after that position, which need not be occupied any more.
@@ -111,7 +111,7 @@ def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> 
         line.distrust([job.member.id for job in page.items if job.member.id not in rows])
         page, rows = _page(session, credit, limit=limit, after=after)
     if not rows:
-        return FactPage([], page.has_more)
+        return QueuePage([], page.has_more, None)
     first = line.positions(credit, page.items[:1])[page.items[0].member.id]
     why = reasons.displayed(session, rows.values())
     queued = [
@@ -120,11 +120,10 @@ def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> 
             place=place,
             resources=rows[job.member.id].resources,
             reason=why[job.member.id],
-            cursor=cursor_of(job, credit),
         )
         for place, job in enumerate(page.items, start=first)
     ]
-    return FactPage(queued, page.has_more)
+    return QueuePage(queued, page.has_more, cursor_of(page.items[-1], credit))
 
 
 def _page(

@@ -10,7 +10,7 @@ from api.present import checkpoints, cluster, jobs, team, telemetry
 from api.present.times import microseconds, time
 from store.facts.callers import Caller
 from store.facts.checkpoints import CAPTURED, CheckpointFacts
-from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, ListedAttempt, QueueCursor, QueuedJob
+from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.facts.team import QuotaFacts, TokenFacts
 from store.facts.telemetry import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
 from store.facts.workers import History, HolderFacts, Use, WorkerFacts, WorkerHistory
@@ -103,9 +103,8 @@ def test_a_list_shows_text_and_metrics_to_who_may_read_the_job(caller: Caller, v
 def test_the_queue_names_a_job_to_who_may_list_it(caller: Caller, named: bool, explained: bool) -> None:
     resources = SPEC_OF_JOB.resources.model_dump(mode="json")
     reason = DisplayedReason("waiting", "w", SECOND)
-    cursor = QueueCursor(0, SECOND, JOB.id)
     entry = jobs.queue_entry(
-        QueuedJob(2, JOB.id, "ada", "private", "digits", 0, resources, reason, 5 * SECOND, SECOND, cursor), caller
+        QueuedJob(2, JOB.id, "ada", "private", "digits", 0, resources, reason, 5 * SECOND, SECOND), caller
     )
     assert (entry.job_id == JOB.id, entry.name == "digits", entry.reason is not None) == (named, named, explained)
     assert (entry.position, entry.owner, entry.not_before) == (2, "ada", time(5 * SECOND))

@@ -90,7 +90,7 @@ def test_registered_names_are_those_in_the_source() -> None:
     found = [pattern(item) for item in called("failpoint")]
     assert [name for name in failpoints.NAMES if not any(re.fullmatch(one, name) for one in found)] == []
     assert [one for one in found if not any(re.fullmatch(one, name) for name in failpoints.NAMES)] == []
-    assert literals("_translated", "_pausing_when_slow") == set(failpoints.PUSHES)
+    assert literals("translated") == set(failpoints.PUSHES)
     commits = (literals("write", "_write") | purposes() | actions()) & set(failpoints.COMMITS)
     assert commits == set(failpoints.COMMITS) - {"other"}  # the database's default
 

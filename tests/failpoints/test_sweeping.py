@@ -25,7 +25,7 @@ from torchyard.contract.records import ProcessIdentity
 
 SIDES = ("before", "after")
 POINTS = [
-    *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue") for side in SIDES),
+    *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue", "sweep") for side in SIDES),
     *(
         f"store.{what}.{side}"
         for what in (

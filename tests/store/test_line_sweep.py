@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 from sqlalchemy import update
 
-from store import redis_names
+from store import redis_client, redis_names
 from store.commands import submission
 from store.db.database import Database
 from store.db.tables import Job, Service
@@ -25,6 +25,7 @@ from store.queue import Queue
 from store.rows import deletion, jobs
 from store.store import Store
 from tests import line, servers
+from tests.conftest import QUICK_S
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, service_of, store_on
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
@@ -87,6 +88,12 @@ def lined(database: Database, folder: Path) -> Generator[Lined]:
         closing(Queue(url, service=service)) as queue,
     ):
         yield Lined(StoreFixture(database), store_on(database, queue=queue), url, redis)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has programs wait for Redis as long as they do outside of tests."""
+    monkeypatch.setattr(redis_client, "QUICK_S", QUICK_S)
 
 
 @pytest.fixture
@@ -321,6 +328,7 @@ def test_jobs_that_the_transaction_cannot_see_yet_stay_in_redis(at: Lined) -> No
     at.check()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_frozen_redis_delays_one_submission(at: Lined) -> None:
     first = at.submit()
     at.store.sweep_line()
