@@ -9,7 +9,7 @@ from datetime import timedelta
 import math
 
 from scheduling.snapshot import Kind, OwnerUse, Waiting
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 MOST = timedelta(hours=72)
 """The credit of an owner that used nothing."""

@@ -12,7 +12,7 @@ from scheduling.room import Room, Want, sort_of
 from scheduling.snapshot import Displacement, Kind, Place, Request, Waiting
 from scheduling.steps import Reasons
 from torchyard.contract.job import Reason
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 PREEMPTING = "preempting"
 """Reason code of a queued job for which others are being stopped."""

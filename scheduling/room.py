@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from scheduling.snapshot import Device, Host, Kind, Request, Waiting
 from torchyard.contract.fitting import suitable
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 Sort = tuple[Kind, int, str]
 """Kind, memory and name: devices of one sort suit the same jobs."""

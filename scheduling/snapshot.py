@@ -11,7 +11,7 @@ from typing import Literal
 
 from scheduling.quotas import Allowance
 from torchyard.contract.job import Reason
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 Kind = Literal["cuda", "cpu"]
 """Of a device, and of what a job asks for."""

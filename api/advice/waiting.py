@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from api.advice import failure
 from api.advice.facts import Facts, shown
 from torchyard.contract.fitting import is_named, suitable
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.cluster import WorkerView
 

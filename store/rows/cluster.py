@@ -18,7 +18,7 @@ from store.db.tables import Allocation, Attempt, Checkpoint, Job, Worker
 from store.line.conditions import is_queued
 from store.rows import quotas, usage, workers
 from torchyard.contract.devices import DeviceReport
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 _OPEN = Attempt.ended_at.is_(None)
 # Built once, because each pass over the line executes them. Not ordered: to order by ids, SQLite would read all jobs.

@@ -8,7 +8,7 @@ from store.rows.workers import is_alive
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.fitting import is_named
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 
 def check(session: Session, resources: Resources) -> None:

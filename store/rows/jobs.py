@@ -111,12 +111,7 @@ def transition(
     if job is None or job.state not in sources(target):
         return None
     source = JobState(job.state)
-    if JobState.QUEUED in {source, target}:
-        values["lined_at"] = now_us()
-    if source is JobState.QUEUED:
-        values["waited_us"] = _WAITED_US
-    if target is JobState.QUEUED:
-        values["shape"] = shape_of(job.owner, job.spec, ran_us=values.get("ran_us", job.ran_us))
+    values |= _line_values(job, source, target, ran_us=values.get("ran_us", job.ran_us))
     moved = session.scalars(
         update(Job)
         .where(Job.id == job_id, Job.state == source)
@@ -149,6 +144,16 @@ def transition(
     )
     announce(session, moved)
     return moved
+
+
+def _line_values(job: Job, source: JobState, target: JobState, *, ran_us: int) -> dict[str, Any]:
+    """Returns the columns of a moved job by which the line has it."""
+    values: dict[str, Any] = {"lined_at": now_us()} if JobState.QUEUED in {source, target} else {}
+    if source is JobState.QUEUED:
+        values["waited_us"] = _WAITED_US
+    if target is JobState.QUEUED:
+        values["shape"] = shape_of(job.owner, job.spec, ran_us=ran_us)
+    return values
 
 
 def set_reason(session: Session, job_id: str, state: JobState, reason: Reason) -> None:

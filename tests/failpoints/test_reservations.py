@@ -3,7 +3,7 @@
 import pytest
 
 from store.commands import placement
-from store.rows.reservations import Change
+from store.rows.reservations import KeptPlace
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
@@ -15,7 +15,8 @@ POINTS = ["store.reserve.before", "store.reserve.after"]
 def reserve(settings: Settings, *wanted: tuple[str, str]) -> bool:
     """Keeps the CPU slots of workers, which nobody has, for jobs."""
     with actions.opened(settings) as store:
-        return placement.reserve(store, [Change(worker, "cpu", None, job_id, 1, 2) for worker, job_id in wanted])
+        kept = [KeptPlace(worker, "cpu", job_id, "", due=1, bound=2, since=0, version=0) for worker, job_id in wanted]
+        return placement.keep_places(store, [], kept) is not None
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -9,7 +9,7 @@ from scheduling.snapshot import Host, OwnerUse
 from tests.scheduling.clusters import HOUR, NOW, gpu, host, runs, seen, slots, starts, waits
 from torchyard.contract.fitting import is_named
 from torchyard.contract.job import Reason
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 
 def explain(resources: Resources, *hosts: Host) -> Reason:
@@ -112,15 +112,15 @@ def test_devices_suit_by_kind_memory_and_name() -> None:
     assert starts(seen(waits("job_1"), hosts=[mixed])) == {"job_1": ["GPU-1"]}, "auto: GPUs if there are any"
     assert starts(seen(waits("job_1", resources=Resources(min_memory_gb=40)), hosts=[mixed])) == {}
     named = host([gpu(0, name="NVIDIA A100-SXM4-40GB"), gpu(1, name="NVIDIA A100-SXM4-80GB")])
-    wants = Resources(gpu=["H100", "A100-80GB"])
+    wants = Resources(gpu=("H100", "A100-80GB"))
     assert starts(seen(waits("job_1", resources=wants), hosts=[named])) == {"job_1": ["GPU-1"]}
 
 
 def test_a_gpu_is_named_by_words_of_its_name() -> None:
-    assert is_named("NVIDIA H100 80GB HBM3", "h100")
-    assert is_named("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3")
-    assert not is_named("NVIDIA H100 80GB HBM3", "H10")
-    assert not is_named("NVIDIA A100-SXM4-40GB", "A100-80GB")
+    assert is_named("NVIDIA H100 80GB HBM3", ["h100"])
+    assert is_named("NVIDIA H100 80GB HBM3", ["NVIDIA H100 80GB HBM3"])
+    assert not is_named("NVIDIA H100 80GB HBM3", ["H10"])
+    assert not is_named("NVIDIA A100-SXM4-40GB", ["A100-80GB"])
 
 
 def test_a_refused_request_waits_for_the_next_snapshot() -> None:

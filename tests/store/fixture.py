@@ -91,7 +91,7 @@ class StoreFixture:
         )
 
     def reserve(self, *changes: Change) -> bool:
-        return self.write(lambda session: reservations.reserve(session, changes))
+        return self.write(lambda session: reservations.reserve(session, changes)) is not None
 
     def kept(self) -> dict[str, tuple[str, int]]:
         """Returns for whom the CPU slots of each worker are kept, with the version."""

@@ -5,7 +5,7 @@ from functools import lru_cache
 import re
 from typing import Literal, Protocol, TypeVar
 
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 _GIB = 1 << 30
 _ROUNDING = 1e-6

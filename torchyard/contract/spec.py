@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     Field,
     TypeAdapter,
     ValidationError,
@@ -22,6 +21,7 @@ from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
+from torchyard.contract.resources import Resources
 from torchyard.contract.schema import UNSET, Count, Duration, MetricKey, Schema
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
@@ -53,75 +53,6 @@ _RESERVED = re.compile(
     r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
     r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
 )
-
-
-_GPU_NAME = allowing(
-    r"^[A-Za-z0-9][A-Za-z0-9 ._/()+-]{0,99}$",
-    "1 to 100 letters, digits, spaces and characters of `._/()+-`, of which the first is a letter or a digit",
-)
-GpuName = Annotated[str, Field(pattern=_GPU_NAME)]
-
-
-def _is_none(value: object) -> bool:
-    return value is None  # left out of a resolved spec, so that older workers can read it
-
-
-def _not_empty(names: tuple[str, ...]) -> tuple[str, ...]:
-    if not names:
-        raise ValueError("must have at least 1 item")
-    return names
-
-
-GpuNames = Annotated[
-    tuple[GpuName, ...],
-    Field(strict=False, max_length=16, json_schema_extra={"minItems": 1}),  # JSON has no tuples
-    AfterValidator(_not_empty),  # pydantic's own would count only the valid names
-]
-
-
-def _one_node(nodes: int) -> int:
-    if nodes > 1:
-        raise ValueError("jobs over several nodes are not built yet: ask for 1")
-    return nodes
-
-
-class Resources(Schema):
-    """What one attempt holds while it runs."""
-
-    nodes: Annotated[int, Field(ge=1, le=10_000), AfterValidator(_one_node)] = 1
-    devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
-    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
-    min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
-    gpu: GpuNames | None = Field(
-        default=None,
-        exclude_if=_is_none,
-        description="names of GPUs, any of which will do: `H100`, `A100-80GB`",
-    )
-    cpus: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
-        default=None, exclude_if=_is_none, description="processors of the host, for all processes together"
-    )
-    memory_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
-        default=None, exclude_if=_is_none, description="memory of the host, for all processes together, in GiB"
-    )
-
-    @property
-    def total_devices(self) -> int:
-        """The devices of all nodes: what a quota counts."""
-        return self.nodes * self.devices_per_node
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """What is requested of the host's memory."""
-        return None if self.memory_gb is None else max(1, round(self.memory_gb * (1 << 30)))
-
-    @model_validator(mode="after")
-    def _names_are_of_gpus(self) -> Self:
-        """Resolves `auto`: who names GPUs wants no CPU slots."""
-        if self.gpu is None or self.device == "cuda":
-            return self
-        if self.device == "cpu":
-            raise ValueError("gpu names GPUs, and device is cpu: leave one of them out")
-        return self.model_copy(update={"device": "cuda"})
 
 
 class CheckpointPolicy(Schema):

@@ -4,7 +4,7 @@ import pytest
 
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.fitting import fits_beside, is_named, suitable
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
 A100, A100_40, H100 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA H100 80GB HBM3"
 OTHERS = ("NVIDIA A10", "NVIDIA GeForce RTX 4090", "Tesla V100-SXM2-32GB", "NVIDIA RTX A6000", "NVIDIA GH200 480GB")

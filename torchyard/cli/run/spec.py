@@ -12,7 +12,8 @@ from torchyard.client.core.launching import code_config, name_of
 from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.spec import Resources, ScriptSpec, parse_spec
+from torchyard.contract.resources import Resources
+from torchyard.contract.spec import ScriptSpec, parse_spec
 from torchyard.host import terminal
 
 
