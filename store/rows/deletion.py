@@ -25,7 +25,7 @@ from store.db.tables import (
     Series,
 )
 from store.facts.callers import SERVICE, Caller
-from store.rows import access, garbage, reservations
+from store.rows import access, garbage
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 
@@ -45,7 +45,6 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     files = {str(file["sha256"]) for files in listed for file in files}
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))
     garbage.add_blobs(session, {*files, *artifacts})
-    reservations.free_place_of(session, job_id)  # it has one if an older program has moved it
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
     for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, IdempotencyKey, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))

@@ -117,10 +117,10 @@ def test_devices_suit_by_kind_memory_and_name() -> None:
 
 
 def test_a_gpu_is_named_by_words_of_its_name() -> None:
-    assert is_named("NVIDIA H100 80GB HBM3", ["h100"])
-    assert is_named("NVIDIA H100 80GB HBM3", ["NVIDIA H100 80GB HBM3"])
-    assert not is_named("NVIDIA H100 80GB HBM3", ["H10"])
-    assert not is_named("NVIDIA A100-SXM4-40GB", ["A100-80GB"])
+    assert is_named("NVIDIA H100 80GB HBM3", "h100")
+    assert is_named("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3")
+    assert not is_named("NVIDIA H100 80GB HBM3", "H10")
+    assert not is_named("NVIDIA A100-SXM4-40GB", "A100-80GB")
 
 
 def test_a_refused_request_waits_for_the_next_snapshot() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from store.commands import placement
-from store.db.tables import Reservation, Worker
+from store.db.tables import Worker
 from store.facts.attempts import Claim
-from store.rows import deletion, reservations
+from store.rows import reservations
 from store.rows.reservations import Change, KeptPlace, changes
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.store.test_races import PAIRS
@@ -72,15 +72,6 @@ def test_who_starts_leaves_its_place_wherever_that_is(db: StoreFixture) -> None:
     assert db.claim(job_id, two) is not None
     assert db.kept() == {}
     db.cancel(job_id)
-
-
-def test_a_deleted_job_has_no_place(db: StoreFixture) -> None:
-    job_id, worker = db.submit(), db.worker()
-    db.cancel(job_id)
-    left = Reservation(worker_id=worker, kind="cpu", job_id=job_id, due=1, bound=1, version=1)
-    db.write(lambda session: session.add(left))
-    db.write(lambda session: deletion.delete_job(session, job_id))
-    assert db.kept() == {}
 
 
 def test_a_claim_needs_the_reservation_that_its_plan_saw(db: StoreFixture) -> None:
