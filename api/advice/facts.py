@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+import re
 
+from api.advice import output
 from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig
 from torchyard.contract.recipes.script import Script
 from torchyard.contract.recipes.training import Recipe
+from torchyard.contract.text import headline
 from torchyard.contract.views.advice import EvidenceKind, EvidenceView
 from torchyard.contract.views.cluster import DeviceView, WorkerView
 from torchyard.contract.views.jobs import ErrorView, JobView
@@ -14,7 +17,8 @@ from torchyard.contract.views.telemetry import LogLine
 from torchyard.host import terminal
 
 REQUIREMENTS = "requirements.txt"
-_NO_MODULE = "ModuleNotFoundError: "
+_NO_MODULE = re.compile(r"(?:^|: )(?:ModuleNotFoundError: |No module named (?!\S*\.__main__\b))")
+"""How Python says that a module is missing, of an import and of `-m`."""
 _MOST_TEXT = 500
 """Characters of one text of the job, at most."""
 
@@ -53,7 +57,11 @@ class Facts:
     @property
     def misses_module(self) -> bool:
         """Whether the program failed because a module is not installed."""
-        return self.failure is not None and self.failure.message.startswith(_NO_MODULE)
+        if self.failure is None:
+            return False
+        line = output.decisive_line(self.failure, self.lines)
+        said = (headline(self.failure.message), *(() if line is None else (line.text.strip(),)))
+        return any(_NO_MODULE.search(text) for text in said)
 
     @property
     def loaders(self) -> ImageDataConfig | SegmentationDataConfig | None:

@@ -125,19 +125,25 @@ def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
     if facts.script is not None and usage.said(failure.message, exit_code=failure.exit_code):
         return ["Correct the arguments of the program (config.args), and submit it again."]
     if facts.script is not None and facts.misses_module:
-        return _for_missing_module(facts, facts.script)
+        return _for_missing_module(facts, facts.script, failure)
     frame = _frame(facts, failure)
     return _read_the_log(facts, failure) if frame is None else [f"Correct {shown(str(frame))}, and submit it again."]
 
 
-def _for_missing_module(facts: Facts, script: Script) -> list[str]:
-    """Says where a package that the program needs is named."""
+def _for_missing_module(facts: Facts, script: Script, failure: ErrorView) -> list[str]:
+    """Says where a package that the program needs is named. The program itself may be what is missing."""
+    own: list[str] = []
+    if script.module is not None and f"No module named {script.module.partition('.')[0]}" in failure.message:
+        own = [f"Check the name {shown(script.module)} (config.module): the code folder has no such module."]
     if script.requirements is not None:
-        return [f"Add its package to {shown(script.requirements)} (config.requirements), and submit it again."]
+        return [*own, f"Add its package to {shown(script.requirements)} (config.requirements), and submit it again."]
     named = f"`torchyard run --requirements {REQUIREMENTS} PROGRAM`, or config.requirements"
     if facts.has_requirements:
-        return [f"The code has a {REQUIREMENTS}, which this job does not use: name it ({named}) and submit it again."]
-    return [f"Write its package into a {REQUIREMENTS} beside the code, and name that file ({named})."]
+        return [
+            *own,
+            f"The code has a {REQUIREMENTS}, which this job does not use: name it ({named}) and submit it again.",
+        ]
+    return [*own, f"Write its package into a {REQUIREMENTS} beside the code, and name that file ({named})."]
 
 
 def steps_for_nonfinite(facts: Facts) -> list[str]:

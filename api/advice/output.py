@@ -66,7 +66,7 @@ def decisive_line(failure: ErrorView, lines: Sequence[LogLine]) -> LogLine | Non
     if failure.code is EndReason.HANG:
         return None
     raised = (failure.traceback or "").rstrip().rpartition("\n")[2].strip()
-    if raised and (found := _first(newest_first, lambda text: text.strip() == raised)):
+    if raised and (found := _first(newest_first, lambda text: text.strip().endswith(raised))):  # torch marks a rank's
         return found
     return next((line for line in newest_first if line.stream == "stderr"), newest_first[0] if newest_first else None)
 

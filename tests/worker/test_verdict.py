@@ -254,3 +254,27 @@ def test_a_progress_bar_does_not_bury_what_a_rank_wrote_before_it(run: RunDir) -
     bar = "".join(f"\r{step:6}/9999 steps" for step in range(2000))
     run.log("rank-0", "stderr").write_text(f"warning: no data\r\n{bar}\nTraceback\n")
     assert tail_of_stderr(run, "rank-0") == "warning: no data\n  1999/9999 steps\nTraceback\n"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "message", "traceback"),
+    [
+        (
+            "Traceback (most recent call last):\n  x\nKeyError: 'mask'\n",
+            1,
+            "exited with code 1: KeyError: 'mask'",
+            True,
+        ),
+        ("python: No module named einops\n", 1, "exited with code 1: python: No module named einops", False),
+        ("usage: x\nx: error: no --lr\n", 2, "exited with code 2: x: error: no --lr", False),
+        ("step 3\n", 7, "exited with code 7", False),
+        ("KeyError: 1\n", -9, "was killed by SIGKILL (perhaps the host ran out of memory)", False),
+    ],
+)
+def test_a_command_is_quoted_with_the_error_that_it_wrote_last(
+    run: RunDir, stderr: str, code: int, message: str, traceback: bool
+) -> None:
+    run.log("rank-0", "stderr").write_text(stderr)
+    report = verdict.judge(run, launcher_exit=1, world_size=2, failures=[(0, code)], command=True)
+    assert report.message == f"the command {message}"
+    assert (report.traceback == stderr.rstrip("\n")) if traceback else report.traceback is None

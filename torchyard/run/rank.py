@@ -273,6 +273,8 @@ def _shortage(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit) and not isinstance(error.code, str):
         return f"exited with code {error.code}"
+    if isinstance(error, SystemExit) and isinstance(error.code, str):
+        return error.code.removeprefix(f"{sys.executable}: ")  # as runpy begins what it says
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 the user's own __str__

@@ -216,6 +216,37 @@ def test_a_missing_module_names_where_its_package_is_named(requirements: str | N
     assert advice.steps[0].startswith(step)
 
 
+@pytest.mark.parametrize(
+    ("message", "logged", "config", "steps"),
+    [
+        (
+            "the command exited with code 1: ModuleNotFoundError: No module named 'einops'",
+            "",
+            {},
+            ["Write its package"],
+        ),
+        ("the command exited with code 1: python: No module named einops", "", {}, ["Write its package"]),
+        ("the command exited with code 1", "ModuleNotFoundError: No module named 'einops'", {}, ["Write its package"]),
+        ("rank 0: No module named einopsx", "", {"module": "einopsx"}, ["Check the name einopsx", "Write its package"]),
+        ("rank 0: No module named a.__main__; 'a' is a package", "", {"module": "a"}, ["Read the end of the log"]),
+        ("the command exited with code 1", "step 3", {}, ["Read the end of the log"]),
+    ],
+)
+def test_a_missing_module_is_known_however_the_program_is_started(
+    message: str, logged: str, config: dict[str, Any], steps: list[str]
+) -> None:
+    failure = failed("user_error", message, rank=0, exit_code=1)
+    config = config or {"command": "python", "args": ["miss.py"]}
+    advice = judge(facts("failed", trainer="script", failure=failure, config=config, lines=log(logged or "x", rank=0)))
+    assert [step[: len(start)] for step, start in zip(advice.steps, steps, strict=True)] == steps
+
+
+def test_the_line_that_a_rank_of_torch_raised_is_the_decisive_one() -> None:
+    failure = failed("user_error", "ValueError: x", rank=0, exit_code=1, traceback="Traceback\nValueError: x")
+    advice = judge(facts("failed", trainer="script", failure=failure, lines=log("[rank0]: ValueError: x", "====")))
+    assert shown(advice)[0] == ("log", "[rank0]: ValueError: x")
+
+
 def test_the_cause_of_a_quoted_traceback_is_its_last_line() -> None:
     message = "KeyError: Caught it in worker 0.\nOriginal Traceback (most recent call last):\n  x\nKeyError: 'mask'"
     assert judge(facts("failed", failure=failed("user_error", message, rank=1))).headline == (

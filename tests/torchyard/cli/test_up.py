@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.e2e.service import Service, processes_naming, running, until
+from torchyard.cli.up.child import Child
 from torchyard.contract.errors import ServerUnreachable
 
 
@@ -142,6 +143,37 @@ def test_a_part_that_cannot_start_is_told_with_its_last_words(tmp_path: Path, op
     assert "s3cret" not in done.stderr
     assert "Traceback" not in done.stderr
     assert processes_naming(tmp_path) == []
+
+
+def test_why_a_part_ends_again_and_again_is_said(tmp_path: Path) -> None:
+    environ = {**os.environ, "TORCHYARD_LAUNCHER": "foo"}
+    command = [sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as up:
+        assert up.stderr is not None
+        said: list[str] = []
+        for line in up.stderr:
+            said.append(line)
+            if "TORCHYARD_LAUNCHER" in line or "starts again in 2 s" in line:
+                up.send_signal(signal.SIGINT)
+        assert "  TORCHYARD_LAUNCHER: must be auto or torchrun\n" in said
+    assert up.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("print('2026-01-02 03:04:05,678 ERROR the disk is gone\\n2026-01-02 INFO bye')", "the disk is gone"),
+        ("raise KeyError('x')", "KeyError: 'x'"),
+        ("print('ready')", None),
+    ],
+)
+def test_the_last_error_of_a_child_is_of_its_newest_process(tmp_path: Path, program: str, error: str | None) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("2026-01-02 03:04:05,678 ERROR an old one\n")
+    child = Child("a", [sys.executable, "-c", program], env={}, log=log, keep=os.open(tmp_path, os.O_RDONLY))
+    child.start()
+    until(lambda: child.died() is not None, what="its end")
+    assert child.last_error() == error
 
 
 def _pid(service: Service) -> int | None:

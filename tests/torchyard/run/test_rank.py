@@ -150,6 +150,7 @@ def test_a_module_is_run_as_with_dash_m(rank: Rank) -> None:
     with rank.start(["-m", "no_such_module"]) as started:
         assert started.wait() == 1
     assert "No module named no_such_module" in rank.stderr
+    assert _recorded(rank).message == "No module named no_such_module"  # and not which Python says so
 
 
 @pytest.mark.parametrize("name", ["trainer", "store", "worker", "api"])

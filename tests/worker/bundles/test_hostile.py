@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+from typing import Any
 
 import pytest
 
@@ -103,8 +104,12 @@ def test_a_tar_that_takes_too_long_or_too_much_is_refused_for_ever(cache: Bundle
 
 
 def test_a_tar_that_takes_too_long_is_the_jobs_own_error(cache: BundleCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    start, slow = subprocess.Popen, ["sh", "-c", "kill -XCPU $$"]
-    monkeypatch.setattr("worker.bundles.cache.subprocess.Popen", lambda _, **more: start(slow, **more))
+    start: Any = subprocess.Popen
+
+    def slow(_: list[str], **more: Any) -> Any:
+        return start(["sh", "-c", "kill -XCPU $$"], **more)
+
+    monkeypatch.setattr("worker.bundles.cache.subprocess.Popen", slow)
     with pytest.raises(DataError, match="it takes more than 30 s of processor time"):
         cache.fetch(store(cache.blobs, tar_of({"a": (b"1", False)})), owner="ada")
 

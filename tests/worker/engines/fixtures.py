@@ -118,11 +118,11 @@ class LocalEngineFixture:
     """The engine of one host: with the stand-in for torchrun, or with `warm` alone."""
 
     def __init__(self, folder: Path, *, warm: WarmProcess | None = None) -> None:
-        self._runs = folder / "runs"
+        self._runs = folder / "data" / "runs"
         self._warm = warm
         self._code = folder / "code"
         self._code.mkdir()
-        self._confinement = confinement(folder, readable=(self._code,))
+        self._confinement = confinement(folder / "data", readable=(self._code,))
         self.engine: Engine = self.later_engine()
 
     def plan(self, program: Program) -> AttemptPlan:

@@ -5,15 +5,23 @@ import contextlib
 import ctypes
 import os
 from pathlib import Path
+import re
 import signal
 import subprocess
 import time
 from typing import IO
 
+from torchyard.contract import lasterror
+
 _PR_SET_PDEATHSIG = 1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STABLE_S = 60.0
 """After so many seconds of a child's life, the pause before its next start is the shortest again."""
+
+_TAIL = 16_384
+"""Bytes of a log in which an error is looked for."""
+_ERROR = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL) (.+)$", re.MULTILINE)
+"""A line as our programs log it: the date, the time, the level, the message."""
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -29,6 +37,8 @@ class Child:
         self._keep = keep
         """A descriptor that the process inherits: its lock is released when the process ends."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._written = 0
+        """Bytes of the log that are of earlier processes."""
         self._deaths = 0
         self._started = self._due = 0.0
 
@@ -39,6 +49,7 @@ class Child:
     def start(self) -> None:
         """Starts the program. Raises OSError."""
         with self.log.open("ab") as log:
+            self._written = log.tell()
             self._process = spawn(self._argv, env=self._env, stdout=log, stderr=log, keep=(self._keep,))
         self._started = time.monotonic()
 
@@ -50,6 +61,15 @@ class Child:
         self._deaths = 1 if time.monotonic() - self._started > _STABLE_S else self._deaths + 1
         self._due = time.monotonic() + self.pause
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    def last_error(self) -> str | None:
+        """Returns the last line of the newest process's log that says what is wrong; None if there is none."""
+        with self.log.open("rb") as file:
+            file.seek(max(self._written, self.log.stat().st_size - _TAIL))
+            text = file.read().decode(errors="replace")
+        logged = [found[1] for found in _ERROR.finditer(text)]
+        said = None if logged else lasterror.said(text)
+        return logged[-1] if logged else None if said is None else said.line
 
     @property
     def pause(self) -> float:

@@ -189,7 +189,8 @@ class Service:
         started = False
         for child in self._children:
             if (how := child.died()) is not None:
-                self._say(f"{child.name} {how}; it starts again in {child.pause:g} s. Its log: {child.log}")
+                why = f"\n  {error}" if (error := child.last_error()) is not None else ""
+                self._say(f"{child.name} {how}; it starts again in {child.pause:g} s. Its log: {child.log}{why}")
             if child.due:
                 child.start()
                 started = True

@@ -9,6 +9,7 @@ from worker.engines.base import AttemptPlan
 from worker.engines.local.confinement import Confined, Confinement
 from worker.engines.local.environment import inherited
 from worker.engines.local.launchers.base import Launcher, rank_environment
+from worker.sandbox.opening import canonical
 
 
 def launch_plan(
@@ -38,7 +39,7 @@ def launch_plan(
         argv=argv,
         env=env,
         rank_env={name: value for name, value in plan.job_env.items() if name not in unchangeable},
-        cwd=str(plan.cwd),
+        cwd=canonical(plan.cwd) if confined.sandbox is None or confined.sandbox.strict is None else str(plan.cwd),
         umask=umask,
         world_size=len(plan.devices),
         time_limit=plan.time_limit,

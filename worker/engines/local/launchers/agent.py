@@ -103,8 +103,8 @@ class AgentProcess:
 
     def _run(self, writing: int, exits: int) -> NoReturn:
         fork.redirect(self._logs)
-        fork.set_environment(self._plan)
         try:
+            fork.set_environment(self._plan)
             self._set_title("init")
             self._enter(exits)
             self._set_title("agent")

@@ -1,9 +1,11 @@
 """Decides how an attempt ended that nobody stopped, by what its launcher and its ranks left behind."""
 
+import os
+from pathlib import Path
 import re
 import signal
 
-from torchyard.contract import usage
+from torchyard.contract import lasterror, usage
 from torchyard.contract.faults import device_fault
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
@@ -12,6 +14,8 @@ from torchyard.host import disk
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.launchers.logtail import tail_of_stderr
 
+_OWN = f"{Path(lasterror.__file__).parents[1]}{os.sep}"
+"""The folder of our own package, whose code is not the job's."""
 _QUOTE_LENGTH = 1000
 """The most characters of a quoted error message."""
 _LOST_PEER = re.compile(
@@ -43,7 +47,7 @@ def judge(
         return ExitReport(reason=EndReason.WORKER_LOST, message=f"a disk of the worker is full: {full}")
     silent = _first_silent_failure(failures, recorded={error.rank for error in errors})
     if silent is not None:
-        return _from_exit_code(run, *silent, name="the command" if command else f"rank {silent[0]}")
+        return _from_exit_code(run, *silent, command=command)
     if errors and launcher_exit > 0:
         return _from_error(run, errors[0], dict(failures))
     return _from_launcher(run, launcher_exit, stderr, world_size)
@@ -116,7 +120,9 @@ def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitRep
     )
 
 
-def _from_exit_code(run: RunDir, rank: int, code: int, *, name: str) -> ExitReport:
+def _from_exit_code(run: RunDir, rank: int, code: int, *, command: bool) -> ExitReport:
+    """Returns the report of a rank that recorded no error. A command has no record: its stderr shows its error."""
+    name = "the command" if command else f"rank {rank}"
     stderr = tail_of_stderr(run, f"rank-{rank}")
     fatal = stderr.rpartition("Fatal Python error:")  # faulthandler prints it for a crash in native code
     # NCCL's watchdog is often the first to meet a device fault: it prints the fault and aborts the process.
@@ -124,12 +130,15 @@ def _from_exit_code(run: RunDir, rank: int, code: int, *, name: str) -> ExitRepo
     hang = _line_with(_COLLECTIVE_TIMEOUT, stderr) if code == -signal.SIGABRT and not fault else None
     other = EndReason.KILLED if code < 0 else EndReason.USER_ERROR
     quoted = fault or hang or _usage_error(run, rank, code)
+    trace = fatal[1] and fatal[1] + fatal[2]
+    if command and code > 0 and not quoted and (error := lasterror.said(stderr, without=_OWN)) is not None:
+        quoted, trace = error.line, trace or error.traceback
     return ExitReport(
         reason=EndReason.DEVICE_FAULT if fault else EndReason.HANG if hang else other,
         message=f"{name} {_describe_exit(code)}" + (f": {quoted[:_QUOTE_LENGTH]}" if quoted else ""),
         rank=rank,
         exit_code=code,
-        traceback=fatal[1] + fatal[2] if fatal[1] else None,
+        traceback=trace or None,
     )
 
 

@@ -1,0 +1,55 @@
+"""Recognizes in the output of a program why it ended with an error."""
+
+from dataclasses import dataclass
+import re
+
+_BEGINS = "Traceback (most recent call last):"
+_IGNORED = "Exception ignored in"
+"""Begins the line before the traceback of an error that ended nothing."""
+_OF_RANK = re.compile(r"^\[rank[0-9]+\]: ?", re.MULTILINE)
+"""How torch marks the lines of a rank's traceback."""
+_OF_LAUNCHER = "ChildFailedError"
+"""What torchrun raises when a rank has failed: the rank's own error says why."""
+_FRAME = re.compile(r'^ +File "([^"\n]{1,4096})", line ')
+_SAID = re.compile(r"^(?P<path>\S*/)?(?P<who>[A-Za-z_][\w.+-]*): +\S")
+"""An error as programs say it: `ValueError: …`, `bash: line 1: …`."""
+_NO_ERROR = re.compile(r"DEBUG|INFO|NOTE|WARN|WARNING|FutureWarning|UserWarning|DeprecationWarning", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a program says last: one line, and the traceback above it, if there is one."""
+
+    line: str
+    traceback: str | None = None
+
+
+def said(text: str, *, without: str | None = None) -> Said | None:
+    """Returns the last error that a program's stderr shows; None if it shows none.
+
+    The traceback has no lines of files whose names begin with `without`.
+    """
+    lines = _OF_RANK.sub("", text).splitlines()
+    for begin in reversed([at for at, line in enumerate(lines) if line == _BEGINS]):
+        if begin and lines[begin - 1].startswith(_IGNORED):
+            continue
+        end = next((at for at in range(begin + 1, len(lines)) if lines[at][:1].strip()), None)
+        if end is not None and not lines[end].split(":")[0].endswith(_OF_LAUNCHER):
+            return Said(lines[end], "\n".join(_others(lines[begin : end + 1], without or "\n")))
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    found = _SAID.match(last)
+    if found is None or _NO_ERROR.fullmatch(found["who"]):
+        return None
+    return Said(last[len(found["path"] or "") :])
+
+
+def _others(lines: list[str], without: str) -> list[str]:
+    """Returns the lines of a traceback but for the frames of some files."""
+    kept: list[str] = []
+    left_out = False
+    for line in lines:
+        frame = _FRAME.match(line)
+        left_out = frame[1].startswith(without) if frame else left_out and line.startswith(" ")
+        if not left_out:
+            kept.append(line)
+    return kept
