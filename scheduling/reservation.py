@@ -55,13 +55,19 @@ def move(cluster: Cluster, keep: Keep) -> bool:
 def wanted(cluster: Cluster, stored: Iterable[Reservation], started: Collection[str]) -> tuple[Reservation, ...]:
     """Returns all places that are kept from now on. Stored times that are nearly right stay, so rows rarely change.
 
-    `started`: the jobs that start by this plan. Their places stay kept until their claims are stored.
+    `started`: the jobs that start by this plan. Their places stay kept until their claims are stored: whoever is to
+    have one then gets it by the next plan, and has until then what was kept for it before.
     """
     before = {one.place: one for one in sorted(stored, key=lambda one: (one.place, one.job_id))}
+    of_job = {one.job_id: one for one in before.values()}
     found = {place: _wanted(cluster, keep, before.get(place)) for place, keep in cluster.keeps.items()}
-    for place, one in before.items():
-        if one.job_id in started:
-            found.setdefault(place, one)
+    staying = [one for one in before.values() if one.job_id in started]
+    while staying:
+        one = staying.pop()
+        next_holder = found.get(one.place)
+        found[one.place] = one
+        if next_holder is not None and next_holder.job_id in of_job:
+            staying.append(of_job[next_holder.job_id])
     return tuple(found[place] for place in sorted(found))
 
 

@@ -6,7 +6,7 @@ import heapq
 
 from scheduling import displacing, reasons, reservation
 from scheduling.belief import believed_length, most_left
-from scheduling.cluster import Cluster, Keep, spare_sorts
+from scheduling.cluster import Cluster, spare_sorts
 from scheduling.displacing import Victims
 from scheduling.line import Line
 from scheduling.placing import open_room, passage
@@ -33,8 +33,6 @@ class _Started:
     job: Waiting
     room: Room
     devices: list[Device]
-    kept: Keep | None
-    """What was kept there at this step, for this job or another."""
     guest: bool
 
 
@@ -73,7 +71,7 @@ class Walk:
     def plan(self) -> Plan:
         started = {step.job.id for step in self._steps if isinstance(step, _Started)}
         kept = reservation.wanted(self._cluster, self._snapshot.reservations, started)
-        at = {(one.place, one.job_id): one for one in kept}
+        at = {one.place: one for one in kept}
         steps = tuple(step if isinstance(step, Stop) else _start(step, at) for step in self._steps)
         explained = reasons.explain(self._cluster, self._line, self._displacements, self._over_quota)
         used_up = frozenset({job.group for job in self._snapshot.line} - self._line.waiting_groups())
@@ -175,18 +173,16 @@ class Walk:
 
     def _start(self, job: Waiting, room: Room, *, guest: bool = False) -> None:
         keeps = self._cluster.before(job, room)
-        kept = self._cluster.keeps.get((room.host.id, room.kind(job.resources)))
         self._give_up(job)
         holder = self._cluster.holder_of(job, guest=guest)
         devices = room.take(holder, room.pick(room.want(job), last=spare_sorts(room, keeps)))
-        self._note_start(_Started(job, room, devices, kept, guest))
+        self._note_start(_Started(job, room, devices, guest))
 
     def _start_aside(self, job: Waiting) -> None:
         """Starts the job on the devices that were set aside for it, and are free now."""
         aside = self._cluster.asides.pop(job.id)
-        kept = self._cluster.keeps.get((aside.room.host.id, aside.room.kind(job.resources)))
         self._give_up(job)
-        self._note_start(_Started(job, aside.room, aside.devices, kept, guest=False))
+        self._note_start(_Started(job, aside.room, aside.devices, guest=False))
 
     def _note_start(self, step: _Started) -> None:
         self._line.serve(step.job)
@@ -235,6 +231,7 @@ class Walk:
         return None if allowance is None else allowance.refusal(job.resources.total_devices)
 
 
-def _start(step: _Started, at: Mapping[tuple[Place, str], Reservation]) -> Start:
-    kept = None if step.kept is None else at.get((step.kept.place, step.kept.job.id))
-    return Start(step.job, Placement(step.room.host.id, tuple(step.devices)), kept, step.guest)
+def _start(step: _Started, at: Mapping[Place, Reservation]) -> Start:
+    worker_id = step.room.host.id
+    kept = at.get((worker_id, step.room.kind(step.job.resources)))
+    return Start(step.job, Placement(worker_id, tuple(step.devices)), kept, step.guest)

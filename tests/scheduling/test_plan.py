@@ -97,7 +97,9 @@ def test_each_place_is_kept_for_one_job_that_waits_or_starts(snapshot: Snapshot)
         assert one == before or one.version == (1 if before is None else before.version + 1)
     by_place = {one.place: one for one in planned.reservations}
     for start in planned.starts:
-        assert start.reservation is None or by_place[start.reservation.place] == start.reservation
+        kind = start.placement.devices[0].kind
+        assert start.reservation == by_place.get((start.placement.worker_id, kind))
+    assert all(one in planned.reservations for one in snapshot.reservations if one.job_id in _started(planned))
 
 
 @given(SNAPSHOTS, st.randoms(use_true_random=False))
@@ -132,6 +134,10 @@ def test_the_first_jobs_of_each_group_and_their_successors_make_the_same_plan(sn
     assert part.steps == whole.steps
     assert part.reservations == whole.reservations
     assert part.reasons == whole.reasons
+
+
+def _started(planned: Plan) -> set[str]:
+    return {start.job.id for start in planned.starts}
 
 
 def _emptied(snapshot: Snapshot) -> Snapshot:
