@@ -14,6 +14,7 @@ from torchyard.contract.views.jobs import JobView
 
 _SHORT = re.compile(r"[a-z]{2,8}_[0-9a-f]{4,}")
 """The beginning of an id: at least four digits follow its kind, or any new object would change what it names."""
+_WHOLE = re.compile(r"job_[0-9a-f]{32}")
 _MOST_LISTED = 5
 _MOST_READ = 1000
 """Of jobs whose names contain another one."""
@@ -31,11 +32,24 @@ async def find_job(connection: Connection, ref: str) -> JobView:
             return await connection.answer(calls.get(ref))
         except NotFound:
             pass  # a job may have such a name
+    return await connection.answer(calls.get(await job_id_of(connection, ref)))
+
+
+async def job_id_of(connection: Connection, ref: str) -> str:
+    """Returns the id of the newest job of the name `ref`, else the only id that begins with it.
+
+    Raises NotFound, and Conflict if several ids begin with it.
+    """
     named = (await connection.answer(calls.jobs(query_of({"name": ref}), limit=1))).data
     job_id = named[0].id if named else only_id(ref, await _jobs_begun(connection, ref))
     if job_id is None:
         raise NotFound(f"there is no job with the id or name {ref!r}")
-    return await connection.answer(calls.get(job_id))
+    return job_id
+
+
+def is_whole_id(ref: str) -> bool:
+    """Whether this can be nothing but the id of a job."""
+    return _WHOLE.fullmatch(ref) is not None
 
 
 async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) -> CheckpointView:
@@ -59,6 +73,11 @@ async def free_name(connection: Connection, name: str) -> str:
         number = 1 + (number if number > 1 else await _last_number(connection, stem))
         found = f"{stem}-{number}"
     return found
+
+
+def is_short_id(ref: str) -> bool:
+    """Whether this may be the beginning of a job's id, and not the whole."""
+    return _SHORT.fullmatch(ref) is not None and not is_whole_id(ref)
 
 
 def only_id(ref: str, known: Mapping[str, str]) -> str | None:

@@ -1,11 +1,17 @@
 """Ids, names and beginnings of ids that name a job or a checkpoint, and the next free name, by both clients."""
 
+from collections.abc import Callable
+import contextlib
+from datetime import UTC, datetime
+import inspect
+from typing import Any
+
 import pytest
 
 from tests.torchyard.client.answers import JOB, job, page
-from tests.torchyard.client.fake_server import Answer, FakeServer
+from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from torchyard.client import Client
-from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.errors import Conflict, NotFound, ServerError
 
 FIRST, SECOND = f"job_0192aa{'0' * 26}", f"job_0192ab{'0' * 26}"
 
@@ -57,6 +63,70 @@ def test_what_is_too_short_or_no_id_begins_none(server: FakeServer, client: Clie
     serve_jobs(server, FIRST)
     with pytest.raises(NotFound, match="no job with the id or name"):
         client.get(ref)
+
+
+OPERATIONS: dict[str, Callable[[Client, str], Any]] = {
+    "advice": lambda client, ref: client.advice(ref),
+    "update": lambda client, ref: client.update(job_id=ref, name="b"),
+    "cancel": lambda client, ref: client.cancel(ref, now=True),
+    "pause": lambda client, ref: client.pause(ref),
+    "resume": lambda client, ref: client.resume(ref),
+    "delete": lambda client, ref: client.delete(ref),
+    "retry": lambda client, ref: client.retry(ref, idempotency_key="k"),
+    "wait": lambda client, ref: client.wait(ref, timeout=1),
+    "attempts": lambda client, ref: [*client.attempts(ref)],
+    "events": lambda client, ref: [*client.events(ref, after=1)],
+    "metrics": lambda client, ref: client.metrics(ref, keys=["loss"]),
+    "logs": lambda client, ref: [*client.logs(job_id=ref, tail=3)],
+    "search_logs": lambda client, ref: [*client.search_logs(ref, "x")],
+    "lines_before": lambda client, ref: client.lines_before(ref, datetime.now(UTC)),
+    "stacks": lambda client, ref: client.stacks(ref),
+    "stream": lambda client, ref: [*client.stream(ref)],
+    "follow": lambda client, ref: [*client.follow(ref)],
+    "follow_logs": lambda client, ref: [*client.follow_logs(ref)],
+    "checkpoints": lambda client, ref: [*client.checkpoints(ref)],
+    "checkpoint": lambda client, ref: client.checkpoint(ref),
+    "download": lambda client, ref: client.download(ref),
+    "artifacts": lambda client, ref: [*client.artifacts(ref)],
+    "download_artifact": lambda client, ref: client.download_artifact(ref, "a.txt"),
+}
+"""Every operation on a job: by which each finds it is the same."""
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("ref", [SECOND, "work-2", "job_0192ab", "job_train"])
+def test_every_operation_on_a_job_takes_what_get_takes(
+    server: FakeServer, client: Client, operation: str, ref: str
+) -> None:
+    named = job(id=SECOND, name=ref)
+    server.on("/v1/jobs", page([named] if not ref.startswith("job_0") else []), page([named]))
+    with contextlib.suppress(NotFound, ServerError):  # the server has nothing else
+        OPERATIONS[operation](client, ref)
+    paths = [request.path for request in server.requests]
+    assert paths[-1].startswith(f"/v1/jobs/{SECOND}"), paths
+    if ref != "job_train":  # a name that looks like an id is asked for first
+        assert paths.count("/v1/jobs") == {SECOND: 0, "work-2": 1, "job_0192ab": 2}[ref]
+        assert all(path.startswith(f"/v1/jobs/{SECOND}") for path in paths if path != "/v1/jobs")
+
+
+def test_the_list_of_operations_on_a_job_is_whole() -> None:
+    of_jobs = {
+        name
+        for name, method in vars(Client).items()
+        if callable(method) and "job_id" in inspect.signature(method).parameters
+    }
+    assert of_jobs == {*OPERATIONS}
+
+
+def test_what_names_no_job_is_an_error_that_says_so(server: FakeServer, client: Client) -> None:
+    server.on("/v1/jobs", page([]))
+    for ref in ("work-2", "job_0192ab"):
+        with pytest.raises(NotFound, match=f"no job with the id or name '{ref}'"):
+            client.cancel(ref)
+    assert [request.method for request in server.requests if request.method != "GET"] == []
+    server.on(f"/v1/jobs/{SECOND}/logs", problem("not_found", 404))
+    with pytest.raises(NotFound, match="What happened"):
+        next(client.logs(SECOND))
 
 
 def test_submit_get_retry_and_run_return_the_same_kind_of_job(server: FakeServer, client: Client) -> None:

@@ -11,6 +11,7 @@ from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.cluster import ClusterCore
 from torchyard.client.core.job import AsyncJob, JobCore
 from torchyard.client.core.launching import Mounts, arguments, program_of, script_spec, upload_code
+from torchyard.client.core.of_job import of_job
 from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
 from torchyard.client.packing import MAX_SIZE
@@ -89,6 +90,7 @@ class ClientCore(JobCore, ClusterCore, TeamCore):
         """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
         return await free_name(self._connection, name)
 
+    @of_job
     async def retry(self, job_id: str, *, idempotency_key: str | None = None) -> AsyncJob:
         """Submits a new job with the same spec, which continues from the newest checkpoint of this one. Returns what
         `submit` does.

@@ -6,6 +6,7 @@ from pathlib import Path
 from torchyard.client.calls import call as call_calls
 from torchyard.client.calls import files as calls
 from torchyard.client.core.base import Core
+from torchyard.client.core.of_job import each_of_job, of_job
 from torchyard.client.download import OnProgress, PartFile, file_to_download
 from torchyard.client.references import find_checkpoint
 from torchyard.client.responses import file_name
@@ -15,18 +16,21 @@ from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, C
 
 
 class FilesCore(Core):
-    """Operations on the files that a job left."""
+    """Operations on the files that a job left. `job_id` may be anything that `get` takes."""
 
+    @each_of_job
     def checkpoints(self, job_id: str) -> AsyncGenerator[CheckpointView]:
         """Yields the job's checkpoints, newest first."""
         return self._connection.pages(calls.checkpoints(job_id))
 
+    @of_job
     async def checkpoint(self, job_id: str, ref: str | None = None) -> CheckpointView:
         """Returns one checkpoint. `ref` is an id or its beginning, `best`, `latest`, `epoch-N` or `step-N`; without it,
         the best, else the latest. Raises NotFound, and Conflict if several ids begin with `ref`.
         """
         return await find_checkpoint(self._connection, job_id, ref)
 
+    @of_job
     async def download(
         self,
         job_id: str,
@@ -54,6 +58,7 @@ class FilesCore(Core):
             part.finish()
         return target
 
+    @each_of_job
     def artifacts(self, job_id: str, *, path: str | None = None) -> AsyncGenerator[ArtifactView]:
         """Yields the files that the job left in its folder `artifacts`; with `path`, that file or those in that folder.
 
@@ -61,6 +66,7 @@ class FilesCore(Core):
         """
         return self._connection.pages(calls.artifacts(job_id, path=path))
 
+    @of_job
     async def download_artifact(
         self, job_id: str, path: str, *, to: str | Path = ".", on_progress: OnProgress | None = None
     ) -> Path:

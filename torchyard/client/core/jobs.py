@@ -6,6 +6,7 @@ from typing import Unpack
 
 from torchyard.client.calls import jobs as calls
 from torchyard.client.core.base import Core
+from torchyard.client.core.of_job import each_of_job, of_job
 from torchyard.client.matching import Listed, Matching, filter_of, query_of
 from torchyard.contract.filters import JobSort
 from torchyard.contract.job import JobState
@@ -20,8 +21,12 @@ _LONGEST_WAIT_S = 20
 
 
 class JobsCore(Core):
-    """Operations on jobs. Each raises NotFound, and Forbidden if it changes a job of another user."""
+    """Operations on jobs. Each raises NotFound, and Forbidden if it changes a job of another user.
 
+    `job_id` may be anything that `get` takes: an id, the beginning of one, or a name, which is looked up first.
+    """
+
+    @of_job
     async def advice(self, job_id: str) -> AdviceView:
         """Returns what is the matter with the job and what to do. Raises NotFound, also if the service is older."""
         return await self._connection.answer(calls.advice(job_id))
@@ -63,6 +68,7 @@ class JobsCore(Core):
         call = calls.act(action, ids=ids, where=filter_of(matching), now=now, dry_run=dry_run)
         return await self._connection.answer(call)
 
+    @of_job
     async def update(
         self,
         job_id: str,
@@ -78,6 +84,7 @@ class JobsCore(Core):
         call = calls.update(job_id, name=name, labels=labels, priority=priority, visibility=visibility)
         return await self._connection.answer(call)
 
+    @of_job
     async def cancel(self, job_id: str, *, now: bool = False) -> JobView:
         """Asks the job to save a checkpoint and stop. With `now` it is killed without one, also if it stops already.
 
@@ -85,14 +92,17 @@ class JobsCore(Core):
         """
         return await self._connection.answer(calls.cancel(job_id, now=now))
 
+    @of_job
     async def pause(self, job_id: str) -> JobView:
         """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""
         return await self._connection.answer(calls.pause(job_id))
 
+    @of_job
     async def resume(self, job_id: str) -> JobView:
         """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""
         return await self._connection.answer(calls.resume(job_id))
 
+    @of_job
     async def delete(self, job_id: str) -> None:
         """Removes the job and everything that it stored. Raises Conflict if it has not ended."""
         await self._connection.send(calls.delete(job_id))
@@ -103,10 +113,12 @@ class JobsCore(Core):
         """
         return self._connection.pages(calls.queue())
 
+    @each_of_job
     def attempts(self, job_id: str) -> AsyncGenerator[AttemptView]:
         """Yields the runs of the job, oldest first."""
         return self._connection.pages(calls.attempts(job_id))
 
+    @of_job
     async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Client
         """Waits until the job has ended, and returns it. `timeout` is in seconds. Raises TimeoutError."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout

@@ -9,6 +9,7 @@ from torchyard.client.calls import jobs as jobs_calls
 from torchyard.client.calls import telemetry as calls
 from torchyard.client.calls.telemetry import LogLines, LogStream
 from torchyard.client.core.base import Core
+from torchyard.client.core.of_job import each_of_job, of_job
 from torchyard.client.stream import StreamItem, StreamReader, Update, followed_kinds
 from torchyard.contract.views.curves import CurvesView
 from torchyard.contract.views.telemetry import (
@@ -25,12 +26,14 @@ _STACKS_POLL_S = 0.2
 
 
 class TelemetryCore(Core):
-    """Operations on what a job tells while it runs."""
+    """Operations on what a job tells while it runs. `job_id` may be anything that `get` takes."""
 
+    @each_of_job
     def events(self, job_id: str, *, after: int = 0) -> AsyncGenerator[EventView]:
         """Yields the job's events with a `seq` above `after`, in order."""
         return self._connection.pages(calls.events(job_id, after=after))
 
+    @of_job
     async def metrics(
         self,
         job_id: str,
@@ -77,6 +80,7 @@ class TelemetryCore(Core):
         )
         return await self._connection.answer(call)
 
+    @each_of_job
     def logs(
         self,
         job_id: str,
@@ -99,6 +103,7 @@ class TelemetryCore(Core):
             return self._connection.pages(calls.log_before(job_id, before=before, where=where, limit=limit))
         return self._connection.pages(calls.log(job_id, after=after or 0, where=where, limit=limit), limit=limit)
 
+    @each_of_job
     def search_logs(
         self,
         job_id: str,
@@ -137,6 +142,7 @@ class TelemetryCore(Core):
 
         return self._connection.pages(call, limit=limit, going_on=going_on)
 
+    @of_job
     async def lines_before(self, job_id: str, moment: datetime) -> int:
         """Returns the number of the last line that was stored before `moment`, or 0. Fetches few lines."""
         newest = (await self._connection.answer(calls.log_tail(job_id, tail=1, where=LogLines()))).data
@@ -150,6 +156,7 @@ class TelemetryCore(Core):
                 high = middle
         return low
 
+    @of_job
     async def stacks(self, job_id: str, *, timeout: float = 15.0) -> StacksView:  # noqa: ASYNC109 - as in Client
         """Returns the Python stacks of every rank of a running job, as they are now. The job goes on.
 
@@ -167,6 +174,7 @@ class TelemetryCore(Core):
             found = await self._connection.answer(calls.stacks(job_id))
         return found
 
+    @each_of_job
     def stream(
         self, job_id: str, *, after: int = 0, only: Sequence[StoredKind] = (), live: bool = False
     ) -> AsyncGenerator[StreamItem]:
@@ -178,6 +186,7 @@ class TelemetryCore(Core):
         """
         return self._connection.events(calls.stream_path(job_id), StreamReader(after=after, only=only, live=live))
 
+    @each_of_job
     async def follow(
         self, job_id: str, *, logs: bool = True, metrics: bool = True, live: bool = False
     ) -> AsyncGenerator[Update]:
@@ -195,6 +204,7 @@ class TelemetryCore(Core):
                     yield item.view
         yield await self._connection.answer(jobs_calls.get(job_id))
 
+    @each_of_job
     async def follow_logs(self, job_id: str, *, after: int = 0, rank: int | None = None) -> AsyncGenerator[LogLine]:
         """Yields the lines of output numbered above `after` as they are stored, until the job has ended."""
         # A line's position is never below its number.
