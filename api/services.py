@@ -37,6 +37,8 @@ class Services:
     """Threads of reads that may take long."""
     writes: Turns
     """Threads of requests that change or check much."""
+    parses: Turns
+    """Threads that parse bodies. They use no connection to the database."""
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -53,6 +55,7 @@ class Services:
             multiplexed_stream=MultiplexedStream(store, Feed(store, live), stored),
             reads=Turns(per_user=READS_PER_USER),
             writes=Turns(),
+            parses=Turns(per_user=READS_PER_USER),
         )
 
     def close(self) -> None:
@@ -60,6 +63,7 @@ class Services:
         self.live.close()
         self.reads.close()
         self.writes.close()
+        self.parses.close()
         self.single_stream.close()
         self.store.close()
 

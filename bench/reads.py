@@ -1,7 +1,7 @@
-"""A storm of 40 heavy reads by one user, while another asks who they are: `python -m bench.reads`.
+"""A storm of 40 heavy requests by one user, while another asks who they are: `python -m bench.reads`.
 
-The storm searches a log by expressions that RE2 matches slowly and by text, downloads it, and reads a long series. The
-peer is the same service at rest, in turns.
+The storm searches a log by expressions that RE2 matches slowly and by text, downloads it, reads a long series, and
+validates specs of unknown keys. The peer is the same service at rest, in turns.
 """
 
 from collections import Counter
@@ -61,14 +61,14 @@ def _rounds(service: Service) -> tuple[list[list[float]], list[list[float]], Cou
     return quiet, stormy, answers
 
 
-def _requests(service: Service) -> list[str]:
-    """Stores a long log and a long series, and returns the paths of reads of them."""
+def _requests(service: Service) -> list[bytes]:
+    """Stores a long log and a long series, and returns reads of them, and specs to validate."""
     with service.client() as client:
         logged = client.submit(SPEC).id
     store_log(service, logged)
     series = seed(service, size=1000)
     logs = f"/v1/jobs/{logged}/logs"
-    return [
+    paths = [
         f"{logs}/search?regex=true&q={quote(_SLOW)}",
         f"{logs}/search?q={quote('x' * 100)}",
         f"{logs}/search?q=loss&limit=1000",
@@ -78,19 +78,22 @@ def _requests(service: Service) -> list[str]:
         f"{logs}?limit=1000",
         "/v1/jobs?q=digits&sort=name&counts=true",
     ]
+    specs = [{"trainer": "script", **{f"k{number}": 0 for number in range(count)}} for count in (80, 1400)]
+    return [
+        *(load.get(path, token=service.token) for path in paths),
+        *(load.post("/v1/jobs/validate", spec, token=service.token) for spec in specs),
+    ]
 
 
 @contextmanager
-def _storm(service: Service, paths: list[str], answers: Counter[str]) -> Generator[None]:
+def _storm(service: Service, requests: list[bytes], answers: Counter[str]) -> Generator[None]:
     """Keeps `READS` reads open during the block, by another process. Adds the statuses of their answers."""
     host, port = service.address
     command = [sys.executable, "-m", "bench.reads", host, str(port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(
-            json.dumps([load.get(path, token=service.token).decode() for path in paths]).encode() + b"\n"
-        )
+        process.stdin.write(json.dumps([request.decode() for request in requests]).encode() + b"\n")
         process.stdin.flush()
         process.stdout.readline()  # the storm has begun
         try:
@@ -107,7 +110,7 @@ def _send_storm(host: str, port: int) -> None:
     ending = threading.Event()
 
     def read(place: int) -> None:
-        request = requests[place % len(requests)].encode().replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        request = requests[place % len(requests)].encode().replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
         while not ending.is_set():
             with socket.create_connection((host, port), timeout=60) as connection:
                 connection.sendall(request)

@@ -14,7 +14,7 @@ _ROW, _LIVE, _ACCESS = "row:", "live:", "access:"
 
 
 def row(job_id: str) -> str:
-    """Returns the name under which is announced that lists of jobs change: by a new, moved, edited or deleted job."""
+    """Returns the name under which is announced that a job is new in lists, moved, edited or deleted."""
     return f"{_ROW}{job_id}"
 
 
@@ -24,7 +24,7 @@ def job_of_row(announced: str) -> str | None:
 
 
 def live(line: LiveLine) -> str:
-    """Returns what is announced of a line that has no end so far: all of it, as nothing stores it."""
+    """Returns the announcement of an unfinished line of output: the whole line, as nothing stores it."""
     return f"{_LIVE}{line.model_dump_json()}"
 
 
@@ -34,12 +34,12 @@ def live_line(announced: str) -> LiveLine | None:
 
 
 def channel(name: str) -> str:
-    """Returns the name under which changes of what a user may read, or of who may read a job, are announced."""
+    """Returns the name under which changes of access are announced: of a user, or to a job."""
     return f"{_ACCESS}{name}"
 
 
 def is_channel(announced: str) -> bool:
-    """Returns whether what was announced is such a change."""
+    """Returns whether a change of access was announced."""
     return announced.startswith(_ACCESS)
 
 
@@ -58,7 +58,7 @@ class Announcement:
         return self.wakes_workers or bool(self.changed)
 
     def mark_changed(self, *names: str) -> None:
-        """Records that clients see something new of a job, given by its id, or of what else has a name."""
+        """Records what has changed for clients: jobs by their ids, other things by their names."""
         self.changed.update(names)
 
     def enqueue(self, job_id: str, *, priority: int) -> None:

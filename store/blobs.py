@@ -109,23 +109,23 @@ class Blobs:
 
     @property
     def owner(self) -> str | None:
-        """The id in the folder: of the service whose blobs these are. None if it has none. Raises OSError."""
+        """The id of the service whose blobs these are; None if the folder has no mark. Raises OSError."""
         try:
             return self._mark.read_text(encoding="utf-8").strip()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def mark(self, service: str) -> bool:
-        """Makes the folder that of the service, unless it is one's already; returns whether it was. Raises OSError."""
+        """Marks the folder with the service's id. Returns False if it has a mark already. Raises OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return create_private(self._mark, f"{service}\n")
 
     def unmark(self) -> None:
-        """Makes the folder nobody's. Raises OSError."""
+        """Removes the folder's mark. Raises OSError."""
         self._mark.unlink(missing_ok=True)
 
     def bind(self, service: str) -> None:
-        """Has further calls check that the folder is that of the service."""
+        """Makes all later calls check that the folder has the service's mark."""
         self._service = service
 
     def check(self) -> None:

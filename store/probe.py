@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError
 from store import service_identity
 from store.blobs import Blobs
 from store.db.database import Database, now_us
-from store.db.revision import revision_of
+from store.db.revision import REVISION, revision_of
 from store.queue import server_info
 from store.rows import secrets
 from store.service_identity import Known
@@ -28,6 +28,8 @@ class DatabaseInfo:
     supported: bool
     revision: str | None
     """The migration of its tables; None if it has no tables."""
+    needed: str
+    """The migration that this version of the programs needs."""
     clock_ahead_s: float
     """Seconds by which its clock is ahead of this host's."""
     clock_uncertainty_s: float
@@ -65,7 +67,8 @@ def inspect_database(url: str) -> DatabaseInfo:
         now = session.scalars(select(now_us())).one() / 1e6
         after = time.time()
     name = f"{'SQLite' if kind == 'sqlite' else 'PostgreSQL'} {'.'.join(map(str, version))}"
-    return DatabaseInfo(name, version >= _OLDEST[kind], revision, now - (before + after) / 2, (after - before) / 2)
+    supported, ahead_s, uncertainty_s = version >= _OLDEST[kind], now - (before + after) / 2, (after - before) / 2
+    return DatabaseInfo(name, supported, revision, REVISION, ahead_s, uncertainty_s)
 
 
 def inspect_service(url: str, blobs: Blobs) -> Known | None:

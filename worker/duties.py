@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from store.commands import placement, workers
-from store.rows import workers as rows
-from store.rows.attempts import Claim
+from store.facts.attempts import Claim
+from store.queries import workers as queries
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper
@@ -115,8 +115,7 @@ class Duties:
             os.utime(self._identity)
 
     def _check_drain(self) -> None:
-        with self._store.read() as session:
-            draining = rows.is_draining(session, self._worker_id)
+        draining = queries.is_draining(self._store, self._worker_id)
         if draining != self.draining:
             self.draining = draining
             logger.info("this worker %s", "drains and gives its jobs back" if draining else "takes jobs again")

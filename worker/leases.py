@@ -4,8 +4,8 @@ from collections.abc import Callable
 import logging
 
 from store.commands import workers
-from store.rows import attempts
-from store.rows.attempts import LEASE, Claim
+from store.facts.attempts import LEASE, Claim
+from store.queries import attempts
 from store.store import Store
 from worker.attempts.runners import AttemptRunners
 
@@ -47,8 +47,7 @@ class Leases:
         attempt_ids = set(self._runners.attempt_ids())
         if not attempt_ids:
             return True
-        with self._store.read() as session:
-            ours = {claim.attempt_id for claim in attempts.open_claims(session, self._worker_id)}
+        ours = {claim.attempt_id for claim in attempts.owned(self._store, self._worker_id)}
         self._runners.abandon_others(ours)
         return attempt_ids <= ours | self._runners.done_ids()
 
@@ -58,8 +57,7 @@ class Leases:
         After an outage of the database, all leases look expired. So nobody is rescued until the database has answered
         for the time of one lease.
         """
-        with self._store.read() as session:
-            expired = attempts.expired_claims(session)
+        expired = attempts.expired(self._store)
         self._available_since = self._available_since or self._clock()
         if self._clock() - self._available_since <= LEASE.total_seconds():
             return 0

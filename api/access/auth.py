@@ -120,6 +120,12 @@ async def of_code(request: Request, access: Access, code: str, *, ends: bool) ->
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
 
 
+def count_wrong_body(request: Request, access: Access) -> None:
+    """Counts a body that is no login as a wrong token of its address. Raises TooManyRequests."""
+    address = _of_request(access, _NOBODY, request).address
+    access.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong logins")
+
+
 def credential_of(access: Access, principal: Principal) -> str:
     """Returns the name of the principal's token in sessions and login codes, which end with the token."""
     return principal.token_id or digest_of(access.token)

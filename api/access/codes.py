@@ -48,7 +48,7 @@ class LoginCodes:
         return found.credential
 
     def look(self, code: str) -> str | None:
-        """Returns the same, and the code stays valid."""
+        """Returns what `take` does, and the code stays valid."""
         found = self._find(code)
         return None if found is None else found.credential
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from store.queries.series_columns import SeriesColumns, merged_groups
+
 Values = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
@@ -50,6 +52,22 @@ def reduce(values: Values, starts: Indices) -> Buckets:
     low[empty] = high[empty] = mean[empty] = np.nan
     # Rounding may move the mean of equal values beyond them.
     return Buckets(starts + sizes - 1, np.clip(mean, low, high), low, high, nonfinite)
+
+
+def of_series(found: SeriesColumns, starts: Indices) -> Buckets:
+    """Returns the buckets of a series' points, or of its groups, that begin at `starts`."""
+    if found.groups is None:
+        return reduce(found.values, starts)
+    sizes = np.diff(starts, append=len(found.steps))
+    merged = merged_groups(found, starts)
+    assert merged.groups is not None
+    return Buckets(
+        starts + sizes - 1,
+        merged.values,
+        merged.groups.low,
+        merged.groups.high,
+        merged.groups.nonfinite.astype(np.intp),
+    )
 
 
 def ema(values: Values, smooth: float) -> Values:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.curves.shares import share
-from store.queries.series import SeriesColumns
+from store.queries.series_columns import SeriesColumns
 from torchyard.contract.views.curves import CurveColumns, CurveView
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ def curves(job_id: str, key: str, found: SeriesColumns, shape: Shape) -> Iterato
     from api.curves import buckets
 
     part = _part(found, shape)
-    ema = buckets.ema(found.values, shape.smooth)[part] if shape.smooth else None
-    yield _curve(job_id, key, _cut(found, part), shape.max_points, ema=ema)
-    tails = [_cut(tail, _part(tail, shape)) for tail in found.tails]
+    smooth = shape.smooth if found.groups is None else shape.smooth**found.groups.usual
+    ema = buckets.ema(found.values, smooth)[part] if smooth else found.values[part] if shape.smooth else None
+    yield _curve(job_id, key, found.at(part), shape.max_points, ema=ema)
+    tails = [tail.at(_part(tail, shape)) for tail in found.tails]
     shown = [tail for tail in tails if len(tail.steps)][-(shape.max_points // 2) :]
     most = share([len(tail.steps) for tail in shown], total=shape.max_points)
     for tail in shown:
@@ -47,12 +48,6 @@ def _part(found: SeriesColumns, shape: Shape) -> slice:
     begin = 0 if shape.from_step is None else int(found.steps.searchsorted(shape.from_step, side="left"))
     end = len(found.steps) if shape.to_step is None else int(found.steps.searchsorted(shape.to_step, side="right"))
     return slice(begin, max(begin, end))
-
-
-def _cut(found: SeriesColumns, part: slice) -> SeriesColumns:
-    return SeriesColumns(
-        found.steps[part], found.values[part], found.times[part], found.attempts[part], source=found.source
-    )
 
 
 def _curve(
@@ -68,13 +63,13 @@ def _curve(
     from api.curves import buckets
 
     reduced = None
-    if len(found.steps) > max_points:
-        reduced = buckets.reduce(found.values, buckets.starts(found.attempts, max_points))
+    if len(found.steps) > max_points or (found.groups is not None and len(found.steps)):
+        reduced = buckets.of_series(found, buckets.starts(found.attempts, max_points))
     return CurveView(
         job_id=job_id,
         key=key,
         source=found.source or source or "run",
-        points=len(found.steps),
+        points=found.points,
         steps_per_bucket=None if reduced is None else _steps_per_bucket(found, reduced),
         hidden=hidden,
         columns=_points(found, ema) if reduced is None else _buckets(found, ema, reduced),
@@ -96,7 +91,7 @@ def _points(found: SeriesColumns, ema: Values | None) -> CurveColumns:
 
 
 def _buckets(found: SeriesColumns, ema: Values | None, reduced: Buckets) -> CurveColumns:
-    last = _cut_at(found, reduced)
+    last = found.at(reduced.last)
     return CurveColumns.model_construct(  # unchecked: a check holds up all threads for as long as it takes
         step=last.steps.tolist(),
         time=_seconds(last),
@@ -107,12 +102,6 @@ def _buckets(found: SeriesColumns, ema: Values | None, reduced: Buckets) -> Curv
         ema=None if ema is None else _or_none(ema[reduced.last]),
         nonfinite=reduced.nonfinite.tolist() if reduced.nonfinite.any() else None,
     )
-
-
-def _cut_at(found: SeriesColumns, reduced: Buckets) -> SeriesColumns:
-    """Returns the last point of each bucket."""
-    at = reduced.last
-    return SeriesColumns(found.steps[at], found.values[at], found.times[at], found.attempts[at])
 
 
 def _steps_per_bucket(found: SeriesColumns, reduced: Buckets) -> int:

@@ -64,7 +64,7 @@ def _is_gzip(name: str, separator: str, weight: str) -> bool:
 def gzipped(response: Response, request: Headers) -> Response:
     """Compresses the body of an answer of JSON, if that is worth it and the client accepts it. Call it in a thread."""
     if len(response.body) >= _LEAST_BYTES and accepts_gzip(request):
-        response.body = _compress(bytes(response.body))
+        response.body = compressed(bytes(response.body))
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(response.body))
     return response
@@ -76,9 +76,9 @@ async def _compressed(start: Message, message: Message) -> Message:
     if len(body) < _LEAST_BYTES or "content-encoding" in Headers(raw=start["headers"]):
         return message
     if len(body) < _THREAD_BYTES:
-        small = _compress(body)
+        small = compressed(body)
     else:
-        small = await to_thread.run_sync(_compress, body, limiter=_THREADS)
+        small = await to_thread.run_sync(compressed, body, limiter=_THREADS)
     headers = MutableHeaders(scope=start)
     headers["Content-Encoding"] = "gzip"
     headers["Content-Length"] = str(len(small))
@@ -87,7 +87,8 @@ async def _compressed(start: Message, message: Message) -> Message:
     return {**message, "body": small}
 
 
-def _compress(body: bytes) -> bytes:
+def compressed(body: bytes) -> bytes:
+    """Returns the body in gzip."""
     return gzip.compress(body, _LEVEL, mtime=0)
 
 

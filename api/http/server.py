@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn with the connections of `api.http.connection`."""
+"""The HTTP server: uvicorn with the connections of `api.http.protocol`."""
 
 from collections.abc import Callable, Iterable
 import socket
@@ -6,7 +6,7 @@ import socket
 from starlette.types import ASGIApp
 import uvicorn
 
-from api.http.connection import Connection
+from api.http.protocol import Connection
 from api.limits.connections import ConnectionLimits
 from api.settings import Settings
 

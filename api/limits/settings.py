@@ -22,7 +22,7 @@ class LimitSettings(BaseModel):
     max_streams: Annotated[int, Field(ge=1)] = 50
     """Streams and waiting requests that one user may have open."""
     max_wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 10
-    """Requests of one address that have a wrong token."""
+    """Requests of one address that have a wrong token, cookie or login."""
     head_timeout_s: Seconds = 10
     """Time for a request's whole head, from its first byte."""
     body_timeout_s: Seconds = 30

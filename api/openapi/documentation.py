@@ -8,6 +8,7 @@ import json
 from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 
+from api.http.compression import accepts_gzip, compressed
 from torchyard.contract.errors import NotFound
 
 _ASSETS = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png")
@@ -71,13 +72,19 @@ class _Document:
     def __init__(self, app: FastAPI) -> None:
         self._app = app
         self._content = b""
+        self._small = b""
+        """The same, compressed once: anybody may ask for it, without a token."""
         self._etag = ""
 
     def answer(self, request: Request) -> Response:
         if not self._content:
             self._content = json.dumps(self._app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+            self._small = compressed(self._content)
             self._etag = f'"{hashlib.sha256(self._content).hexdigest()}"'
         headers = {"ETag": self._etag, "Cache-Control": "no-cache"}
         if self._etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
+        if accepts_gzip(request.headers):
+            headers |= {"Content-Encoding": "gzip"}
+            return Response(self._small, media_type="application/json", headers=headers)
         return Response(self._content, media_type="application/json", headers=headers)

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from pydantic_core import from_json
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from api.access.access import AccessDep
+from api.access.auth import Principal, authenticate, count_wrong_body
 from api.openapi import bodies
 from api.openapi.bodies import DeclaredBody
 from api.services import ServicesDep
@@ -21,8 +22,10 @@ from torchyard.contract.spec import MOST_SPEC_BYTES, JobPatch, Spec, parse_patch
 _MOST_LOGIN_BYTES = 4096
 _LOGIN_S = 5.0
 """Longest time for the whole body of a client that has not shown a credential yet."""
-_THREAD_BYTES = 1 << 14
-"""A body of this size is parsed in a thread."""
+_MOST_LOGIN_VALUES = 20
+"""Keys and values in the body of a client that has not shown a credential yet: parsing it costs next to nothing."""
+_THREAD_BYTES = 1 << 8
+"""A body of this size is parsed in a turn of the caller: finding what is wrong with it may take milliseconds."""
 
 
 async def _body(request: Request, services: ServicesDep) -> bytes:
@@ -56,32 +59,55 @@ def json_body(kind: type[Schema], *, example: Any) -> Any:
 
 
 def _parsed_by(parse: Callable[[Any], Any], declared: DeclaredBody, *, source: Callable[..., Any] = _body) -> Any:
-    """Returns the dependency that parses what `source` has read, as JSON. Raises what `source` and `parse` do."""
+    """Returns the dependency that parses what `source` has read, as JSON, once it is known who sends it.
+
+    Raises what `authenticate`, `source` and `parse` do.
+    """
 
     @bodies.declares(declared)
-    async def read(body: Annotated[bytes, Depends(source)]) -> Any:
+    async def read(
+        services: ServicesDep,
+        caller: Annotated[Principal, Depends(authenticate)],
+        body: Annotated[bytes, Depends(source)],
+    ) -> Any:
         if len(body) < _THREAD_BYTES:
             return parse(_json(body))
-        return await run_in_threadpool(lambda: parse(_json(body)))
+        return await services.parses.begin(caller.key, lambda: parse(_json(body)))
+
+    return Depends(read)
+
+
+def _of_stranger(parse: Callable[[Any], Any], declared: DeclaredBody) -> Any:
+    """Returns the dependency that parses a body for which nobody has shown a credential.
+
+    A wrong one is counted as a wrong token is: it costs as much, and no program of ours sends one.
+    Raises what `_login_body` and `parse` do, and TooManyRequests.
+    """
+
+    @bodies.declares(declared)
+    async def read(request: Request, access: AccessDep, body: Annotated[bytes, Depends(_login_body)]) -> Any:
+        try:
+            return parse(_json(body))
+        except InvalidRequest:
+            count_wrong_body(request, access)
+            raise
 
     return Depends(read)
 
 
 def _login(sent: object) -> Login | CodeLogin:
-    return parse_request(CodeLogin if isinstance(sent, dict) and "code" in sent else Login, sent)
+    kind = CodeLogin if isinstance(sent, dict) and "code" in sent else Login
+    return parse_request(kind, sent, most_values=_MOST_LOGIN_VALUES)
 
 
 def _code(sent: object) -> CodeLogin:
-    return parse_request(CodeLogin, sent)
+    return parse_request(CodeLogin, sent, most_values=_MOST_LOGIN_VALUES)
 
 
 SpecBody = Annotated[Spec, _parsed_by(parse_spec, bodies.SPEC, source=_spec_body)]
 PatchBody = Annotated[JobPatch, _parsed_by(parse_patch, bodies.json(JobPatch, example={"priority": 10}))]
-LoginBody = Annotated[
-    Login | CodeLogin,
-    _parsed_by(_login, bodies.json(Login, CodeLogin, example={"token": "ty_…"}), source=_login_body),
-]
-CodeBody = Annotated[CodeLogin, _parsed_by(_code, bodies.json(CodeLogin, example={"code": "…"}), source=_login_body)]
+LoginBody = Annotated[Login | CodeLogin, _of_stranger(_login, bodies.json(Login, CodeLogin, example={"token": "ty_…"}))]
+CodeBody = Annotated[CodeLogin, _of_stranger(_code, bodies.json(CodeLogin, example={"code": "…"}))]
 
 
 async def _read(request: Request, *, most: int) -> bytes:

@@ -1,5 +1,6 @@
 """Returns metrics of several jobs, in columns."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -38,11 +39,14 @@ def get_curves(
 ) -> Parts[bytes]:
     """Returns which metrics the jobs have, and the curves of those that `key` names, by rising step.
 
-    A curve of more than `max_points` is divided into buckets of equally many points. All curves together have at most
+    A curve of more than `max_points` is divided into buckets of equally many points, nearly so if it has more than
+    200,000: then its average is one of neighbours, too. All curves together have at most
     100,000 places. `max_points` in the answer is what that leaves to each.
     """
     keys = tuple(dict.fromkeys(key or ()))
     where = PointFilter(keys=keys, attempt=attempt, tails=hidden)
+    if not smooth:  # an average begins at the first point, whatever is shown of it
+        where = replace(where, from_step=from_step, to_step=to_step)
     jobs = [_keys(found) for found in series.listed(services.store, dict.fromkeys(job), caller=caller)]
     counts = [listed.count for one in jobs for listed in one.keys if listed.key in keys]
     most = min(max_points, share(counts * 2 if hidden else counts))

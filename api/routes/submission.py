@@ -9,6 +9,7 @@ from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.parameters.bodies import SpecBody
 from api.parameters.idempotency import Keyed
+from api.parameters.reads import in_turns
 from api.present import jobs as present
 from api.services import Services, ServicesDep
 from store.commands import submission
@@ -26,6 +27,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/jobs/validate")
+@in_turns
 def validate_spec(services: ServicesDep, caller: JobReader, sent: SpecBody) -> SpecView:
     """Returns the spec with every default filled in, or its errors. Nothing is stored."""
     return SpecView(spec=_within_limits(services, sent))

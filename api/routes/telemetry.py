@@ -14,7 +14,8 @@ from api.parameters.reads import Parts, in_turns
 from api.present.times import time as shown_time
 from api.services import ServicesDep
 from store.queries import series
-from store.queries.series import PointFilter, SeriesColumns
+from store.queries.series import PointFilter
+from store.queries.series_columns import SeriesColumns
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
 from torchyard.contract.views.telemetry import MetricsView, PointView, SeriesView
@@ -43,7 +44,7 @@ def get_metrics(
 
     All series together have at most 100,000 points. `max_points` in the answer is what that leaves to each.
     """
-    where = PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
+    where = PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt, in_points=True)
     most = min(max_points, share(series.counts(services.store, job_id, where.keys, caller=caller)))
     shown: list[bytes] = []
     for found in series.read(services.store, job_id, where):

@@ -16,8 +16,8 @@ from store.facts.jobs import Head, VisibleJobs
 from store.facts.telemetry import EventFacts, Line, TimelineItem
 from store.queries import streams
 from store.store import Store
+from torchyard.contract.codec import json_number
 from torchyard.contract.errors import NotAuthorized, Unavailable
-from torchyard.contract.record import json_number
 from torchyard.contract.views.telemetry import ChangedView, ListedView, StoredKind, StreamCursor, StreamTopic
 
 _MOST_ITEMS = 2000

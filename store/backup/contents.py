@@ -17,8 +17,8 @@ import re
 from typing import Literal
 
 from store.blobs import Blobs
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError, NotFound
-from torchyard.contract.record import Record
 from torchyard.contract.records import ManifestFile
 from torchyard.host.recordfiles import read_record
 

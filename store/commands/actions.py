@@ -34,7 +34,7 @@ class Result:
     """What an action did."""
 
     matched: int
-    """The jobs that were meant and that the caller may change."""
+    """The number of jobs that were asked for and that the caller may change."""
     done: int
     refused: list[Refusal]
     more: bool

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from store.facts.attempts import Claim
+from store.facts.output import DEFAULTS, Batch, OutputLimits
 from store.facts.telemetry import Answer
 from store.rows import attempts, jobs
-from store.rows.attempts import Batch, Claim
-from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason

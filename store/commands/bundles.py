@@ -104,7 +104,7 @@ def remove(store: Store, sha256: str, *, caller: Caller) -> None:
         with store.write("bundle") as session:
             removed = bundles.remove(session, caller.name, sha256)
             if removed:
-                audit.record(session, caller, "bundle.delete", sha256)
+                audit.add(session, caller, "bundle.delete", sha256)
         if not Uploads(store.blobs.uploads).remove(caller.name, sha256) and not removed:
             raise NotFound(f"there is no bundle {sha256}")
 
@@ -168,7 +168,7 @@ def _publish(
             users.lock(session, owner)
             quotas.check_upload(session, owner, upload.size)
             row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files)
-            audit.record(session, caller, "bundle.upload", sha256)
+            audit.add(session, caller, "bundle.upload", sha256)
     return row
 
 

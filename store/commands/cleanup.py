@@ -3,9 +3,10 @@
 from collections.abc import Generator
 from datetime import timedelta
 
+from store.facts.output import TrimLimits
 from store.rows import deletion, device_history, garbage, joining, trimming
 from store.rows.joining import Due, Stretch
-from store.rows.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimLimits, TrimTarget
+from store.rows.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimTarget
 from store.store import Store
 from torchyard.contract.durations import format_duration
 

@@ -4,10 +4,19 @@ from collections.abc import Mapping, Sequence
 
 from scheduling.snapshot import Placement
 from store.announcement import QUEUE, announcement_of
+from store.facts.attempts import Claim
 from store.rows import attempts, intents, jobs, reasons, waiting
-from store.rows.attempts import Claim
 from store.store import Store
 from torchyard.contract.job import JobState, Reason
+
+
+def anything_waits(store: Store) -> bool:
+    """Returns whether any job waits. First those join the line that are held back no longer."""
+    with store.read() as session:
+        if not waiting.any_ungrouped(session):
+            return waiting.any_waits(session)
+    group_waiting_jobs(store)
+    return True
 
 
 def claim(store: Store, job_id: str, to: Placement) -> Claim | None:

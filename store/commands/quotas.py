@@ -18,7 +18,7 @@ def set_limits(store: Store, kind: Kind, name: str, limits: Mapping[Resource, in
             users.get(session, name)
         quotas.set_limits(session, kind, name, limits)
         written = " ".join(f"{resource}={limit}" for resource, limit in limits.items())
-        audit.record(session, caller, "quota.set", f"{kind} {name}: {written}")
+        audit.add(session, caller, "quota.set", f"{kind} {name}: {written}")
 
 
 def clear(store: Store, kind: Kind, name: str, resources: Collection[Resource], *, caller: Caller) -> None:
@@ -27,4 +27,4 @@ def clear(store: Store, kind: Kind, name: str, resources: Collection[Resource], 
         if kind == "user":
             users.get(session, name)
         quotas.clear(session, kind, name, resources)
-        audit.record(session, caller, "quota.clear", f"{kind} {name}: {' '.join(resources)}")
+        audit.add(session, caller, "quota.clear", f"{kind} {name}: {' '.join(resources)}")

@@ -16,6 +16,7 @@ from store.facts.workers import WorkerFacts
 from store.rows import access, audit, deletion, intents, job_facts, jobs, worker_facts, workers
 from store.rows import stacks as rows
 from store.store import Store
+from torchyard.contract.errors import Forbidden
 from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import JobPatch
 
@@ -24,7 +25,7 @@ def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller) -> Job
     """Does what `store.rows.jobs.change` does, and returns the job."""
     with store.write("change") as session:
         job = jobs.change(session, job_id, patch, caller)
-        audit.record(session, caller, "job.change", job_id)
+        audit.add(session, caller, "job.change", job_id)
         jobs.announce(session, job)
         return job_facts.of(session, job)
 
@@ -33,11 +34,12 @@ def ask(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: 
     """Does what `act` does, and returns the job.
 
     An operator may end a job by force that only others may read: not by this, but by `act`, which shows nothing of it.
+    This raises Forbidden then, and the job goes on.
     """
     with store.write(action) as session:
         job = _act(session, action, job_id, caller, grace)
-        if grace is not None:
-            job = access.get(session, job_id, caller)
+        if grace is not None and not access.is_readable(session, job_id, caller):
+            raise Forbidden(f"you may not read job {job_id}: `POST /v1/jobs/actions` with its id and `now` ends it")
         return job_facts.of(session, job)
 
 
@@ -49,7 +51,7 @@ def act(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: 
     with store.write(action) as session:
         if action == "delete":
             deletion.delete_job(session, job_id, caller)
-            audit.record(session, caller, "job.delete", job_id)
+            audit.add(session, caller, "job.delete", job_id)
         else:
             _act(session, action, job_id, caller, grace)
 
@@ -64,7 +66,7 @@ def drain(store: Store, worker_id: str, *, drain: bool, caller: Caller) -> Worke
     """Requests a worker to claim no jobs and return those that it runs to the queue, or to work again."""
     with store.write("drain") as session:
         workers.set_drain(session, worker_id, drain=drain)
-        audit.record(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
+        audit.add(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
         return worker_facts.get(session, worker_id)
 
 
@@ -73,6 +75,6 @@ def _act(session: Session, action: JobAction, job_id: str, caller: Caller, grace
         job = intents.request_cancel(session, job_id, caller, grace=grace)
     else:
         job = (intents.request_pause if action == "pause" else intents.resume)(session, job_id, caller)
-    audit.record(session, caller, "job.cancel_now" if grace == AT_ONCE else f"job.{action}", job_id)
+    audit.add(session, caller, "job.cancel_now" if grace == AT_ONCE else f"job.{action}", job_id)
     jobs.announce(session, job)
     return job

@@ -10,7 +10,7 @@ def put(store: Store, name: str, value: str, *, caller: Caller) -> SecretFacts:
     """Stores a secret of the caller, and returns it. Raises Conflict if there are too many, and ConfigError."""
     with store.write("team") as session:
         stored = secrets.put(session, store.secret_keys, caller.name, name, value)
-        audit.record(session, caller, "secret.set", name)
+        audit.add(session, caller, "secret.set", name)
         return stored
 
 
@@ -18,7 +18,7 @@ def remove(store: Store, name: str, *, caller: Caller) -> None:
     """Removes a secret of the caller. Raises NotFound."""
     with store.write("team") as session:
         secrets.remove(session, caller.name, name)
-        audit.record(session, caller, "secret.delete", name)
+        audit.add(session, caller, "secret.delete", name)
 
 
 def rotate(store: Store, *, caller: Caller) -> int:
@@ -29,5 +29,5 @@ def rotate(store: Store, *, caller: Caller) -> int:
         for row in rows:
             value = keys.decrypt(row.value, key_id=row.key_id, owner=row.owner, name=row.name)
             row.value, row.key_id = keys.encrypt(value, owner=row.owner, name=row.name), keys.current_id
-        audit.record(session, caller, "secrets.rotate", f"{len(rows)} secrets to key {keys.current_id}")
+        audit.add(session, caller, "secrets.rotate", f"{len(rows)} secrets to key {keys.current_id}")
         return len(rows)

@@ -24,7 +24,7 @@ def submit(
     visibility: Visibility,
     keyed: KeyedRequest | None = None,
 ) -> Submitted:
-    """Stores a new queued job of the caller. `visibility` is that of a job whose spec says nothing of it.
+    """Stores a new queued job of the caller. `visibility`: the default visibility, for a spec that sets none.
 
     Raises Unavailable, QuotaExceeded, IdempotencyMismatch, and InvalidSpec for a secret or a bundle that the caller
     does not have.
@@ -37,7 +37,7 @@ def submit(
         bundles.use(session, caller.name, named)
         job = jobs.submit(session, spec, owner=caller.name, visibility=visibility)
         bundles.record_uses(session, job.id, named)
-        audit.record(session, caller, "job.submit", job.id)
+        audit.add(session, caller, "job.submit", job.id)
         return job_facts.of_new(session, job)
 
     return _once(store, keyed, make)
@@ -51,7 +51,7 @@ def retry(store: Store, job_id: str, *, caller: Caller, keyed: KeyedRequest | No
 
     def make(session: Session) -> JobFacts:
         job = retries.retry(session, job_id, owner=caller.name, caller=caller)
-        audit.record(session, caller, "job.retry", f"{job_id} as {job.id}")
+        audit.add(session, caller, "job.retry", f"{job_id} as {job.id}")
         return job_facts.of(session, job)
 
     return _once(store, keyed, make)

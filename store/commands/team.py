@@ -50,7 +50,7 @@ def add_user(store: Store, name: str, role: Role, *, caller: Caller) -> UserFact
     """Adds a user. Raises Conflict."""
     with store.write("team") as session:
         user = users.add(session, name, role)
-        audit.record(session, caller, "user.add", f"{name} as {role}")
+        audit.add(session, caller, "user.add", f"{name} as {role}")
         return user
 
 
@@ -63,9 +63,9 @@ def change_user(store: Store, name: str, change: UserChange, *, caller: Caller) 
     with store.write("team") as session:
         changed = users.change(session, name, role=change.role, disabled=change.disabled)
         if change.role is not None:
-            audit.record(session, caller, "user.role", f"{name} as {change.role}")
+            audit.add(session, caller, "user.role", f"{name} as {change.role}")
         if change.disabled is not None:
-            audit.record(session, caller, "user.disable" if change.disabled else "user.enable", name)
+            audit.add(session, caller, "user.disable" if change.disabled else "user.enable", name)
     if change.disabled and change.cancel_jobs:
         _cancel_jobs(store, name, caller)
     return changed
@@ -80,7 +80,7 @@ def make_token(store: Store, new: NewToken, *, caller: Caller) -> tuple[TokenFac
         token, text = tokens.make(
             session, new.user, name=new.name, scopes=new.scopes, lifetime=new.lifetime, made_by=new.made_by
         )
-        audit.record(session, caller, "token.make", f"{token.id} of {new.user}")
+        audit.add(session, caller, "token.make", f"{token.id} of {new.user}")
         return token, text
 
 
@@ -88,21 +88,21 @@ def revoke_token(store: Store, token_id: str, *, user: str | None, caller: Calle
     """Revokes a token; with `user`, only one of theirs. Raises NotFound."""
     with store.write("team") as session:
         owner = tokens.revoke(session, token_id, user=user)
-        audit.record(session, caller, "token.revoke", f"{token_id} of {owner}")
+        audit.add(session, caller, "token.revoke", f"{token_id} of {owner}")
 
 
 def open_session(store: Store, credential: str, *, caller: Caller) -> OpenedSession:
     """Opens a browser session, and returns it with its two secrets."""
     with store.write("team") as session:
         opened = tokens.open_session(session, credential)
-        audit.record(session, caller, "session.open", caller.name)
+        audit.add(session, caller, "session.open", caller.name)
         return opened
 
 
 def record_login_code(store: Store, *, caller: Caller) -> None:
     """Adds to the audit that a login code was made."""
     with store.write("team") as session:
-        audit.record(session, caller, "session.code", caller.name)
+        audit.add(session, caller, "session.code", caller.name)
 
 
 def close_session(store: Store, digest: str, *, caller: Caller) -> None:
@@ -110,13 +110,13 @@ def close_session(store: Store, digest: str, *, caller: Caller) -> None:
     with store.write("team") as session:
         tokens.close_session(session, digest)
         access.announce(session, caller.name)
-        audit.record(session, caller, "session.close", caller.name)
+        audit.add(session, caller, "session.close", caller.name)
 
 
 def record_failed_login(store: Store, caller: Caller) -> None:
     """Adds a failed login to the audit."""
     with store.write("team") as session:
-        audit.record(session, caller, "login", "", outcome=NotAuthorized.code)
+        audit.add(session, caller, "login", "", outcome=NotAuthorized.code)
 
 
 def mark_token_used(store: Store, token_id: str) -> None:

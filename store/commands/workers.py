@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from store.facts.attempts import Claim
 from store.rows import attempts, device_history, workers
-from store.rows.attempts import Claim
 from store.store import Store
 
 
@@ -29,7 +29,7 @@ def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[
     """
     with store.write("heartbeat") as session:
         workers.heartbeat(session, worker_id, devices=devices, starts=starts)
-        device_history.record(session, worker_id, devices)
+        device_history.add_samples(session, worker_id, devices)
         return workers.cpu_sharers(session, worker_id)
 
 

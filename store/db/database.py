@@ -22,8 +22,8 @@ from sqlalchemy.types import TypeDecorator
 
 from store import interruption
 from store.db import engine
+from torchyard.contract.codec import json_number
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.record import json_number
 from torchyard.contract.text import storable
 from torchyard.host.failpoints import failpoint
 

@@ -31,7 +31,7 @@ class CheckpointFacts:
     """None if the script published it."""
     created_at: int
     aliases: Sequence[str] = ()
-    """`best`, `latest`, `epoch-N` and `step-N`, as far as they mean it now."""
+    """`best`, `latest`, `epoch-N` and `step-N`, those that name it now."""
 
     def file(self, path: str) -> Mapping[str, Any]:
         """Returns the entry of one file. Raises NotFound."""

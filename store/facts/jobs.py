@@ -7,10 +7,12 @@ from typing import Any
 
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.filters import JobSort
-from torchyard.contract.job import JobState
+from torchyard.contract.job import JobState, Reason
 
 AT_ONCE = timedelta(0)
 """The grace of a forced cancel: the attempt is killed, and no checkpoint is waited for."""
+WAITING = Reason("waiting", "waiting for a worker to look at it")
+"""Why a job is queued before any worker has said more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What is told of a submission."""
+"""A request that creates a job, and what it created."""
 
 from dataclasses import dataclass
 

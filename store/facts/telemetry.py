@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypedDict
 from torchyard.contract.views.telemetry import StoredKind
 
 END = 2**63 - 1
-"""The last step, and the last number of a line, that there can be."""
+"""The greatest possible step, or number of a line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Reads what advice about a job is made of. Each read is bounded."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 import tarfile
@@ -12,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from store.blobs import Blobs
 from store.db.database import Snapshots, now_us
-from store.db.tables import Attempt, Job, JobEvent, LogChunk
+from store.db.tables import Attempt, Job, JobEvent
 from store.facts.callers import Caller
 from store.facts.jobs import JobFacts
 from store.facts.telemetry import Line
@@ -21,11 +20,8 @@ from store.rows import access, checkpoints, job_facts, logs, worker_facts
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
 
-_MOST_LINES = 300
 _MOST_WORKERS = 1000
 _MOST_MEMBERS = 2000
-_MOST_CHUNKS, _MOST_CHARACTERS = 400, 4 << 20
-"""How much of the end of a log is looked at for the lines of one rank, at most."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
         return AdviceFacts(
             job=job_facts.of(session, job),
             failure=failure,
-            lines=[] if failure is None else last_lines(session, job, rank=failure.get("rank")),
+            lines=[] if failure is None else _last_lines(session, job, failure),
             workers=_workers(session, job),
             silence_us=_silence_us(session, job) if state is JobState.RUNNING else None,
             checkpoint_step=newest[0].step if newest else None,
@@ -71,24 +67,6 @@ def bundle_has(blobs: Blobs, sha256: str, name: str) -> bool:
         return False
 
 
-def last_lines(session: Session, job: Job, *, rank: int | None) -> list[Line]:
-    """Returns the last lines of the newest attempt, of one rank or of all, oldest first: at most 300.
-
-    They are looked for in the last 400 chunks and 4 Mi characters of the log.
-    """
-    query = select(LogChunk).where(LogChunk.job_id == job.id).order_by(LogChunk.first.desc()).limit(_MOST_CHUNKS)
-    newest_first: list[Line] = []
-    characters = 0
-    with closing(session.scalars(query.execution_options(yield_per=16))) as chunks:
-        for chunk in chunks:
-            characters += len(chunk.text)
-            if chunk.attempt == job.attempt and rank in {None, chunk.rank}:
-                newest_first += reversed(logs.lines(chunk))
-            if len(newest_first) >= _MOST_LINES or characters > _MOST_CHARACTERS or chunk.attempt < job.attempt:
-                break
-    return newest_first[:_MOST_LINES][::-1]
-
-
 def _last_failure(session: Session, job: Job) -> dict[str, Any] | None:
     """Returns how the job failed, or how the attempt did after which it is queued again; None if neither is so."""
     if job.error is not None:
@@ -96,6 +74,10 @@ def _last_failure(session: Session, job: Job) -> dict[str, Any] | None:
     query = select(JobEvent.data).where(JobEvent.job_id == job.id, JobEvent.type == "state")
     newest = session.scalar(query.order_by(JobEvent.seq.desc()).limit(1))
     return None if newest is None else newest.get("error")
+
+
+def _last_lines(session: Session, job: Job, failure: Mapping[str, Any]) -> list[Line]:
+    return logs.newest(session, job.id, attempt=job.attempt, rank=failure.get("rank"))
 
 
 def _silence_us(session: Session, job: Job) -> int | None:

@@ -22,7 +22,7 @@ from store.facts.jobs import (
 from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts, Stacks
 from store.ids import is_id
-from store.rows import access, attempt_facts, job_facts, jobs, listing, timeline
+from store.rows import access, attempt_facts, job_events, job_facts, jobs, listing, timeline
 from store.rows import stacks as rows
 from torchyard.contract.errors import NotFound
 from torchyard.contract.filters import JobQuery, JobSort
@@ -73,10 +73,10 @@ def version(store: Snapshots, job_id: str, *, caller: Caller) -> int:
 
 
 def events(store: Snapshots, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[EventFacts]:
-    """Returns events of a job, as `store.rows.jobs.events` does."""
+    """Returns events of a job, as `store.rows.job_events.page` does."""
     with store.read() as session:
         access.readable_job(session, job_id, caller)
-        return jobs.events(session, job_id, after=after, limit=limit)
+        return job_events.page(session, job_id, after=after, limit=limit)
 
 
 def attempts(store: Snapshots, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[ListedAttempt]:

@@ -15,13 +15,13 @@ from store.rows import logs
 from store.rows.pages import PAGE_BYTES
 
 MOST_TEXT, MOST_CHUNKS, MOST_MATCHES = 1 << 25, 5000, 10_000
-"""A search ends behind so many characters, chunks or matches."""
+"""A search ends after so many characters, chunks or matches."""
 MOST_SECONDS = 2.0
 """A search ends after so much processor time of the threads that do it: an expression may need seconds for a MiB."""
 _PART_S = 0.05
 """Processor time of a part, after which others may have the thread."""
 _SLICE = 1 << 13
-"""Characters that are searched at once, but for the rest of the last line. Nothing can end a search of them."""
+"""Characters that are searched at once, with the rest of their last line. Nothing can interrupt that."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,19 @@ class FoundLines:
     """The number behind which the search goes on; None where nothing is left."""
 
 
+@dataclass
+class _Work:
+    """What a search has read, and how long it took."""
+
+    text: int = 0
+    chunks: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_enough(self) -> bool:
+        return self.text >= MOST_TEXT or self.chunks >= MOST_CHUNKS or self.seconds > MOST_SECONDS
+
+
 class LogSearch:
     """A search of the lines numbered above `after` and below `before`, in order, for the first `limit` that match.
 
@@ -62,17 +75,17 @@ class LogSearch:
         self._limit = limit
         self._where = where
         self._shown: list[FoundLine] = []
-        self._matches = self._text = self._chunks = self._size = 0
-        self._seconds = 0.0
+        self._matches = self._size = 0
+        self._work = _Work()
 
     def parts(self, store: Snapshots) -> Iterator[None]:
         """Searches a part, in a transaction of its own, before each item. Another thread may do the next one."""
         while not self._done:
-            began, spent = time.thread_time(), self._seconds
+            began, spent = time.thread_time(), self._work.seconds
             with store.read() as session, closing(self._slices(session)) as slices:
                 for _ in slices:
-                    self._seconds = spent + time.thread_time() - began
-                    if self._done or self._seconds - spent >= _PART_S:
+                    self._work.seconds = spent + time.thread_time() - began
+                    if self._done or self._work.seconds - spent >= _PART_S:
                         break
                 else:
                     self._last = self._end
@@ -89,26 +102,20 @@ class LogSearch:
 
     @property
     def _done(self) -> bool:
-        return (
-            self._last >= self._end
-            or self._text >= MOST_TEXT
-            or self._chunks >= MOST_CHUNKS
-            or self._matches >= MOST_MATCHES
-            or self._seconds > MOST_SECONDS
-        )
+        return self._last >= self._end or self._matches >= MOST_MATCHES or self._work.is_enough
 
     def _slices(self, session: Session) -> Generator[None]:
         """Searches slices behind the last line that was searched, one before each item."""
         with closing(logs.chunks_from(session, self._job_id, self._last + 1, self._where, to=self._end)) as chunks:
             for chunk in chunks:
-                self._chunks += 1
+                self._work.chunks += 1
                 for first, text in _slices(chunk, begin=self._last + 1):
                     self._search(chunk, first, text)
                     yield
 
     def _search(self, chunk: LogChunk, first: int, text: str) -> None:
         """Searches the lines of `text`, which are numbered from `first`."""
-        self._text += len(text)
+        self._work.text += len(text)
         lines = text.split("\n")
         for place in self._pattern.matching(text):
             if not self._last < first + place <= self._end:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 
 from scheduling.plan import used_up
 from scheduling.snapshot import OVERDUE_AFTER, Device, Host, RecordedReasons, Reservation, Running, Snapshot, Waiting
-from store.db.database import in_us, now_us
+from store.db.database import Snapshots, in_us, now_us
 from store.db.stored_spec import StoredSpec
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.rows import quotas, reasons, waiting, workers
@@ -86,9 +86,16 @@ def read_snapshot(
         return _with_successors(session, snapshot, heads, at_once=max(1, len(devices)))
 
 
-def reservations(session: Session, *, max_stop_grace: timedelta = LONGEST_STOP_GRACE) -> tuple[Reservation, ...]:
+def reservations(read: Read, *, max_stop_grace: timedelta = LONGEST_STOP_GRACE) -> tuple[Reservation, ...]:
     """Returns which jobs were asked to stop for which waiting jobs, and hold devices, by their ids."""
-    return _reservations(session.execute(_HELD), max_stop_grace)
+    with read() as session:
+        return _reservations(session.execute(_HELD), max_stop_grace)
+
+
+def waits(store: Snapshots, job_id: str) -> bool:
+    """Returns whether the job waits to be placed. Raises Unavailable."""
+    with store.read() as session:
+        return bool(waiting.waiting_among(session, [job_id]))
 
 
 def _with_successors(session: Session, snapshot: Snapshot, heads: Iterable[Waiting], *, at_once: int) -> Snapshot:

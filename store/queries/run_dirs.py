@@ -1,45 +1,40 @@
-"""Reads which jobs of a worker's run directories exist, have ended or were deleted."""
+"""What a worker reads before it removes folders: which jobs exist, have ended, or use them. All raise Unavailable."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
-from store.db.database import now_us
+from store.db.database import Snapshots, now_us
 from store.db.tables import Attempt, DeletedJob, Job
+from store.facts.attempts import KnownJob
 
 
-@dataclass(frozen=True)
-class KnownJob:
-    """A job with a row, for which run directories may exist."""
-
-    finished: bool
-    attempts: dict[int, int | None]
-    """By number: microseconds since the attempt ended; None while it is open."""
-
-
-def known_jobs(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
+def known_jobs(store: Snapshots, job_ids: Collection[str]) -> dict[str, KnownJob]:
     """Returns those of `job_ids` that exist, by id."""
-    query = select(Job.id, Job.finished_at).where(Job.id.in_(job_ids))
-    found = {row.id: KnownJob(row.finished_at is not None, {}) for row in session.execute(query)}
-    age = (now_us() - Attempt.ended_at).label("age")
-    for row in session.execute(select(Attempt.job_id, Attempt.number, age).where(Attempt.job_id.in_(job_ids))):
-        found[row.job_id].attempts[row.number] = row.age
+    with store.read() as session:
+        query = select(Job.id, Job.finished_at).where(Job.id.in_(job_ids))
+        found = {row.id: KnownJob(row.finished_at is not None, {}) for row in session.execute(query)}
+        age = (now_us() - Attempt.ended_at).label("age")
+        for row in session.execute(select(Attempt.job_id, Attempt.number, age).where(Attempt.job_id.in_(job_ids))):
+            found[row.job_id].attempts[row.number] = row.age
     return found
 
 
-def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
+def deleted_among(store: Snapshots, job_ids: Collection[str]) -> list[str]:
     """Returns those of `job_ids` that were deleted."""
-    return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))
+    with store.read() as session:
+        return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))
 
 
-def owners_with_attempts(session: Session) -> set[str]:
+def owners_with_attempts(store: Snapshots) -> set[str]:
     """Returns the owners of jobs that have an attempt which has not ended."""
-    return set(session.scalars(select(Job.owner).join(Attempt).where(Attempt.ended_at.is_(None)).distinct()))
+    with store.read() as session:
+        return set(session.scalars(select(Job.owner).join(Attempt).where(Attempt.ended_at.is_(None)).distinct()))
 
 
-def specs_with_attempts(session: Session, *, owner: str) -> list[dict[str, Any]]:
-    """Returns the specs of an owner's jobs that have an attempt which has not ended."""
-    return list(session.scalars(select(Job.spec).join(Attempt).where(Attempt.ended_at.is_(None), Job.owner == owner)))
+def specs_with_attempts(store: Snapshots, *, owner: str) -> list[Mapping[str, Any]]:
+    """Returns the specs of an owner's jobs that have an attempt which has not ended, as they were written."""
+    open_ones = select(Job.spec).join(Attempt).where(Attempt.ended_at.is_(None), Job.owner == owner)
+    with store.read() as session:
+        return list(session.scalars(open_ones))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,6 +14,8 @@ from store.db.database import Snapshots
 from store.db.tables import Job, PointChunk, Series
 from store.facts.callers import Caller
 from store.facts.telemetry import END, KnownSeries
+from store.queries import series_columns
+from store.queries.series_columns import SeriesColumns
 from store.rows import access
 from store.rows.metrics import POINT, last_visible_steps
 
@@ -27,6 +29,8 @@ _GROUP_POINTS, _GROUP_SERIES = 25_000, 1000
 """The most points, and the most series, that are read at once. A longer series is read by itself, in parts."""
 _PART_POINTS = 100_000
 """Points after which the read of a long series ends a part."""
+_MOST_HELD = 200_000
+"""Entries of one series that are in memory at once, besides those of a part: with more, each two or so become one."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +42,8 @@ class PointFilter:
     """Only this attempt's points; None joins all attempts, and each step comes from the latest that trained it."""
     tails: bool = False
     """Whether to return what later attempts hide, too. Not restricted by steps."""
-
-
-@dataclass(frozen=True)
-class SeriesColumns:
-    """A series by rising step, as arrays of one length."""
-
-    steps: NDArray[np.int64]
-    values: NDArray[np.float64]
-    times: NDArray[np.int64]
-    """Microseconds since the epoch."""
-    attempts: NDArray[np.int64]
-    source: str | None = None
-    """Where the points come from, if not from the script itself: `store.rows.metrics.TENSORBOARD`."""
-    tails: tuple[SeriesColumns, ...] = ()
-    """What later attempts hide, one for each attempt."""
+    in_points: bool = False
+    """Whether a long series is reduced to some of its points; otherwise, to groups of neighbours."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +71,17 @@ def counts(store: Snapshots, job_id: str, keys: Sequence[str], *, caller: Caller
 def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[str, SeriesColumns] | None]:
     """Yields each series, by key, and None behind each part. A step that was measured twice has the newest value.
 
-    Reads many short series at once, and a long one by itself: no others are in memory then. No transaction is open
-    when it yields None.
+    Reads many short series at once, and a long one by itself: no others are in memory then. One of very many points is
+    made shorter as it is read. No transaction is open when it yields None.
     """
     with store.read() as session:
         visible = last_visible_steps(session, job_id) if where.attempt is None else None
         groups = [*_groups(_series(session, job_id, where.keys))]
     for group in groups:
+        if len(group) == 1 and group[0].points > _MOST_HELD:
+            held = yield from _long(store, group[0].id, where, visible)
+            yield group[0].key, replace(held, source=group[0].source)
+            continue
         stored: dict[int, list[tuple[int, bytes]]] = {row.id: [] for row in group}
         behind: int | None = 0
         while behind is not None:
@@ -96,6 +91,59 @@ def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[st
         for row in group:
             columns = _columns(stored.pop(row.id), where, visible)
             yield row.key, replace(columns, source=row.source)
+
+
+def _long(
+    store: Snapshots, series_id: int, where: PointFilter, visible: dict[int, int] | None
+) -> Generator[None, None, SeriesColumns]:
+    """Reads a series part by part, and keeps few entries of what it has read."""
+    held = _Held(in_points=where.in_points)
+    behind: int | None = 0
+    while behind is not None:
+        stored: dict[int, list[tuple[int, bytes]]] = {series_id: []}
+        with store.read() as session:
+            behind = _read_part(session, stored, behind=behind, attempt=where.attempt)
+        held.add(_columns(stored[series_id], where, visible))
+        yield
+    return held.columns()
+
+
+class _Held:
+    """The entries that are kept of a long series, and of its tails, by attempt."""
+
+    def __init__(self, *, in_points: bool) -> None:
+        self._in_points = in_points
+        self._shown: list[SeriesColumns] = []
+        self._tails: dict[int, list[SeriesColumns]] = {}
+        self._size = 1
+        """Points of a group."""
+        self._count = 0
+
+    def add(self, part: SeriesColumns) -> None:
+        """Adds what was read. It is reduced as all before it, and if there is too much, so is everything."""
+        self._shown.append(self._reduced(part, self._size))
+        for tail in part.tails:
+            self._tails.setdefault(int(tail.attempts[0]), []).append(self._reduced(tail, self._size))
+        self._count += len(self._shown[-1].steps) + sum(len(tail.steps) for tail in part.tails) // self._size
+        if self._count > _MOST_HELD:
+            self._size *= 2
+            self._shown = [self._reduced(series_columns.joined(self._shown), 2)]
+            self._tails = {
+                number: [self._reduced(series_columns.joined(parts), 2)] for number, parts in self._tails.items()
+            }
+            kept = (*self._shown, *(parts[0] for parts in self._tails.values()))
+            self._count = sum(len(part.steps) for part in kept)
+
+    def columns(self) -> SeriesColumns:
+        tails = tuple(series_columns.joined(self._tails[number]) for number in sorted(self._tails))
+        return replace(series_columns.joined(self._shown), tails=tails)
+
+    def _reduced(self, part: SeriesColumns, size: int) -> SeriesColumns:
+        if size == 1:
+            return part
+        if self._in_points:  # three of six may stay, at most
+            return series_columns.extremes(part, 3 * size)
+        return series_columns.grouped(part, size)
 
 
 def _listed(session: Session, job_id: str, caller: Caller) -> JobSeries:
@@ -155,15 +203,7 @@ def _columns(stored: Sequence[tuple[int, bytes]], where: PointFilter, visible: d
 
 
 def _by_step(packed: NDArray[np.void], attempts: NDArray[np.int64]) -> SeriesColumns:
-    import numpy as np
-
-    steps = packed["step"]
-    # Most series are in order already. Equal steps are in the order in which they were stored, and the last one counts.
-    if len(steps) > 1 and not (steps[1:] > steps[:-1]).all():
-        order = np.argsort(steps, kind="stable")
-        order = order[np.append(np.diff(steps[order]) != 0, True)]
-        packed, attempts = packed[order], attempts[order]
-    return SeriesColumns(packed["step"], packed["value"], packed["time"], attempts)
+    return series_columns.in_order(SeriesColumns(packed["step"], packed["value"], packed["time"], attempts))
 
 
 def _read_part(
@@ -175,7 +215,8 @@ def _read_part(
     """
     query = select(PointChunk.series_id, PointChunk.first, PointChunk.attempt, PointChunk.data)
     query = query.where(PointChunk.series_id.in_(stored), PointChunk.first > behind)
-    query = query.order_by(PointChunk.series_id, PointChunk.first).execution_options(yield_per=200)
+    ahead = 200 if len(stored) > 1 else 25  # chunks of a long series may have thousands of points
+    query = query.order_by(PointChunk.series_id, PointChunk.first).execution_options(yield_per=ahead)
     if attempt is not None:
         query = query.where(PointChunk.attempt == attempt)
     size = 0

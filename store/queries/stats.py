@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots, now_us
 from store.db.tables import Attempt, Job, Series, Worker
+from store.facts.attempts import LEASE
 from store.rows import jobs, workers
-from store.rows.attempts import LEASE
 from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import JobState
 

@@ -20,6 +20,12 @@ def get(store: Snapshots, worker_id: str) -> WorkerFacts:
         return worker_facts.get(session, worker_id)
 
 
+def is_draining(store: Snapshots, worker_id: str) -> bool:
+    """Returns whether the worker is to claim no jobs, and to return those that it runs to the queue."""
+    with store.read() as session:
+        return workers.is_draining(session, worker_id)
+
+
 def history(
     store: Snapshots, worker_id: str, *, caller: Caller, begins: int | None, ends: int | None, most: int
 ) -> WorkerHistory:

@@ -58,6 +58,11 @@ def get(session: Session, job_id: str, caller: Caller) -> Job:
     return job
 
 
+def is_readable(session: Session, job_id: str, caller: Caller) -> bool:
+    """Returns whether the caller may read the job."""
+    return session.scalar(select(Job.id).where(Job.id == job_id, readable(caller))) is not None
+
+
 def readable_job(
     session: Session, job_id: str, caller: Caller, *columns: QueryableAttribute[Any]
 ) -> Row[*tuple[Any, ...]]:

@@ -1,44 +1,18 @@
 """Artifacts: rows over blobs. A row means that every byte is in the blob store."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, delete, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Artifact, Job
 from store.facts.checkpoints import ArtifactFacts
+from store.facts.output import NewArtifact, Room, StoredArtifact
 from store.ids import new_id
 from store.rows import columns, garbage, quotas
 from torchyard.contract.errors import NotFound
 
 _TOLD = columns.of(ArtifactFacts, Artifact)
-
-
-@dataclass(frozen=True)
-class NewArtifact:
-    """A file whose blob is stored."""
-
-    path: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class StoredArtifact:
-    """What a worker knows of a file that is stored already."""
-
-    path: str
-    attempt: int
-    size: int
-
-
-@dataclass(frozen=True)
-class Room:
-    """What is stored of a job, and how many bytes its owner may store besides; None without a limit."""
-
-    stored: Sequence[StoredArtifact]
-    left: int | None
 
 
 def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewArtifact]) -> None:

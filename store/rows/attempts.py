@@ -1,7 +1,6 @@
 """Attempts: claim, lease, fence and end. Every write of a worker about an attempt goes through this module."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -13,60 +12,16 @@ from scheduling.snapshot import Placement
 from store.announcement import WORKERS, announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
-from store.facts.telemetry import Answer, MetricPoint
-from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, quotas, retention
-from store.rows.artifacts import NewArtifact
-from store.rows.checkpoints import NewCheckpoint
+from store.facts.attempts import LEASE, Claim
+from store.facts.output import DEFAULTS, Batch, OutputLimits
+from store.facts.telemetry import Answer
+from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, point_limits, quotas, retention
 from store.rows.exit_reports import verified
-from store.rows.limits import DEFAULTS, Counted, OutputLimits, OutputMeter
-from store.rows.logs import NewLines
+from store.rows.limits import Counted, OutputMeter
 from store.rows.metrics import TENSORBOARD
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
-
-LEASE = timedelta(seconds=30)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """An open attempt that a worker owns."""
-
-    attempt_id: int
-    job_id: str
-    number: int
-
-
-@dataclass(frozen=True)
-class NewEvent:
-    """An event that the relay read from the attempt. `time` is in microseconds since the epoch."""
-
-    type: str
-    data: dict[str, Any]
-    time: int
-    limited: bool = False
-    """Whether it is a message of the job, or about what it wrote. These are stored up to a limit."""
-
-
-@dataclass
-class Batch:
-    """What the relay reads between two transactions. It is stored as a whole or not at all."""
-
-    offsets: dict[str, int]
-    """Bytes of each file that are stored after this batch."""
-    points: list[MetricPoint] = field(default_factory=list[MetricPoint])
-    curves: list[MetricPoint] = field(default_factory=list[MetricPoint])
-    """Points that were read from TensorBoard's event files."""
-    lines: list[NewLines] = field(default_factory=list[NewLines])
-    events: list[NewEvent] = field(default_factory=list[NewEvent])
-    checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
-    artifacts: list[NewArtifact] = field(default_factory=list[NewArtifact])
-    progress: dict[str, Any] | None = None
-    card: dict[str, Any] | None = None
-    reports: bool = False
-    """Whether the attempt's event log, by which a stall is measured, had something new."""
-    lag_us: int = 0
-    """Age of its oldest line when it was read, in microseconds."""
 
 
 def claim(session: Session, job_id: str, placement: Placement) -> Claim | None:
@@ -286,6 +241,8 @@ def _allocate(session: Session, attempt_id: int, placement: Placement) -> None:
 def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter) -> None:
     """Stores what the batch adds to the job's lists, within the limits."""
     job_id, attempt = claim.job_id, claim.number
+    if count := len(batch.points) + len(batch.curves):
+        point_limits.note(session, job_id, attempt, meter, points=count)
     for points, source in ((batch.points, None), (batch.curves, TENSORBOARD)):
         added = metrics.add(session, job_id, attempt=attempt, points=meter.take_points(points), source=source)
         meter.count_points(added.stored)

@@ -17,7 +17,7 @@ _NEW = insert(Base.metadata.tables["audit"])
 _log = logging.getLogger("torchyard.audit")
 
 
-def record(session: Session, caller: Caller, action: str, object: str, *, outcome: str = "ok") -> None:
+def add(session: Session, caller: Caller, action: str, object: str, *, outcome: str = "ok") -> None:
     """Adds an entry, and logs it as one line of JSON. `outcome` is `ok` or the code of an error."""
     values = {
         "who": caller.name,

@@ -1,7 +1,7 @@
 """Checkpoints: rows over blobs. A row means that every byte is in the blob store."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 import math
 import re
 from typing import Any
@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 from store.db.tables import Checkpoint, Job
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.jobs import BestCheckpoint
+from store.facts.output import NewCheckpoint
 from store.ids import is_id, new_id
 from store.rows import columns, jobs
+from torchyard.contract.codec import json_number
 from torchyard.contract.errors import InvalidCursor, NotFound
-from torchyard.contract.record import json_number
-from torchyard.contract.records import Manifest, ManifestFile
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
@@ -36,17 +36,6 @@ def _best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
 
 # Built once: building a statement costs more than executing it, and every answer with jobs executes these.
 _BEST = {"min": _best(Checkpoint.monitored.asc()), "max": _best(Checkpoint.monitored.desc())}
-
-
-@dataclass(frozen=True)
-class NewCheckpoint:
-    """A checkpoint whose blobs are stored. `files` holds the sizes and digests that the relay computed."""
-
-    name: str
-    manifest: Manifest
-    files: list[ManifestFile]
-    source: str | None = None
-    """None if the script published it."""
 
 
 _TOLD = columns.of(CheckpointFacts, Checkpoint)

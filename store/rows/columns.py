@@ -1,4 +1,4 @@
-"""Selects what a fact has: its fields are named as the columns of a table."""
+"""Selects the columns of a fact: its fields have their names."""
 
 from dataclasses import MISSING, fields
 from functools import cache
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 @cache
 def of(fact: type[Any], table: type[Base]) -> tuple[InstrumentedAttribute[Any], ...]:
-    """Returns the columns to select for the fields that have no default, in their order: the fact is made of them."""
+    """Returns the columns for the fact's fields without a default, in the order of the fields."""
     return tuple(getattr(table, field.name) for field in fields(fact) if field.default is MISSING)
 
 
 def read(fact: type[T], row: Base) -> T:
-    """Returns what the row of a table says."""
+    """Returns the fact that a row holds."""
     return fact(*(getattr(row, column.key) for column in of(fact, type(row))))

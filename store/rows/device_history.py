@@ -26,7 +26,7 @@ _SLACK_S = 60
 """A client that asks for the last hour may have sent that a moment ago, or have a clock that is late."""
 
 
-def record(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
+def add_samples(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
     """Stores how the worker's devices are used now: a `torchyard.contract.devices.DeviceReport` each, as JSON."""
     now = _now(session)
     _merge_ended(session, worker_id, now)

@@ -9,10 +9,11 @@ from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
-from store.db.tables import Job
+from store.db.tables import Attempt, Job
+from store.facts.attempts import Wanted
 from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import AT_ONCE
-from store.rows import access, jobs
+from store.facts.jobs import AT_ONCE, WAITING
+from store.rows import access, jobs, quotas
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -28,6 +29,11 @@ def requested_stop(job: Job) -> EndReason | None:
     if job.pause_requested_at is not None:
         return EndReason.PAUSED
     return EndReason.PREEMPTED if job.preempt_requested_at is not None else None
+
+
+def wanted_of(attempt: Attempt, job: Job) -> Wanted:
+    """Returns what is wanted of the job's open attempt."""
+    return Wanted(requested_stop(job), cancel_grace(job), attempt.stacks_requested_at)
 
 
 def cancel_grace(job: Job) -> timedelta | None:
@@ -80,13 +86,15 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     """Queues a paused job and withdraws the request of a pausing one. A job that nobody paused stays as it is.
 
     A withdrawn pause that comes too late queues the job after it has stopped. Raises NotFound, Forbidden,
-    and Conflict for a job that has ended or is being cancelled.
+    and Conflict for a job that has ended or is being cancelled. A paused one gets a new attempt, with limits of its own
+    of what it stores, so this raises QuotaExceeded if its owner has stored too much.
     """
     job = access.lock(session, job_id, caller)
     state = JobState(job.state)
     if state is JobState.PAUSED:
+        quotas.check_stored(session, job.owner, quotas.limits_of(session, job.owner))
         cleared = {"pause_requested_at": None, "not_before": None}
-        return _move(session, job_id, JobState.QUEUED, reason=jobs.WAITING, **cleared)
+        return _move(session, job_id, JobState.QUEUED, reason=WAITING, **cleared)
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job

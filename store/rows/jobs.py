@@ -1,44 +1,27 @@
-"""Jobs: submission, the only function that changes a state, changes by the owner, and events."""
+"""Jobs: submission, the only function that changes a state, and changes by the owner."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-import json
 from typing import Any
 
-from sqlalchemy import BigInteger, bindparam, case, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
-from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
+from store.db.tables import Allocation, Attempt, Base, Job, Worker
 from store.facts.callers import SERVICE, Caller
-from store.facts.pages import FactPage
-from store.facts.telemetry import EventFacts
+from store.facts.jobs import WAITING
 from store.ids import new_id
-from store.rows import access, columns, pages, quotas
+from store.rows import access, job_events, quotas
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
 from torchyard.contract.spec import JobPatch, Spec
 from torchyard.contract.team import Role, Visibility
 
-WAITING = Reason("waiting", "waiting for a worker to look at it")
-
-# Built once: building a statement costs more than executing it, and every submission or pass over the queue executes
-# these.
-_JOBS, _EVENTS = Base.metadata.tables["jobs"], Base.metadata.tables["job_events"]
+# Built once: building a statement costs more than executing it.
+_JOBS = Base.metadata.tables["jobs"]
 _NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since)
-_LAST_EVENT = (
-    select(_EVENTS.c.time)
-    .where(_EVENTS.c.job_id == bindparam("of_job"))
-    .order_by(_EVENTS.c.seq.desc())
-    .limit(1)
-    .scalar_subquery()
-)
-_TOLD = func.coalesce(bindparam("told", type_=BigInteger()), now_us())
-_NOT_LATER = case((now_us() < _TOLD, now_us()), else_=_TOLD)
-# Ranks, workers and the database each have a clock. A job's events never run backwards, and never into the future.
-_NEW_EVENT = insert(_EVENTS).values(time=case((_LAST_EVENT > _NOT_LATER, _LAST_EVENT), else_=_NOT_LATER))
 _HOLDERS = (
     select(Allocation.worker_id, Allocation.device, Attempt.job_id)
     .join(Attempt, Attempt.id == Allocation.attempt_id)
@@ -51,7 +34,7 @@ def submit(
 ) -> Job:
     """Stores a new queued job. It is accepted when the transaction commits. The returned job is not in the session.
 
-    `visibility` is that of a job whose spec says nothing of it.
+    `visibility`: the default visibility, for a spec that sets none.
     """
     written = spec.model_dump(mode="json")
     values: dict[str, Any] = {
@@ -75,7 +58,9 @@ def submit(
     }
     values["search_text"] = search_text(values)
     stored = session.execute(_NEW_JOB, values).one()
-    _insert_state_event(session, values["id"], seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
+    job_events.add_state(
+        session, values["id"], seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None
+    )
     announcement_of(session).enqueue(values["id"], priority=spec.priority)
     return Job(**values, created_at=stored.created_at, reason_since=stored.reason_since)
 
@@ -140,7 +125,7 @@ def transition(
     ).first()
     if moved is None:
         return None
-    _insert_state_event(
+    job_events.add_state(
         session,
         job_id,
         seq=moved.position,
@@ -252,7 +237,7 @@ def add_event(
     """
     seq = reserve_positions(session, job_id, 1)
     announcement_of(session).mark_changed(job_id)
-    _insert_event(session, job_id, seq=seq, type=type, attempt=attempt, data=data, time=time)
+    job_events.add(session, job_id, seq=seq, type=type, attempt=attempt, data=data, time=time)
 
 
 def reserve_positions(session: Session, job_id: str, count: int, **values: Any) -> int:
@@ -263,18 +248,6 @@ def reserve_positions(session: Session, job_id: str, count: int, **values: Any) 
     return position - count + 1
 
 
-def events(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[EventFacts]:
-    """Returns events with a position above `after`, oldest first, without progress, which only streams show.
-
-    Returns up to `limit` of them, and up to 8 MiB.
-    """
-    query = select(*columns.of(EventFacts, JobEvent)).where(JobEvent.job_id == job_id, JobEvent.seq > after)
-    query = query.where(JobEvent.type != "progress").order_by(JobEvent.seq).limit(limit + 1)
-    with closing(session.execute(query.execution_options(yield_per=16))) as rows:
-        events = (EventFacts(*row) for row in rows)
-        return pages.take(events, limit=limit, size=lambda event: len(json.dumps(event.data)))
-
-
 def device_holders(session: Session) -> dict[tuple[str, str], str]:
     """Returns the job id that holds each device, by `(worker id, device uuid)`."""
     return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}
@@ -283,32 +256,3 @@ def device_holders(session: Session) -> dict[tuple[str, str], str]:
 def worker_name(session: Session, worker_id: str) -> str:
     """Returns the name of an existing worker."""
     return session.execute(select(Worker.name).where(Worker.id == worker_id)).scalar_one()
-
-
-def _insert_state_event(
-    session: Session,
-    job_id: str,
-    *,
-    seq: int,
-    source: JobState | None,
-    target: JobState,
-    reason: Reason,
-    attempt: int | None,
-    detail: dict[str, Any] | None = None,
-) -> None:
-    data = {"from": source, "to": target, "reason": {"code": reason.code, "message": reason.message}, **(detail or {})}
-    _insert_event(session, job_id, seq=seq, type="state", attempt=attempt, data=data)
-
-
-def _insert_event(
-    session: Session,
-    job_id: str,
-    *,
-    seq: int,
-    type: str,
-    attempt: int | None,
-    data: dict[str, Any],
-    time: int | None = None,
-) -> None:
-    values = {"job_id": job_id, "seq": seq, "type": type, "attempt": attempt, "data": data}
-    session.execute(_NEW_EVENT, {**values, "of_job": job_id, "told": time})

@@ -4,34 +4,19 @@ States, progress, and messages of the service are never dropped.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from store.facts.output import NewLines, OutputLimits
 from store.facts.telemetry import MetricPoint
-from store.rows.logs import NewLines
 from store.rows.metrics import POINT
 
 _MESSAGE_ROW_BYTES = 100
 """What a stored message takes besides its text."""
 
 
-@dataclass(frozen=True)
-class OutputLimits:
-    """What of one attempt's output is stored. None: all."""
-
-    log_bytes: int | None = 64 << 20
-    message_bytes: int | None = 4 << 20
-    point_bytes: int | None = 512 << 20
-    """Beyond these, the caller of `OutputMeter.take_points` passes few."""
-    checkpoints: int | None = 10_000
-    """Checkpoints of the attempt that are stored at will; then one a minute."""
-    artifacts: int | None = 1000
-    """Files of one job."""
-    artifact_bytes: int | None = 10 << 30
-    """Bytes of these files."""
-
-
-DEFAULTS = OutputLimits()
+_QUOTA_BYTES = 1 << 20
+"""Points of an attempt after which its owner's quota is looked at again: it takes some queries."""
 
 
 class Counted(NamedTuple):
@@ -58,6 +43,8 @@ class OutputMeter:
         self._log_bytes = counted.log_bytes
         self._message_bytes = counted.message_bytes
         self._point_bytes = counted.point_bytes
+        self._other_point_bytes = 0
+        self._is_over_quota = False
         self._rest = rest
 
     @property
@@ -84,15 +71,27 @@ class OutputMeter:
         self.mark_cut("messages", self._notice("messages", limit, "TORCHYARD_MAX_MESSAGE_BYTES"))
         return False
 
+    def asks_for_quota(self, points: int) -> bool:
+        """Returns whether it is time to look at the owner's quota, before so many points are taken."""
+        before, after = self._point_bytes, self._point_bytes + points * POINT.size
+        return "points" not in self.cut and (not before or before // _QUOTA_BYTES != after // _QUOTA_BYTES)
+
+    def note_others(self, point_bytes: int, *, over_quota: bool) -> None:
+        """Notes what limits the points besides those of this attempt.
+
+        `point_bytes`: of other attempts of the job. `over_quota`: whether its owner has stored too much.
+        """
+        self._other_point_bytes, self._is_over_quota = point_bytes, over_quota
+
     def take_points(self, new: Sequence[MetricPoint]) -> Sequence[MetricPoint]:
         """Returns the points to store: the first ones, as many as fit. All of them, once some did not."""
-        limit = self._limits.point_bytes
-        if limit is None or "points" in self.cut:
+        if "points" in self.cut or not new:
             return new
-        room = max(0, limit - self._point_bytes) // POINT.size
+        limit = self._limits.point_bytes
+        left = None if limit is None else limit - self._other_point_bytes - self._point_bytes
+        room = 0 if self._is_over_quota else len(new) if left is None else max(0, left) // POINT.size
         if len(new) > room:
-            text = self._notice("metric points", limit, "TORCHYARD_MAX_POINT_BYTES")
-            self.mark_cut("points", f"{text}. The newest value of each metric is stored once a minute at most")
+            self.mark_cut("points", f"{self._points_notice()}. The newest value of each metric is stored once a minute")
         return new[:room]
 
     def count_points(self, count: int) -> None:
@@ -111,8 +110,16 @@ class OutputMeter:
             self._log_bytes += size
         return list(lines)
 
-    def _notice(self, output: str, limit: int | None, setting: str) -> str:
+    def _points_notice(self) -> str:
+        if self._is_over_quota:
+            return (
+                "few of this attempt's metric points are stored: its owner's quota `stored_bytes` is used up; the rest"
+                f" is in the files of {self._rest}"
+            )
+        return self._notice("metric points", self._limits.point_bytes or 0, "TORCHYARD_MAX_POINT_BYTES", of="job")
+
+    def _notice(self, output: str, limit: int | None, setting: str, *, of: str = "attempt") -> str:
         return (
-            f"no more of this attempt's {output} is stored: the limit of {limit} bytes is reached ({setting} of the"
+            f"no more of this {of}'s {output} is stored: the limit of {limit} bytes is reached ({setting} of the"
             f" worker); the rest is in the files of {self._rest}"
         )

@@ -2,24 +2,19 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
 from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job, LogChunk
+from store.facts.output import NewLines
 from store.facts.pages import FactPage
 from store.facts.telemetry import END, EVERY_LINE, Line, LogFilter
 from store.rows import pages
 
-
-@dataclass(frozen=True, slots=True)
-class NewLines:
-    """Whole lines of one stream, without line ends or NULs. `rank` is None for the launcher's own output."""
-
-    rank: int | None
-    stream: str
-    lines: list[str]
+_MOST_NEWEST = 300
+_MOST_CHUNKS, _MOST_CHARACTERS = 400, 4 << 20
+"""How much of the end of a log is looked at for the newest lines of one rank, at most."""
 
 
 def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines]) -> None:
@@ -73,6 +68,24 @@ def before(
         newest_first = (item for chunk in chunks for item in reversed(lines(chunk)) if after < item.line < line)
         found = pages.take(newest_first, limit=limit, size=_size)
     return FactPage(found.items[::-1], found.has_more)
+
+
+def newest(session: Session, job_id: str, *, attempt: int, rank: int | None) -> list[Line]:
+    """Returns the last lines of the newest attempt, of one rank or of all, oldest first: at most 300.
+
+    They are looked for in the last 400 chunks and 4 Mi characters of the log.
+    """
+    query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.first.desc()).limit(_MOST_CHUNKS)
+    newest_first: list[Line] = []
+    characters = 0
+    with closing(session.scalars(query.execution_options(yield_per=16))) as chunks:
+        for chunk in chunks:
+            characters += len(chunk.text)
+            if chunk.attempt == attempt and rank in {None, chunk.rank}:
+                newest_first += reversed(lines(chunk))
+            if len(newest_first) >= _MOST_NEWEST or characters > _MOST_CHARACTERS or chunk.attempt < attempt:
+                break
+    return newest_first[:_MOST_NEWEST][::-1]
 
 
 def chunks_from(

@@ -9,13 +9,12 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Attempt, PointChunk, Series
 from store.db.upsert import upsert
+from store.facts.output import MAX_SERIES
 from store.facts.telemetry import END, MetricPoint
 from store.rows import jobs
 
 TENSORBOARD = "tensorboard"
 """The source of a series that was read from TensorBoard's event files. What the script reports itself has None."""
-MAX_SERIES = 2000
-"""The most series of one job."""
 POINT = struct.Struct("<qdq")
 """A packed point: step, value, and time in microseconds since the epoch, by the rank's clock."""
 PLACE = struct.Struct("<qq")

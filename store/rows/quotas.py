@@ -122,9 +122,14 @@ def check_submission(session: Session, owner: str, *, devices: int, priority: in
     if not limits:
         return
     if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
-        raise QuotaExceeded(f"resources.devices_per_node is {devices}; {owner} may hold {most} devices at once")
+        raise QuotaExceeded(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
     check_priority(owner, priority, limits)
     check_queue(session, owner, limits)
+    check_stored(session, owner, limits)
+
+
+def check_stored(session: Session, owner: str, limits: Mapping[Resource, int]) -> None:
+    """Raises QuotaExceeded if the user has stored as much as they may: then no further attempt may be asked for."""
     if (most := limits.get(Resource.STORED_BYTES)) is not None and (stored := stored_bytes(session, owner)) >= most:
         raise QuotaExceeded(
             f"{COUNTED} of {owner} take {stored} of {most} bytes: delete jobs that are not needed, or bundles"

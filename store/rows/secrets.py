@@ -7,11 +7,12 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.db.tables import Secret
+from store.db.tables import Job, Secret
+from store.facts.attempts import AttemptSecrets
 from store.facts.team import SecretFacts
 from store.rows import columns, users
 from store.secret_keys import SecretKeys
-from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound
+from torchyard.contract.errors import ConfigError, Conflict, FieldError, InvalidSpec, NotFound
 from torchyard.contract.spec import VARIABLE_NAME, Spec
 
 MAX_SECRETS = 100
@@ -56,6 +57,24 @@ def named(session: Session, owner: str, names: Collection[str]) -> dict[str, Sec
         return {}
     found = session.scalars(select(Secret).where(Secret.owner == owner, Secret.name.in_(names)))
     return {row.name: row for row in found}
+
+
+def resolve(session: Session, keys: SecretKeys, job: Job) -> AttemptSecrets:
+    """Decrypts the secrets that the job's spec names, as they are now."""
+    wanted = {name: value["secret"] for name, value in job.spec.get("env", {}).items() if isinstance(value, dict)}
+    rows = named(session, job.owner, set(wanted.values()))
+    values: dict[str, str] = {}
+    problems: list[str] = []
+    for variable, name in wanted.items():
+        row = rows.get(name)
+        if row is None:
+            problems.append(f"env.{variable}: {job.owner} has no secret {name} any more")
+            continue
+        try:
+            values[variable] = keys.decrypt(row.value, key_id=row.key_id, owner=row.owner, name=name)
+        except ConfigError as error:
+            problems.append(f"env.{variable}: {error.message}")
+    return AttemptSecrets(values, "; ".join(problems) or None)
 
 
 def check(session: Session, owner: str, spec: Spec) -> None:

@@ -41,18 +41,6 @@ PAST_END = 2**62
 
 
 @dataclass(frozen=True)
-class TrimLimits:
-    """What is kept of a finished job. None keeps everything."""
-
-    logs: timedelta | None = None
-    """Time after the job's end."""
-    log_bytes: int | None = None
-    events: timedelta | None = None
-    """Time after the job's end. Changes of state and the service's own messages are always kept."""
-    event_bytes: int | None = None
-
-
-@dataclass(frozen=True)
 class TrimTarget:
     """The rows of one table that may be removed from a finished job."""
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from store.announcement import WORKERS, announcement_of
 from store.db.database import now_us
 from store.db.tables import Worker
-from store.rows.attempts import LEASE
+from store.facts.attempts import LEASE
 from torchyard.contract.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)

@@ -14,11 +14,11 @@ from api.app import create_app
 from api.settings import Settings
 from scheduling.snapshot import Device, Placement
 from store.db.database import Database
+from store.facts.attempts import Claim
+from store.facts.output import Batch, NewCheckpoint
 from store.ids import new_id
 from store.queue import Queue
 from store.rows import attempts, jobs, workers
-from store.rows.attempts import Batch, Claim
-from store.rows.checkpoints import NewCheckpoint
 from torchyard.contract.job import Reason
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 from torchyard.contract.team import Role

@@ -9,7 +9,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 import pytest
 
-from store.rows.artifacts import NewArtifact
+from store.facts.output import NewArtifact
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role, Scope

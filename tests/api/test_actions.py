@@ -59,7 +59,18 @@ def test_an_operator_ends_private_jobs_of_others_by_force_and_sees_nothing_of_th
         service.act_as(f"{role}{forced}", role)
         assert act(service, "cancel", ids=[job_id], now=forced)["done"] == done, (role, forced)
         answer = service.client.post(f"/v1/jobs/{job_id}/cancel", params={"now": forced})
-        assert answer.status_code == 404, answer.text
+        assert answer.status_code == (403 if done else 404), answer.text
+        assert ("`POST /v1/jobs/actions` with its id and `now` ends it" in answer.text) == bool(done)
+
+
+def test_a_cancel_that_may_not_show_the_job_changes_nothing(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    service.start(job_id)
+    service.act_as("operator", Role.OPERATOR)
+    assert service.client.post(f"/v1/jobs/{job_id}/cancel?now=true").status_code == 403
+    service.act_as("admin")
+    assert service.get(f"/v1/jobs/{job_id}")["status_reason"]["code"] == "running"
+    assert service.get("/v1/audit", action="job.cancel_now")["data"] == []
 
 
 def test_a_forced_cancel_finds_jobs_that_stop_already(service: ApiFixture) -> None:

@@ -7,11 +7,10 @@ import pytest
 from sqlalchemy import update
 
 from store.db.tables import Attempt
+from store.facts.attempts import Claim
+from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
-from store.queries import advice
-from store.rows import attempts, jobs, workers
-from store.rows.attempts import Claim, NewEvent
-from store.rows.logs import NewLines
+from store.rows import jobs, logs, workers
 from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason
@@ -147,15 +146,13 @@ def test_the_lines_of_a_long_log_are_looked_for_at_its_end(
     texts = [str(number) for number in range(1, 401)]
     service.record(claim, lines=[NewLines(0, "stdout", texts[:150]), NewLines(0, "stdout", texts[150:])])
     with service.database.read() as session:
-        row = attempts.read(session, claim)
-        job = jobs.get(session, row.job_id)
-        assert [line.text for line in advice.last_lines(session, job, rank=0)] == texts[100:]
-        assert advice.last_lines(session, job, rank=1) == []
-        monkeypatch.setattr(advice, "_MOST_CHUNKS", 1)
-        assert [line.line for line in advice.last_lines(session, job, rank=None)] == list(range(151, 401))
-        monkeypatch.setattr(advice, "_MOST_CHUNKS", 100)
-        monkeypatch.setattr(advice, "_MOST_CHARACTERS", 10)
-        assert [line.line for line in advice.last_lines(session, job, rank=None)] == list(range(151, 401))
+        assert [line.text for line in logs.newest(session, job_id, attempt=1, rank=0)] == texts[100:]
+        assert logs.newest(session, job_id, attempt=1, rank=1) == []
+        monkeypatch.setattr(logs, "_MOST_CHUNKS", 1)
+        assert [line.line for line in logs.newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
+        monkeypatch.setattr(logs, "_MOST_CHUNKS", 100)
+        monkeypatch.setattr(logs, "_MOST_CHARACTERS", 10)
+        assert [line.line for line in logs.newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
 
 
 def test_a_missing_module_names_the_requirements_that_the_bundle_has(service: ApiFixture) -> None:

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from store.rows.artifacts import NewArtifact
+from store.facts.output import NewArtifact
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 

@@ -1,5 +1,6 @@
 """The one dependency by which routes read bodies."""
 
+from collections.abc import Iterator
 import threading
 from typing import Annotated, Any
 
@@ -8,14 +9,17 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from fastapi.testclient import TestClient
 import pytest
 
+from api.access.auth import Principal, authenticate
 from api.app import create_app
 from api.http import problems
+from api.limits.turns import Turns
 from api.openapi import bodies
 from api.parameters import bodies as parameters
 from api.parameters.bodies import json_body
 from api.settings import Settings
 from tests.api.service import TOKEN
 from torchyard.contract.schema import Schema
+from torchyard.contract.team import Role
 
 MOST = 20_000
 
@@ -29,18 +33,23 @@ class Note(Schema):
 class _Services:
     settings = Settings(max_body_bytes=MOST)
 
+    def __init__(self) -> None:
+        self.parses = Turns()
+
 
 @pytest.fixture
-def client() -> TestClient:
+def client() -> Iterator[TestClient]:
     app = FastAPI()
     app.state.services = _Services()
+    app.dependency_overrides[authenticate] = lambda: Principal("ada", Role.MEMBER)
     problems.install(app)
 
     @app.post("/notes")
     def take(note: Annotated[Note, json_body(Note, example={"text": "a"})]) -> int:  # pyright: ignore[reportUnusedFunction]
         return len(note.text)
 
-    return TestClient(app)
+    yield TestClient(app)
+    app.state.services.parses.close()
 
 
 def test_a_route_gets_the_body_parsed(client: TestClient) -> None:
@@ -63,8 +72,8 @@ def test_a_wrong_body_is_a_problem(client: TestClient, sent: bytes, status: int,
     assert answer.json()["detail"].startswith(said)
 
 
-@pytest.mark.parametrize(("size", "in_loop"), [(100, True), (MOST - 100, False)])
-def test_a_large_body_is_parsed_in_a_thread(
+@pytest.mark.parametrize(("size", "in_loop"), [(100, True), (300, False), (MOST - 100, False)])
+def test_a_body_of_some_hundred_bytes_is_parsed_in_a_turn_of_its_user(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, size: int, in_loop: bool
 ) -> None:
     threads: list[threading.Thread] = []
@@ -79,6 +88,7 @@ def test_a_large_body_is_parsed_in_a_thread(
         loop_thread = client.portal.call(threading.current_thread)  # pyright: ignore[reportOptionalMemberAccess]
         assert client.post("/notes", json={"text": "a" * size}).json() == size
     assert [thread is loop_thread for thread in threads] == [in_loop]
+    assert [thread.name.startswith("reads") for thread in threads] == [not in_loop]
 
 
 def test_what_a_dependency_declares_is_what_its_route_shows(client: TestClient) -> None:

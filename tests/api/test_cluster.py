@@ -114,7 +114,7 @@ def test_a_worker_shows_its_devices_and_the_jobs_that_hold_them(service: ApiFixt
 def test_a_worker_shows_how_its_jobs_start(service: ApiFixture) -> None:
     service.start(service.submit()["id"])
     path = f"/v1/workers/{service.worker_id}"
-    assert service.get(path)["starts"] is None  # an older worker does not report it
+    assert service.get(path)["starts"] is None  # the first heartbeat reports it
     starts = StartsReport(mode="cold", why="the warm process is starting", forks=3).to_dict()
     with service.database.write() as session:
         workers.heartbeat(session, service.worker_id, devices=[], starts=starts)

@@ -5,6 +5,7 @@ import gzip
 import pytest
 from starlette.testclient import TestClient
 
+from api.http import compression
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 
@@ -51,6 +52,18 @@ def test_a_client_that_does_not_accept_gzip_gets_none(service: ApiFixture, job_i
 def test_a_long_answer_is_compressed_and_a_short_one_is_not(service: ApiFixture) -> None:
     assert raw(service.client, "/openapi.json", "gzip")[1] == "gzip"
     assert raw(service.client, "/healthz", "gzip") == (b'{"status":"ok"}', None)
+
+
+def test_what_needs_no_token_is_compressed_once(service: ApiFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The document takes some milliseconds of the threads that compress the answers of all."""
+
+    def compress(body: bytes, level: int, *, mtime: int) -> bytes:
+        pytest.fail(f"{len(body)} bytes are compressed again, at level {level} and time {mtime}")
+
+    first = raw(service.client, "/openapi.json", "gzip")
+    monkeypatch.setattr(compression.gzip, "compress", compress)
+    assert raw(service.client, "/openapi.json", "gzip") == first
+    assert raw(service.client, "/openapi.json", "identity")[1] is None
 
 
 def test_streams_and_downloads_are_not_compressed(service: ApiFixture, job_id: str) -> None:

@@ -10,9 +10,9 @@ import pytest
 from api.curves import shares
 from api.curves.encoding import encoded
 from store.commands import cleanup
+from store.facts.attempts import Claim
 from store.facts.telemetry import MetricPoint
 from store.rows import joining
-from store.rows.attempts import Claim
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView, JobKeys, KeyView

@@ -8,7 +8,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from store.rows.attempts import NewEvent
+from store.facts.output import NewEvent
 from tests.api.service import ApiFixture
 
 ASSETS = {

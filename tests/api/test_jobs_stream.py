@@ -21,12 +21,12 @@ from api.streams.stored import SharedItems
 from store.announcement import Announcement, row
 from store.commands import workers as worker_commands
 from store.db.database import Database
+from store.facts.attempts import Claim
 from store.facts.callers import SERVICE
 from store.facts.jobs import Head, VisibleJobs
+from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import jobs, timeline, workers
-from store.rows.attempts import Claim, NewEvent
-from store.rows.logs import NewLines
 from store.store import Store
 from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases

@@ -16,10 +16,10 @@ import pytest
 from api.limits import turns
 from api.streams import live
 from store.db.database import Database
+from store.facts.attempts import Claim
+from store.facts.output import NewLines
 from store.queries import log_search
 from store.rows import logs
-from store.rows.attempts import Claim
-from store.rows.logs import NewLines
 from tests.api.raw import read_answer, wait_until
 from tests.api.service import ApiFixture
 from tests.api.serving import api_thread

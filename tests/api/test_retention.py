@@ -3,9 +3,7 @@
 from datetime import timedelta
 
 from store.commands import cleanup
-from store.rows.attempts import NewEvent
-from store.rows.logs import NewLines
-from store.rows.trimming import TrimLimits
+from store.facts.output import NewEvent, NewLines, TrimLimits
 from tests.api.service import ApiFixture
 from tests.api.test_stream import parsed
 from tests.store.fixture import store_on

@@ -12,9 +12,9 @@ from threading import Event, Thread
 
 import pytest
 
+from store.facts.output import NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import workers
-from store.rows.logs import NewLines
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from torchyard.contract.errors import NotFound, StaleClaim

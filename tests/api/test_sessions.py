@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from api.access.links import LIFETIME_S, FileLinks
 from store.db.tables import BrowserSession
+from store.facts.output import NewArtifact
 from store.facts.team import digest_of
-from store.rows.artifacts import NewArtifact
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from torchyard.contract.job import EndReason
 

@@ -24,10 +24,10 @@ from api.streams.single import SingleStream
 from api.streams.stored import SharedItems
 from store.announcement import Announcement
 from store.db.database import Database
+from store.facts.attempts import Claim
+from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import timeline
-from store.rows.attempts import Claim, NewEvent
-from store.rows.logs import NewLines
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown

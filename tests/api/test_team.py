@@ -320,7 +320,7 @@ def test_an_audit_line_in_the_log_has_no_control_characters(
 ) -> None:
     caplog.set_level(logging.INFO)
     with service.database.write() as session:
-        audit.record(session, SERVICE, "quota.clear", "user \n\x1b[2J\u202e\x7f")
+        audit.add(session, SERVICE, "quota.clear", "user \n\x1b[2J\u202e\x7f")
     (line,) = (line for line in caplog.messages if line.startswith("audit "))
     assert line.isascii()
     assert line.isprintable()

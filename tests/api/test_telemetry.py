@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from api.curves import shares
+from store.facts.output import NewLines
 from store.facts.telemetry import MetricPoint
-from store.rows.logs import NewLines
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.telemetry import MetricsView

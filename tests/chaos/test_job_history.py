@@ -54,6 +54,7 @@ def points(steps: range, *, attempt: int) -> list[MetricView]:
 JOB = JobView(
     id="job_1",
     name="chaos-digits",
+    trainer="image-classification",
     state=JobState.SUCCEEDED,
     status_reason=StatusReason(code="completed", message="completed", since=BEGAN),
     spec=parse_spec({"trainer": "image-classification"}),

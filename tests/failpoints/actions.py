@@ -13,11 +13,11 @@ import time
 from store.commands import bundles, cleanup, requests, submission, team
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
+from store.facts.attempts import Claim
 from store.facts.callers import SERVICE
+from store.facts.output import Batch, NewLines
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
-from store.rows.attempts import Batch, Claim
-from store.rows.logs import NewLines
 from store.store import Store
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
@@ -35,7 +35,7 @@ from worker.attempts.records import AttemptRecords
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.engines.local import engine
 from worker.engines.local.engine import LocalEngine
 from worker.placement.apply import Placer
@@ -102,7 +102,7 @@ def collect(settings: Settings) -> None:
 
 def remove_orphans(settings: Settings) -> None:
     with _store(settings) as store:
-        run_dirs = RunDirSweeper(settings.runs, store.database, keep=None, keep_bytes=None, in_use=lambda _: False)
+        run_dirs = RunDirSweeper(settings.runs, store, keep=None, keep_bytes=None, in_use=lambda _: False)
         for _ in run_dirs.sweep(orphan_age=timedelta()):
             pass
 
@@ -160,7 +160,7 @@ def ranks(script: Path) -> list[str]:
 class _InTorchrunsPlace(TorchrunStandIn):
     """A stand-in for torchrun. Attempts after the first have no failpoints."""
 
-    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
         if plan.key.number > 1:
             os.environ.pop(failpoints.VARIABLE, None)
             failpoints.arm()

@@ -10,9 +10,9 @@ from sqlalchemy import select
 from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Attempt, Checkpoint, Job, PointChunk
+from store.facts.attempts import Claim
 from store.queue import Queue
 from store.rows import jobs, logs
-from store.rows.attempts import Claim
 from store.rows.metrics import POINT
 from tests.failpoints import actions
 from tests.failpoints.armed import until

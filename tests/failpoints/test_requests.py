@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from store.blobs import Blobs
 from store.db.tables import Bundle, Garbage, Worker
+from store.facts.output import NewCheckpoint
 from store.rows import stacks, users
-from store.rows.checkpoints import NewCheckpoint
 from tests.api.bundles import packed
 from tests.failpoints import actions
 from tests.failpoints.armed import REFUSED, ArmedProcess, started

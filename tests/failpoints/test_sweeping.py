@@ -13,10 +13,9 @@ from sqlalchemy import insert, select
 from store.announcement import Announcement
 from store.blobs import Blobs
 from store.db.tables import Garbage, PointChunk
+from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, jobs
-from store.rows.attempts import NewEvent
-from store.rows.logs import NewLines
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture

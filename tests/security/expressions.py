@@ -16,7 +16,7 @@ _FLAGS_AT = {"compile": 1, "split": 3, "sub": 4, "subn": 4} | dict.fromkeys(
 """The functions of `re`, and which argument of each has the flags."""
 _AT_THE_START = frozenset({"match", "fullmatch"})
 _CONVERTERS = frozenset({"matching"})
-"""Functions of `torchyard.contract.record` that match a whole text."""
+"""Functions of `torchyard.contract.codec` that match a whole text."""
 _IN_LITERAL = r"\\.|\[(?:[^\]\\\n]|\\.)*\]"
 _LITERAL = re.compile(rf"(?<=[=(,:?!&|\s])/((?:[^/\\\n\[* >]|{_IN_LITERAL})(?:[^/\\\n\[]|{_IN_LITERAL})*)/([gimsuy]*)")
 """An expression of JavaScript, where a value is expected."""
@@ -93,7 +93,7 @@ class _Source:
 
     @property
     def has_converters(self) -> bool:
-        return self.imports.get("matching", ("", ""))[0] == "torchyard.contract.record"
+        return self.imports.get("matching", ("", ""))[0] == "torchyard.contract.codec"
 
     @cached_property
     def constants(self) -> dict[str, ast.expr]:

@@ -83,6 +83,7 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     ("swap", "level"),
     [
         ("the environment", HERE),
+        ("its parts", HERE),
         ("the environment, later", LANDLOCK),
         *(pytest.param(swap, level, marks=pytest.mark.thorough) for swap in SWAPS for level in (HERE, LANDLOCK)),
     ],

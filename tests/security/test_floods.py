@@ -11,15 +11,15 @@ from sqlalchemy import func, select
 
 from store.blobs import Blobs
 from store.db.tables import PointChunk
+from store.facts.attempts import Claim
+from store.facts.output import MAX_SERIES, Batch, OutputLimits
 from store.facts.telemetry import MetricPoint
-from store.rows import metrics, quotas
-from store.rows.attempts import Batch
-from store.rows.limits import OutputLimits
-from store.rows.metrics import MAX_SERIES
+from store.rows import attempts, metrics, quotas
+from tests.api.service import ApiFixture
 from tests.worker import eventfiles
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import JobState
+from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.run.publishing import publish
@@ -75,6 +75,57 @@ def test_a_flood_of_points_is_cut_counted_and_told_once_and_the_job_goes_on(simu
     assert "TORCHYARD_MAX_POINT_BYTES" in notice
     assert said == "goes on"
     assert simulated.row.checkpoints == 1
+
+
+LIMITS = OutputLimits(point_bytes=100 * POINT)
+
+
+def record_points(service: ApiFixture, claim: Claim, count: int, *, seq: int = 0) -> frozenset[str]:
+    """Stores points as the relay does. Returns which outputs are cut."""
+    points = [MetricPoint("loss", step, 0.0, 1) for step in range(count)]
+    with service.database.write() as session:
+        return attempts.record(session, claim, Batch(offsets={}, points=points), seq=seq, limits=LIMITS)
+
+
+def paused(service: ApiFixture, claim: Claim) -> str:
+    service.client.post(f"/v1/jobs/{claim.job_id}/pause")
+    service.end(claim, reason=EndReason.PAUSED)
+    return f"/v1/jobs/{claim.job_id}"
+
+
+def points_of(service: ApiFixture) -> int:
+    with service.database.read() as session:
+        return session.scalar(select(func.sum(PointChunk.count))) or 0
+
+
+def test_attempts_of_one_job_have_one_limit_of_points(service: ApiFixture) -> None:
+    """A job that was paused and resumed again and again stored 512 MiB each time."""
+    claim = service.start(service.submit()["id"])
+    assert record_points(service, claim, 80) == frozenset()
+    path = paused(service, claim)
+    assert service.client.post(f"{path}/resume").status_code == 202
+    again = service.start(claim.job_id)
+    assert record_points(service, again, 80) == {"points"}
+    assert points_of(service) == 100
+    messages = [event["data"]["text"] for event in service.get(f"{path}/events")["data"] if event["type"] == "message"]
+    assert len(messages) == 1 and "no more of this job's metric points" in messages[0]
+
+
+def test_over_the_quota_points_are_thinned_at_once_and_no_job_is_resumed(service: ApiFixture) -> None:
+    service.act_as("ada")
+    first, second = (service.start(service.submit()["id"], device=f"cpu-{index}") for index in range(2))
+    service.record(first, points=[MetricPoint("loss", step, 0.0, 1) for step in range(10)])
+    service.act_as("admin")
+    assert service.client.put("/v1/quotas/users/ada", json={"stored_bytes": 10 * POINT}).status_code == 204
+    service.act_as("ada")
+    assert record_points(service, second, 50) == {"points"}
+    assert points_of(service) == 10
+    assert record_points(service, second, 1, seq=1) == {"points"}, "one of a minute"
+    assert points_of(service) == 11
+    path = paused(service, first)
+    refused = service.client.post(f"{path}/resume")
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    assert service.get(path)["state"] == "paused"
 
 
 def test_points_of_event_files_of_tensorboard_count_as_well(simulated: SimulatedRunnerFixture) -> None:

@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from store.blobs import Blobs
-from store.rows.artifacts import Room
-from store.rows.attempts import Batch
+from store.facts.attempts import AttemptSecrets
+from store.facts.output import Batch, Room
+from store.rows import secrets
 from tests.worker import eventfiles
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress
@@ -18,11 +19,10 @@ from torchyard.contract.records import ExitReport, Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views.telemetry import RankStacksView
 from torchyard.run.publishing import publish
-from worker.attempts import capturing, secrets
+from worker.attempts import capturing
 from worker.attempts.artifacts import Artifacts
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
-from worker.attempts.secrets import AttemptSecrets
 from worker.host.mask import Mask
 
 VALUE = "correct-horse.battery_staple"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+import json
 from pathlib import Path
 import re
 from typing import Any
@@ -15,10 +16,11 @@ from api.app import create_app
 from api.http.cookies import PlainCookies
 from api.settings import Settings
 from tests.api.raw import Served
-from tests.api.service import TOKEN
+from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from tests.databases import SQLiteDatabases
 from tests.servers import redis_server
+from torchyard.contract import findings
 
 MOST = 8192
 """The bytes of the largest header, with its name."""
@@ -65,6 +67,27 @@ def test_a_long_query_is_answered(served: Served) -> None:
     for query in ("&" * 8000, "a=" * 4000, "%" * 8000, "limit=" + "9" * 8000, "state=" + "," * 8000):
         assert served.ask(stranger(f"/healthz?{query}")).status == 200
         assert served.ask(stranger(f"/v1/jobs?{query}")).status == 401
+
+
+@pytest.mark.parametrize("path", ["/v1/session", "/v1/session/codes/check"])
+def test_a_body_without_a_token_costs_little_and_is_counted_by_its_address(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """4 KB of unknown keys took 0.1 s of the event loop, and counted in no limit."""
+    looked_at: list[Any] = []
+
+    def look(*place: Any) -> None:
+        looked_at.append(place)
+
+    monkeypatch.setattr(findings, "_place", look)
+    limited = service.app.state.services.settings.max_wrong_tokens_per_minute
+    many = {f"k{number}": 1 for number in range(350)}
+    wrong = [many, {"token": {"a": [1] * 500}}, {"code": "x", **many}, many, b"[" * 4000, b"not JSON"]
+    sent = [body if isinstance(body, bytes) else json.dumps(body).encode() for body in wrong]
+    found = [service.client.post(path, content=sent[at % len(sent)]).status_code for at in range(limited + 2)]
+    assert found == [422] * limited + [429] * 2
+    assert looked_at == []
+    assert service.client.post("/v1/session", json={"token": TOKEN}).status_code == 200
 
 
 def test_a_part_of_a_path_matches_a_route_in_one_way(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What no rule of a sandbox opens, whoever made it: what a link leads to, and folders of the service."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 import os
 from pathlib import Path
 
@@ -11,12 +13,15 @@ from tests.worker.attempt import Attempt, isolation
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
+from torchyard.contract.records import LaunchPlan
 from torchyard.host.datadir import enter_empty_folder
+from torchyard.host.recordfiles import read_record, write_record
 from worker.bundles import unpack
 from worker.engines.local import supervisors
 from worker.sandbox import shared as shared_files
+from worker.sandbox.helper import places as helper_places
 from worker.sandbox.landlock import READ, restrict
-from worker.sandbox.opening import open_real
+from worker.sandbox.opening import closed_of, open_allowed, open_real
 
 pytestmark = pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
 
@@ -44,6 +49,58 @@ def test_no_attempt_gets_a_folder_that_contains_its_run_directory(
     report = attempt.report()
     assert report.reason is EndReason.LAUNCH_FAILED
     assert "it contains the data directory or what others have in it" in report.message
+
+
+@pytest.mark.parametrize("level", [LANDLOCK, pytest.param(MOUNTS, marks=needs_mounts)], ids=["landlock", "mounts"])
+@pytest.mark.parametrize("name", ["runs/job_other/1/job", "caches/other", "environments/other", "token"])
+def test_no_attempt_gets_what_else_lies_in_the_data_directory(
+    attempt: Attempt, name: str, level: IsolationReport
+) -> None:
+    theirs = attempt.places.home.parent.parent / name
+    theirs.parent.mkdir(parents=True, exist_ok=True)
+    theirs.write_text("secret") if name == "token" else theirs.mkdir()
+    attempt.isolation = level
+    attempt.writable = [theirs]
+    attempt.start_job("print('ran', flush=True)", world_size=1)
+    report = attempt.report()
+    assert report.reason is EndReason.LAUNCH_FAILED
+    assert "a sandbox must not open the service's own files to jobs" in report.message
+
+
+def test_what_an_attempt_has_below_its_own_folders_is_opened(tmp_path: Path) -> None:
+    data, own = tmp_path / "data", tmp_path / "data" / "caches" / "ada"
+    (own / "hub").mkdir(parents=True)
+    (data / "caches" / "adam").mkdir()
+    closed = closed_of([str(data / "caches")], data_dir=str(data), own=[str(own)])
+    for path in (own, own / "hub", Path("/usr")):
+        os.close(open_allowed(str(path), closed))
+    for path in (data, data / "caches", data / "caches" / "adam"):
+        with pytest.raises(PermissionError):
+            open_allowed(str(path), closed)
+
+
+def test_no_attempt_starts_in_a_folder_that_became_a_link(attempt: Attempt, tmp_path: Path) -> None:
+    folder = attempt.run.root / "code"
+    attempt.write("print('ran', flush=True)")
+    plan = read_record(attempt.run.launch, LaunchPlan)
+    assert plan is not None
+    (folder / "inner").symlink_to("/proc/self/cwd")
+    write_record(attempt.run.launch, replace(plan, cwd=str(folder / "inner")))
+    supervisors.start(attempt.run)
+    report = attempt.report()
+    assert report.reason is EndReason.LAUNCH_FAILED
+    assert "link" in report.message
+
+
+def test_the_helper_of_strict_opens_what_a_link_led_to_when_it_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the names and the opening, a name may have become a link."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "allowed").symlink_to("secret")
+    monkeypatch.setattr(helper_places.os.path, "realpath", str)
+    with ExitStack() as stack, pytest.raises(OSError, match="link"):
+        helper_places._opened(tmp_path / "allowed", stack, closed=closed_of([]), writable=False)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("name", ["input", "job"])

@@ -16,15 +16,15 @@ from scheduling.snapshot import Device, Placement
 from store.blobs import Blobs
 from store.db.database import Database, now_us
 from store.db.tables import Allocation, Attempt, Base, Job
+from store.facts.attempts import Claim
 from store.facts.jobs import DisplayedReason
+from store.facts.output import Batch, NewCheckpoint
 from store.facts.telemetry import EventFacts
 from store.ids import new_id
 from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
-from store.rows import attempts, intents, jobs, reasons, workers
-from store.rows.attempts import Batch, Claim
-from store.rows.checkpoints import NewCheckpoint
+from store.rows import attempts, intents, job_events, jobs, reasons, workers
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
@@ -137,7 +137,7 @@ class StoreFixture:
         return self.read(lambda session: attempts.read(session, claim))
 
     def events(self, job_id: str) -> Sequence[EventFacts]:
-        return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000).items)
+        return self.read(lambda session: job_events.page(session, job_id, after=0, limit=100_000).items)
 
     def moves(self, job_id: str) -> list[str]:
         """Returns the states that the job entered, by its events."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from store.blobs import Blobs
 from store.commands import cleanup
+from store.facts.output import NewArtifact
 from store.rows import artifacts, deletion, quotas
-from store.rows.artifacts import NewArtifact
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import EndReason
 

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Attempt, Job
+from store.facts.attempts import LEASE, Claim
+from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, waiting
-from store.rows.attempts import LEASE, Claim, NewEvent
-from store.rows.logs import NewLines
 from tests.store.fixture import StoreFixture, checkpoint, placement_on
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason

@@ -26,11 +26,9 @@ from store.backup.restore import check, restore
 from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.database import Database
+from store.facts.output import NewArtifact, NewCheckpoint, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import artifacts, attempts, bundles, deletion
-from store.rows.artifacts import NewArtifact
-from store.rows.checkpoints import NewCheckpoint
-from store.rows.logs import NewLines
 from store.service_identity import ServiceIdentity
 from tests.api.service import ApiFixture
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases

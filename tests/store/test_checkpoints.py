@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from store.facts.attempts import Claim
+from store.facts.output import NewCheckpoint
 from store.ids import new_id
 from store.rows import checkpoints
-from store.rows.attempts import Claim
-from store.rows.checkpoints import NewCheckpoint
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from store.db.database import Database, now_us
 from store.db.tables import Job, Worker
 from store.facts.callers import SERVICE
+from store.facts.output import NewLines
 from store.facts.telemetry import MetricPoint
-from store.rows import jobs, listing, logs
-from store.rows.logs import NewLines
+from store.rows import job_events, jobs, listing, logs
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable
@@ -82,7 +82,7 @@ def test_a_violated_constraint_reaches_the_caller(db: StoreFixture) -> None:
 
 def test_a_programming_error_is_not_unavailable(db: StoreFixture) -> None:
     with pytest.raises((OverflowError, SQLAlchemyError)):
-        db.read(lambda session: jobs.events(session, "job", after=2**80, limit=1))
+        db.read(lambda session: job_events.page(session, "job", after=2**80, limit=1))
 
 
 def test_a_full_disk_is_unavailable_and_stores_nothing_partially(sqlite: SQLiteDatabases) -> None:

@@ -14,15 +14,12 @@ from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.tables import Garbage
 from store.facts.callers import SERVICE, Caller
+from store.facts.output import NewArtifact, NewCheckpoint, NewEvent, NewLines
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
 from store.rows import bundles, deletion, idempotency, jobs
-from store.rows.artifacts import NewArtifact
-from store.rows.attempts import NewEvent
-from store.rows.checkpoints import NewCheckpoint
 from store.rows.idempotency import Answer
-from store.rows.logs import NewLines
 from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
@@ -88,7 +85,7 @@ def test_a_deletion_removes_every_row_of_the_job_and_no_other(db: StoreFixture, 
     job_id = ended(db, blobs, b"one", b"two")
     delete(db, job_id)
     assert rows_of(db.everything()) == before
-    assert db.read(lambda session: run_dirs.deleted_among(session, [job_id, other])) == [job_id]
+    assert run_dirs.deleted_among(db.database, [job_id, other]) == [job_id]
     with pytest.raises(NotFound):
         delete(db, job_id)
 
@@ -278,7 +275,7 @@ def test_unfinished_copies_are_removed_after_a_day(blobs: Blobs, tmp_path: Path)
 
 
 def test_deletions_use_only_indexes_on_job_ids(db: StoreFixture) -> None:
-    assert db.read(lambda session: run_dirs.deleted_among(session, [])) == []
+    assert run_dirs.deleted_among(db.database, []) == []
     with pytest.raises(NotFound):
         db.write(lambda session: deletion.delete_job(session, "job_1"))
     assert db.read(jobs.queued) == []

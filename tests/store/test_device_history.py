@@ -30,7 +30,7 @@ class Recorded:
         """Stores reports of one device, `seconds` apart."""
         for utilization in utilizations:
             device = {"uuid": "gpu-0", "utilization": utilization, "memory_used_bytes": memory}
-            self.db.write(lambda session, device=device: device_history.record(session, self.worker_id, [device]))
+            self.db.write(lambda session, device=device: device_history.add_samples(session, self.worker_id, [device]))
             self.now += seconds
 
     def read(self, *, begins: int | None = None, ends: int | None = None, most: int = 1000) -> History:

@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from store.db.database import now_us
 from store.db.tables import Attempt
-from store.rows.attempts import Claim
+from store.facts.attempts import Claim
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 

@@ -9,12 +9,10 @@ from sqlalchemy import Connection, event, insert, select, update
 from store.commands import cleanup
 from store.db.database import Database, in_us, now_us
 from store.db.tables import NEVER_TRIMMED, DeletedJob, Job
+from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
 from store.rows import deletion, logs, timeline, trimming
-from store.rows.attempts import NewEvent
-from store.rows.logs import NewLines
-from store.rows.trimming import TrimLimits
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.job import EndReason
@@ -253,7 +251,7 @@ def test_a_tombstone_is_kept_for_thirty_days(db: StoreFixture) -> None:
 
 def test_known_jobs_have_the_ages_of_their_attempts(db: StoreFixture) -> None:
     ended, running, waiting = trained(db), trained(db, end=None), db.submit()
-    found = db.read(lambda session: run_dirs.known_jobs(session, [ended, running, waiting, "job_x"]))
+    found = run_dirs.known_jobs(db.database, [ended, running, waiting, "job_x"])
     assert {job_id: job.finished for job_id, job in found.items()} == {ended: True, running: False, waiting: False}
     assert (found[running].attempts, found[waiting].attempts) == ({1: None}, {})
     age_us = found[ended].attempts[1]

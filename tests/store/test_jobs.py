@@ -9,7 +9,7 @@ from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import ListCursor
 from store.ids import is_id, new_id
-from store.rows import access, intents, job_facts, jobs, listing, queue_positions, waiting
+from store.rows import access, intents, job_events, job_facts, jobs, listing, queue_positions, waiting
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.filters import JobQuery
@@ -158,7 +158,7 @@ def test_events_are_read_in_pages(db: StoreFixture) -> None:
     job_id = db.submit()
     for number in range(5):
         db.write(lambda s, n=number: jobs.add_event(s, job_id, type="message", attempt=None, data={"text": f"{n}"}))
-    pages = [db.read(lambda s, a=after: jobs.events(s, job_id, after=a, limit=2).items) for after in (0, 2, 4, 6)]
+    pages = [db.read(lambda s, a=after: job_events.page(s, job_id, after=a, limit=2).items) for after in (0, 2, 4, 6)]
     assert [[event.seq for event in page] for page in pages] == [[1, 2], [3, 4], [5, 6], []]
 
 

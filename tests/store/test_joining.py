@@ -9,10 +9,10 @@ from sqlalchemy import select
 
 from store.commands import cleanup
 from store.db.tables import PointChunk
+from store.facts.attempts import Claim
+from store.facts.output import NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, deletion, joining, timeline
-from store.rows.attempts import Claim
-from store.rows.logs import NewLines
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.job import EndReason
 

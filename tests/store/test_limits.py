@@ -7,15 +7,13 @@ import pytest
 from sqlalchemy import insert, select
 
 from store.db.tables import PointChunk, Quota, Series, User
+from store.facts.attempts import Claim
+from store.facts.output import MAX_SERIES, Batch, NewCheckpoint, NewEvent, NewLines, OutputLimits
 from store.facts.telemetry import MetricPoint
 from store.queries import series
 from store.queries.series import PointFilter
-from store.rows import attempts, checkpoints, deletion, jobs, logs, metrics, quotas
-from store.rows.attempts import Batch, Claim, NewEvent
-from store.rows.checkpoints import NewCheckpoint
-from store.rows.limits import OutputLimits
-from store.rows.logs import NewLines
-from store.rows.metrics import MAX_SERIES, POINT
+from store.rows import attempts, checkpoints, deletion, job_events, logs, metrics, quotas
+from store.rows.metrics import POINT
 from store.rows.pages import PAGE_BYTES
 from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
@@ -291,7 +289,7 @@ def test_a_page_of_events_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> N
     more = True
     while more:
         after = seen[-1] if seen else 0
-        found = db.read(lambda session, after=after: jobs.events(session, claim.job_id, after=after, limit=1000))
+        found = db.read(lambda session, after=after: job_events.page(session, claim.job_id, after=after, limit=1000))
         seen += [event.seq for event in found.items]
         pages.append(sum(event.type == "checkpoint" for event in found.items))
         more = found.has_more

@@ -2,12 +2,12 @@
 
 import pytest
 
+from store.facts.attempts import Claim
+from store.facts.output import NewLines
 from store.facts.telemetry import EVERY_LINE, LogFilter
 from store.queries import log_patterns, log_search
 from store.queries.log_patterns import Pattern
 from store.queries.log_search import FoundLines, LogSearch
-from store.rows.attempts import Claim
-from store.rows.logs import NewLines
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import InvalidRequest
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from store.facts.attempts import Claim
+from store.facts.output import NewLines
 from store.facts.telemetry import LogFilter
 from store.rows import logs
-from store.rows.attempts import Claim
-from store.rows.logs import NewLines
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 

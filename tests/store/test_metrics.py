@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import insert, select
 
 from store.db.tables import Attempt, PointChunk, Series
+from store.facts.attempts import Claim
 from store.facts.telemetry import MetricPoint
 from store.queries.series import PointFilter
 from store.rows import attempts, metrics
-from store.rows.attempts import Claim
 from store.rows.metrics import POINT
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason

@@ -25,9 +25,9 @@ from sqlalchemy import select
 from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Allocation, Attempt, Job, JobEvent
+from store.facts.attempts import Claim
 from store.queue import Queue
 from store.rows import attempts, jobs, retry
-from store.rows.attempts import Claim
 from tests import servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service, checkpoint

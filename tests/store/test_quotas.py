@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 import pytest
 
 from store.commands import cleanup
+from store.facts.attempts import Claim
 from store.facts.callers import Caller
+from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
 from store.rows import deletion, jobs, quotas, users
-from store.rows.attempts import Claim, NewEvent
-from store.rows.logs import NewLines
-from store.rows.trimming import TrimLimits
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import EndReason
@@ -136,7 +135,7 @@ def test_the_priority_of_a_job_has_a_ceiling(team: StoreFixture) -> None:
 
 def test_a_job_that_could_never_start_is_refused(team: StoreFixture) -> None:
     limit(team, "ada", devices=2)
-    with pytest.raises(QuotaExceeded, match="devices_per_node is 3; ada may hold 2 devices at once"):
+    with pytest.raises(QuotaExceeded, match="resources asks for 3 devices; ada may hold 2 devices at once"):
         submit(team, devices=3)
 
 

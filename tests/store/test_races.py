@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from store.db.tables import Job
+from store.facts.attempts import Claim
+from store.facts.output import Batch, NewEvent, NewLines
 from store.rows import attempts, jobs
-from store.rows.attempts import Batch, Claim, NewEvent
-from store.rows.logs import NewLines
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason

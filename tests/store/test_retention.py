@@ -13,9 +13,9 @@ from sqlalchemy import select
 from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.tables import Garbage
+from store.facts.attempts import Claim
+from store.facts.output import Batch, NewCheckpoint
 from store.rows import attempts, checkpoints, deletion
-from store.rows.attempts import Batch, Claim
-from store.rows.checkpoints import NewCheckpoint
 from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import InvalidCursor, NotFound

@@ -9,11 +9,12 @@ import pytest
 from store.announcement import Announcement, announcement_of
 from store.commands import attempts, placement, requests, submission, workers
 from store.db.database import Database
+from store.facts.attempts import Claim
 from store.facts.callers import SERVICE
+from store.facts.output import Batch
 from store.queue import Queue, WakeupListener
 from store.rows import attempts as rows
 from store.rows import intents
-from store.rows.attempts import Batch, Claim
 from store.store import Store
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
 from torchyard.contract.errors import Conflict

@@ -6,9 +6,9 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Worker
+from store.facts.attempts import LEASE
 from store.ids import new_id
 from store.rows import workers
-from store.rows.attempts import LEASE
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import NotFound
 

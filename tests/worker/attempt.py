@@ -29,7 +29,7 @@ from worker.attempts.prepare import plan_of
 from worker.bundles.cache import BundleCache
 from worker.engines.local import supervisors
 from worker.engines.local.confinement import Confinement
-from worker.engines.local.engine import launch_plan
+from worker.engines.local.launch_plans import launch_plan
 from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher

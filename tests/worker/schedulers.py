@@ -9,10 +9,10 @@ from sqlalchemy import update
 
 from store.db.database import now_us
 from store.db.tables import Job
+from store.facts.attempts import Claim
 from store.queries import placement
 from store.queue import Queue
 from store.rows import workers
-from store.rows.attempts import Claim
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import DeviceReport
 from worker.placement.apply import Placer
@@ -100,7 +100,7 @@ class SchedulersFixture:
 
     def preempted(self) -> dict[str, str]:
         """Returns the preempted jobs, each with the job that needs its devices."""
-        return {one.victim: one.job_id for one in self.store.read(placement.reservations)}
+        return {one.victim: one.job_id for one in placement.reservations(self.store.database.read)}
 
     def set_preempted_ago(self, victim: str, ago: timedelta) -> None:
         requested_at = now_us() - ago // timedelta(microseconds=1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 import sys
 
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 
 _PROGRAM = Path(__file__).with_name("launcher.py")
@@ -16,7 +16,7 @@ class TorchrunStandIn(TorchrunLauncher):
     def __init__(self, argv: Sequence[str] | None = None) -> None:
         self._argv = argv
 
-    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
         if self._argv is not None:
             return list(self._argv)
         return [sys.executable, "-P", str(_PROGRAM), str(len(plan.devices)), *plan.program]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from store.blobs import Blobs
 from store.db.database import Database
-from tests.store.fixture import StoreFixture
+from tests.store.fixture import StoreFixture, store_on
 from tests.worker.bundles.tars import read_tree, tar_of
 from tests.worker.bundles.tars import store as store_blob
 from torchyard.contract.bundles import bundle_url
@@ -27,7 +27,7 @@ def _home(homes: Path, owner: str, *, used: int) -> Path:
 
 
 def _remove(homes: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in Caches(homes, homes / "none", homes / "none", database).remove_oldest(keep_bytes=keep_bytes):
+    for _ in Caches(homes, homes / "none", homes / "none", store_on(database)).remove_oldest(keep_bytes=keep_bytes):
         pass
     return sorted(path.name for path in homes.iterdir())
 
@@ -64,9 +64,8 @@ def test_an_interrupted_removal_is_completed_and_a_link_is_left_to_its_target(
 
 
 def test_no_homes_are_no_error(tmp_path: Path, database: Database) -> None:
-    assert [
-        *Caches(tmp_path / "absent", tmp_path / "none", tmp_path / "none", database).remove_oldest(keep_bytes=0)
-    ] == []
+    caches = Caches(tmp_path / "absent", tmp_path / "none", tmp_path / "none", store_on(database))
+    assert [*caches.remove_oldest(keep_bytes=0)] == []
 
 
 def _bundle(folder: Path, *, owner: str, used: int) -> str:
@@ -78,7 +77,7 @@ def _bundle(folder: Path, *, owner: str, used: int) -> str:
 
 
 def _evict(folder: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in Caches(folder / "homes", folder / "unpacked", folder / "environments", database).remove_oldest(
+    for _ in Caches(folder / "homes", folder / "unpacked", folder / "environments", store_on(database)).remove_oldest(
         keep_bytes=keep_bytes
     ):
         pass

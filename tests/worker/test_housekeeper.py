@@ -9,8 +9,8 @@ import time
 import pytest
 
 from store.db.database import Database
+from store.facts.output import NewLines
 from store.rows import logs
-from store.rows.logs import NewLines
 from tests.databases import on_both, unavailable
 from tests.servers import redis_server
 from tests.store.fixture import StoreFixture, store_on

@@ -13,12 +13,12 @@ from sqlalchemy import delete, update
 
 from store.db.database import Database, in_us, now_us
 from store.db.tables import Attempt, DeletedJob
+from store.facts.attempts import Claim
 from store.ids import new_id
 from store.rows import deletion
-from store.rows.attempts import Claim
 from tests.databases import on_both
 from tests.leftovers import leave_depth, leave_everything
-from tests.store.fixture import StoreFixture, run_together
+from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env, RunDir
@@ -50,7 +50,7 @@ class RunDirsFixture:
         def in_use(key: AttemptKey) -> bool:
             return (key.job_id, key.number) in self.handled or bool(process.find(key.job_id, key.number))
 
-        return RunDirSweeper(self.runs, self.store.database, keep=keep, keep_bytes=keep_bytes, in_use=in_use)
+        return RunDirSweeper(self.runs, store_on(self.store.database), keep=keep, keep_bytes=keep_bytes, in_use=in_use)
 
     def start(self, job_id: str) -> Claim:
         claim = self.store.running(job_id, self.worker, job_id)

@@ -98,7 +98,7 @@ def test_the_doctor_names_the_service_and_finds_another_folder(
     assert found.status is Status.FAILED and f"mount that folder at {data_dir / 'blobs'}" in found.fact
 
 
-@pytest.mark.parametrize("revision", ["base", "0014"])
+@pytest.mark.parametrize("revision", ["base", "0020"])
 def test_a_worker_that_meets_older_tables_says_what_to_run(database_url: str, data_dir: Path, revision: str) -> None:
     command.downgrade(configuration(database_url), revision)
     done = run("worker", data_dir=data_dir, database_url=database_url)
@@ -111,7 +111,7 @@ def test_a_worker_that_meets_older_tables_says_what_to_run(database_url: str, da
 def test_an_api_that_meets_older_tables_says_so_once_and_serves_when_they_are_migrated(
     database_url: str, data_dir: Path
 ) -> None:
-    command.downgrade(configuration(database_url), "0014")
+    command.downgrade(configuration(database_url), "0020")
     log = data_dir / "api.log"
     with log.open("wb") as output:
         api = subprocess.Popen(

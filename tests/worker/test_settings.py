@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from store.rows.limits import OutputLimits
+from store.facts.output import OutputLimits
 from torchyard.contract.errors import ConfigError
 from worker.settings import Settings
 

@@ -11,7 +11,7 @@ import pytest
 
 from store.facts.telemetry import MetricPoint
 from tests.worker.eventfiles import NAME, event, nested, record, scalars, simple, tensor, varint, write
-from worker.tensorboard import curves
+from worker.tensorboard import budget, curves
 from worker.tensorboard.brought import Brought
 from worker.tensorboard.curves import EventFiles, Found
 
@@ -241,7 +241,7 @@ def test_more_than_a_hundred_files_are_not_read(tmp_path: Path) -> None:
 def test_a_flood_is_read_at_a_bounded_rate_and_its_rest_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curves, "FINAL_BYTES", 1 << 20)
+    monkeypatch.setattr(budget, "FINAL_BYTES", 1 << 20)
     now = 1000.0
     monkeypatch.setattr(curves.time, "monotonic", lambda: now)
     content = scalars("loss", dict.fromkeys(range(1000), 1.0)) * 200
@@ -250,7 +250,7 @@ def test_a_flood_is_read_at_a_bounded_rate_and_its_rest_up_to_a_limit(
     files, offsets = EventFiles(tmp_path, look_s=0), dict[str, int]()
     rest(files, offsets, final=False)
     (offset,) = offsets.values()
-    assert offset <= curves.BYTES_PER_SECOND + (1 << 18)
+    assert offset <= budget.BYTES_PER_SECOND + (1 << 18)
     rest(files, offsets)
     (last,) = offsets.values()
     assert offset < last <= offset + (1 << 20) + (1 << 18)

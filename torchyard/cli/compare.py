@@ -10,7 +10,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobsArgument, Json, connect
-from torchyard.contract.record import json_number
+from torchyard.contract.codec import json_number
 from torchyard.host import terminal
 
 if TYPE_CHECKING:

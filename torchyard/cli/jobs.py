@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.views.jobs import JobSummary, JobView
 
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:
@@ -47,8 +47,10 @@ def cancel(
     as_json: Json = False,
 ) -> None:
     """Cancel jobs. A running job saves a checkpoint before it stops."""
-    pending = "is being killed" if now else "is being cancelled"
-    _change(jobs, lambda client, job_id: client.cancel(job_id, now=now), pending=pending, as_json=as_json)
+    if now:
+        _kill(jobs, as_json=as_json)
+    else:
+        _change(jobs, lambda client, job_id: client.cancel(job_id), pending="is being cancelled", as_json=as_json)
 
 
 def pause(jobs: JobsArgument, *, as_json: Json = False) -> None:
@@ -105,9 +107,42 @@ def _change(jobs: list[str], change: Callable[[Client, str], JobView], *, pendin
     if as_json:
         return output.write_json(changed)
     for job in changed:
-        waits = pending and job.state in {JobState.STARTING, JobState.RUNNING}
-        terminal.write(f"{job.id}  {job.state}{f', {pending}' if waits else ''}")
+        terminal.write(_state_line(job, pending))
     return None
+
+
+def _state_line(job: JobView | JobSummary, pending: str) -> str:
+    waits = pending and job.state in {JobState.STARTING, JobState.RUNNING}
+    return f"{job.id}  {job.state}{f', {pending}' if waits else ''}"
+
+
+def _kill(jobs: list[str], *, as_json: bool) -> None:
+    with connect() as client:
+        killed = [_killed(client, ref) for ref in jobs]
+    if as_json:
+        return output.write_json(killed)
+    for job in killed:
+        terminal.write(_state_line(job, "is being killed"))
+    return None
+
+
+def _killed(client: Client, ref: str) -> JobView | JobSummary:
+    """Kills a job and returns it. Of a private job of others, which an operator may end, it returns what lists show."""
+    from torchyard.contract.errors import NotFound
+
+    try:
+        return client.cancel(client.get(ref).id, now=True)
+    except NotFound:
+        found = _listed(client, ref)
+        if found is None or client.act("cancel", [found.id], now=True).refused:
+            raise
+        return _listed(client, found.id) or found
+
+
+def _listed(client: Client, ref: str) -> JobSummary | None:
+    """Returns the job with this id, else the newest of this name, as a list shows it."""
+    by_id = (job for job in client.list(q=ref, limit=1) if job.id == ref)
+    return next(by_id, None) or next(iter(client.list(name=ref, limit=1)), None)
 
 
 def _check_ended(jobs: list[JobView]) -> None:

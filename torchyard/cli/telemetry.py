@@ -122,7 +122,7 @@ def metrics(
             known = [item.key for one in client.curves([found.id]).jobs for item in one.keys]
             terminal.note(output.no_such_metric(absent, known, whose="This job has"))
             raise typer.Exit(1)
-    if every and not as_json and view.max_points is not None and view.max_points < _MOST_POINTS:
+    if every and not as_json and view.max_points < _MOST_POINTS:
         terminal.note(f"Each metric has at most {view.max_points} points here. For all of them, name one with --key.")
     if as_json:
         return output.write_json(view)

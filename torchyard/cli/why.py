@@ -15,7 +15,6 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.client import Client
     from torchyard.contract.views.advice import AdviceView
     from torchyard.contract.views.cluster import WorkerView
     from torchyard.contract.views.jobs import JobView
@@ -26,15 +25,15 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     with connect() as client:
         found = client.get(job).view
         workers = client.workers() if found.state == JobState.QUEUED else []
-        advice = _advice(client, found)
+        advice = client.advice(found.id)
         ended = found.state == JobState.PAUSED or found.state.terminal
         has_checkpoint = ended and next(iter(client.checkpoints(found.id)), None) is not None
     if as_json:
-        views: dict[str, object] = {
+        views = {
             "job": found.model_dump(mode="json"),
             "workers": [item.model_dump(mode="json") for item in workers],
+            "advice": advice.model_dump(mode="json"),
         }
-        views["advice"] = None if advice is None else advice.model_dump(mode="json")
         return terminal.write(json.dumps(views))
     terminal.write(output.paint_state(_sentence(found), found.state))
     if commit := output.git_of(found):
@@ -43,23 +42,12 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         _explain_waiting(found, workers)
     if found.error is not None:
         terminal.write(f"ended      {output.ending(found.error)}; attempts: {found.attempt}")
-    if advice is not None:
-        _advise(found, advice)
+    _advise(found, advice)
     for line in _next_steps(found, has_checkpoint=has_checkpoint):
         terminal.write(line)
     if found.error is not None and found.error.traceback:
         terminal.write(f"\n{found.error.traceback.rstrip()}")
     return None
-
-
-def _advice(client: Client, job: JobView) -> AdviceView | None:
-    """Returns the service's judgement; None if its version has none."""
-    from torchyard.contract.errors import NotFound
-
-    try:
-        return client.advice(job.id)
-    except NotFound:
-        return None
 
 
 def _sentence(job: JobView) -> str:

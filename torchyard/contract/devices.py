@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from torchyard.contract.record import Record
+from torchyard.contract.codec import Record
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import json
 from typing import Annotated, Any, Literal
 
-from torchyard.contract.record import Record, at_most, between, json_number, matching, parse_object
+from torchyard.contract.codec import Record, at_most, between, json_number, matching, parse_object
 from torchyard.contract.text import METRIC_KEY, METRIC_KEY_LENGTH, unstorable
 
 CARD_BYTES = 64 * 1024

@@ -12,8 +12,10 @@ from pydantic import BaseModel, ValidationError
 from torchyard.contract import wording
 from torchyard.contract.errors import FieldError
 
-_MOST_COMPARED = 50
-"""Unknown keys that are compared with the known ones, at most: an answer shows no more errors."""
+_MOST_SAID = 50
+"""Findings of which something is said, at most. What comes after them is counted, and costs nothing."""
+_MOST_COMPARED = 10
+"""The findings among which unknown keys are compared with the known ones: each may take 0.4 ms."""
 _KEY = "[key]"
 """How pydantic marks that the name of an entry is wrong, and not its value."""
 _UNKNOWN_KEY = "extra_forbidden"
@@ -44,15 +46,20 @@ def field_errors(error: ValidationError, kind: Any) -> tuple[FieldError, ...]:
 
 
 def errors_of(findings: Sequence[Any], kind: Any = None) -> tuple[FieldError, ...]:
-    """Returns what `findings` of pydantic say of each field. Without a `kind`, unknown keys are not compared."""
-    places = [(_place(kind, item["loc"]), item) for item in findings]
+    """Returns what the first `findings` of pydantic say of each field, and how many more there are.
+
+    Without a `kind`, unknown keys are not compared.
+    """
+    places = [(_place(kind, item["loc"]), item) for item in findings[:_MOST_SAID]]
     places[_MOST_COMPARED:] = [(replace(place, owner=None), item) for place, item in places[_MOST_COMPARED:]]
     grouped = groupby(places, key=lambda pair: pair[0].path[: pair[0].union] if pair[0].union is not None else None)
-    return tuple(
+    said = tuple(
         error
         for union, pairs in grouped
         for error in (_of_union([*pairs]) if union is not None else [_error(*pair) for pair in pairs])
     )
+    more = len(findings) - _MOST_SAID
+    return (*said, FieldError("", f"and {more} more")) if more > 0 else said
 
 
 def _place(kind: Any, location: Sequence[int | str]) -> _Place:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Literal
 
+from torchyard.contract.codec import Record, at_most, between, cut_at, matching
 from torchyard.contract.events import CardValues, Epoch, MetricName, Step, Time
 from torchyard.contract.job import EndReason
-from torchyard.contract.record import Record, at_most, between, cut_at, matching
 
 Pid = Annotated[int, between(0, 2**31 - 1)]
 Rank = Annotated[int, between(0, 2**31 - 1)]
@@ -58,6 +58,10 @@ class Sandbox(Record):
     """Whether the attempt may make namespaces of its own inside, where system calls are filtered."""
     closed: list[str] = field(default_factory=list[str])
     """Folders of the service. No path of the three lists may be or contain one."""
+    data_dir: str = ""
+    """The service's data directory. No path of the three lists may lie in it, but for those of `own`."""
+    own: list[str] = field(default_factory=list[str])
+    """Canonical paths of what is the attempt's own, and of the worker's Python. All below them is, too."""
     readable: list[str]
     """Files, and folders with all below them, by canonical paths. So are the next two."""
     writable: list[str]

@@ -22,6 +22,8 @@ USER_NAME = allowing(
 UserName = Annotated[str, Field(pattern=USER_NAME)]
 MOST_ACTIONS = 1000
 """The most jobs on which one request acts."""
+_MOST_VALUES = 2500
+"""The most keys and values in a request: each may cost an error message. `MOST_ACTIONS` ids are fewer."""
 JobAction = Literal["cancel", "pause", "resume", "delete"]
 TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
 
@@ -134,9 +136,12 @@ class JobActions(Schema):
         return self
 
 
-def parse_request(kind: type[S], raw: object) -> S:
-    """Returns the request in `raw` (parsed JSON). Raises InvalidRequest, naming each field."""
-    wrong = unstorable(raw)
+def parse_request(kind: type[S], raw: object, *, most_values: int = _MOST_VALUES) -> S:
+    """Returns the request in `raw` (parsed JSON). Raises InvalidRequest, naming each field.
+
+    `most_values`: the keys and values that it may have; with more, none of them is looked at.
+    """
+    wrong = unstorable(raw, most_values=most_values)
     if wrong is not None:
         raise InvalidRequest("the request is not valid", errors=(FieldError(*wrong),))
     try:

@@ -103,12 +103,10 @@ class _Common(Schema):
     stop_grace: Duration = Field(default=timedelta(seconds=30), description="from the stop signal to the kill")
     launcher: Literal["auto", "warm", "torchrun"] = Field(
         default="auto",
-        exclude_if=lambda launcher: launcher == "auto",  # a resolved spec is one that older workers can read
         description="`auto`: from the worker's warm process in well under a second, by torchrun where that cannot be",
     )
     visibility: Visibility | None = Field(
         default=None,
-        exclude_if=lambda visibility: visibility is None,  # a resolved spec is one that older workers can read
         description="`team`: every user may read the job; `private`: its owner and administrators; null: the server's",
     )
     labels: Labels = {}
@@ -180,7 +178,7 @@ class RecipeSpec(_Common):
 
     @model_validator(mode="after")
     def _resolve_timeout(self) -> Self:
-        """Replaces `distributed.timeout: auto` by a duration, so that older workers can read the resolved spec."""
+        """Replaces `distributed.timeout: auto` by the duration: a rank does not know `stall_timeout`."""
         distributed = self.config.distributed
         if distributed.timeout != "auto":
             return self

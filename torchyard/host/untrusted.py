@@ -8,8 +8,8 @@ from pathlib import Path
 import stat
 from typing import BinaryIO, TypeVar
 
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import DataError
-from torchyard.contract.record import Record
 
 T = TypeVar("T", bound=Record)
 

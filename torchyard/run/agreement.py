@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 import time
 
-from torchyard.contract.record import Record
+from torchyard.contract.codec import Record
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.host.disk import FULL

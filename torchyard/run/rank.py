@@ -18,10 +18,10 @@ import time
 from types import ModuleType, TracebackType
 from typing import Literal, NoReturn
 
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.faults import device_fault
 from torchyard.contract.job import EndReason
-from torchyard.contract.record import Record
 from torchyard.contract.records import RankError
 from torchyard.contract.rundir import Env, RunDir, process_title
 from torchyard.contract.stacks import STACKS_SIGNAL

@@ -7,8 +7,7 @@ from pathlib import Path
 import stat
 
 from store.blobs import Blobs
-from store.rows.artifacts import NewArtifact, Room
-from store.rows.limits import DEFAULTS, OutputLimits
+from store.facts.output import DEFAULTS, NewArtifact, OutputLimits, Room
 from torchyard.contract.artifacts import DEEPEST, MOST_PATH_BYTES, is_artifact_path
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import RunDir

@@ -13,7 +13,7 @@ import time
 
 from store.blobs import Blobs
 from store.facts.checkpoints import CAPTURED
-from store.rows.checkpoints import NewCheckpoint
+from store.facts.output import NewCheckpoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir

@@ -5,8 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 import threading
 
-from store.rows.attempts import Claim
-from store.rows.limits import DEFAULTS, OutputLimits
+from store.facts.attempts import Claim
+from store.facts.output import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.rundir import RunDir

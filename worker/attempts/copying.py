@@ -5,7 +5,7 @@ import os
 from typing import BinaryIO
 
 from store.blobs import Blob, Blobs, BlobWriter
-from store.rows.checkpoints import NewCheckpoint
+from store.facts.output import NewCheckpoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import MANIFEST, STATE_FILE, RunDir

@@ -1,9 +1,8 @@
 """The devices of one attempt, and whether one of them failed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from store.db.tables import Job
 from torchyard.contract.records import ExitReport
 from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse
@@ -18,9 +17,9 @@ class AttemptDevices:
         self._health = health
         self._at_start: Mapping[str, GpuHealth] = {}
 
-    def begin(self, job: Job, *, adopted: bool) -> None:
-        """Notes the devices and their health. `adopted`: an earlier daemon has started the attempt."""
-        uuids = tuple(str(device["uuid"]) for device in job.devices)
+    def begin(self, devices: Sequence[str], *, adopted: bool) -> None:
+        """Notes the devices (UUIDs) and their health. `adopted`: an earlier daemon has started the attempt."""
+        uuids = tuple(devices)
         self.use = replace(self.use, devices=uuids)
         self._at_start = self._health.read(uuids, adopted=adopted)
 

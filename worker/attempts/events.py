@@ -6,8 +6,8 @@ from pathlib import Path
 import time
 from typing import TypeAlias
 
+from store.facts.output import Batch, NewEvent
 from store.facts.telemetry import MetricPoint
-from store.rows.attempts import Batch, NewEvent
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, parse_line
 from torchyard.contract.events import Progress as ProgressLine
 from worker.attempts.lines import CHUNK, LineReader, as_text

@@ -2,15 +2,13 @@
 
 from typing import assert_never
 
-from store.db.tables import Attempt, Job
-from store.rows.attempts import Claim
-from worker.attempts import lifecycle
+from store.facts.attempts import AttemptFacts, Claim
 from worker.attempts.context import AttemptContext, WorkerContext
 from worker.attempts.devices import AttemptDevices
 from worker.attempts.following import Following
 from worker.attempts.instructions import Instructions
 from worker.attempts.intents import IntentReader
-from worker.attempts.lifecycle import (
+from worker.attempts.phases import (
     Action,
     Close,
     Installing,
@@ -20,7 +18,8 @@ from worker.attempts.lifecycle import (
     Observation,
     Prepare,
     RequestStop,
-    Start,
+    StartAttempt,
+    StoreOutput,
     Undrained,
     Unprepared,
 )
@@ -46,8 +45,8 @@ class AttemptExecutor:
         self._intents = IntentReader(self._attempt.records, instructions, longest_grace=worker.max_stop_grace)
         self._setup = Setup(self._attempt, check_wanted=self._check_wanted)
         self._following = Following(self._attempt)
-        self._rows: tuple[Attempt, Job] | None = None
-        """The rows as `begin` read them: what is used of them does not change while the attempt is open."""
+        self._facts: AttemptFacts | None = None
+        """As `begin` read them: what is used of them does not change while the attempt is open."""
 
     @property
     def device_use(self) -> DeviceUse:
@@ -55,20 +54,20 @@ class AttemptExecutor:
         return self._devices.use
 
     def begin(self) -> Observation | None:
-        """Reads the rows, and finds the processes that an earlier daemon started. Returns None if it has to poll."""
-        self._rows = row, job = self._attempt.records.read()
-        self._devices.begin(job, adopted=row.launcher is not None)
-        self._intents.update(row, job, age=self._attempt.records.age)
-        engine, key, world_size = self._attempt.worker.engine, self._attempt.key, len(job.devices)
-        if row.launcher is not None:
-            handle = Handle(key, world_size, row.launcher)
+        """Reads the attempt, and finds what an earlier daemon started of it. Returns None if it has to poll."""
+        self._facts = facts = self._attempt.records.read()
+        self._devices.begin(facts.devices, adopted=facts.launcher is not None)
+        self._intents.update(facts)
+        engine, key, world_size = self._attempt.worker.engine, self._attempt.key, len(facts.devices)
+        if facts.launcher is not None:
+            handle = Handle(key, world_size, facts.launcher)
             engine.adopt(handle)
-            self._following.follow(handle, row, job)
+            self._following.follow(handle, facts)
             return None
-        found = engine.find(key, world_size=world_size, claimed_at=row.started_at)
+        found = engine.find(key, world_size=world_size, claimed_at=facts.started_at)
         if found is None:
             return Unprepared()
-        self._following.launched(found, row, job)
+        self._following.launched(found, facts)
         return None
 
     def close(self) -> None:
@@ -106,11 +105,11 @@ class AttemptExecutor:
         match action:
             case Prepare():
                 return self._prepare()
-            case Start():
+            case StartAttempt():
                 return self._start()
-            case lifecycle.Store(final=True):
+            case StoreOutput(final=True):
                 return self._following.store_rest()
-            case lifecycle.Store():
+            case StoreOutput():
                 self._following.store_some(stacks_requested_at=self._intents.stacks_requested_at)
             case MarkRunning():
                 self._following.mark_running()
@@ -127,19 +126,18 @@ class AttemptExecutor:
         return None
 
     def _prepare(self) -> Observation:
-        assert self._rows is not None
-        row, job = self._rows
-        observed = self._setup.prepare(row, job)
+        assert self._facts is not None
+        observed = self._setup.prepare(self._facts)
         if self._setup.has_log:
-            self._following.store_setup_log(row, job)
+            self._following.store_setup_log(self._facts)
         return observed
 
     def _start(self) -> Observation | None:
-        assert self._rows is not None
+        assert self._facts is not None
         started = self._setup.start(since_claim=self._intents.since_claim)
         if not isinstance(started, Handle):
             return started
-        self._following.launched(started, *self._rows)
+        self._following.launched(started, self._facts)
         if started.note is not None:
             self._attempt.notices.send_once(started.note, level="info")
         return None

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Collection
 import logging
 
-from store.db.tables import Attempt, Job
+from store.facts.attempts import AttemptFacts
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from worker.attempts import code
 from worker.attempts.context import AttemptContext
-from worker.attempts.lifecycle import Drained, Stop, Undrained
 from worker.attempts.output import OutputRecorder, output_of
 from worker.attempts.pace import Pace
+from worker.attempts.phases import Drained, Undrained, WantedStop
 from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
 from worker.engines import base
 from worker.engines.base import Handle
@@ -29,16 +29,16 @@ class Following:
         self._pace = Pace()
         self._unwatch: Callable[[], object] = _nothing
 
-    def launched(self, handle: Handle, row: Attempt, job: Job) -> None:
+    def launched(self, handle: Handle, facts: AttemptFacts) -> None:
         """Stores the handle of an attempt that was just started or found, and follows the attempt."""
         self._handle = handle
         self._attempt.records.launched(dict(handle.stored))
-        self.follow(handle, row, job)
+        self.follow(handle, facts)
 
-    def follow(self, handle: Handle, row: Attempt, job: Job) -> None:
-        """Begins to relay the attempt's output and to watch for its end. The rows may be those of its beginning."""
+    def follow(self, handle: Handle, facts: AttemptFacts) -> None:
+        """Begins to relay the attempt's output and to watch for its end. The facts may be those of its beginning."""
         self._handle = handle
-        output = self._open_output(row, job)
+        output = self._open_output(facts)
         self._pace = Pace()
         self._unwatch = self._attempt.worker.engine.watch(handle, self._attempt.instructions.wake)
         output.remove_checkpoint_copies()
@@ -51,9 +51,9 @@ class Following:
         pause_s = 0.0 if self._output is not None and self._output.has_more else self._pace.pause_s()
         return min(pause_s, READ_EVERY_S) if self._stacks.collecting else pause_s
 
-    def store_setup_log(self, row: Attempt, job: Job) -> None:
+    def store_setup_log(self, facts: AttemptFacts) -> None:
         """Stores what the set-up has written by now."""
-        self._open_output(row, job).store_some()
+        self._open_output(facts).store_some()
 
     def store_some(self, *, stacks_requested_at: int | None) -> None:
         """Stores what one turn may take, and goes on with the newest request for stacks."""
@@ -73,7 +73,7 @@ class Following:
         self._attempt.records.running_with_next_write(Reason("running", _running_message(self._handle)))
         self._pace.state_changed()
 
-    def request_stop(self, stop: Stop) -> None:
+    def request_stop(self, stop: WantedStop) -> None:
         self._attempt.worker.engine.request_stop(self._handle, stop.reason, stop.grace)
 
     def kill(self, *, silent: bool) -> None:
@@ -95,12 +95,12 @@ class Following:
         if self._output is not None:
             self._output.close()
 
-    def _open_output(self, row: Attempt, job: Job) -> OutputRecorder:
+    def _open_output(self, facts: AttemptFacts) -> OutputRecorder:
         if self._output is None:
             attempt, worker = self._attempt, self._attempt.worker
             self._output = output_of(
-                row,
-                job,
+                facts,
+                number=attempt.key.number,
                 run=attempt.run,
                 blobs=worker.store.blobs,
                 limits=worker.limits,

@@ -1,18 +1,18 @@
-"""What is wanted of an attempt: by the job's owner, from the rows, and by the daemon, from its instructions."""
+"""What is wanted of an attempt: by the job's owner, from the store, and by the daemon, from its instructions."""
 
 from collections.abc import Callable
 from datetime import timedelta
 import logging
 import time
 
-from store.db.tables import Attempt, Job
+from store.facts.attempts import AttemptFacts, Wanted
 from store.facts.jobs import AT_ONCE
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
 from worker.attempts.instructions import Instructions
-from worker.attempts.lifecycle import Intents, Stop
-from worker.attempts.records import AttemptRecords, Wanted
+from worker.attempts.phases import Intents, WantedStop
+from worker.attempts.records import AttemptRecords
 
 _READ_EVERY_S = 5.0
 """A change of an intent wakes the worker. This interval covers a wakeup that was lost."""
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class IntentReader:
-    """Reads the intents of one attempt from the rows: every few seconds, and at once after `recheck`."""
+    """Reads the intents of one attempt from the store: every few seconds, and at once after `recheck`."""
 
     def __init__(
         self,
@@ -56,16 +56,15 @@ class IntentReader:
         """The age of the attempt."""
         return timedelta(seconds=self._clock() - self._claimed_at)
 
-    def update(self, row: Attempt, job: Job, *, age: timedelta) -> None:
-        """Takes the job's limits and the intents from rows that were just read. `age`: that of the attempt."""
-        self._claimed_at = self._clock() - age.total_seconds()
-        spec = job.stored_spec
-        self._grace = min(spec.stop_grace, self._longest_grace)
-        self._time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
-        self._set_wanted(Wanted.of(row, job))
+    def update(self, attempt: AttemptFacts) -> None:
+        """Takes the job's limits and the intents from the attempt, which was just read."""
+        self._claimed_at = self._clock() - attempt.age.total_seconds()
+        self._grace = min(attempt.stop_grace, self._longest_grace)
+        self._time_left = attempt.time_left
+        self._set_wanted(attempt.wanted)
 
     def recheck(self) -> None:
-        """Has the next call of `intents` read the rows."""
+        """Has the next call of `intents` read them."""
         self._next_read = 0.0
 
     def intents(self) -> Intents:
@@ -77,9 +76,11 @@ class IntentReader:
         wanted = self._wanted
         return Intents(stop=self._stop(), forced=wanted.end is EndReason.CANCELLED and wanted.grace == AT_ONCE)
 
-    def _stop(self) -> Stop | None:
+    def _stop(self) -> WantedStop | None:
         wanted, instructions = self._wanted, self._instructions
-        late = Stop(EndReason.TIME_LIMIT, timedelta(0)) if self.since_claim - _OVERTIME > self._time_left else None
+        late = (
+            WantedStop(EndReason.TIME_LIMIT, timedelta(0)) if self.since_claim - _OVERTIME > self._time_left else None
+        )
         reason = wanted.end or (EndReason.PREEMPTED if instructions.preempt else None)
         if reason is None:
             return late
@@ -88,7 +89,7 @@ class IntentReader:
             graces.append(wanted.grace)
         if instructions.urgent:
             graces.append(_URGENT_GRACE)
-        return Stop(reason, min(graces)).combined(late)
+        return WantedStop(reason, min(graces)).combined(late)
 
     def _read_if_due(self) -> None:
         if self._clock() < self._next_read:

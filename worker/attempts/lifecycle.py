@@ -1,8 +1,8 @@
 """The lifecycle of one attempt on its worker, as a pure function of its phase, an observation and the intents.
 
-    preparing ⇄ starting ──▶ running ──▶ draining ──▶ closed
-                    └──▶ stopping ◀┘─────────▲
-                             └───────────────┘
+    preparing ⇄ starting ──▶ ranks up ──▶ draining ──▶ closed
+                    └──▶ stopping ◀┘──────────▲
+                             └────────────────┘
 
 From each phase the attempt can also be closed early (it cannot be prepared, or the worker failed), be detached or be
 abandoned. *Detach*: the daemon leaves, and the processes go on until a later daemon adopts them. *Abandon*: the fence
@@ -11,10 +11,35 @@ is lost, so the processes are killed and nothing is written.
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
 
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
+from worker.attempts.phases import (
+    Action,
+    Close,
+    Closed,
+    Drained,
+    Draining,
+    Failed,
+    Installing,
+    Intents,
+    Kill,
+    MarkRunning,
+    Observation,
+    Phase,
+    Prepare,
+    Prepared,
+    Preparing,
+    RanksUp,
+    RequestStop,
+    StartAttempt,
+    Starting,
+    Stopping,
+    StoreOutput,
+    Undrained,
+    Unprepared,
+    WantedStop,
+)
 from worker.engines import base
 
 MAX_STORE_FAILURES_AFTER_CANCEL = 5
@@ -23,176 +48,6 @@ MAX_DRAIN_AFTER_FORCED_CANCEL = timedelta(seconds=30)
 """How long to store the rest of the output if the cancel is forced."""
 MAX_DRAIN_AFTER_CANCEL = timedelta(hours=1)
 """How long to store it if the job is cancelled or over its time limit."""
-
-_STRENGTH = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}
-_STRENGTH_OF_OTHERS = 2  # the supervisor's own reasons, such as the time limit
-
-
-@dataclass(frozen=True)
-class Stop:
-    """A request that the attempt ends, and how long it may take to save a checkpoint."""
-
-    reason: EndReason
-    grace: timedelta
-
-    def combined(self, other: "Stop | None") -> "Stop":
-        """Returns a stop with the stronger reason (preempt < pause < cancel) and the shorter grace of both."""
-        if other is None:
-            return self
-        reason = max(other.reason, self.reason, key=lambda item: _STRENGTH.get(item, _STRENGTH_OF_OTHERS))
-        return Stop(reason, min(self.grace, other.grace))
-
-
-@dataclass(frozen=True)
-class Intents:
-    """What the job's owner and the daemon want of the attempt now."""
-
-    stop: Stop | None = None
-    forced: bool = False
-    """Whether the stop is a cancel that waits for nothing."""
-    detach: bool = False
-    abandon: bool = False
-
-
-@dataclass(frozen=True)
-class Preparing:
-    """A phase: the run directory is being written. No process runs."""
-
-
-@dataclass(frozen=True)
-class Starting:
-    """A phase: the engine was told to start the attempt, and some ranks have not come up yet."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """A phase: every rank has come up."""
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """A phase: the attempt was asked to stop."""
-
-    stop: Stop
-    ran: bool
-    """Whether every rank had come up."""
-
-
-@dataclass(frozen=True)
-class Draining:
-    """A phase: all processes have ended. What the attempt wrote is being stored."""
-
-    report: ExitReport
-    requested: EndReason | None = None
-    """The stop that the attempt was asked for."""
-
-
-@dataclass(frozen=True)
-class Closed:
-    """The last phase: the daemon does nothing more for the attempt."""
-
-    how: Literal["ended", "detached", "abandoned"]
-
-
-Phase = Preparing | Starting | Running | Stopping | Draining | Closed
-
-
-@dataclass(frozen=True)
-class Unprepared:
-    """An observation: nothing was tried yet, or the host cannot prepare the attempt now and `problem` says why."""
-
-    problem: str | None = None
-
-
-@dataclass(frozen=True)
-class Installing:
-    """An observation: the attempt's own packages are being installed. `Prepare` continues."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """An observation: the run directory is complete."""
-
-
-@dataclass(frozen=True)
-class Undrained:
-    """An observation: there is more to store. The last `failures` tries to store it failed."""
-
-    failures: int = 0
-    lasted: timedelta = timedelta(0)
-    """Since the first try after the end of all processes."""
-
-
-@dataclass(frozen=True)
-class Drained:
-    """An observation: all that the attempt wrote is stored."""
-
-
-@dataclass(frozen=True)
-class Failed:
-    """An observation in any phase: the attempt cannot be prepared, or the worker met an error of its own."""
-
-    report: ExitReport
-
-
-Observation = Unprepared | Installing | Prepared | base.Observation | Undrained | Drained | Failed
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """An action: write the run directory, and install the attempt's own packages for a while.
-
-    The next observation is `Prepared`, `Installing`, `Unprepared` or `Failed`.
-    """
-
-
-@dataclass(frozen=True)
-class Start:
-    """An action: have the engine start the attempt, and store its handle.
-
-    The next observation is the engine's, `Unprepared` or `Failed`.
-    """
-
-
-@dataclass(frozen=True)
-class MarkRunning:
-    """An action: the next `Store` or `Close` also stores that every rank has come up. May be repeated."""
-
-
-@dataclass(frozen=True)
-class Store:
-    """An action: store some of what the attempt wrote.
-
-    `final`: all processes have ended; the next observation is `Undrained` or `Drained`.
-    """
-
-    final: bool = False
-
-
-@dataclass(frozen=True)
-class RequestStop:
-    """An action: ask the attempt to stop. May be repeated."""
-
-    stop: Stop
-
-
-@dataclass(frozen=True)
-class Kill:
-    """An action: end all processes of the attempt. `silent`: write nothing."""
-
-    silent: bool = False
-
-
-@dataclass(frozen=True)
-class Close:
-    """An action: the last transaction, which ends the attempt, frees its devices and sets the job's next state."""
-
-    report: ExitReport
-    requested: EndReason | None = None
-    """The stop that the attempt was asked for. A report that names another stop is not believed."""
-
-
-Action = Prepare | Start | MarkRunning | Store | RequestStop | Kill | Close
 
 
 @dataclass(frozen=True)
@@ -220,7 +75,7 @@ def decide(phase: Phase, observation: Observation, intents: Intents) -> Decision
 
 
 def _decide_undrained(
-    phase: Preparing | Starting | Running | Stopping, observation: Observation, wanted: Stop | None
+    phase: Preparing | Starting | RanksUp | Stopping, observation: Observation, wanted: WantedStop | None
 ) -> Decision:
     if isinstance(phase, Preparing) and isinstance(observation, base.Observation):
         phase = Starting()  # an earlier daemon has started it
@@ -231,7 +86,7 @@ def _decide_undrained(
     return _follow(phase, observation, wanted)
 
 
-def _prepare(observation: Observation, wanted: Stop | None) -> Decision:
+def _prepare(observation: Observation, wanted: WantedStop | None) -> Decision:
     problem = observation.problem if isinstance(observation, Unprepared) else None
     if isinstance(observation, Installing):
         problem = "its packages were being installed"
@@ -240,15 +95,15 @@ def _prepare(observation: Observation, wanted: Stop | None) -> Decision:
         report = ExitReport(reason=wanted.reason, message=message)
         return Decision(Closed("ended"), (Close(report, wanted.reason),))
     if isinstance(observation, Prepared):
-        return Decision(Starting(), (Start(),))
+        return Decision(Starting(), (StartAttempt(),))
     return Decision(Preparing(), (Prepare(),))
 
 
-def _follow(phase: Starting | Running | Stopping, observation: Observation, wanted: Stop | None) -> Decision:
+def _follow(phase: Starting | RanksUp | Stopping, observation: Observation, wanted: WantedStop | None) -> Decision:
     """Decides for an attempt that is about to run, that runs, or of which the engine cannot tell."""
     stop, ran = _strongest_stop(phase, wanted), _ran(phase)
     # The stop comes first: to store may take long.
-    actions: list[Action] = [Store()] if stop is None else [RequestStop(stop), Store()]
+    actions: list[Action] = [StoreOutput()] if stop is None else [RequestStop(stop), StoreOutput()]
     if isinstance(observation, base.Running):
         if not observation.supervised:
             actions.append(Kill())
@@ -257,11 +112,11 @@ def _follow(phase: Starting | Running | Stopping, observation: Observation, want
             actions.insert(0, MarkRunning())
     if stop is not None:
         return Decision(Stopping(stop, ran), tuple(actions))
-    return Decision(Running() if ran else Starting(), tuple(actions))
+    return Decision(RanksUp() if ran else Starting(), tuple(actions))
 
 
 def _start_draining(
-    phase: Starting | Running | Stopping, observation: base.Ended | base.Absent, wanted: Stop | None
+    phase: Starting | RanksUp | Stopping, observation: base.Ended | base.Absent, wanted: WantedStop | None
 ) -> Decision:
     if isinstance(observation, base.Ended):
         report = observation.report
@@ -271,7 +126,7 @@ def _start_draining(
     # A job can succeed only from `running`, also if its ranks ended before anybody saw them.
     mark = (MarkRunning(),) if report.reason is EndReason.COMPLETED and not _ran(phase) else ()
     stop = _strongest_stop(phase, wanted)
-    return Decision(Draining(report, stop.reason if stop is not None else None), (*mark, Store(final=True)))
+    return Decision(Draining(report, stop.reason if stop is not None else None), (*mark, StoreOutput(final=True)))
 
 
 def _drain(phase: Draining, observation: Observation, intents: Intents) -> Decision:
@@ -279,7 +134,7 @@ def _drain(phase: Draining, observation: Observation, intents: Intents) -> Decis
     if isinstance(observation, Undrained) and _gives_up(observation, intents):
         report = replace(report, message=f"{report.message or report.reason}; the last of what it wrote is not stored")
     elif not isinstance(observation, Drained):
-        return Decision(phase, (Store(final=True),))
+        return Decision(phase, (StoreOutput(final=True),))
     return Decision(Closed("ended"), (Close(report, phase.requested),))
 
 
@@ -292,11 +147,11 @@ def _gives_up(observation: Undrained, intents: Intents) -> bool:
     return observation.lasted >= (MAX_DRAIN_AFTER_FORCED_CANCEL if intents.forced else MAX_DRAIN_AFTER_CANCEL)
 
 
-def _ran(phase: Starting | Running | Stopping) -> bool:
-    return phase.ran if isinstance(phase, Stopping) else isinstance(phase, Running)
+def _ran(phase: Starting | RanksUp | Stopping) -> bool:
+    return phase.ran if isinstance(phase, Stopping) else isinstance(phase, RanksUp)
 
 
-def _strongest_stop(phase: Starting | Running | Stopping, wanted: Stop | None) -> Stop | None:
+def _strongest_stop(phase: Starting | RanksUp | Stopping, wanted: WantedStop | None) -> WantedStop | None:
     """Returns the stop to ask for. It only grows stronger: a stop that was asked for is not taken back."""
     before = phase.stop if isinstance(phase, Stopping) else None
     return wanted.combined(before) if wanted is not None else before

@@ -3,8 +3,7 @@
 from itertools import product
 from pathlib import Path
 
-from store.rows.attempts import Batch
-from store.rows.logs import NewLines
+from store.facts.output import Batch, NewLines
 from worker.attempts.lines import LineReader, as_text
 from worker.attempts.warnings import warn
 from worker.packages.installation import LOG

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from store.rows.attempts import Batch, NewEvent
+from store.facts.output import Batch, NewEvent
 from worker.attempts.records import AttemptRecords
 
 NOTICE_INTERVAL_S = 60.0
@@ -23,9 +23,9 @@ class Notices:
         self._next_report: dict[str, float] = {}
 
     def send(self, text: str, *, level: str = "warning") -> None:
-        row, _ = self._records.read()
+        offsets = dict(self._records.read().offsets)
         event = NewEvent("message", {"level": level, "text": text}, time.time_ns() // 1000)
-        self._records.record(Batch(offsets=row.offsets, events=[event]))
+        self._records.record(Batch(offsets=offsets, events=[event]))
 
     def send_once(self, text: str, *, level: str = "warning") -> None:
         if text not in self._sent:

@@ -1,17 +1,18 @@
 """Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 import time
+from typing import Any
 
 from store.blobs import Blobs
-from store.db.tables import Attempt, Job
-from store.rows.attempts import Batch
-from store.rows.limits import OutputLimits
+from store.facts.attempts import AttemptFacts
+from store.facts.output import Batch, OutputLimits
 from torchyard.contract.rundir import RunDir
 from worker.attempts.artifacts import Artifacts
-from worker.attempts.lifecycle import Drained, Undrained
 from worker.attempts.notices import Notices
 from worker.attempts.pace import Share
+from worker.attempts.phases import Drained, Undrained
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 from worker.attempts.relay_state import RelayState
@@ -118,8 +119,8 @@ class OutputRecorder:
         """Stores the points that still wait, of an attempt whose points are cut. Returns whether there were any."""
         if not self._thinning:
             return False
-        row, _ = self._records.read()
-        self._records.record(self._thinning.take(Batch(offsets=row.offsets), final=True))
+        offsets = dict(self._records.read().offsets)
+        self._records.record(self._thinning.take(Batch(offsets=offsets), final=True))
         self._thinning.stored()
         return True
 
@@ -130,32 +131,32 @@ class OutputRecorder:
 
 
 def output_of(
-    row: Attempt,
-    job: Job,
+    attempt: AttemptFacts,
     *,
+    number: int,
     run: RunDir,
     blobs: Blobs,
     limits: OutputLimits,
     records: AttemptRecords,
     notices: Notices,
 ) -> OutputRecorder:
-    """Returns what stores the output of the attempt that the rows describe. Its run directory must be there."""
+    """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there."""
     mask = records.mask
     relay = Relay(
         run,
         blobs,
-        state=RelayState.of(row.offsets),
+        state=RelayState.of(attempt.offsets),
         listed=records.checkpoint_names(),
-        world_size=len(job.devices),
+        world_size=len(attempt.devices),
         most_checkpoints=limits.checkpoints,
-        patterns=_patterns(job),
-        artifacts=Artifacts(run, blobs, room=records.artifact_room, attempt=row.number, limits=limits, mask=mask),
+        patterns=_patterns(attempt.spec),
+        artifacts=Artifacts(run, blobs, room=records.artifact_room, attempt=number, limits=limits, mask=mask),
         mask=mask,
     )
-    return OutputRecorder(relay, records=records, notices=notices, attempts=row.number)
+    return OutputRecorder(relay, records=records, notices=notices, attempts=number)
 
 
-def _patterns(job: Job) -> list[str]:
+def _patterns(spec: Mapping[str, Any]) -> list[str]:
     """Returns which files of a script become checkpoints."""
-    config = job.spec.get("config", {}) if job.spec.get("trainer") == "script" else {}
+    config = spec.get("config", {}) if spec.get("trainer") == "script" else {}
     return [str(pattern) for pattern in config.get("checkpoints", [])]

@@ -9,21 +9,20 @@ from types import MappingProxyType
 from typing import Any
 
 from store.blobs import Blobs
-from store.db.tables import Job
+from store.facts.attempts import AttemptFacts
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.record import Record
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
-from torchyard.contract.views.jobs import HeldDevice
 from torchyard.host import disk
 from torchyard.host.recordfiles import write_record
 from worker.attempts import code, sources
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
 from worker.bundles.cache import BundleCache
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.host import rundirs
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside
@@ -65,14 +64,14 @@ class Preparation:
     check_wanted: Callable[[], None]
     """Raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
 
-    def prepare(self, job: Job, *, claimed_at: int) -> Plan:
+    def prepare(self, attempt: AttemptFacts) -> AttemptPlan:
         """Makes the run directory. The caller may try again after an OSError.
 
         Raises DataError if the data, the weights or the code are missing or not allowed, ConfigError if a secret is
         missing, InvalidSpec, StaleClaim and NotWanted.
         """
-        self._move_stale_directory(claimed_at)
-        spec = parse_spec(job.spec)
+        self._move_stale_directory(attempt.started_at)
+        spec = parse_spec(attempt.spec)
         spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self.max_stop_grace)})
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
@@ -84,21 +83,20 @@ class Preparation:
             spec,
             run=self.run,
             bundles=self.bundles,
-            owner=job.owner,
+            owner=attempt.owner,
             allowed=self.allowed,
             check=self.check_wanted,
         )
         brought.remember(self.run)
-        time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
         plan = plan_of(
             spec,
             key=self.key,
-            owner=job.owner,
-            claimed_at=claimed_at,
+            owner=attempt.owner,
+            claimed_at=attempt.started_at,
             run=self.run,
-            devices=tuple(HeldDevice.model_validate(device).uuid for device in job.devices),
+            devices=tuple(attempt.devices),
             resume_from=resume_from,
-            time_left=time_left,
+            time_left=attempt.time_left,
             allowed=self.allowed,
             secrets=self.records.secrets.values,
             unpacked=unpacked,
@@ -169,7 +167,7 @@ def plan_of(
     allowed: Sequence[Path],
     secrets: Mapping[str, str],
     unpacked: Mapping[str, Path] = MappingProxyType({}),
-) -> Plan:
+) -> AttemptPlan:
     """Returns how to run `spec` on `devices`, with one rank on each. Writes nothing.
 
     A script runs in its code folder, as it would by hand, or in its own copy of a bundle. A recipe runs in the part of
@@ -185,7 +183,7 @@ def plan_of(
     else:
         folder, program = run.job, ("-m", "trainer")
         env |= sources.data_of(spec, allowed, unpacked=unpacked)
-    return Plan(
+    return AttemptPlan(
         key=key,
         claimed_at=claimed_at,
         program=program,

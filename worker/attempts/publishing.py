@@ -1,7 +1,7 @@
 """Copies the checkpoints that an attempt has published in its run directory, and lists them."""
 
 from store.blobs import Blobs
-from store.rows.attempts import Batch
+from store.facts.output import Batch
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import CheckpointSaved
 from torchyard.contract.rundir import RunDir

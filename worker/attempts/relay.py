@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from store.blobs import Blobs
+from store.facts.output import Batch
 from store.facts.telemetry import MetricPoint
-from store.rows.attempts import Batch
 from torchyard.contract.rundir import RunDir
 from worker.attempts.artifacts import Artifacts, artifact_of
 from worker.attempts.capturing import Capturing

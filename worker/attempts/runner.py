@@ -4,14 +4,15 @@ import contextlib
 import logging
 import threading
 
-from store.rows.attempts import Claim
+from store.facts.attempts import Claim
 from torchyard.contract.errors import StaleClaim, Unavailable
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.attempts.context import WorkerContext
 from worker.attempts.executor import AttemptExecutor
 from worker.attempts.instructions import Instructions
-from worker.attempts.lifecycle import Closed, Failed, Observation, Phase, Preparing, Unprepared, decide
+from worker.attempts.lifecycle import decide
+from worker.attempts.phases import Closed, Failed, Observation, Phase, Preparing, Unprepared
 from worker.devices.quarantine import DeviceUse
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 import logging
 
-from store.rows.attempts import Claim
+from store.facts.attempts import Claim
 from worker.attempts.context import WorkerContext
 from worker.attempts.runner import Runner
 from worker.devices.quarantine import DeviceUse

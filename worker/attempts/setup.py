@@ -5,16 +5,16 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
-from store.db.tables import Attempt, Job
+from store.facts.attempts import AttemptFacts
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.host import disk
 from worker.attempts.context import AttemptContext
-from worker.attempts.lifecycle import Failed, Installing, Prepared, Unprepared
 from worker.attempts.packages import PackageSetup
+from worker.attempts.phases import Failed, Installing, Prepared, Unprepared
 from worker.attempts.prepare import LEAST_TIME, NotWanted, Preparation
-from worker.engines.base import Handle, Plan
+from worker.engines.base import AttemptPlan, Handle
 from worker.packages.installation import NotInstalled
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Setup:
         self._attempt = attempt
         self._preparation = _preparation_of(attempt, check_wanted)
         self._packages = attempt.worker.packages
-        self._plan: Plan | None = None
+        self._plan: AttemptPlan | None = None
         self._package_setup: PackageSetup | None = None
         self._installs = False
         """Whether the job's reason says that packages are installed."""
@@ -39,9 +39,9 @@ class Setup:
         self.has_log = False
         """Whether an installation may have written into the log of the attempt."""
 
-    def prepare(self, row: Attempt, job: Job) -> Prepared | Installing | Unprepared | Failed:
+    def prepare(self, facts: AttemptFacts) -> Prepared | Installing | Unprepared | Failed:
         """Writes the run directory, and then has the attempt's own packages installed. Does not wait for that."""
-        observed = self._prepare(row, job)
+        observed = self._prepare(facts)
         installs = isinstance(observed, Installing)
         if installs != self._installs:
             message = "installs packages" if installs else f"attempt {self._attempt.key.number} starts"
@@ -64,15 +64,15 @@ class Setup:
         if setup is not None:
             setup.close()
 
-    def _prepare(self, row: Attempt, job: Job) -> Prepared | Installing | Unprepared | Failed:
+    def _prepare(self, facts: AttemptFacts) -> Prepared | Installing | Unprepared | Failed:
         if self._package_setup is None:
             if self._filled and disk.has_little_space(self._packages.root):
                 return Unprepared("the disk has less than 1 GiB free, which the packages have filled before")
-            plan = self._try(lambda: self._preparation.prepare(job, claimed_at=row.started_at))
+            plan = self._try(lambda: self._preparation.prepare(facts))
             if isinstance(plan, Unprepared | Failed):
                 return plan
             run, packages = self._attempt.run, self._packages
-            setup = self._try(lambda: PackageSetup.of(job, plan, packages=packages, run=run))
+            setup = self._try(lambda: PackageSetup.of(facts, plan, packages=packages, run=run))
             if isinstance(setup, Unprepared | Failed):
                 return setup
             self._plan, self._package_setup = plan, setup

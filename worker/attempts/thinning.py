@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 import time
 
+from store.facts.output import MAX_SERIES, Batch
 from store.facts.telemetry import MetricPoint
-from store.rows.attempts import Batch
-from store.rows.metrics import MAX_SERIES
 
 _LEAST_S = 60.0
 """The shortest time between two batches with points."""

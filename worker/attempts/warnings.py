@@ -2,7 +2,7 @@
 
 import time
 
-from store.rows.attempts import Batch, NewEvent
+from store.facts.output import Batch, NewEvent
 
 _MOST = 100
 """Warnings in one batch."""

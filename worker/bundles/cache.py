@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 from pathlib import Path
+import signal
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from torchyard.contract.errors import DataError, NotFound
 from torchyard.host import disk, failpoints
 from torchyard.host.failpoints import failpoint
 from torchyard.host.identity import boot_id
-from worker.bundles.unpack import UnpackReport
+from worker.bundles.unpack import UnpackReport, cpu_seconds
 from worker.host.untrusted import folders_inside, remove_inside
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -166,6 +167,8 @@ def _run(blob: int, folder: Path, sha256: str, check: Check) -> UnpackReport:
             raise
     if child.returncode == 0:
         return UnpackReport.from_json(output[0])
+    if child.returncode == -signal.SIGXCPU:
+        return UnpackReport(invalid=f"it takes more than {cpu_seconds(os.fstat(blob).st_size)} s of processor time")
     logger.error("unpacking %s ended with %d: %s", sha256, child.returncode, output[1].decode(errors="replace"))
     raise OSError(errno.EIO, f"the process that unpacks a bundle ended with {child.returncode}", str(folder))
 

@@ -1,7 +1,7 @@
 """Unpacks one bundle: `python -P -m worker.bundles.unpack FOLDER SHA256`, with the tar as its input.
 
 Whoever made the tar may be hostile. So this process may write below the folder alone, where the kernel has Landlock,
-and read nothing but what it has open. It prints an `UnpackReport`.
+and read nothing but what it has open, and has limits of processor time and memory. It prints an `UnpackReport`.
 """
 
 from collections.abc import Generator
@@ -10,20 +10,26 @@ import errno
 import hashlib
 import os
 from pathlib import Path
+import resource
 import signal
 import sys
 from typing import BinaryIO
 
 from torchyard.contract.bundles import MAX_BUNDLE_FILES
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import InvalidBundle
-from torchyard.contract.record import Record
 from torchyard.contract.tar import BLOCK, Member, read_members
 from torchyard.host.failpoints import failpoint
 from torchyard.host.inspection import prctl
 from worker.sandbox import landlock, privileges
 from worker.sandbox.opening import canonical
 
+MEMORY_BYTES = 1 << 30
+"""Most of it are names: 20,000 of the longest take 80 MB."""
 _PR_SET_PDEATHSIG = 1
+_LEAST_CPU_S = 30
+_CPU_S_BYTES = 2 << 20
+"""Bytes of the tar that allow a further second. Hashing and writing take a tenth of it, 4,000 files a half."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -42,12 +48,15 @@ def main() -> None:
     folder, sha256 = Path(sys.argv[1]), sys.argv[2]
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a worker that is killed leaves nobody who writes
     confine(folder)
+    limit(os.fstat(0).st_size)
     try:
         with open(0, "rb", buffering=0, closefd=False) as file:
             unpack(file, folder, sha256=sha256)
         report = UnpackReport()
     except InvalidBundle as error:
         report = UnpackReport(invalid=error.message)
+    except MemoryError:
+        report = UnpackReport(invalid=f"its names need more than {MEMORY_BYTES >> 30} GiB of memory")
     except OSError as error:
         report = UnpackReport(error=error.errno or errno.EIO)
     os.write(1, report.to_json().encode())
@@ -63,6 +72,20 @@ def confine(folder: Path) -> None:
     if landlock.abi():
         own = canonical(folder)
         landlock.restrict([(own, landlock.WRITE)], closed=[str(Path(own).parent)])
+
+
+def cpu_seconds(size: int) -> int:
+    """Returns the processor time that a tar of `size` bytes may take."""
+    return _LEAST_CPU_S + size // _CPU_S_BYTES
+
+
+def limit(size: int) -> None:
+    """Limits what this process uses for a tar of `size` bytes. Beyond its time it ends by SIGXCPU. Raises OSError."""
+    seconds = cpu_seconds(size)
+    privileges.limit_resources()
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def unpack(file: BinaryIO, folder: Path, *, sha256: str) -> None:

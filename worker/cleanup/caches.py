@@ -7,8 +7,8 @@ from pathlib import Path
 import stat
 from uuid import uuid4
 
-from store.db.database import Database
 from store.queries import run_dirs
+from store.store import Store
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.spec import ScriptSpec, parse_spec
@@ -33,12 +33,11 @@ class CachedFolder:
     packages: bool = False
     """It is one environment of packages, or what was downloaded for all. Neither: it is the owner's home."""
 
-    def is_in_use(self, database: Database) -> bool:
+    def is_in_use(self, store: Store) -> bool:
         """Raises Unavailable."""
-        with database.read() as session:
-            if self.sha256 is None and not self.packages:
-                return self.owner in run_dirs.owners_with_attempts(session)
-            specs = run_dirs.specs_with_attempts(session, owner=self.owner)
+        if self.sha256 is None and not self.packages:
+            return self.owner in run_dirs.owners_with_attempts(store)
+        specs = run_dirs.specs_with_attempts(store, owner=self.owner)
         if self.packages:  # which of them a job uses is known when its code is read
             return any(_has_packages(spec) for spec in specs)
         return any(self.sha256 in _bundles(spec) for spec in specs)
@@ -47,11 +46,11 @@ class CachedFolder:
 class Caches:
     """`homes` has a folder for each owner. `bundles` and `environments` have folders in a folder for each owner."""
 
-    def __init__(self, homes: Path, bundles: Path, environments: Path, database: Database) -> None:
+    def __init__(self, homes: Path, bundles: Path, environments: Path, store: Store) -> None:
         self._environments = environments
         self._homes = homes
         self._bundles = bundles
-        self._database = database
+        self._store = store
         self._sizes: dict[tuple[Path, int], int] = {}
         """Of bundles by the time of their last use: measuring them takes long, and they do not change."""
 
@@ -103,9 +102,9 @@ class Caches:
             if folder.packages:
                 return self._remove_environment(folder)
             if folder.sha256 is None:
-                return not folder.is_in_use(self._database) and _remove_home(folder.path)
+                return not folder.is_in_use(self._store) and _remove_home(folder.path)
             with cache.locked_if_free(folder.path) as locked:  # an attempt that begins now waits, and unpacks it again
-                return locked and not folder.is_in_use(self._database) and cache.remove(folder.path)
+                return locked and not folder.is_in_use(self._store) and cache.remove(folder.path)
         except OSError as error:
             logger.warning("%s cannot be removed: %s", folder.path, error)
             return False
@@ -113,7 +112,7 @@ class Caches:
     def _remove_environment(self, folder: CachedFolder) -> bool:
         """Raises OSError."""
         with cache.locked_if_free(folder.path) as locked:  # as above; who installs something has the downloads' lock
-            return locked and not folder.is_in_use(self._database) and environments.remove(folder.path)
+            return locked and not folder.is_in_use(self._store) and environments.remove(folder.path)
 
 
 def _has_packages(spec: object) -> bool:

@@ -44,10 +44,10 @@ class Housekeeper:
         self._retention = retention
         self._runs = root / "runs"
         self._sweeper = RunDirSweeper(
-            self._runs, store.database, keep=retention.runs, keep_bytes=retention.run_bytes, in_use=in_use
+            self._runs, store, keep=retention.runs, keep_bytes=retention.run_bytes, in_use=in_use
         )
         folder = root.absolute()
-        self._caches = Caches(WorkerPlaces(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store.database)
+        self._caches = Caches(WorkerPlaces(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store)
         self._clock = clock
         self._next_pass = 0.0
         self._stopping = threading.Event()

@@ -21,9 +21,7 @@ def remove_deleted_runs(runs: Path, store: Store, *, may_continue: Callable[[], 
     """Removes the run directories of deleted jobs until `may_continue` returns False. Raises Unavailable."""
     job_ids = [path.name for path in runs.glob("job_*") if is_id(path.name, "job")]
     for first in range(0, len(job_ids), _JOBS_PER_QUERY):
-        with store.read() as session:
-            deleted = run_dirs.deleted_among(session, job_ids[first : first + _JOBS_PER_QUERY])
-        for job_id in deleted:
+        for job_id in run_dirs.deleted_among(store, job_ids[first : first + _JOBS_PER_QUERY]):
             if not may_continue():
                 return
             if not remove_inside(runs.resolve(), job_id, may_continue=may_continue) and may_continue():

@@ -12,10 +12,10 @@ import logging
 from pathlib import Path
 import time
 
-from store.db.database import Database, in_us
-from store.queries import run_dirs
-from store.queries.run_dirs import KnownJob
-from store.rows import jobs
+from store.commands import run_dirs as commands
+from store.facts.attempts import KnownJob
+from store.queries import run_dirs as queries
+from store.store import Store
 from torchyard.contract.rundir import RunDir
 from worker.host import rundirs
 from worker.host.attempt_key import AttemptKey
@@ -49,14 +49,14 @@ class RunDirSweeper:
     def __init__(
         self,
         runs: Path,
-        database: Database,
+        store: Store,
         *,
         keep: timedelta | None,
         keep_bytes: int | None,
         in_use: Callable[[AttemptKey], bool],
     ) -> None:
         self._runs = runs.resolve()
-        self._database = database
+        self._store = store
         self._keep = keep
         self._keep_bytes = keep_bytes
         self._in_use_by_worker = in_use
@@ -70,8 +70,7 @@ class RunDirSweeper:
         job_ids = sorted(found)
         for first in range(0, len(job_ids), _JOBS_PER_QUERY):
             some = job_ids[first : first + _JOBS_PER_QUERY]
-            with self._database.read() as session:
-                known = run_dirs.known_jobs(session, some)
+            known = queries.known_jobs(self._store, some)
             yield
             for job_id in some:
                 if job_id not in known:
@@ -121,10 +120,8 @@ class RunDirSweeper:
     def _rename_orphan(self, job_id: str, number: str) -> bool:
         """Renames the directory while the job is locked: its next attempt may get this very number."""
         folder = self._runs / job_id
-        with self._database.write("move_aside") as session:
-            jobs.lock(session, job_id)
-            job = run_dirs.known_jobs(session, [job_id]).get(job_id)
-            if job is not None and int(number) in job.attempts:
+        with commands.without_attempt(self._store, job_id, int(number)) as unknown:
+            if not unknown:
                 return False
             try:
                 (folder / number).rename(folder / (_ORPHAN_PREFIX + number))
@@ -157,8 +154,8 @@ class RunDirSweeper:
     def _remove_old(self, ended: list[_EndedAttempt]) -> Generator[None]:
         """Removes what is older than `keep`, and then the oldest until the total is at most `keep_bytes`."""
         if self._keep is not None:
-            kept_us = in_us(self._keep)
-            for attempt in [attempt for attempt in ended if -attempt.minus_age_us >= kept_us]:
+            newest_us = -(self._keep // timedelta(microseconds=1))
+            for attempt in [attempt for attempt in ended if attempt.minus_age_us <= newest_us]:
                 self._remove_ended(attempt)
                 yield
         if self._keep_bytes is None:

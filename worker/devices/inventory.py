@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 import pynvml
 
+from torchyard.contract.codec import parse_object
 from torchyard.contract.devices import DeviceProcess, DeviceReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.record import parse_object
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from store import probe
 from store.blobs import Blobs
-from store.db.revision import REVISION
 from store.probe import DatabaseInfo
 from store.secret_keys import SecretKeys
 from torchyard.contract.errors import ConfigError, Unavailable
@@ -96,12 +95,11 @@ def _tables(found: DatabaseInfo, *, embedded: bool) -> Finding:
         return failed("database", f"{fact}: too old", "update it: SQLite 3.40, PostgreSQL 15, or later")
     if found.revision is None:
         return _unmigrated(f"{found.name}: it has no tables yet", embedded=embedded)
-    if found.revision < REVISION:
-        return _unmigrated(f"{fact}, and this version needs {REVISION}", embedded=embedded)
-    if found.revision > REVISION:
-        return failed(
-            "database", f"{fact}, newer than this version's {REVISION}", "install the newer version of Torchyard here"
-        )
+    if found.revision < found.needed:
+        return _unmigrated(f"{fact}, and this version needs {found.needed}", embedded=embedded)
+    if found.revision > found.needed:
+        newer = f"{fact}, newer than this version's {found.needed}"
+        return failed("database", newer, "install the newer version of Torchyard here")
     return ok("database", f"{fact} (the newest)") if embedded else _clocks(fact, found)
 
 

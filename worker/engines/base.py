@@ -17,7 +17,7 @@ COMMAND_OPTION = "--command"
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttemptPlan:
     """What an attempt runs, for every engine: one rank on each of `devices`."""
 
     key: AttemptKey
@@ -136,7 +136,7 @@ class RankStacks:
 class Engine(Protocol):
     """Every method may be called from any thread, for different attempts at once."""
 
-    def start(self, plan: Plan) -> Handle:
+    def start(self, plan: AttemptPlan) -> Handle:
         """Starts the attempt, or finds the one that was started with this key.
 
         Raises OSError if the start fails, and ConfigError if the plan asks for what is not possible here.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated
 import uuid
 
-from torchyard.contract.record import Record, matching
+from torchyard.contract.codec import Record, matching
 from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.host.untrusted import folder_inside

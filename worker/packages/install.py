@@ -90,11 +90,17 @@ def _enter(order: InstallOrder) -> None:
         if sandbox.own_pids and (child := os.fork()):
             _exit_like(os.waitpid(child, 0)[1])
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, closed=sandbox.closed)
+        namespaces.make_mounts(
+            sandbox.writable,
+            pids=sandbox.own_pids,
+            closed=sandbox.closed,
+            data_dir=sandbox.data_dir,
+            own=sandbox.own,
+        )
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox), closed=sandbox.closed)
+        landlock.restrict(rules(sandbox), closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids)
     inspection.forbid()

@@ -155,6 +155,7 @@ class Installation:
             builds=self._packages.rules.builds,
             sandbox=install_sandbox(
                 self._packages.rules.isolation,
+                data_dir=self._packages.root.parent,
                 folder=fresh,
                 readable=(fresh / cache.INPUT,),
                 writable=(fresh / cache.VENV, fresh / cache.WORK, downloads),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from torchyard.contract.record import Record, at_most
+from torchyard.contract.codec import Record, at_most
 from torchyard.contract.records import Sandbox
 
 Kind = Literal["requirements", "lock", "script"]

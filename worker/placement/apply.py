@@ -11,9 +11,10 @@ import logging
 from scheduling.plan import Plan, Start, Stop, plan
 from scheduling.snapshot import Snapshot
 from store.commands import placement as commands
+from store.facts.attempts import Claim
+from store.facts.jobs import WAITING
 from store.queries import placement as queries
-from store.rows import jobs, waiting, workers
-from store.rows.attempts import Claim
+from store.queries import workers
 from store.store import Store
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
@@ -32,11 +33,7 @@ class Placer:
 
     def anything_waits(self) -> bool:
         """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
-        with self._store.read() as session:
-            if not waiting.any_ungrouped(session):
-                return waiting.any_waits(session)
-        commands.group_waiting_jobs(self._store)
-        return True
+        return commands.anything_waits(self._store)
 
     def claims(self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool]) -> Generator[Claim]:
         """Makes one pass over the queue. Yields each attempt that this worker takes, as soon as it is claimed.
@@ -77,11 +74,10 @@ class Placer:
 
     def _after_lost_claim(self, snapshot: Snapshot, start: Start) -> Snapshot:
         """Returns what the worker knows now that it could not claim the job."""
-        with self._store.read() as session:
-            if workers.is_draining(session, self._id):
-                snapshot = snapshot.after_drain()
-            if not waiting.waiting_among(session, [start.job.id]):
-                return snapshot.without(start.job.id)
+        if workers.is_draining(self._store, self._id):
+            snapshot = snapshot.after_drain()
+        if not queries.waits(self._store, start.job.id):
+            return snapshot.without(start.job.id)
         # The worker drains, or another attempt has the devices: both concern all jobs with this request.
         return snapshot.refusing(start.job.resources)
 
@@ -102,7 +98,7 @@ class Placer:
             if recorded.messages.get(job_id) != reason.message:
                 own[reason].append(job_id)
         for job_id in recorded.messages.keys() - reserving:
-            own[jobs.WAITING].append(job_id)  # it shows its group's reason again
+            own[WAITING].append(job_id)  # it shows its group's reason again
         if new or own:
             commands.set_waiting_reasons(self._store, new, own)
         elif recorded.by_shape.keys() - by_shape.keys():

@@ -26,13 +26,15 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
             pids=sandbox.own_pids,
             readable=sandbox.readable,
             closed=sandbox.closed,
+            data_dir=sandbox.data_dir,
+            own=sandbox.own,
             temporary=sandbox.temporary,
             temporary_at=sandbox.temporary_at,
         )
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox), closed=sandbox.closed)
+        landlock.restrict(rules(sandbox), closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids, namespaces=sandbox.namespaces)
     if sandbox.own_pids:

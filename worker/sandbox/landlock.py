@@ -6,12 +6,13 @@ No root is needed. The restriction lasts for ever, and only ever gets narrower.
 from collections.abc import Sequence
 import ctypes
 from enum import IntFlag
+import errno
 import os
 import stat
 import struct
 
 from torchyard.host.inspection import prctl
-from worker.sandbox.opening import Identity, folders_above, open_real, require_narrow
+from worker.sandbox.opening import Closed, closed_of, open_allowed
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """Numbers of the system calls, the same on every architecture."""
@@ -58,14 +59,16 @@ def abi() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
 
 
-def restrict(rules: Sequence[tuple[str, Access]], *, closed: Sequence[str] = ()) -> None:
+def restrict(
+    rules: Sequence[tuple[str, Access]], *, closed: Sequence[str] = (), data_dir: str = "", own: Sequence[str] = ()
+) -> None:
     """Allows this thread and its descendants only the accesses of `rules`, each to a file or all below a folder.
 
     Signals and abstract sockets reach only processes of the same restriction, where the kernel can see to it. The paths
     are canonical; one that does not exist is left out. Raises OSError, also if a path leads through a link, or is or
-    contains `/` or a folder of `closed`.
+    contains `/` or a folder of `closed`, or lies in the data directory without being of `own`.
     """
-    wide = folders_above(["/", *closed])
+    limits = closed_of(["/", *closed], data_dir=data_dir, own=own)
     version = abi()
     handled = _handled(version)
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0
@@ -73,7 +76,7 @@ def restrict(rules: Sequence[tuple[str, Access]], *, closed: Sequence[str] = ())
     ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     try:
         for path, access in rules:
-            _add(ruleset, path, access & handled, wide)
+            _add(ruleset, path, access & handled, limits)
         prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
@@ -91,13 +94,16 @@ def _handled(version: int) -> Access:
     return handled
 
 
-def _add(ruleset: int, path: str, access: Access, wide: frozenset[Identity]) -> None:
+def _add(ruleset: int, path: str, access: Access, closed: Closed) -> None:
     try:
-        opened = open_real(path)
-    except (FileNotFoundError, PermissionError):
+        opened = open_allowed(path, closed)
+    except FileNotFoundError:
+        return
+    except PermissionError as error:
+        if error.errno == errno.EPERM:  # it is closed
+            raise
         return
     try:
-        require_narrow(opened, path, wide=wide)
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
             access &= _OF_FILES
         rule = struct.pack("=Qi", access, opened)

@@ -13,7 +13,7 @@ from pathlib import Path
 import struct
 
 from torchyard.host import inspection
-from worker.sandbox.opening import Identity, folders_above, open_real, require_narrow
+from worker.sandbox.opening import Closed, closed_of, enter_real, open_allowed
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
@@ -59,13 +59,15 @@ def make_mounts(
     pids: bool,
     readable: Sequence[str] = (),
     closed: Sequence[str] = (),
+    data_dir: str = "",
+    own: Sequence[str] = (),
     temporary: str = "",
     temporary_at: Sequence[str] = (),
 ) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
     `writable` and `readable` are canonical paths: one that leads through a link is an error, and so is a writable one
-    that is or contains `/` or a folder of `closed`.
+    that is or contains `/` or a folder of `closed`, or lies in `data_dir` without being of `own`.
 
     Each folder of `temporary_at` shows `temporary`, one of `writable`. No other path of the lists may lie there.
 
@@ -73,12 +75,12 @@ def make_mounts(
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
     """
     folder = Path.cwd()
-    wide = folders_above(["/", *closed])
+    limits = closed_of(["/", *closed], data_dir=data_dir, own=own)
     _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
-    _cover_run([*readable, *writable, *_GPU_SOCKETS])
-    own = [path for path in writable if path != _SHM and not (temporary_at and path == temporary)]
+    _cover_run([*readable, *writable, *_GPU_SOCKETS], limits)
+    shown_writable = [path for path in writable if path != _SHM and not (temporary_at and path == temporary)]
     if temporary_at:
-        with _opened(temporary, wide) as place:
+        with _opened(temporary, limits) as place:
             for shown in temporary_at:
                 _mount(place, shown, flags=_MS_BIND)
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
@@ -87,17 +89,20 @@ def make_mounts(
         _mount(f"{_TERMINALS}/ptmx", _NEW_TERMINAL, flags=_MS_BIND)
     if pids:
         _mount("proc", "/proc", kind="proc", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    for path in own:
-        with _opened(path, wide) as place:
+    for path in shown_writable:
+        with _opened(path, limits) as place:
             _mount(place, place, flags=_MS_BIND | _MS_REC)
     _set_read_only("/", _AT_RECURSIVE, read_only=True)
     for path in (_SHM, _TERMINALS, *temporary_at):
         _set_read_only(path, 0, read_only=False)
-    for path in own:
-        with _opened(path, wide) as place:
+    for path in shown_writable:
+        with _opened(path, limits) as place:
             _set_read_only(place, 0, read_only=False)
     # The mount of before would stay below this process.
-    os.chdir(folder if folder.is_dir() else "/")
+    try:
+        enter_real(str(folder))
+    except OSError:
+        os.chdir("/")
     _reopen_stdin()
 
 
@@ -131,7 +136,7 @@ def _works(function: Callable[[], None]) -> bool:
     return status == 0
 
 
-def _cover_run(kept: Sequence[str]) -> None:
+def _cover_run(kept: Sequence[str], closed: Closed) -> None:
     """Covers `/run` with an empty folder that has the existing paths of `kept` alone."""
     if not os.path.isdir(_RUN) or os.path.islink(_RUN):  # noqa: PTH112, PTH114 its name alone matters
         return
@@ -140,7 +145,7 @@ def _cover_run(kept: Sequence[str]) -> None:
         inside = path.is_relative_to(_RUN) and not any(path.is_relative_to(other) for other in opened)
         if inside and path != Path(_RUN):
             with suppress(FileNotFoundError):
-                opened[path] = open_real(str(path))
+                opened[path] = open_allowed(str(path), closed)
     _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")
     for path, descriptor in opened.items():
         source = Path(f"/proc/self/fd/{descriptor}")
@@ -151,11 +156,10 @@ def _cover_run(kept: Sequence[str]) -> None:
 
 
 @contextmanager
-def _opened(path: str, wide: frozenset[Identity]) -> Generator[str]:
+def _opened(path: str, closed: Closed) -> Generator[str]:
     """Yields a name that leads to the file or folder at a canonical path, whatever its own names become."""
-    descriptor = open_real(path)
+    descriptor = open_allowed(path, closed)
     try:
-        require_narrow(descriptor, path, wide=wide)
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)

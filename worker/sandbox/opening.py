@@ -5,6 +5,7 @@ names are made canonical while nobody but the service can change them, and no li
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 import errno
 import os
 from pathlib import Path
@@ -17,6 +18,39 @@ Identity = tuple[int, int]
 """Device and inode."""
 
 
+@dataclass(frozen=True)
+class Closed:
+    """What a sandbox must not open to jobs."""
+
+    wide: frozenset[Identity]
+    """Folders that contain what is not the attempt's own."""
+    data_dir: Identity | None = None
+    """Nothing below it is opened but `own`."""
+    own: tuple[str, ...] = ()
+    """Canonical paths below the data directory that are the attempt's own, with all below them."""
+
+
+def closed_of(folders: Iterable[str], *, data_dir: str = "", own: Iterable[str] = ()) -> Closed:
+    """Returns what is closed: `folders`, what contains one, and what lies in the data directory but is not `own`."""
+    inner = _identity(Path(data_dir)) if data_dir else None
+    return Closed(folders_above([*folders, *([data_dir] if data_dir else ())]), inner, tuple(own))
+
+
+def open_allowed(path: str, closed: Closed) -> int:
+    """Returns what `open_real` does. Raises PermissionError, too, for what is closed."""
+    passed: list[Identity] = []
+    opened = _open(path, passed)
+    try:
+        require_narrow(opened, path, wide=closed.wide)
+        is_own = any(Path(path).is_relative_to(own) for own in closed.own)
+        if closed.data_dir in passed and not is_own:
+            raise PermissionError(errno.EPERM, "a sandbox must not open the service's own files to jobs", path)
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
 def canonical(path: Path) -> str:
     """Returns the name of `path` without links on the way to it. The last name stays, also if it is a link.
 
@@ -27,10 +61,26 @@ def canonical(path: Path) -> str:
 
 def open_real(path: str) -> int:
     """Returns a descriptor that names the file or folder at a canonical path. Raises OSError, also for a link in it."""
+    return _open(path, [])
+
+
+def enter_real(path: str) -> None:
+    """Makes the folder at a canonical path the working directory. Raises OSError as `open_real` does."""
+    opened = open_real(path)
+    try:
+        os.fchdir(opened)
+    finally:
+        os.close(opened)
+
+
+def _open(path: str, passed: list[Identity]) -> int:
+    """Does what `open_real` does, and adds the folders on the way."""
     _, *names = Path(path).parts
     opened = os.open("/", _ON_THE_WAY)
     for number, name in enumerate(names, start=1):
         outer = opened
+        status = os.fstat(outer)
+        passed.append((status.st_dev, status.st_ino))
         try:
             opened = os.open(name, _LAST if number == len(names) else _ON_THE_WAY, dir_fd=outer)
         except NotADirectoryError:

@@ -48,11 +48,13 @@ def sandbox_of(
         return None
     caches = places.home.parent
     closed = (run.root, caches, caches.with_name(ENVIRONMENTS), caches.with_name(UNPACKED))
-    python = of_python((Path.home(), *closed))
+    python = [*of_python((Path.home(), *closed))]
     found = (*map(Path, _KERNEL), *of_system(), *python, *of_variables(environ), *readable)
     temporary = canonical(places.temporary)
-    may_read = [*_paths(found), *map(canonical, (*own, run.input))]
-    may_write = [*map(canonical, (run.job, places.home)), temporary, *_paths((_SHARED_MEMORY, *writable))]
+    theirs = [*map(canonical, (*own, run.input))]
+    written = [*map(canonical, (run.job, places.home)), temporary]
+    may_read = [*_paths(found), *theirs]
+    may_write = [*written, *_paths((_SHARED_MEMORY, *writable))]
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
@@ -60,6 +62,8 @@ def sandbox_of(
         filtered=isolation.filtered,
         namespaces=namespaces,
         closed=list(map(canonical, closed)),
+        data_dir=os.path.realpath(caches.parent),
+        own=[*theirs, *written, *_paths(python)],
         readable=may_read,
         writable=may_write,
         devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
@@ -69,20 +73,29 @@ def sandbox_of(
 
 
 def install_sandbox(
-    isolation: IsolationReport, *, folder: Path, readable: Sequence[Path], writable: Sequence[Path], temporary: Path
+    isolation: IsolationReport,
+    *,
+    data_dir: Path,
+    folder: Path,
+    readable: Sequence[Path],
+    writable: Sequence[Path],
+    temporary: Path,
 ) -> Sandbox:
     """Returns the sandbox of a process that installs packages. It reads the system and Python, and has the network.
 
     It is confined also where jobs are not: by Landlock, if the kernel has that. `folder`: has the installation. What it
     runs may replace nothing there, as only some folders below it are `readable` or `writable`.
     """
-    found = (*map(Path, _KERNEL), *of_system(), *of_python((Path.home(), folder)), *of_variables(os.environ))
+    python = [*of_python((Path.home(), folder))]
+    found = (*map(Path, _KERNEL), *of_system(), *python, *of_variables(os.environ))
     return Sandbox(
         landlock=landlock.abi() > 0,
         own_mounts=isolation.own_mounts,
         own_pids=isolation.own_mounts and isolation.own_pids,
         filtered=isolation.filtered,
         closed=[canonical(folder)],
+        data_dir=os.path.realpath(data_dir),
+        own=[*map(canonical, (*readable, *writable)), *_paths(python)],
         readable=[*_paths(found), *map(canonical, readable)],
         writable=[*map(canonical, writable), *_paths([_SHARED_MEMORY] if isolation.own_mounts else [])],
         devices=_paths(_devices(gpus=False, terminals=isolation.own_mounts)),

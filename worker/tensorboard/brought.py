@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import DataError
-from torchyard.contract.record import Record
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.host.untrusted import open_inside

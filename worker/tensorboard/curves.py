@@ -20,15 +20,13 @@ from torchyard.contract.events import LAST_TIME_US
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 from torchyard.host.untrusted import open_inside
 from worker.host.mask import Mask
-from worker.tensorboard import finding, records, summaries
+from worker.tensorboard import finding, summaries, tfrecords
 from worker.tensorboard.brought import Brought
+from worker.tensorboard.budget import Budget
 from worker.tensorboard.finding import Parts
 
 MOST_FILES = 100
 """Event files of one attempt that are read."""
-BYTES_PER_SECOND = 1 << 19
-FINAL_BYTES = 1 << 26
-"""Bytes that are read after the attempt has ended."""
 _CHUNK = 1 << 18
 _CALL = 1 << 20
 """Bytes that one call reads of all files together, at most."""
@@ -37,7 +35,7 @@ _MOST_RECORD = _CHUNK - 64
 _LOOK_S = 3.0
 """Seconds between two searches for new files."""
 _LOOK_SHARE = 50
-"""A search that took a second is followed by so many without one."""
+"""Pause after a search, as a multiple of its duration."""
 _MOST_MASKED = 4096
 """Bytes of a tag in which secrets are masked, before its start is shown."""
 _PREFIX = "tensorboard/"
@@ -77,9 +75,7 @@ class EventFiles:
         self._given_up: set[str] = set()
         """The names of files that cannot be read any further."""
         self._warned: set[str] = set()
-        self._budget = float(BYTES_PER_SECOND)
-        self._budget_at = time.monotonic()
-        self._final = False
+        self._budget = Budget()
 
     def read(self, offsets: Mapping[str, int], *, final: bool) -> Found:
         """Reads at most 256 KiB of each file behind its offset, 1 MiB of all, and 512 KiB of all in a second.
@@ -90,17 +86,17 @@ class EventFiles:
         found = Found()
         if final or time.monotonic() >= self._next_look:
             self._look(offsets, found)
-        self._refill(final=final)
-        end = self._budget - _CALL
+        self._budget.refill(final=final)
+        end = self._budget.left - _CALL
         for name, parts in self._files.items():
             offset = offsets.get(name, self._starts.get(name, 0))
             if name in self._given_up or self._has_size(parts, offset):
                 continue
-            if self._budget <= 0 and final:
+            if self._budget.left <= 0 and final:
                 self._warn(
                     "late", "more than 64 MiB of event files of TensorBoard were unread: some is left out", found
                 )
-            if self._budget <= max(end, 0):
+            if self._budget.left <= max(end, 0):
                 break
             self._read_file(name, parts, offset, found)
         return found
@@ -141,15 +137,6 @@ class EventFiles:
             return False
         return True
 
-    def _refill(self, *, final: bool) -> None:
-        """Sets how many bytes may be read now."""
-        now = time.monotonic()
-        if not final:
-            self._budget = min(self._budget + (now - self._budget_at) * BYTES_PER_SECOND, BYTES_PER_SECOND)
-        elif not self._final:
-            self._budget = FINAL_BYTES
-        self._budget_at, self._final = now, final
-
     def _read_file(self, name: str, parts: Parts, offset: int, found: Found) -> None:
         try:
             file = open_inside(self._job, *parts)
@@ -176,8 +163,8 @@ class EventFiles:
             found.warnings.append(f"{self._shown(parts)} has become shorter, and is read again from its start")
             offset = found.offsets[name] = self._brought.end_in(file)
         data = os.pread(file.fileno(), _CHUNK, offset)
-        self._budget -= len(data)
-        part = records.split(data, offset, file_size=size, limit=_MOST_RECORD)
+        self._budget.left -= len(data)
+        part = tfrecords.split(data, offset, file_size=size, limit=_MOST_RECORD)
         if part.offset != offset:
             found.offsets[name] = part.offset
         if part.skipped:

@@ -45,7 +45,7 @@ _LISTED = Index(
     *("id", "state", "owner", "visibility", "name", "trainer", "priority", "started_at", "finished_at", "search_text"),
     info={ONLY_ON: "sqlite"},
 ).ddl_if(dialect="sqlite")
-"""Has all that filters and orders of lists read. PostgreSQL needs none: it keeps large values outside of the rows."""
+"""Covers what lists filter and sort by. PostgreSQL needs no such index: it keeps large values outside of the rows."""
 
 
 class Job(Base):

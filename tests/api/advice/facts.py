@@ -56,6 +56,7 @@ def facts(
             {
                 "id": JOB,
                 "name": "cracks",
+                "trainer": trainer,
                 "state": state,
                 "status_reason": {"code": reason[0], "message": reason[1], "since": NOW},
                 "owner": "ada",

@@ -26,6 +26,7 @@ from tests.torchyard.client.answers import (
     job,
     line,
     live,
+    log_page,
     metrics,
     page,
     point,
@@ -157,7 +158,7 @@ def test_show_prints_the_model_card(server: FakeServer) -> None:
 
 def test_logs_are_written_to_stdout(server: FakeServer) -> None:
     server.on(JOB, job())
-    server.on(f"{JOB}/logs", page([line(1), line(2)]))
+    server.on(f"{JOB}/logs", log_page([line(1), line(2)]))
     assert _run(server, "logs", "job_1").stdout == "rank 0 | text 1\nrank 0 | text 2\n"
     assert _run(server, "logs", "job_1", "--rank", "0", "--tail", "2").stdout == "text 1\ntext 2\n"
     assert server.requests[-1].query == {"rank": ["0"], "tail": ["2"]}
@@ -167,7 +168,7 @@ def test_logs_are_written_to_stdout(server: FakeServer) -> None:
 
 def test_a_line_of_a_log_begins_with_its_time_if_asked(server: FakeServer) -> None:
     server.on(JOB, job())
-    server.on(f"{JOB}/logs", page([line(1)]))
+    server.on(f"{JOB}/logs", log_page([line(1)]))
     shown = _run(server, "logs", "job_1", "--timestamps").stdout
     assert shown == "2026-01-02T03:04:05.000Z rank 0 | text 1\n"
     assert _run(server, "logs", "job_1", "-t", "--rank", "0").stdout == "2026-01-02T03:04:05.000Z text 1\n"
@@ -203,7 +204,7 @@ def test_grep_prints_the_lines_around_matches_once(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs/search", found(match(3, "a"), match(5, "a"), match(20, "a")))
     around = [(1, 2), (4, 5), (3, 4), (6, 7), (18, 19), (21,)]
-    server.on(f"{JOB}/logs", *(page([line(number) for number in numbers]) for numbers in around))
+    server.on(f"{JOB}/logs", *(log_page([line(number) for number in numbers]) for numbers in around))
     done = _run(server, "logs", "job_1", "--rank", "0", "--grep", "a", "-C", "2")
     shown = [item.partition("text")[0] for item in done.stdout.splitlines()]
     assert shown == ["1-", "2-", "3:a", "4-", "5:a", "6-", "7-", "--", "18-", "19-", "20:a", "21-"]
@@ -252,7 +253,7 @@ def test_grep_is_refused_where_it_makes_no_sense(server: FakeServer, options: li
 
 def test_a_closed_pipe_is_not_an_error(server: FakeServer) -> None:
     server.on(JOB, job())
-    server.on(f"{JOB}/logs", page([line(number) for number in range(1, 20_000)]))
+    server.on(f"{JOB}/logs", log_page([line(number) for number in range(1, 20_000)]))
     with start_process(["logs", "job_1"], _environment(server)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "rank 0 | text 1\n"
@@ -399,7 +400,7 @@ def test_download_requests_the_chosen_checkpoint(server: FakeServer, option: lis
 
 def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> None:
     server.on(JOB, job())
-    server.on(f"{JOB}/logs", page([{**line(1), "text": "1×8×8"}]))
+    server.on(f"{JOB}/logs", log_page([{**line(1), "text": "1×8×8"}]))
     done = run_process(["logs", "job_1"], {**_environment(server), "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
     assert "1?8?8" in done.stdout
@@ -472,6 +473,7 @@ def test_why_names_commands_that_there_are_and_that_apply(
     checkpoint = {"id": "ckpt_1", "epoch": 1, "step": 1, "attempt": 1, "metrics": {}, "aliases": ["latest"]}
     listed = [{**checkpoint, "files": [file], "size": 1, "sha256": "0" * 64, "created_at": NOW}]
     server.on(f"{JOB}/checkpoints", page(listed if has_checkpoint else []))
+    server.on(f"{JOB}/advice", {"headline": "it goes on"})
     shown = _run(server, "why", "job_1").stdout
     lines = [found.split() for found in re.findall(r"torchyard (\w.*?)  ", shown)]
     for words in lines:
@@ -499,20 +501,11 @@ def test_a_traceback_in_the_message_is_shown_once_and_after_the_answer(server: F
     assert _run(server, "ps").stdout.splitlines()[1].endswith("KeyError: 'mask'")
 
 
-def test_why_needs_no_advice_of_an_older_service(server: FakeServer) -> None:
-    server.on(JOB, job(state="paused"))
-    server.on(f"{JOB}/checkpoints", page([]))
-    done = _run(server, "why", "job_1")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("a is paused: waits")
-    assert json.loads(_run(server, "why", "job_1", "--json").stdout)["advice"] is None
-
-
 def test_a_spreadsheet_runs_no_name_of_a_metric(server: FakeServer) -> None:
     server.on(JOB, job())
     cases: dict[str, str] = json.loads(CELLS.read_text())
     point = {"step": 1, "value": -0.5, "time": NOW, "attempt": 1}
-    server.on(f"{JOB}/metrics", {"data": [{"key": name, "points": [point]} for name in cases]})
+    server.on(f"{JOB}/metrics", {"data": [{"key": name, "points": [point]} for name in cases], "max_points": 1500})
     rows = [*csv.reader(io.StringIO(_run(server, "metrics", "job_1", "--csv").stdout, newline=""))][1:]
     assert [row[0] for row in rows] == [*cases.values()]
     assert {row[2] for row in rows} == {"-0.5"}
@@ -643,10 +636,10 @@ def _serve_hostile(server: FakeServer) -> None:
     server.on(JOB, failed)
     server.on("/v1/jobs", page([failed]))
     server.on("/v1/queue", page([{**entry, "reason": reason, "resources": {}}]))
-    server.on(f"{JOB}/logs", page([said]))
+    server.on(f"{JOB}/logs", log_page([said]))
     server.on(f"{JOB}/stream", stream)
     server.on(f"{JOB}/checkpoints", page([{**checkpoint, **file, "files": [{**file, "path": "a"}], "created_at": NOW}]))
-    server.on(f"{JOB}/metrics", {"data": [{"key": HOSTILE, "points": [point]}]})
+    server.on(f"{JOB}/metrics", {"data": [{"key": HOSTILE, "points": [point]}], "max_points": 1500})
     server.on(f"{JOB}/retry", Answer(job(), 201))
     server.on(f"{JOB}/stacks", _stacks((HOSTILE, HOSTILE)))
     seen = {"kind": "log", "text": HOSTILE, "line": 1, "rank": 0}

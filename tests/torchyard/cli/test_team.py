@@ -39,6 +39,24 @@ def test_a_disabled_users_token_ends_and_their_jobs_are_kept_or_cancelled(team: 
     assert team.run(name, "ps").returncode == 0
 
 
+@pytest.mark.parametrize("named", ["id", "name"])
+def test_an_operator_kills_a_private_job_of_others_and_nobody_else_does(team: Team, named: str) -> None:
+    owner, other, operator = (team.add(f"{word}-{named}") for word in ("owner", "other", "operator"))
+    assert team.run("admin", "users", "role", operator, "operator").returncode == 0
+    job = team.run(owner, "submit", "-", stdin=SPEC.replace("{", f"{{name: hidden-{named}, ", 1)).stdout.strip()
+    ref = job if named == "id" else f"hidden-{named}"
+    refused = team.run(other, "cancel", ref, "--now")
+    assert refused.returncode != 0 and "there is no job" in refused.stderr
+    assert team.run(operator, "cancel", ref).returncode != 0, "only by force"
+    assert _json(team.run(owner, "show", job, "--json"))["state"] == "queued"
+    killed = team.run(operator, "cancel", ref, "--now")
+    assert (killed.returncode, killed.stdout) == (0, f"{job}  cancelled\n"), killed.stderr
+    (shown,) = _json(team.run(operator, "cancel", job, "--now", "--json"))
+    assert (shown["id"], shown["state"]) == (job, "cancelled")
+    assert "config" not in json.dumps(shown)
+    assert _json(team.run(owner, "show", job, "--json"))["state"] == "cancelled"
+
+
 def test_a_new_token_is_alone_on_stdout_and_works_until_it_is_revoked(team: Team) -> None:
     team.add("cleo")
     made = team.run("admin", "tokens", "new", "--user", "cleo", "--name", "laptop", "--scope", "jobs:read")

@@ -27,6 +27,7 @@ def job(**changes: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "id": "job_1",
         "name": "a",
+        "trainer": "image-classification",
         "state": "queued",
         "status_reason": {"code": "queued", "message": "waits", "since": NOW},
         "spec": {"trainer": "image-classification"},
@@ -56,6 +57,10 @@ def line(number: int) -> dict[str, Any]:
     return {"line": number, "time": NOW, "attempt": 1, "rank": 0, "stream": "stdout", "text": f"text {number}"}
 
 
+def log_page(lines: list[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
+    return {**page(lines, more=more), "total": max((found["line"] for found in lines), default=0)}
+
+
 def live(text: str) -> dict[str, Any]:
     """A line without an end."""
     return {"job_id": "job_1", "attempt": 1, "rank": 0, "stream": "stdout", "text": text}
@@ -79,5 +84,6 @@ def metrics(**series: list[int]) -> dict[str, Any]:
         "data": [
             {"key": key, "points": [{"step": step, "value": 1.0, "time": NOW, "attempt": 1} for step in steps]}
             for key, steps in series.items()
-        ]
+        ],
+        "max_points": 1500,
     }

@@ -213,7 +213,7 @@ def test_an_unreachable_server_raises_an_error_with_its_address_and_advice(conne
 
 def test_values_that_are_no_json_numbers_arrive(server: FakeServer, client: Client) -> None:
     points = [{"step": 1, "value": value, "time": NOW, "attempt": 1} for value in ("NaN", "-Infinity", 0.5)]
-    server.on(f"{JOB}/metrics", {"data": [{"key": "train/loss", "points": points}]})
+    server.on(f"{JOB}/metrics", {"data": [{"key": "train/loss", "points": points}], "max_points": 1500})
     found = [point.value for point in client.metrics("job_1", keys=["train/loss", "val/loss"]).data[0].points]
     assert math.isnan(found[0]) and found[1:] == [-math.inf, 0.5]
     assert server.requests[0].query == {"key": ["train/loss", "val/loss"]}

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tests.torchyard.client.answers import JOB, event, job, line, live, page, point, sse
+from tests.torchyard.client.answers import JOB, event, job, line, live, log_page, point, sse
 from tests.torchyard.client.drivers import Connect
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem
 from torchyard.client import Client, EndView, EventView, JobView, LiveLine, LogLine, MetricView
@@ -97,13 +97,13 @@ def test_wait_returns_the_ended_job_or_raises_after_its_timeout(server: FakeServ
 
 
 def test_lines_before_finds_the_last_line_before_a_moment(server: FakeServer, client: Client) -> None:
-    server.on(f"{JOB}/logs", page([]))
+    server.on(f"{JOB}/logs", log_page([]))
     assert client.lines_before("job_1", datetime.now(UTC)) == 0
-    server.on(f"{JOB}/logs", page([line(1)]))
+    server.on(f"{JOB}/logs", log_page([line(1)]))
     assert client.lines_before("job_1", datetime(2026, 1, 1, tzinfo=UTC)) == 0
     assert client.lines_before("job_1", datetime.now(UTC)) == 1
     late = {"time": "2026-01-02T04:00:00Z"}
-    server.on(f"{JOB}/logs", page([{**line(4), **late}]), page([{**line(3), **late}]), page([line(2)]))
+    server.on(f"{JOB}/logs", log_page([{**line(4), **late}]), log_page([{**line(3), **late}]), log_page([line(2)]))
     assert client.lines_before("job_1", datetime(2026, 1, 2, 3, 30, tzinfo=UTC)) == 2
     assert [request.query.get("after") for request in server.requests[-3:]] == [None, ["2"], ["1"]]
 

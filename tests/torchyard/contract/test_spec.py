@@ -265,9 +265,9 @@ def test_a_variable_that_the_service_sets_is_refused(name: str) -> None:
     assert refused(SCRIPT | {"env": {name: "1"}}) == {"env": f"{name} is set by the service and cannot be chosen"}
 
 
-def test_only_a_launcher_that_was_chosen_is_stored_as_older_workers_know_none() -> None:
-    assert "launcher" not in parse_spec(SCRIPT).model_dump(mode="json")
-    assert parse_spec(SCRIPT | {"launcher": "warm"}).model_dump(mode="json")["launcher"] == "warm"
+def test_a_resolved_spec_names_what_was_left_out() -> None:
+    resolved = parse_spec(SCRIPT).model_dump(mode="json")
+    assert (resolved["launcher"], resolved["visibility"]) == ("auto", None)
 
 
 @pytest.mark.parametrize(
@@ -636,7 +636,7 @@ def test_the_groups_timeout_ends_after_the_stall_timeout_unless_it_is_chosen(
 ) -> None:
     spec = parse_spec(put_all(recipe, chosen))
     resolved = spec.model_dump(mode="json")
-    assert resolved["config"]["distributed"]["timeout"] == timeout  # older workers do not know `auto`
+    assert resolved["config"]["distributed"]["timeout"] == timeout
     assert parse_spec(resolved) == spec
 
 

@@ -9,8 +9,8 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.db.tables import Attempt as AttemptRow
 from store.db.tables import Job
+from store.facts.attempts import Claim
 from store.rows import logs
-from store.rows.attempts import Claim
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated

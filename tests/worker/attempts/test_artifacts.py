@@ -8,9 +8,7 @@ import shutil
 import pytest
 
 from store.blobs import Blobs
-from store.rows.artifacts import NewArtifact, Room, StoredArtifact
-from store.rows.attempts import Batch
-from store.rows.limits import OutputLimits
+from store.facts.output import Batch, NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.disks import mounted
 from tests.worker.attempts.test_relay import drain, store, texts
 from torchyard.contract.rundir import RunDir

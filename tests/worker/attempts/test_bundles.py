@@ -77,7 +77,7 @@ def test_a_copy_that_a_killed_worker_left_is_swept(simulated: SimulatedRunnerFix
     simulated.wait_for_end()
     (simulated.run.code / "a").mkdir(parents=True)
     swept = RunDirSweeper(
-        simulated.context.runs, simulated.store.database, keep=None, keep_bytes=None, in_use=lambda _: False
+        simulated.context.runs, simulated.context.store, keep=None, keep_bytes=None, in_use=lambda _: False
     )
     for _ in swept.sweep():
         pass

@@ -8,7 +8,7 @@ import pytest
 
 from store.blobs import Blobs, DiskSpace
 from store.facts.checkpoints import CAPTURED
-from store.rows.attempts import Batch
+from store.facts.output import Batch
 from tests.worker import eventfiles
 from torchyard.contract.rundir import RunDir
 from worker.attempts import capturing

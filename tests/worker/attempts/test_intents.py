@@ -10,12 +10,12 @@ from sqlalchemy import update
 
 from store.db.database import Database
 from store.db.tables import Attempt, Job
-from store.rows.attempts import Claim
+from store.facts.attempts import Claim
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import EndReason
 from worker.attempts.instructions import Instructions
 from worker.attempts.intents import IntentReader
-from worker.attempts.lifecycle import Intents, Stop
+from worker.attempts.phases import Intents, WantedStop
 from worker.attempts.records import AttemptRecords
 
 CANCELLED, PAUSED, PREEMPTED, LATE = (
@@ -40,7 +40,7 @@ class Reader:
         self._reader = IntentReader(
             self._records, self.instructions, longest_grace=timedelta(minutes=10), clock=lambda: self.now
         )
-        self._reader.update(*self._records.read(), age=self._records.age)
+        self._reader.update(self._records.read())
 
     def intents(self) -> Intents:
         self._reader.recheck()
@@ -76,17 +76,17 @@ def test_a_grace_above_the_workers_maximum_is_cut(reader: Reader) -> None:
 @pytest.mark.parametrize("spec", [{"stop_grace": "5m"}])
 def test_a_forced_cancel_has_no_grace_and_a_shortened_one_not_more_than_asked(reader: Reader) -> None:
     reader.store.cancel(reader.claim.job_id)
-    assert reader.intents() == Intents(Stop(CANCELLED, timedelta(minutes=5)))
+    assert reader.intents() == Intents(WantedStop(CANCELLED, timedelta(minutes=5)))
     reader.store.cancel(reader.claim.job_id, grace=timedelta(seconds=20))
-    assert reader.intents() == Intents(Stop(CANCELLED, timedelta(seconds=20)))
+    assert reader.intents() == Intents(WantedStop(CANCELLED, timedelta(seconds=20)))
     reader.store.cancel(reader.claim.job_id, grace=timedelta(0))
-    assert reader.intents() == Intents(Stop(CANCELLED, timedelta(0)), forced=True)
+    assert reader.intents() == Intents(WantedStop(CANCELLED, timedelta(0)), forced=True)
 
 
 @pytest.mark.parametrize("spec", [{"stop_grace": "0s"}])
 def test_a_job_without_a_grace_is_not_cancelled_by_force(reader: Reader) -> None:
     reader.store.cancel(reader.claim.job_id)
-    assert reader.intents() == Intents(Stop(CANCELLED, timedelta(0)))
+    assert reader.intents() == Intents(WantedStop(CANCELLED, timedelta(0)))
 
 
 @pytest.mark.parametrize("spec", [{"stop_grace": "5s"}])

@@ -15,10 +15,13 @@ from worker.attempts.lifecycle import (
     MAX_DRAIN_AFTER_CANCEL,
     MAX_DRAIN_AFTER_FORCED_CANCEL,
     MAX_STORE_FAILURES_AFTER_CANCEL,
+    Decision,
+    decide,
+)
+from worker.attempts.phases import (
     Action,
     Close,
     Closed,
-    Decision,
     Drained,
     Draining,
     Failed,
@@ -31,22 +34,23 @@ from worker.attempts.lifecycle import (
     Prepare,
     Prepared,
     Preparing,
+    RanksUp,
     RequestStop,
-    Running,
-    Start,
+    StartAttempt,
     Starting,
-    Stop,
     Stopping,
-    Store,
+    StoreOutput,
     Undrained,
     Unprepared,
-    decide,
+    WantedStop,
 )
 from worker.engines import base
 
 NOTHING = Intents()
 SHORT, LONG = timedelta(seconds=5), timedelta(hours=1)
-PREEMPT, PAUSE, CANCEL = (Stop(reason, LONG) for reason in (EndReason.PREEMPTED, EndReason.PAUSED, EndReason.CANCELLED))
+PREEMPT, PAUSE, CANCEL = (
+    WantedStop(reason, LONG) for reason in (EndReason.PREEMPTED, EndReason.PAUSED, EndReason.CANCELLED)
+)
 COMPLETED, CRASHED = ExitReport(reason=EndReason.COMPLETED), ExitReport(reason=EndReason.USER_ERROR, rank=1)
 CUT = replace(CRASHED, message="user_error; the last of what it wrote is not stored")
 GONE = ExitReport(reason=EndReason.WORKER_LOST, message="no process of the attempt runs, and it left no exit report")
@@ -63,7 +67,7 @@ def stopped(reason: EndReason, problem: str = "") -> ExitReport:
     [
         (Preparing(), Unprepared(), None, Preparing(), [Prepare()]),
         (Preparing(), Unprepared("disk full"), None, Preparing(), [Prepare()]),
-        (Preparing(), Prepared(), None, Starting(), [Start()]),
+        (Preparing(), Prepared(), None, Starting(), [StartAttempt()]),
         (Preparing(), Failed(CRASHED), None, Closed("ended"), [Close(CRASHED)]),
         (
             Preparing(),
@@ -81,62 +85,62 @@ def stopped(reason: EndReason, problem: str = "") -> ExitReport:
         ),
         (Preparing(), Prepared(), PREEMPT, Closed("ended"), [Close(stopped(EndReason.PREEMPTED), EndReason.PREEMPTED)]),
         # An earlier daemon has started it.
-        (Preparing(), ALL, None, Running(), [MarkRunning(), Store()]),
-        (Preparing(), base.Ended(CRASHED), None, Draining(CRASHED), [Store(final=True)]),
+        (Preparing(), ALL, None, RanksUp(), [MarkRunning(), StoreOutput()]),
+        (Preparing(), base.Ended(CRASHED), None, Draining(CRASHED), [StoreOutput(final=True)]),
         (Starting(), Unprepared("full"), None, Preparing(), [Prepare()]),
-        (Starting(), WAITING, None, Starting(), [Store()]),
-        (Starting(), SOME, None, Starting(), [Store()]),
-        (Starting(), ALL, None, Running(), [MarkRunning(), Store()]),
-        (Starting(), UNKNOWN, None, Starting(), [Store()]),
-        (Starting(), WAITING, PAUSE, Stopping(PAUSE, ran=False), [RequestStop(PAUSE), Store()]),
-        (Starting(), ALL, PAUSE, Stopping(PAUSE, ran=True), [MarkRunning(), RequestStop(PAUSE), Store()]),
-        (Starting(), base.Absent(), None, Draining(GONE), [Store(final=True)]),
-        (Starting(), base.Ended(COMPLETED), None, Draining(COMPLETED), [MarkRunning(), Store(final=True)]),
-        (Running(), ALL, None, Running(), [Store()]),
-        (Running(), UNKNOWN, CANCEL, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), Store()]),
-        (Running(), ORPHANED, None, Running(), [Store(), Kill()]),
-        (Running(), base.Ended(COMPLETED), None, Draining(COMPLETED), [Store(final=True)]),
-        (Running(), base.Ended(CRASHED), CANCEL, Draining(CRASHED, EndReason.CANCELLED), [Store(final=True)]),
-        (Running(), Failed(CRASHED), None, Closed("ended"), [Kill(), Close(CRASHED)]),
-        (Stopping(PAUSE, ran=True), ALL, None, Stopping(PAUSE, ran=True), [RequestStop(PAUSE), Store()]),
+        (Starting(), WAITING, None, Starting(), [StoreOutput()]),
+        (Starting(), SOME, None, Starting(), [StoreOutput()]),
+        (Starting(), ALL, None, RanksUp(), [MarkRunning(), StoreOutput()]),
+        (Starting(), UNKNOWN, None, Starting(), [StoreOutput()]),
+        (Starting(), WAITING, PAUSE, Stopping(PAUSE, ran=False), [RequestStop(PAUSE), StoreOutput()]),
+        (Starting(), ALL, PAUSE, Stopping(PAUSE, ran=True), [MarkRunning(), RequestStop(PAUSE), StoreOutput()]),
+        (Starting(), base.Absent(), None, Draining(GONE), [StoreOutput(final=True)]),
+        (Starting(), base.Ended(COMPLETED), None, Draining(COMPLETED), [MarkRunning(), StoreOutput(final=True)]),
+        (RanksUp(), ALL, None, RanksUp(), [StoreOutput()]),
+        (RanksUp(), UNKNOWN, CANCEL, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), StoreOutput()]),
+        (RanksUp(), ORPHANED, None, RanksUp(), [StoreOutput(), Kill()]),
+        (RanksUp(), base.Ended(COMPLETED), None, Draining(COMPLETED), [StoreOutput(final=True)]),
+        (RanksUp(), base.Ended(CRASHED), CANCEL, Draining(CRASHED, EndReason.CANCELLED), [StoreOutput(final=True)]),
+        (RanksUp(), Failed(CRASHED), None, Closed("ended"), [Kill(), Close(CRASHED)]),
+        (Stopping(PAUSE, ran=True), ALL, None, Stopping(PAUSE, ran=True), [RequestStop(PAUSE), StoreOutput()]),
         (
             Stopping(PAUSE, ran=False),
             ALL,
             None,
             Stopping(PAUSE, ran=True),
-            [MarkRunning(), RequestStop(PAUSE), Store()],
+            [MarkRunning(), RequestStop(PAUSE), StoreOutput()],
         ),
-        (Stopping(PAUSE, ran=True), ALL, CANCEL, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), Store()]),
-        (Stopping(CANCEL, ran=True), ALL, PREEMPT, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), Store()]),
-        (Stopping(PAUSE, ran=True), base.Absent(), None, Draining(GONE, EndReason.PAUSED), [Store(final=True)]),
-        (Draining(CRASHED), Undrained(), None, Draining(CRASHED), [Store(final=True)]),
-        (Draining(CRASHED), Undrained(99), PAUSE, Draining(CRASHED), [Store(final=True)]),
+        (Stopping(PAUSE, ran=True), ALL, CANCEL, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), StoreOutput()]),
+        (Stopping(CANCEL, ran=True), ALL, PREEMPT, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), StoreOutput()]),
+        (Stopping(PAUSE, ran=True), base.Absent(), None, Draining(GONE, EndReason.PAUSED), [StoreOutput(final=True)]),
+        (Draining(CRASHED), Undrained(), None, Draining(CRASHED), [StoreOutput(final=True)]),
+        (Draining(CRASHED), Undrained(99), PAUSE, Draining(CRASHED), [StoreOutput(final=True)]),
         (
             Draining(CRASHED),
             Undrained(MAX_STORE_FAILURES_AFTER_CANCEL - 1),
             CANCEL,
             Draining(CRASHED),
-            [Store(final=True)],
+            [StoreOutput(final=True)],
         ),
         (Draining(CRASHED), Undrained(MAX_STORE_FAILURES_AFTER_CANCEL), CANCEL, Closed("ended"), [Close(CUT)]),
         (Draining(CRASHED), Drained(), None, Closed("ended"), [Close(CRASHED)]),
     ],
 )
 def test_the_next_phase_and_its_actions(
-    phase: Phase, observation: Observation, stop: Stop | None, next_phase: Phase, actions: list[Action]
+    phase: Phase, observation: Observation, stop: WantedStop | None, next_phase: Phase, actions: list[Action]
 ) -> None:
     assert decide(phase, observation, Intents(stop=stop)) == Decision(next_phase, tuple(actions))
 
 
-FORCED = Stop(EndReason.CANCELLED, timedelta(0))
+FORCED = WantedStop(EndReason.CANCELLED, timedelta(0))
 
 
-@pytest.mark.parametrize("phase", [Starting(), Running(), Stopping(CANCEL, ran=True), Stopping(PAUSE, ran=False)])
+@pytest.mark.parametrize("phase", [Starting(), RanksUp(), Stopping(CANCEL, ran=True), Stopping(PAUSE, ran=False)])
 def test_a_forced_cancel_cuts_the_grace_of_a_stop_that_is_under_way(phase: Phase) -> None:
     decision = decide(phase, UNKNOWN, Intents(stop=FORCED, forced=True))
     assert isinstance(decision.phase, Stopping)
     assert decision.phase.stop == FORCED
-    assert decision.actions == (RequestStop(FORCED), Store())
+    assert decision.actions == (RequestStop(FORCED), StoreOutput())
 
 
 @pytest.mark.parametrize("observation", [Installing(), Prepared(), Unprepared("full")])
@@ -154,7 +158,7 @@ def test_a_forced_cancel_starts_nothing(observation: Observation) -> None:
         (Intents(stop=FORCED, forced=True), MAX_DRAIN_AFTER_FORCED_CANCEL),
         (Intents(stop=FORCED), MAX_DRAIN_AFTER_CANCEL),
         (Intents(stop=CANCEL), MAX_DRAIN_AFTER_CANCEL),
-        (Intents(stop=Stop(EndReason.TIME_LIMIT, timedelta(0))), MAX_DRAIN_AFTER_CANCEL),
+        (Intents(stop=WantedStop(EndReason.TIME_LIMIT, timedelta(0))), MAX_DRAIN_AFTER_CANCEL),
         (Intents(stop=PAUSE), None),
         (NOTHING, None),
     ],
@@ -162,7 +166,7 @@ def test_a_forced_cancel_starts_nothing(observation: Observation) -> None:
 def test_the_rest_of_an_output_is_given_up_after_a_while_if_the_job_must_end(
     intents: Intents, most: timedelta | None
 ) -> None:
-    goes_on = Decision(Draining(CRASHED), (Store(final=True),))
+    goes_on = Decision(Draining(CRASHED), (StoreOutput(final=True),))
     brief = timedelta.max if most is None else most - timedelta(seconds=1)
     assert decide(Draining(CRASHED), Undrained(lasted=brief), intents) == goes_on
     if most is not None:
@@ -171,20 +175,20 @@ def test_the_rest_of_an_output_is_given_up_after_a_while_if_the_job_must_end(
 
 
 def test_the_shorter_grace_of_two_stops_counts() -> None:
-    urgent = Stop(EndReason.PREEMPTED, SHORT)
+    urgent = WantedStop(EndReason.PREEMPTED, SHORT)
     decision = decide(Stopping(PAUSE, ran=True), ALL, Intents(stop=urgent))
-    assert decision.phase == Stopping(Stop(EndReason.PAUSED, SHORT), ran=True)
+    assert decision.phase == Stopping(WantedStop(EndReason.PAUSED, SHORT), ran=True)
 
 
 def test_the_requested_stop_is_part_of_the_close() -> None:
-    for phase, stop in ((Running(), PREEMPT), (Stopping(PAUSE, ran=True), PREEMPT), (Stopping(PAUSE, ran=False), None)):
+    for phase, stop in ((RanksUp(), PREEMPT), (Stopping(PAUSE, ran=True), PREEMPT), (Stopping(PAUSE, ran=False), None)):
         ended = decide(phase, base.Ended(CRASHED), Intents(stop=stop)).phase
         assert isinstance(ended, Draining)
         (close,) = decide(ended, Drained(), NOTHING).actions
-        assert close == Close(CRASHED, EndReason.PREEMPTED if isinstance(phase, Running) else EndReason.PAUSED)
+        assert close == Close(CRASHED, EndReason.PREEMPTED if isinstance(phase, RanksUp) else EndReason.PAUSED)
 
 
-STOPS = (None, PREEMPT, PAUSE, CANCEL, Stop(EndReason.PREEMPTED, SHORT))
+STOPS = (None, PREEMPT, PAUSE, CANCEL, WantedStop(EndReason.PREEMPTED, SHORT))
 OBSERVATIONS: tuple[Observation, ...] = (
     Unprepared(),
     Unprepared("disk full"),
@@ -223,7 +227,7 @@ def reachable(start: Phase) -> set[Phase]:
 
 def test_every_phase_is_reachable_and_each_can_be_closed_in_every_way() -> None:
     phases = reachable(Preparing())
-    assert {type(phase) for phase in phases} == {Preparing, Starting, Running, Stopping, Draining, Closed}
+    assert {type(phase) for phase in phases} == {Preparing, Starting, RanksUp, Stopping, Draining, Closed}
     for phase in phases - {Closed("ended"), Closed("detached"), Closed("abandoned")}:
         assert {Closed("ended"), Closed("detached"), Closed("abandoned")} <= reachable(phase)
 
@@ -245,9 +249,9 @@ def test_a_detached_attempt_goes_on_and_an_abandoned_one_is_killed_without_a_wri
 
 def test_an_unknown_observation_ends_nothing() -> None:
     for phase, stop in itertools.product(reachable(Preparing()), STOPS):
-        if isinstance(phase, Starting | Running | Stopping):
+        if isinstance(phase, Starting | RanksUp | Stopping):
             decision = decide(phase, UNKNOWN, Intents(stop=stop))
-            assert isinstance(decision.phase, Starting | Running | Stopping)
+            assert isinstance(decision.phase, Starting | RanksUp | Stopping)
             assert not {Kill, Close} & {type(action) for action in decision.actions}
 
 
@@ -257,7 +261,7 @@ WALK = st.lists(st.tuples(st.sampled_from(OBSERVATIONS), st.sampled_from(INTENTS
 @given(WALK)
 def test_a_stop_only_grows_stronger(walk: list[tuple[Observation, Intents]]) -> None:
     phase: Phase = Preparing()
-    requested: Stop | None = None
+    requested: WantedStop | None = None
     for observation, intents in walk:
         decision = decide(phase, observation, intents)
         for action in decision.actions:

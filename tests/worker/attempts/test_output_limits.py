@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 
 from store.blobs import Blobs
-from store.rows.attempts import Batch
-from store.rows.limits import OutputLimits
+from store.facts.output import Batch, OutputLimits
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import JobState

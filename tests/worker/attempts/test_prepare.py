@@ -16,7 +16,7 @@ from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
 from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
-from worker.engines.local.engine import launch_plan
+from worker.engines.local.launch_plans import launch_plan
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.host.attempt_key import AttemptKey

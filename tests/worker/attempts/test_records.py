@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from store.db.database import Database
+from store.facts.attempts import Claim
+from store.facts.output import Batch
 from store.rows import deletion
-from store.rows.attempts import Batch, Claim
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from store.blobs import Blobs
-from store.rows.attempts import Batch
+from store.facts.output import Batch
 from tests.worker import eventfiles
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir

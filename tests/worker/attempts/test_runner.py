@@ -13,7 +13,7 @@ from sqlalchemy import event, update
 
 from store.blobs import Blobs
 from store.db.tables import Attempt as AttemptRow
-from store.rows.checkpoints import NewCheckpoint
+from store.facts.output import NewCheckpoint
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
+from store.facts.attempts import AttemptSecrets
 from store.facts.telemetry import Answer, Stacks
-from store.rows import stacks
+from store.rows import secrets, stacks
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import JobState
-from worker.attempts import intents, secrets
+from worker.attempts import intents
 from worker.attempts import stacks as answering
-from worker.attempts.secrets import AttemptSecrets
 from worker.engines.base import RankStacks
 
 

@@ -3,14 +3,20 @@
 from collections.abc import Callable
 import io
 from pathlib import Path
+import signal
+import subprocess
+import sys
 import tarfile
+from typing import Any
 
 import pytest
 
 from tests.worker.bundles.tars import store, tar_of
 from torchyard.contract.errors import DataError
 from torchyard.contract.tar import BLOCK, END, header
+from worker.bundles import unpack
 from worker.bundles.cache import BundleCache
+from worker.bundles.unpack import UnpackReport
 
 
 def _tar(*members: tarfile.TarInfo, format: int = tarfile.USTAR_FORMAT) -> bytes:
@@ -79,3 +85,42 @@ def test_a_hostile_tar_is_refused_and_leaves_nothing(cache: BundleCache, what: s
         cache.fetch(sha256, owner="ada")
     assert list(cache.tree(sha256, owner="ada").parent.iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted({*before, cache.root.name})
+
+
+def test_what_unpacks_has_limits_of_processor_time_memory_and_file_size(tmp_path: Path) -> None:
+    """A stored blob that is damaged, or was put there, may have millions of names."""
+    names = ["RLIMIT_CPU", "RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_CORE"]
+    shown = f"print([unpack.resource.getrlimit(getattr(unpack.resource, name))[0] for name in {names}], flush=True)"
+    done = child(tmp_path, f"unpack.unpack = lambda *_, **__: {shown}")
+    assert done.stdout.splitlines()[0] == str([unpack.cpu_seconds(len(END)), 1 << 30, len(END), 0]).encode()
+
+
+def test_a_tar_that_takes_too_long_or_too_much_is_refused_for_ever(cache: BundleCache, tmp_path: Path) -> None:
+    slow = child(tmp_path, "unpack._LEAST_CPU_S = 1; unpack.unpack = lambda *_, **__: [None for _ in iter(int, 1)]")
+    assert slow.returncode == -signal.SIGXCPU
+    assert unpack.cpu_seconds(2 << 30) < 3600, "the worker waits no longer"
+    large = child(tmp_path, "unpack.unpack = lambda *_, **__: bytearray(2 << 30)")
+    assert "need more than 1 GiB" in UnpackReport.from_json(large.stdout).invalid
+
+
+def test_a_tar_that_takes_too_long_is_the_jobs_own_error(cache: BundleCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    start: Any = subprocess.Popen
+
+    def slow(_: list[str], **more: Any) -> Any:
+        return start(["sh", "-c", "kill -XCPU $$"], **more)
+
+    monkeypatch.setattr("worker.bundles.cache.subprocess.Popen", slow)
+    with pytest.raises(DataError, match="it takes more than 30 s of processor time"):
+        cache.fetch(store(cache.blobs, tar_of({"a": (b"1", False)})), owner="ada")
+
+
+def child(tmp_path: Path, changed: str) -> "subprocess.CompletedProcess[bytes]":
+    """Unpacks an empty tar by the program, of which something is changed."""
+    folder, tar = tmp_path / "into", tmp_path / "tar"
+    folder.mkdir(exist_ok=True)
+    tar.write_bytes(END)
+    code = f"from worker.bundles import unpack\n{changed}\nunpack.main()"
+    with tar.open("rb") as file:
+        return subprocess.run(
+            [sys.executable, "-c", code, str(folder), "0"], stdin=file, capture_output=True, check=False
+        )

@@ -15,7 +15,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, RunDir
 from worker.devices.inventory import Device, Inventory
-from worker.engines.base import Engine, Handle, Plan
+from worker.engines.base import AttemptPlan, Engine, Handle
 from worker.engines.local.engine import LocalEngine
 from worker.engines.local.warm.manager import WarmProcess
 from worker.host import process
@@ -47,7 +47,7 @@ class EngineFixture(Protocol):
     @property
     def engine(self) -> Engine: ...
 
-    def plan(self, program: Program) -> Plan: ...
+    def plan(self, program: Program) -> AttemptPlan: ...
     def later_engine(self) -> Engine:
         """Returns the engine of a later daemon."""
         ...
@@ -68,8 +68,8 @@ def _new_key() -> AttemptKey:
     return AttemptKey(f"job_{uuid.uuid4()}", 1)
 
 
-def _plan(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, str]) -> Plan:
-    return Plan(
+def _plan(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, str]) -> AttemptPlan:
+    return AttemptPlan(
         key=key,
         claimed_at=1_000_000,
         program=tuple(program),
@@ -90,7 +90,7 @@ class MemoryEngineFixture:
         self.engine = MemoryEngine(Inventory(SLOTS))
         self._folder = folder
 
-    def plan(self, program: Program) -> Plan:
+    def plan(self, program: Program) -> AttemptPlan:
         return _plan(_new_key(), self._folder, [program], {})
 
     def later_engine(self) -> Engine:
@@ -118,14 +118,14 @@ class LocalEngineFixture:
     """The engine of one host: with the stand-in for torchrun, or with `warm` alone."""
 
     def __init__(self, folder: Path, *, warm: WarmProcess | None = None) -> None:
-        self._runs = folder / "runs"
+        self._runs = folder / "data" / "runs"
         self._warm = warm
         self._code = folder / "code"
         self._code.mkdir()
-        self._confinement = confinement(folder, readable=(self._code,))
+        self._confinement = confinement(folder / "data", readable=(self._code,))
         self.engine: Engine = self.later_engine()
 
-    def plan(self, program: Program) -> Plan:
+    def plan(self, program: Program) -> AttemptPlan:
         script = self._code / f"{program.replace(' ', '-')}.py"
         script.write_text(_SCRIPTS[program].replace("READY", _READY))
         key = _new_key()

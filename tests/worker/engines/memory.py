@@ -9,7 +9,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.devices.inventory import Inventory
 from worker.engines import base
-from worker.engines.base import Handle, Plan, RankStacks
+from worker.engines.base import AttemptPlan, Handle, RankStacks
 from worker.host.attempt_key import AttemptKey
 
 
@@ -17,7 +17,7 @@ from worker.host.attempt_key import AttemptKey
 class Simulated:
     """One attempt without processes."""
 
-    plan: Plan
+    plan: AttemptPlan
     ranks: int = 0
     stops_on_request: bool = True
     """Whether it ends as soon as it is asked to stop. Otherwise it ends only if the grace is zero."""
@@ -44,7 +44,7 @@ class MemoryEngine:
         self.attempts: dict[AttemptKey, Simulated] = {}
         self._inventory = inventory
 
-    def start(self, plan: Plan) -> Handle:
+    def start(self, plan: AttemptPlan) -> Handle:
         self.attempts.setdefault(plan.key, Simulated(plan))
         return _handle(self.attempts[plan.key].plan)
 
@@ -113,5 +113,5 @@ class MemoryEngine:
         return self._inventory.observe(own_pids=set())
 
 
-def _handle(plan: Plan) -> Handle:
+def _handle(plan: AttemptPlan) -> Handle:
     return Handle(plan.key, len(plan.devices), {"engine": "memory", "number": plan.key.number})

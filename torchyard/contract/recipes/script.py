@@ -52,12 +52,12 @@ class Script(Schema):
     )
     entrypoint: Annotated[str, Field(pattern=_ENTRYPOINT, max_length=503)] | None = Field(
         default=None,
-        exclude_if=lambda entrypoint: entrypoint is None,
+        exclude_if=lambda entrypoint: entrypoint is None,  # one of three is given
         description="the program: a path below the code folder. Without it, `module` and `command`: train.py",
     )
     module: Annotated[str, Field(pattern=_MODULE, max_length=500)] | None = Field(
         default=None,
-        exclude_if=lambda module: module is None,  # a resolved spec is one that older workers can read
+        exclude_if=lambda module: module is None,
         description="the program as a module of the code folder or of the environment, as `python -m` takes it",
     )
     command: Annotated[str, Field(pattern=_COMMAND, max_length=502)] | None = Field(

@@ -4,8 +4,8 @@ from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from torchyard.contract.codec import json_number
 from torchyard.contract.errors import Conflict, FieldError, TorchyardError
-from torchyard.contract.record import json_number
 
 T = TypeVar("T")
 
@@ -62,4 +62,6 @@ class Problem(View):
 
 def _shown(errors: tuple[FieldError, ...]) -> list[FieldError]:
     more = len(errors) - _MOST_ERRORS
-    return [*errors[:_MOST_ERRORS], *([FieldError("", f"and {more} more")] if more > 0 else [])]
+    if more <= 1:  # the last one may say itself how many more there are
+        return [*errors]
+    return [*errors[:_MOST_ERRORS], FieldError("", f"and {more} more")]

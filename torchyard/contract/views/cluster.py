@@ -81,9 +81,9 @@ class StartsView(View):
     memory_bytes: int | None = None
     """Resident memory of the warm process that is not shared with files."""
     isolation: IsolationView | None = None
-    """None if the worker's version does not report it."""
+    """None if the worker's engine has none of its own. So is the next one."""
     cpus: int | None = None
-    """CPUs that the worker's jobs may use together. None if the worker's version does not report it."""
+    """CPUs that the worker's jobs may use together."""
 
 
 class WorkerView(View):
@@ -94,7 +94,7 @@ class WorkerView(View):
     seen_at: datetime
     devices: list[DeviceView]
     starts: StartsView | None = None
-    """None if the worker's version does not report it."""
+    """None until the worker's first heartbeat."""
 
 
 class DeviceColumns(View):

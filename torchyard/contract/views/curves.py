@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from torchyard.contract.record import json_number
+from torchyard.contract.codec import json_number
 from torchyard.contract.views.base import Number, View
 
 

@@ -62,8 +62,7 @@ class JobSummary(View):
 
     id: str
     name: str
-    trainer: str = ""
-    """Empty if the service's version does not report it in lists."""
+    trainer: str
     state: JobState
     status_reason: StatusReason
     owner: str

@@ -97,9 +97,8 @@ class SeriesView(View):
 
 class MetricsView(View):
     data: list[SeriesView]
-    max_points: int | None = None
-    """The most points of each series: as asked for, or fewer, because an answer has at most 100,000. None if the
-    service's version does not report it."""
+    max_points: int
+    """The most points of each series: as asked for, or fewer, because an answer has at most 100,000."""
 
 
 class LogLine(View):
@@ -132,8 +131,7 @@ class LogPage(Page[LogLine]):
     With `before`, `has_more` says whether there are older lines, and `next` is null.
     """
 
-    total: int | None = None
-    """None if the service's version does not report it."""
+    total: int
 
 
 class LogMatch(LogLine):

@@ -1,7 +1,7 @@
 /** Finer rows of a part of a curve, in which the page is zoomed. */
 import { Columns } from "./columns";
 import { Line } from "./line";
-import type { Span } from "./range";
+import type { Span } from "./span";
 
 /** A range of steps. `to` is Infinity where it reaches the newest. */
 export interface Steps {

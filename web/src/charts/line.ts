@@ -2,7 +2,7 @@
 import type { Place, Seam } from "./axis";
 import type { Colour } from "./colours";
 import type { Columns } from "./columns";
-import type { Span } from "./range";
+import type { Span } from "./span";
 
 const FEW_POINTS = 50;
 

@@ -5,7 +5,7 @@ import type { XKind } from "./axis";
 import { logTicks, placeTicks, tickText } from "./labels";
 import type { Line } from "./line";
 import { paint } from "./paint";
-import type { Span } from "./range";
+import type { Span } from "./span";
 import { theme } from "./theme";
 import type { Area } from "./trace";
 

@@ -1,10 +1,6 @@
 /** Which part of the y axis a chart shows, and what that leaves out. */
 import { BANDS_UP_TO, type Line } from "./line";
-
-export interface Span {
-  readonly min: number;
-  readonly max: number;
-}
+import type { Span } from "./span";
 
 export interface YView {
   readonly log: boolean;

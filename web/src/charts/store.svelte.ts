@@ -8,7 +8,7 @@ import { colourOf, type Colour } from "./colours";
 import { Columns, numberOf } from "./columns";
 import { catchUp, finer, type Detail, type Steps } from "./detail";
 import { extentOf, Line } from "./line";
-import type { Span } from "./range";
+import type { Span } from "./span";
 
 /** A curve of one job. */
 interface Series {

@@ -1,7 +1,8 @@
 /** Turns the visible rows of a line into paths on a canvas, of at most a few points a pixel. */
 import type { Columns } from "./columns";
 import type { Line } from "./line";
-import { rowsWithin, type Span } from "./range";
+import { rowsWithin } from "./range";
+import type { Span } from "./span";
 
 /** Where values lie on the canvas, in its pixels. */
 export interface Area {

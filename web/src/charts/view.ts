@@ -1,6 +1,6 @@
 /** What the charts of a page show, as the query of its address holds it. */
 import { X_KINDS, type XKind } from "./axis";
-import type { Span } from "./range";
+import type { Span } from "./span";
 
 export interface ChartsView {
   readonly x: XKind;

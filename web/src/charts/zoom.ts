@@ -3,7 +3,7 @@ import { MOST_POINTS, readCurves } from "../api/curves";
 import type { XKind } from "./axis";
 import { Delays } from "./delays";
 import { stepsWithin } from "./detail";
-import type { Span } from "./range";
+import type { Span } from "./span";
 import type { CurveStore } from "./store.svelte";
 
 const SETTLED_MS = 150;

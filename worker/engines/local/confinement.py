@@ -7,7 +7,7 @@ from pathlib import Path
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import Env, RunDir
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of, strict_sandbox, temporary_in
 from worker.sandbox.shared import TEMPORARY
@@ -36,7 +36,7 @@ class Confinement:
     helper: Path | None = None
     """The socket of the helper. Strict isolation needs it."""
 
-    def confine(self, plan: Plan, *, run: RunDir, environ: Mapping[str, str]) -> Confined:
+    def confine(self, plan: AttemptPlan, *, run: RunDir, environ: Mapping[str, str]) -> Confined:
         """Makes the places of an attempt, and returns what it gets. Raises OSError.
 
         `environ`: the worker's variables.

@@ -1,6 +1,6 @@
 """The engine of one host: each attempt is a supervisor and the processes below it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 import logging
@@ -19,13 +19,13 @@ from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.devices.inventory import Inventory
 from worker.engines import base
-from worker.engines.base import Handle, Plan
+from worker.engines.base import AttemptPlan, Handle
 from worker.engines.local import leftovers, stacks, supervisors
-from worker.engines.local.confinement import Confined, Confinement
-from worker.engines.local.environment import inherited
+from worker.engines.local.confinement import Confinement
 from worker.engines.local.exits import ExitWatcher
+from worker.engines.local.launch_plans import launch_plan
 from worker.engines.local.launchers import strictness
-from worker.engines.local.launchers.base import Launcher, rank_environment
+from worker.engines.local.launchers.base import Launcher
 from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacle
@@ -83,7 +83,7 @@ class LocalEngine:
         self._exits = ExitWatcher()
         self._meter = Meter()
 
-    def start(self, plan: Plan) -> Handle:
+    def start(self, plan: AttemptPlan) -> Handle:
         world_size = len(plan.devices)
         found = self.find(plan.key, world_size=world_size, claimed_at=plan.claimed_at)
         if found is not None:
@@ -209,7 +209,7 @@ class LocalEngine:
         self._supervisors[key] = handle
         return Handle(key, world_size, handle.to_dict())
 
-    def _choose_launcher(self, plan: Plan) -> tuple[Launcher, str | None]:
+    def _choose_launcher(self, plan: AttemptPlan) -> tuple[Launcher, str | None]:
         """Returns the launcher, and a note for the owner if a warm start is not possible."""
         if plan.is_command:
             if plan.launcher == "warm":
@@ -230,7 +230,7 @@ class LocalEngine:
             reason = str(error)
         return (WarmLauncher(), None) if reason is None else (self._cold_launcher, _cold_start_note(plan, reason))
 
-    def _start_supervisor(self, plan: Plan, launcher: Launcher) -> ProcessIdentity | None:
+    def _start_supervisor(self, plan: AttemptPlan, launcher: Launcher) -> ProcessIdentity | None:
         """Returns None if a supervisor runs already.
 
         Raises WarmProcessUnavailable if `launcher` needs the warm process and there is none.
@@ -273,53 +273,7 @@ UNKNOWN_SUPERVISOR = ProcessIdentity(pid=0, start_time=0, boot_id="")
 """Stands for a supervisor that was started and never wrote its record."""
 
 
-def launch_plan(
-    plan: Plan,
-    *,
-    run: RunDir,
-    launcher: Launcher,
-    slots: int,
-    umask: int = 0o077,
-    environ: Mapping[str, str] = os.environ,
-    confinement: Confinement | None = None,
-) -> LaunchPlan:
-    """Returns what the supervisor starts, with the whole environment. Makes the places that the attempt may write.
-
-    `environ`: the worker's variables. `slots`: the number of the worker's devices. Raises OSError.
-    """
-    argv = launcher.command(plan, folder=run.torchrun)
-    changeable, fixed = rank_environment(plan, slots=slots)
-    confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
-    env = inherited(environ) | _of_environment(plan, environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
-    unchangeable = fixed.keys() | plan.env.keys()
-    return LaunchPlan(
-        job_id=plan.key.job_id,
-        attempt=plan.key.number,
-        claimed_at=plan.claimed_at,
-        launcher=launcher.name,
-        argv=argv,
-        env=env,
-        rank_env={name: value for name, value in plan.job_env.items() if name not in unchangeable},
-        cwd=str(plan.cwd),
-        umask=umask,
-        world_size=len(plan.devices),
-        time_limit=plan.time_limit,
-        stall_timeout=plan.stall_timeout,
-        stop_grace=plan.stop_grace,
-        reports=plan.reports,
-        sandbox=confined.sandbox,
-    )
-
-
-def _of_environment(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that activate the job's own environment."""
-    if plan.environment is None:
-        return {}
-    path = f"{plan.environment / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}"
-    return {"VIRTUAL_ENV": str(plan.environment), "PATH": path}
-
-
-def _cold_start_note(plan: Plan, reason: str) -> str:
+def _cold_start_note(plan: AttemptPlan, reason: str) -> str:
     """Returns the note for the owner. Raises ConfigError if the job allows only a warm start."""
     if plan.launcher == "warm":
         raise ConfigError(f"launcher: warm is not possible: {reason}. With auto, the job starts with torchrun")

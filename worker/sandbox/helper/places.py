@@ -12,7 +12,7 @@ from worker.sandbox.helper import mounts
 from worker.sandbox.helper.config import Config
 from worker.sandbox.helper.mounts import IdmapRefused
 from worker.sandbox.helper.orders import Folder, Order
-from worker.sandbox.opening import Identity, folders_above, require_narrow
+from worker.sandbox.opening import Closed, closed_of, open_allowed
 from worker.sandbox.strict.protocol import Refusal
 
 
@@ -47,11 +47,13 @@ def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> li
     )  # with the service as its owner: no job may list it
     stack.callback(os.close, control)
     places.append(Place(path=order.control.path, mount=control, is_folder=True, writable=False))
-    wide = folders_above([str(config.data_dir)])
+    python = python_paths(config)
+    data_dir = str(config.data_dir)
+    closed = closed_of([data_dir], data_dir=data_dir, own=[os.path.realpath(path) for path in python])
     for path, writable in config.allowed.items():
-        places += _opened(path, stack, wide=wide, writable=writable, owners=owners)
-    for path in python_paths(config):
-        places += _opened(path, stack, wide=wide, writable=False)
+        places += _opened(path, stack, closed=closed, writable=writable, owners=owners)
+    for path in python:
+        places += _opened(path, stack, closed=closed, writable=False)
     return sorted(places, key=lambda place: len(place.path.parts))
 
 
@@ -82,15 +84,17 @@ def _own(folder: Folder, owners: int, stack: ExitStack, *, writable: bool) -> Pl
 
 
 def _opened(
-    path: Path, stack: ExitStack, *, wide: frozenset[Identity], writable: bool, owners: int | None = None
+    path: Path, stack: ExitStack, *, closed: Closed, writable: bool, owners: int | None = None
 ) -> Sequence[Place]:
-    """Returns the place of what root has chosen, with the service's rights where the file system can do that."""
+    """Returns the place of what root has chosen, with the service's rights where the file system can do that.
+
+    No job may write where one of its names lies, so it is resolved; nothing is followed when that is opened.
+    """
     try:
-        source = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        source = open_allowed(os.path.realpath(path), closed)
     except FileNotFoundError:
         return []
     stack.callback(os.close, source)
-    require_narrow(source, str(path), wide=wide)
     try:
         mount = mounts.clone(source, owners=owners, read_only=not writable)
     except IdmapRefused:

@@ -7,7 +7,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from torchyard.contract.record import Record
+from torchyard.contract.codec import Record
 from torchyard.contract.records import ProcessIdentity
 from torchyard.host.recordfiles import read_record, write_record
 from worker.host import process

@@ -10,7 +10,7 @@ import signal
 import socket
 from typing import Annotated, Literal, TypeVar
 
-from torchyard.contract.record import Record, between, matching, parse_object
+from torchyard.contract.codec import Record, between, matching, parse_object
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.stacks import STACKS_SIGNAL
 

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract.record import Record, at_most, between, cut_at
+from torchyard.contract.codec import Record, at_most, between, cut_at
 from torchyard.contract.records import ExitCode, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir, process_title
 from worker.engines.local.launchers import fork
@@ -103,8 +103,8 @@ class AgentProcess:
 
     def _run(self, writing: int, exits: int) -> NoReturn:
         fork.redirect(self._logs)
-        fork.set_environment(self._plan)
         try:
+            fork.set_environment(self._plan)
             self._set_title("init")
             self._enter(exits)
             self._set_title("agent")

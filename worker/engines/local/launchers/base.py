@@ -7,7 +7,7 @@ import signal
 from typing import Literal, Protocol
 
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 
 
 class Launcher(Protocol):
@@ -16,7 +16,7 @@ class Launcher(Protocol):
     @property
     def name(self) -> Literal["torchrun", "warm", "command"]: ...
 
-    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
         """Returns the `argv` of the launch plan. `folder`: the launcher's own folder in the run directory."""
         ...
 
@@ -63,7 +63,7 @@ class Launch(Protocol):
         ...
 
 
-def rank_environment(plan: Plan, *, slots: int) -> tuple[dict[str, str], dict[str, str]]:
+def rank_environment(plan: AttemptPlan, *, slots: int) -> tuple[dict[str, str], dict[str, str]]:
     """Returns the variables of launcher and ranks that the job may change, and those that it may not.
 
     `slots`: the devices of the host, which share its cores.

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 
@@ -15,7 +15,7 @@ class CommandLauncher:
     def name(self) -> Literal["command"]:
         return "command"
 
-    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
         option, *program = plan.program
         return [plan.python, "-I", "-S", str(Path(rank_start.__file__)), option, str(len(plan.devices)), *program]
 

@@ -17,6 +17,7 @@ from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env
 from torchyard.run import rank
 from torchyard.run.exiting import leave
+from worker.sandbox.opening import enter_real
 
 OURS = frozenset({"worker", "trainer"})
 """Our packages that are removed from a script's process: it may have its own packages of that name."""
@@ -93,11 +94,11 @@ def redirect(logs: tuple[Path, Path]) -> None:
 
 
 def set_environment(plan: LaunchPlan) -> None:
-    """Sets the plan's variables, folder and umask, and no other variable. Raises OSError."""
+    """Sets the plan's variables, folder and umask, and no other variable. Raises OSError as `enter_real` does."""
     os.environ.clear()
     os.environ.update(plan.env)
     time.tzset()
-    os.chdir(plan.cwd)
+    enter_real(plan.cwd)
     os.umask(plan.umask)
     tempfile.tempdir = None  # it depends on the environment
 

@@ -13,7 +13,7 @@ from typing import Literal, NoReturn
 
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env, RunDir
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers import fork, logtail, rank_start
 from worker.engines.local.launchers.agent import AgentProcess
 from worker.engines.local.launchers.secrets import SecretServer
@@ -31,7 +31,7 @@ class TorchrunLauncher:
     def name(self) -> Literal["torchrun"]:
         return "torchrun"
 
-    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
         rank = ["--no-python", *rank_command(plan.program, python=plan.python)]
         of_plan = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
         return [plan.python, "-P", "-m", _MODULE, *_ELASTIC, *of_plan, *rank]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env, RunDir
-from worker.engines.base import Plan
+from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.agent import AgentProcess, AgentReport
 from worker.engines.local.launchers.group import RankGroup
 
@@ -29,11 +29,11 @@ class WarmLauncher:
     def name(self) -> Literal["warm"]:
         return "warm"
 
-    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
         return list(plan.program)
 
 
-def warm_start_obstacle(plan: Plan, *, loaded: frozenset[str]) -> str | None:
+def warm_start_obstacle(plan: AttemptPlan, *, loaded: frozenset[str]) -> str | None:
     """Returns why a process that has imported the modules `loaded` cannot run the plan's program, or None if it can."""
     early = sorted(name for name in (*plan.job_env, *plan.secrets) if _READ_AT_IMPORT.fullmatch(name))
     if early:
@@ -44,7 +44,7 @@ def warm_start_obstacle(plan: Plan, *, loaded: frozenset[str]) -> str | None:
     return None
 
 
-def _modules_beside(plan: Plan) -> frozenset[str]:
+def _modules_beside(plan: AttemptPlan) -> frozenset[str]:
     """Returns the names of the modules and packages that a script finds before the installed ones."""
     if Env.DATA in plan.env:  # a recipe finds none
         return frozenset()

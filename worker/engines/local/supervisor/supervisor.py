@@ -6,7 +6,6 @@ uses torch itself.
 """
 
 from collections.abc import Callable, Mapping
-import contextlib
 from dataclasses import replace
 from datetime import timedelta
 import functools
@@ -24,7 +23,6 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import RunDir, process_title
 from torchyard.host import inspection
-from torchyard.host.disk import PASSING, retry_while_unavailable
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import append_untrusted, read_untrusted
@@ -34,6 +32,7 @@ from worker.engines.local.launchers.command import CommandAgent
 from worker.engines.local.launchers.strict import StrictLaunch
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
+from worker.engines.local.supervisor.ending import launch_failure, log, write_report
 from worker.engines.local.supervisor.ranks import running_ranks
 from worker.engines.local.supervisor.shared_memory import SharedMemoryFiles
 from worker.engines.local.supervisor.stalls import StallDetector
@@ -46,8 +45,6 @@ from worker.host.untrusted import remove_inside
 _POLL_S = 0.2
 _KILL_TIMEOUT = timedelta(seconds=30)
 """After so long, a killed process counts as unkillable. A process with much GPU memory needs some seconds to end."""
-_REPORT_RETRY_S = 600.0
-"""For so long, a full disk is tried again for the exit report."""
 _LAUNCHES: dict[str, Callable[[LaunchPlan, RunDir, Mapping[str, str]], Launch]] = {
     "torchrun": TorchrunAgent,
     "warm": ForkedRanks,
@@ -85,7 +82,7 @@ def supervise(root: Path, values: Mapping[str, str]) -> None:
     write_record(run.supervisor, me)
     report = Supervisor(run, plan, values).supervise()
     failpoint("supervisor.ended")
-    _write_report(run, Mask(values.values()).report(report))
+    write_report(run, Mask(values.values()).report(report))
 
 
 class Supervisor:
@@ -114,11 +111,11 @@ class Supervisor:
             failpoint("supervisor.launch.after")
         except OSError as error:
             self._kill_all()
-            return _launch_failure(f"the launcher cannot be started: {error}", error)
+            return launch_failure(f"the launcher cannot be started: {error}", error)
         try:
             report = self._watch(launch)
         except OSError as error:
-            report = _launch_failure(f"the launcher failed: {error}", error)
+            report = launch_failure(f"the launcher failed: {error}", error)
         finally:
             self._kill_all()
             launch.close()
@@ -171,7 +168,7 @@ class Supervisor:
             return None
         request = read_untrusted(self._run.stop, StopRequest)
         if request is None:
-            _log(f"{self._run.stop} cannot be read")
+            log(f"{self._run.stop} cannot be read")
             return StopRequest(reason=EndReason.KILLED, grace=self._plan.stop_grace)
         return request
 
@@ -180,7 +177,7 @@ class Supervisor:
         try:
             write_record(self._run.stop, request)
         except OSError as error:
-            _log(f"{self._run.stop} cannot be written: {error}")
+            log(f"{self._run.stop} cannot be written: {error}")
 
     def _stop(self, launch: Launch, request: StopRequest) -> ExitReport | None:
         """Sends SIGTERM to the ranks and waits for their grace, or until the time limit.
@@ -264,7 +261,7 @@ class Supervisor:
 
     def _warn_owner(self, text: str) -> None:
         """Sends the job's owner a message, by an event after those of rank 0, which has ended."""
-        _log(text)
+        log(text)
         line = Message(time=time.time_ns() // 1000, level="warning", text=text).to_json()
         append_untrusted(self._run.events, f"\n{line}\n".encode())  # rank 0 may have been killed inside a line
 
@@ -279,30 +276,3 @@ def _launch_of(plan: LaunchPlan) -> Callable[[LaunchPlan, RunDir, Mapping[str, s
 
 def _do_nothing(*_: object) -> None:
     pass
-
-
-def _launch_failure(message: str, error: OSError) -> ExitReport:
-    """Returns the report of a launch that failed. An error that may pass, such as a process limit, costs no restart."""
-    reason = EndReason.WORKER_LOST if error.errno in PASSING else EndReason.LAUNCH_FAILED
-    return ExitReport(reason=reason, message=message)
-
-
-def _write_report(run: RunDir, report: ExitReport) -> None:
-    """Writes `exit.json`. Waits a while for a full disk: without the report, the attempt would run again."""
-
-    def write() -> None:
-        write_record(run.exit, report)
-
-    def log_refusal(error: OSError) -> None:
-        _log(f"{run.exit} cannot be written: {error}; trying again")
-
-    try:
-        retry_while_unavailable(write, seconds=_REPORT_RETRY_S, errnos=PASSING, on_error=log_refusal)
-    except OSError as error:
-        sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.to_json()}")
-
-
-def _log(text: str) -> None:
-    """Writes to supervisor.log. Ignores an error: the log may be on a full disk."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{text}\n".encode())

@@ -12,8 +12,8 @@ import threading
 import time
 from typing import TypeVar
 
+from torchyard.contract.codec import Record
 from torchyard.contract.devices import StartsReport
-from torchyard.contract.record import Record
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.local.warm.fingerprint import fingerprint
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from torchyard.contract.record import Record
+from torchyard.contract.codec import Record
 from torchyard.contract.records import ProcessIdentity
 
 LIMIT = 1 << 17

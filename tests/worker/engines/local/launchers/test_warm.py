@@ -12,7 +12,7 @@ from tests.worker.engines.local.warm.light_process import LightWarmProcess
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import process_title
-from worker.engines.base import Ended, Plan
+from worker.engines.base import AttemptPlan, Ended
 from worker.engines.local.launchers.warm import warm_start_obstacle
 from worker.host import orphans, process
 
@@ -49,22 +49,24 @@ os.fork = failing_fork
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> AttemptPlan:
     return LocalEngineFixture(tmp_path).plan("completes")
 
 
 @pytest.mark.parametrize("name", READ_AT_IMPORT)
-def test_a_variable_that_is_read_at_import_prevents_a_warm_start(plan: Plan, name: str) -> None:
+def test_a_variable_that_is_read_at_import_prevents_a_warm_start(plan: AttemptPlan, name: str) -> None:
     found = warm_start_obstacle(replace(plan, job_env={name: "x", "MY_LR": "1"}), loaded=LOADED)
     assert found == f"{name} must be set when Python starts"
 
 
-def test_a_variable_that_is_read_later_allows_a_warm_start(plan: Plan) -> None:
+def test_a_variable_that_is_read_later_allows_a_warm_start(plan: AttemptPlan) -> None:
     assert warm_start_obstacle(replace(plan, job_env=dict.fromkeys(READ_LATER, "x")), loaded=LOADED) is None
 
 
 @pytest.mark.parametrize("name", ["yaml.py", "yaml.pyc", "yaml.cpython-311-x86_64-linux-gnu.so", "numpy/__init__.py"])
-def test_a_module_beside_the_script_with_the_name_of_a_loaded_one_prevents_a_warm_start(plan: Plan, name: str) -> None:
+def test_a_module_beside_the_script_with_the_name_of_a_loaded_one_prevents_a_warm_start(
+    plan: AttemptPlan, name: str
+) -> None:
     folder = Path(plan.program[0]).parent
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).touch()
@@ -80,7 +82,7 @@ def test_a_module_beside_the_script_with_the_name_of_a_loaded_one_prevents_a_war
 
 
 @pytest.mark.parametrize("name", ["data.py", "yaml.txt", "numpy/readme.md"])
-def test_other_files_beside_the_script_allow_a_warm_start(plan: Plan, name: str) -> None:
+def test_other_files_beside_the_script_allow_a_warm_start(plan: AttemptPlan, name: str) -> None:
     path = Path(plan.program[0]).parent / name
     path.parent.mkdir(exist_ok=True)
     path.touch()

@@ -1,6 +1,6 @@
-"""The tables, and the first administrator
+"""The tables, and the first administrator: what the revisions up to this one made, with the names that they gave
 
-Revision ID: 0014
+Revision ID: 0020
 Revises:
 """
 
@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql
 
 from migrations.turns import limit_lock_waits
 
-revision = "0014"
+revision = "0020"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -86,6 +86,7 @@ TABLES = (
     "quotas",
     "secrets",
     "audit",
+    "service",
 )
 """In the order in which they are created."""
 
@@ -144,7 +145,7 @@ def _create_jobs() -> None:
         sa.Column("progress", DOCUMENT),
         sa.Column("devices", DOCUMENT, nullable=False),
         sa.Column("error", DOCUMENT),
-        sa.Column("position", BIG_KEY, nullable=False),
+        sa.Column("events", BIG_KEY, nullable=False),
         sa.Column("log_lines", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("started_at", sa.BigInteger()),
@@ -159,12 +160,15 @@ def _create_jobs() -> None:
         sa.Column("visibility", sa.String(8), server_default="private", nullable=False),
         sa.Column("points_joined_to", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("search_text", sa.Text(), server_default="", nullable=False),
+        sa.Column("cancel_grace_s", sa.Integer()),
         sa.CheckConstraint(
             "(finished_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled'))",
             name=op.f("ck_jobs_finished_iff_terminal"),
         ),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
     )
+    # PostgreSQL names the constraint NOT NULL after the column, and its name stays.
+    op.execute(sa.text("ALTER TABLE jobs RENAME COLUMN events TO position"))
 
 
 def _create_requests() -> None:
@@ -207,6 +211,7 @@ def _create_workers() -> None:
         sa.Column("seen_at", sa.BigInteger(), nullable=False),
         sa.Column("drain_requested_at", sa.BigInteger()),
         sa.Column("starts", DOCUMENT),
+        sa.Column("shares_cpus_of", sa.String(64)),
         sa.PrimaryKeyConstraint("id", name="pk_workers"),
     )
     op.create_table(
@@ -244,6 +249,8 @@ def _create_attempts() -> None:
         sa.Column("cut", sa.String(100), server_default="", nullable=False),
         sa.Column("stacks_requested_at", sa.BigInteger()),
         sa.Column("stacks", DOCUMENT),
+        sa.Column("point_bytes", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("reported_at", sa.BigInteger()),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_attempts_job_id"),
         sa.ForeignKeyConstraint(["worker_id"], ["workers.id"], name="fk_attempts_worker_id"),
         sa.PrimaryKeyConstraint("id", name="pk_attempts"),
@@ -421,6 +428,7 @@ def _create_users() -> None:
         sa.Column("credential", sa.String(64), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
+        sa.Column("csrf_digest", sa.String(64), server_default="", nullable=False),
         sa.PrimaryKeyConstraint("digest", name="pk_browser_sessions"),
     )
 
@@ -457,4 +465,12 @@ def _create_limits() -> None:
         sa.Column("outcome", sa.String(40), nullable=False),
         sa.Column("request_id", sa.String(100), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_audit"),
+    )
+    op.create_table(
+        "service",
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.String(40), nullable=False),
+        sa.Column("blobs", sa.String(5000)),
+        sa.CheckConstraint("number = 1", name=op.f("ck_service_one_row")),
+        sa.PrimaryKeyConstraint("number", name="pk_service"),
     )

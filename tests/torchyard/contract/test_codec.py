@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from torchyard.contract.codec import Record, at_most, between, matching
 from torchyard.contract.job import EndReason
-from torchyard.contract.record import Record, at_most, between, matching
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,80 @@
+"""What a worker knows of attempts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from torchyard.contract.job import EndReason
+
+LEASE = timedelta(seconds=30)
+"""So long an attempt belongs to its worker after a renewal, and a worker counts as alive after a heartbeat."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An open attempt that a worker owns."""
+
+    attempt_id: int
+    job_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of an open attempt: by the job's owner, or for a job that preempts it."""
+
+    end: EndReason | None = None
+    grace: timedelta | None = None
+    """The longest grace of that end, if it is not just the job's."""
+    stacks_requested_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSecrets:
+    """The secrets that the job's spec names.
+
+    `values`: by variable. `problem`: why some of them are missing; the attempt cannot start then.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFacts:
+    """An open attempt, and what its worker needs of its job. Times are microseconds since the epoch."""
+
+    started_at: int
+    """When it was claimed."""
+    age: timedelta
+    """The time since then, by the database's clock."""
+    start_step: int
+    """The step from which it resumes."""
+    launcher: Mapping[str, Any] | None
+    """The engine's handle, as JSON. None: nothing was started yet."""
+    relay_seq: int
+    """How many batches of its output are stored."""
+    offsets: Mapping[str, int]
+    """How far its output is stored: bytes of each file of the run directory, and what else the relay remembers."""
+    cut: frozenset[str]
+    """What is not stored any more, since a limit was reached, such as `log`."""
+    owner: str
+    spec: Mapping[str, Any]
+    """The job's spec, as it was written."""
+    stop_grace: timedelta
+    time_left: timedelta
+    """What the job's earlier attempts have left of its time limit."""
+    devices: Sequence[str]
+    """The UUIDs of its devices, by rank."""
+    secrets: AttemptSecrets
+    wanted: Wanted
+
+
+@dataclass(frozen=True)
+class KnownJob:
+    """A job with a row, for which run directories may exist."""
+
+    finished: bool
+    attempts: dict[int, int | None]
+    """By number: microseconds since the attempt ended; None while it is open."""

@@ -1,0 +1,121 @@
+"""What an attempt writes: how a worker brings it to the store, and how much of it is stored and kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from store.facts.telemetry import MetricPoint
+from torchyard.contract.records import Manifest, ManifestFile
+
+MAX_SERIES = 2000
+"""The most series of one job."""
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """An event that the relay read from the attempt. `time` is in microseconds since the epoch."""
+
+    type: str
+    data: dict[str, Any]
+    time: int
+    limited: bool = False
+    """Whether it is a message of the job, or about what it wrote. These are stored up to a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewLines:
+    """Whole lines of one stream, without line ends or NULs. `rank` is None for the launcher's own output."""
+
+    rank: int | None
+    stream: str
+    lines: list[str]
+
+
+@dataclass(frozen=True)
+class NewCheckpoint:
+    """A checkpoint whose blobs are stored. `files` holds the sizes and digests that the relay computed."""
+
+    name: str
+    manifest: Manifest
+    files: list[ManifestFile]
+    source: str | None = None
+    """None if the script published it."""
+
+
+@dataclass(frozen=True)
+class NewArtifact:
+    """A file whose blob is stored."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass
+class Batch:
+    """What the relay reads between two transactions. It is stored as a whole or not at all."""
+
+    offsets: dict[str, int]
+    """Bytes of each file that are stored after this batch."""
+    points: list[MetricPoint] = field(default_factory=list[MetricPoint])
+    curves: list[MetricPoint] = field(default_factory=list[MetricPoint])
+    """Points that were read from TensorBoard's event files."""
+    lines: list[NewLines] = field(default_factory=list[NewLines])
+    events: list[NewEvent] = field(default_factory=list[NewEvent])
+    checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
+    artifacts: list[NewArtifact] = field(default_factory=list[NewArtifact])
+    progress: dict[str, Any] | None = None
+    card: dict[str, Any] | None = None
+    reports: bool = False
+    """Whether the attempt's event log, by which a stall is measured, had something new."""
+    lag_us: int = 0
+    """Age of its oldest line when it was read, in microseconds."""
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """What a worker knows of a file that is stored already."""
+
+    path: str
+    attempt: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is stored of a job, and how many bytes its owner may store besides; None without a limit."""
+
+    stored: Sequence[StoredArtifact]
+    left: int | None
+
+
+@dataclass(frozen=True)
+class OutputLimits:
+    """What of one attempt's output is stored. None: all."""
+
+    log_bytes: int | None = 64 << 20
+    message_bytes: int | None = 4 << 20
+    point_bytes: int | None = 128 << 20
+    """Of all attempts of the job. Beyond these, a worker brings few points."""
+    checkpoints: int | None = 10_000
+    """Checkpoints of the attempt that are stored at will; then one a minute."""
+    artifacts: int | None = 1000
+    """Files of one job."""
+    artifact_bytes: int | None = 10 << 30
+    """Bytes of these files."""
+
+
+DEFAULTS = OutputLimits()
+
+
+@dataclass(frozen=True)
+class TrimLimits:
+    """What is kept of a finished job. None keeps everything."""
+
+    logs: timedelta | None = None
+    """Time after the job's end."""
+    log_bytes: int | None = None
+    events: timedelta | None = None
+    """Time after the job's end. Changes of state and the service's own messages are always kept."""
+    event_bytes: int | None = None

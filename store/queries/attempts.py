@@ -1,0 +1,77 @@
+"""What a worker reads of its attempts, and of those whose leases have expired. All of them raise Unavailable."""
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from store.db.database import Snapshots
+from store.facts.attempts import AttemptFacts, Claim, Wanted
+from store.facts.checkpoints import CheckpointFacts
+from store.facts.output import Room
+from store.rows import artifacts, attempts, checkpoints, intents, jobs, secrets
+from store.store import Store
+
+
+def read(store: Store, claim: Claim) -> AttemptFacts:
+    """Returns the attempt, its job and the secrets that this names. Raises StaleClaim if the attempt has ended."""
+    with store.read() as session:
+        row, job = attempts.read_open(session, claim), jobs.get(session, claim.job_id)
+        limits = job.stored_spec
+        return AttemptFacts(
+            started_at=row.started_at,
+            age=attempts.age(session, row),
+            start_step=row.start_step,
+            launcher=row.launcher,
+            relay_seq=row.relay_seq,
+            offsets=row.offsets,
+            cut=frozenset(row.cut.split()),
+            owner=job.owner,
+            spec=job.spec,
+            stop_grace=limits.stop_grace,
+            time_left=limits.time_limit - timedelta(microseconds=job.ran_us),
+            devices=tuple(str(device["uuid"]) for device in job.devices),
+            secrets=secrets.resolve(session, store.secret_keys, job),
+            wanted=intents.wanted_of(row, job),
+        )
+
+
+def wanted(store: Snapshots, claim: Claim) -> Wanted:
+    """Returns what is wanted of the attempt. Raises StaleClaim as `read` does."""
+    with store.read() as session:
+        row = attempts.read_open(session, claim)
+        return intents.wanted_of(row, jobs.get(session, claim.job_id))
+
+
+def owned(store: Snapshots, worker_id: str) -> list[Claim]:
+    """Returns the worker's open attempts."""
+    with store.read() as session:
+        return attempts.open_claims(session, worker_id)
+
+
+def expired(store: Snapshots) -> list[Claim]:
+    """Returns the open attempts whose lease has expired."""
+    with store.read() as session:
+        return attempts.expired_claims(session)
+
+
+def checkpoints_of_job(store: Snapshots, claim: Claim) -> list[CheckpointFacts]:
+    """Returns the checkpoints of the attempt's job, newest first."""
+    with store.read() as session:
+        return checkpoints.newest_first(session, claim.job_id)
+
+
+def checkpoint_names(store: Snapshots, claim: Claim) -> list[str]:
+    """Returns the names of all checkpoints that the attempt has ever listed."""
+    with store.read() as session:
+        return checkpoints.recorded_names(session, claim.job_id, attempt=claim.number)
+
+
+def removed_checkpoints(store: Snapshots, claim: Claim, *, attempt: int, names: Collection[str]) -> set[str]:
+    """Returns those of `names` that an attempt of the same job listed and that were removed since."""
+    with store.read() as session:
+        return checkpoints.removed_among(session, claim.job_id, attempt=attempt, names=names)
+
+
+def artifact_room(store: Snapshots, claim: Claim) -> Room:
+    """Returns which artifacts of the job are stored, and how many bytes its owner may store besides."""
+    with store.read() as session:
+        return artifacts.room(session, claim.job_id)

@@ -1,0 +1,72 @@
+"""Events of jobs, each at a position of its job that the caller has reserved."""
+
+from contextlib import closing
+import json
+from typing import Any
+
+from sqlalchemy import BigInteger, bindparam, case, func, insert, select
+from sqlalchemy.orm import Session
+
+from store.db.database import now_us
+from store.db.tables import Base, JobEvent
+from store.facts.pages import FactPage
+from store.facts.telemetry import EventFacts
+from store.rows import columns, pages
+from torchyard.contract.job import JobState, Reason
+
+# Built once: building a statement costs more than executing it.
+_EVENTS = Base.metadata.tables["job_events"]
+_LAST_EVENT = (
+    select(_EVENTS.c.time)
+    .where(_EVENTS.c.job_id == bindparam("of_job"))
+    .order_by(_EVENTS.c.seq.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_TOLD = func.coalesce(bindparam("told", type_=BigInteger()), now_us())
+_NOT_LATER = case((now_us() < _TOLD, now_us()), else_=_TOLD)
+# Ranks, workers and the database each have a clock. A job's events never run backwards, and never into the future.
+_NEW_EVENT = insert(_EVENTS).values(time=case((_LAST_EVENT > _NOT_LATER, _LAST_EVENT), else_=_NOT_LATER))
+
+
+def page(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[EventFacts]:
+    """Returns events with a position above `after`, oldest first, without progress, which only streams show.
+
+    Returns up to `limit` of them, and up to 8 MiB.
+    """
+    query = select(*columns.of(EventFacts, JobEvent)).where(JobEvent.job_id == job_id, JobEvent.seq > after)
+    query = query.where(JobEvent.type != "progress").order_by(JobEvent.seq).limit(limit + 1)
+    with closing(session.execute(query.execution_options(yield_per=16))) as rows:
+        events = (EventFacts(*row) for row in rows)
+        return pages.take(events, limit=limit, size=lambda event: len(json.dumps(event.data)))
+
+
+def add_state(
+    session: Session,
+    job_id: str,
+    *,
+    seq: int,
+    source: JobState | None,
+    target: JobState,
+    reason: Reason,
+    attempt: int | None,
+    detail: dict[str, Any] | None = None,
+) -> None:
+    """Inserts the event of a state that the job has entered. `detail` goes into its data."""
+    data = {"from": source, "to": target, "reason": {"code": reason.code, "message": reason.message}, **(detail or {})}
+    add(session, job_id, seq=seq, type="state", attempt=attempt, data=data)
+
+
+def add(
+    session: Session,
+    job_id: str,
+    *,
+    seq: int,
+    type: str,
+    attempt: int | None,
+    data: dict[str, Any],
+    time: int | None = None,
+) -> None:
+    """Inserts an event at the position `seq`. `jobs.add_event` says what `time` is."""
+    values = {"job_id": job_id, "seq": seq, "type": type, "attempt": attempt, "data": data}
+    session.execute(_NEW_EVENT, {**values, "of_job": job_id, "told": time})

@@ -1,0 +1,103 @@
+import { flushSync } from "svelte";
+import { afterEach, expect, test, vi } from "vitest";
+import { live } from "../live/live.svelte";
+import { href, navigate } from "../router.svelte";
+import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../testing";
+import Header from "./Header.svelte";
+import Mark from "./Mark.svelte";
+import { session } from "./session.svelte";
+import Shell from "./Shell.svelte";
+
+afterEach(async () => {
+  await removeAll();
+  live.status = "connecting";
+  vi.unstubAllGlobals();
+  vi.restoreAllMocks();
+  navigate(href(""));
+});
+
+/** Shows the shell, whose pages count how often each is loaded. */
+function shell(load: () => Promise<{ default: typeof Mark }> = () => Promise.resolve({ default: Mark })) {
+  vi.spyOn(live, "start").mockReturnValue();
+  vi.spyOn(live, "stop").mockReturnValue();
+  vi.stubGlobal("scrollTo", () => undefined);
+  const loaded: string[] = [];
+  const page = (name: string) => () => (loaded.push(name), load());
+  const pages = { now: page("now"), jobs: page("jobs"), job: page("job"), compare: page("compare") };
+  return { host: show(Shell, { pages }), loaded };
+}
+
+test("the header marks the page that is shown, and says how the page hears of changes", () => {
+  signIn("member", "jobs:read");
+  navigate(href("jobs/job_0197f3c2a9b47c1e8d20f6b1c4e5a703"));
+  const calls: string[] = [];
+  const host = show(Header, { openPalette: () => calls.push("palette"), openHelp: () => calls.push("help") });
+  expect(textsOf(host, "[aria-current=page]")).toEqual(["Jobs"]);
+  live.status = "polling";
+  flushSync();
+  expect(textOf(host.querySelector("[role=status]"))).toBe("every 5 s");
+  click(host, "Keys ?");
+  host.querySelector<HTMLElement>(".palette")?.click();
+  expect(calls).toEqual(["help", "palette"]);
+});
+
+test("who cannot be signed out is told why", async () => {
+  signIn("member", "jobs:read");
+  serve(() => null);
+  const host = show(Header, { openPalette: () => undefined, openHelp: () => undefined });
+  click(host, "Sign out");
+  await settled();
+  await vi.waitFor(() => expect(textOf(host.querySelector("[role=alert]"))).toBe("There is none."));
+  expect(session.stage).toBe("in");
+});
+
+test("the shell loads the page of the address, and a page again only for another one", async () => {
+  signIn("member", "jobs:read");
+  const { host, loaded } = shell();
+  await settled();
+  navigate(href("jobs"));
+  flushSync();
+  navigate(href("jobs", { state: "failed" }));
+  flushSync();
+  await settled();
+  expect(loaded).toEqual(["now", "jobs"]);
+  expect(host.querySelector("#main svg")).not.toBeNull();
+});
+
+test("an address without a page says where to look", async () => {
+  signIn("member", "jobs:read");
+  navigate(href("nowhere"));
+  const { host, loaded } = shell();
+  await settled();
+  expect([textOf(host.querySelector("h1")), loaded]).toEqual(["There is no such page", []]);
+});
+
+test("a token that opens no page is told so", async () => {
+  signIn("member");
+  const { host } = shell();
+  await settled();
+  expect(textOf(host.querySelector("h1"))).toBe("This token opens no page");
+});
+
+test("a page whose files are gone offers to load all again", async () => {
+  signIn("member", "jobs:read");
+  const { host } = shell(() => Promise.reject(new Error("gone")));
+  await settled();
+  expect(textOf(host.querySelector("#main p"))).toContain("could not be loaded");
+});
+
+test("keys go to pages, and list themselves", async () => {
+  signIn("member", "jobs:read");
+  const { host } = shell();
+  await settled();
+  const press = (key: string): void => {
+    window.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    flushSync();
+  };
+  press("g");
+  press("j");
+  expect(location.pathname).toBe("/jobs");
+  press("?");
+  expect(host.querySelectorAll("dialog")).toHaveLength(1);
+  expect(textOf(host.querySelector("dialog"))).toContain("Lists the jobs");
+});

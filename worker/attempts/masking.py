@@ -1,0 +1,45 @@
+"""Masks the values of secrets in what an attempt wrote, before it is stored."""
+
+from dataclasses import replace
+from typing import Any
+
+from store.facts.output import Batch, NewCheckpoint
+from store.facts.telemetry import MetricPoint
+from worker.host.mask import Mask
+
+
+def masked_batch(batch: Batch, mask: Mask) -> Batch:
+    """Returns the batch with masked text. Whoever copies files leaves those out that have a secret in their path."""
+    if not mask:
+        return batch
+    return replace(
+        batch,
+        lines=[replace(new, lines=[mask.text(line) for line in new.lines]) for new in batch.lines],
+        events=[replace(event, data=_masked(event.data, mask)) for event in batch.events],
+        card=_masked(batch.card, mask),
+        points=_masked_points(batch.points, mask),
+        curves=_masked_points(batch.curves, mask),
+        checkpoints=[_masked_checkpoint(new, mask) for new in batch.checkpoints],
+    )
+
+
+def _masked_points(points: list[MetricPoint], mask: Mask) -> list[MetricPoint]:
+    keys = {key: mask.text(key) for key in {point.key for point in points}}
+    if all(key == masked for key, masked in keys.items()):
+        return points
+    return [replace(point, key=keys[point.key]) for point in points]
+
+
+def _masked_checkpoint(new: NewCheckpoint, mask: Mask) -> NewCheckpoint:
+    manifest = replace(new.manifest, metrics=_masked(new.manifest.metrics, mask), card=_masked(new.manifest.card, mask))
+    return replace(new, manifest=manifest)
+
+
+def _masked(value: Any, mask: Mask) -> Any:
+    if isinstance(value, str):
+        return mask.text(value)
+    if isinstance(value, dict):
+        return {mask.text(key): _masked(item, mask) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_masked(item, mask) for item in value]
+    return value

@@ -1,0 +1,58 @@
+"""What a supervisor starts: the launcher's command with the whole environment, from the plan of an attempt."""
+
+from collections.abc import Mapping
+import os
+
+from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import RunDir
+from worker.engines.base import AttemptPlan
+from worker.engines.local.confinement import Confined, Confinement
+from worker.engines.local.environment import inherited
+from worker.engines.local.launchers.base import Launcher, rank_environment
+from worker.sandbox.opening import canonical
+
+
+def launch_plan(
+    plan: AttemptPlan,
+    *,
+    run: RunDir,
+    launcher: Launcher,
+    slots: int,
+    umask: int = 0o077,
+    environ: Mapping[str, str] = os.environ,
+    confinement: Confinement | None = None,
+) -> LaunchPlan:
+    """Returns what the supervisor starts, with the whole environment. Makes the places that the attempt may write.
+
+    `environ`: the worker's variables. `slots`: the number of the worker's devices. Raises OSError.
+    """
+    argv = launcher.command(plan, folder=run.torchrun)
+    changeable, fixed = rank_environment(plan, slots=slots)
+    confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
+    env = inherited(environ) | _of_environment(plan, environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
+    unchangeable = fixed.keys() | plan.env.keys()
+    return LaunchPlan(
+        job_id=plan.key.job_id,
+        attempt=plan.key.number,
+        claimed_at=plan.claimed_at,
+        launcher=launcher.name,
+        argv=argv,
+        env=env,
+        rank_env={name: value for name, value in plan.job_env.items() if name not in unchangeable},
+        cwd=canonical(plan.cwd) if confined.sandbox is None or confined.sandbox.strict is None else str(plan.cwd),
+        umask=umask,
+        world_size=len(plan.devices),
+        time_limit=plan.time_limit,
+        stall_timeout=plan.stall_timeout,
+        stop_grace=plan.stop_grace,
+        reports=plan.reports,
+        sandbox=confined.sandbox,
+    )
+
+
+def _of_environment(plan: AttemptPlan, environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that activate the job's own environment."""
+    if plan.environment is None:
+        return {}
+    path = f"{plan.environment / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}"
+    return {"VIRTUAL_ENV": str(plan.environment), "PATH": path}
