@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.contract.views.jobs import JobSummary, JobView
+
+
+_ID = re.compile("job_[0-9a-f]{32}")
 
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:
@@ -127,22 +131,21 @@ def _kill(jobs: list[str], *, as_json: bool) -> None:
 
 
 def _killed(client: Client, ref: str) -> JobView | JobSummary:
-    """Kills a job and returns it. Of a private job of others, which an operator may end, it returns what lists show."""
-    from torchyard.contract.errors import NotFound
+    """Kills a job and returns it. Of a private job of others, which an operator may end, it returns what lists show.
 
-    try:
+    Such a job is named by its whole id, which comes before names: anybody may give their job the name of another, or
+    its id as a name, to be killed in its place.
+    """
+    from torchyard.contract.errors import Forbidden, NotFound
+
+    if not _ID.fullmatch(ref):
         return client.cancel(client.get(ref).id, now=True)
-    except NotFound:
-        found = _listed(client, ref)
-        if found is None or client.act("cancel", [found.id], now=True).refused:
+    try:
+        return client.cancel(ref, now=True)
+    except (NotFound, Forbidden):
+        if client.act("cancel", [ref], now=True).refused:
             raise
-        return _listed(client, found.id) or found
-
-
-def _listed(client: Client, ref: str) -> JobSummary | None:
-    """Returns the job with this id, else the newest of this name, as a list shows it."""
-    by_id = (job for job in client.list(q=ref, limit=1) if job.id == ref)
-    return next(by_id, None) or next(iter(client.list(name=ref, limit=1)), None)
+        return next(job for job in client.list(q=ref) if job.id == ref)
 
 
 def _check_ended(jobs: list[JobView]) -> None:

@@ -39,22 +39,37 @@ def test_a_disabled_users_token_ends_and_their_jobs_are_kept_or_cancelled(team: 
     assert team.run(name, "ps").returncode == 0
 
 
-@pytest.mark.parametrize("named", ["id", "name"])
-def test_an_operator_kills_a_private_job_of_others_and_nobody_else_does(team: Team, named: str) -> None:
-    owner, other, operator = (team.add(f"{word}-{named}") for word in ("owner", "other", "operator"))
+def test_an_operator_kills_a_private_job_of_others_and_nobody_else_does(team: Team) -> None:
+    owner, other, operator = (team.add(f"{word}-of-killed") for word in ("owner", "other", "operator"))
     assert team.run("admin", "users", "role", operator, "operator").returncode == 0
-    job = team.run(owner, "submit", "-", stdin=SPEC.replace("{", f"{{name: hidden-{named}, ", 1)).stdout.strip()
-    ref = job if named == "id" else f"hidden-{named}"
-    refused = team.run(other, "cancel", ref, "--now")
+    job = team.run(owner, "submit", "-", stdin=SPEC).stdout.strip()
+    refused = team.run(other, "cancel", job, "--now")
     assert refused.returncode != 0 and "there is no job" in refused.stderr
-    assert team.run(operator, "cancel", ref).returncode != 0, "only by force"
+    assert team.run(operator, "cancel", job).returncode != 0, "only by force"
     assert _json(team.run(owner, "show", job, "--json"))["state"] == "queued"
-    killed = team.run(operator, "cancel", ref, "--now")
+    killed = team.run(operator, "cancel", job, "--now")
     assert (killed.returncode, killed.stdout) == (0, f"{job}  cancelled\n"), killed.stderr
     (shown,) = _json(team.run(operator, "cancel", job, "--now", "--json"))
     assert (shown["id"], shown["state"]) == (job, "cancelled")
     assert "config" not in json.dumps(shown)
     assert _json(team.run(owner, "show", job, "--json"))["state"] == "cancelled"
+
+
+def test_no_job_is_killed_in_place_of_another_by_its_name(team: Team) -> None:
+    """A job had only to be followed by one that has its id as a name: the operator's command killed that one."""
+    owner, operator = team.add("owner-of-shield"), team.add("operator-of-shield")
+    assert team.run("admin", "users", "role", operator, "operator").returncode == 0
+    job = team.run(owner, "submit", "-", stdin=SPEC).stdout.strip()
+    shields: list[str] = []
+    for visibility in ("private", "team"):
+        spec = SPEC.replace("{", f"{{name: {job}, visibility: {visibility}, ", 1)
+        shields.append(team.run(owner, "submit", "-", stdin=spec).stdout.strip())
+    assert team.run(operator, "cancel", job, "--now").stdout == f"{job}  cancelled\n"
+    for shield in shields:
+        assert _json(team.run(owner, "show", shield, "--json"))["state"] == "queued"
+    private = team.run(owner, "submit", "-", stdin=SPEC.replace("{", "{name: hidden-name, ", 1)).stdout.strip()
+    assert team.run(operator, "cancel", "hidden-name", "--now").returncode != 0, "names of others stand for nothing"
+    assert _json(team.run(owner, "show", private, "--json"))["state"] == "queued"
 
 
 def test_a_new_token_is_alone_on_stdout_and_works_until_it_is_revoked(team: Team) -> None:
