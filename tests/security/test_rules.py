@@ -74,7 +74,7 @@ def test_what_an_attempt_has_below_its_own_folders_is_opened(tmp_path: Path) -> 
     closed = closed_of([str(data / "caches")], data_dir=str(data), own=[str(own)])
     for path in (own, own / "hub", Path("/usr")):
         os.close(open_allowed(str(path), closed))
-    for path in (data, data / "caches", data / "caches" / "adam"):
+    for path in (data, data / "caches", data / "caches" / "adam", own / ".." / "adam", own / ".."):
         with pytest.raises(PermissionError):
             open_allowed(str(path), closed)
 

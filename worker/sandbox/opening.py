@@ -76,6 +76,8 @@ def enter_real(path: str) -> None:
 def _open(path: str, passed: list[Identity]) -> int:
     """Does what `open_real` does, and adds the folders on the way."""
     _, *names = Path(path).parts
+    if ".." in names:  # a path below an own folder would lead out of it
+        raise PermissionError(errno.EPERM, "a part of it leads upwards", path)
     opened = os.open("/", _ON_THE_WAY)
     for number, name in enumerate(names, start=1):
         outer = opened
