@@ -230,6 +230,7 @@ def test_streams_of_other_users_and_of_unknown_jobs_are_not_found(service: ApiFi
         assert service.client.get(f"/v1/jobs/{job_id}/stream").status_code == 404
 
 
+@pytest.mark.thorough
 def test_a_stream_interrupted_fifty_times_equals_an_uninterrupted_one(
     service: ApiFixture, claim: Claim, url: str
 ) -> None:
@@ -309,6 +310,7 @@ def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, servic
             assert psutil.Process(process.pid).memory_info().rss - before < 64 << 20
 
 
+@pytest.mark.thorough
 @on_sqlite
 def test_watchers_do_not_delay_a_shutdown(tmp_path: Path, service: ApiFixture, claim: Claim, redis_url: str) -> None:
     with (

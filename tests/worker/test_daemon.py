@@ -146,6 +146,7 @@ def test_a_job_that_only_a_newer_worker_understands_stays_queued(fixture: Daemon
     assert fixture.state(future) == JobState.QUEUED
 
 
+@pytest.mark.thorough
 def test_two_workers_of_a_host_have_different_names_and_share_its_cpus(fixture: DaemonFixture) -> None:
     clock = Clock()
     first, second = fixture.daemon(clock), fixture.daemon(clock, folder="second")
@@ -207,6 +208,7 @@ def test_a_cancel_reaches_a_running_job_while_redis_is_down(
         wait_for(lambda: fixture.state(claim.job_id) == JobState.CANCELLED, "the end")
 
 
+@pytest.mark.thorough
 def test_unreadable_records_of_a_job_do_not_prevent_the_start_of_the_worker(fixture: DaemonFixture) -> None:
     daemon = fixture.daemon()
     claim, attempt = fixture.running(daemon)
@@ -225,6 +227,7 @@ def test_unreadable_records_of_a_job_do_not_prevent_the_start_of_the_worker(fixt
     assert attempt.running_processes() == []
 
 
+@pytest.mark.thorough
 def test_a_cpu_slot_reports_what_its_job_uses(fixture: DaemonFixture) -> None:
     clock = Clock()
     daemon = fixture.daemon(clock)

@@ -272,6 +272,7 @@ def test_an_abandoned_attempt_is_killed_and_nothing_more_is_written(simulated: S
     assert simulated.store.everything() == before
 
 
+@pytest.mark.thorough
 def test_a_runner_abandons_an_attempt_that_was_rescued(simulated: SimulatedRunnerFixture) -> None:
     attempt = simulated.start_ranks()
     simulated.store.expire(simulated.claim)

@@ -171,6 +171,7 @@ def test_a_warm_process_ends_with_its_killed_worker_and_its_jobs_go_on(attempt: 
     assert attempt.report().reason is EndReason.CANCELLED
 
 
+@pytest.mark.thorough
 def test_an_outdated_warm_process_is_replaced_at_the_next_start(
     light: LightWarmProcess, warm: WarmProcess, fixture: LocalEngineFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
