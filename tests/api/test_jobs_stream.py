@@ -575,7 +575,7 @@ def test_a_busy_job_is_told_at_a_bounded_rate(
 def test_a_backlog_comes_in_bounded_pages(
     service: ApiFixture, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_stream, "_MOST_ITEMS", 7)
+    monkeypatch.setattr(jobs_stream, "MOST_ITEMS", 7)
     claim = service.start(service.submit()["id"])
     for number in range(1, 6):
         store_batch(service, claim, number)

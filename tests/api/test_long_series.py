@@ -23,8 +23,8 @@ Values = NDArray[np.float64]
 
 @pytest.fixture(autouse=True)
 def _few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series, "_MOST_HELD", HELD)
-    monkeypatch.setattr(series, "_PART_POINTS", PART)
+    monkeypatch.setattr(series, "MOST_HELD", HELD)
+    monkeypatch.setattr(series, "PART_POINTS", PART)
 
 
 def store(service: ApiFixture, claim: Claim, values: Values, *, first_step: int = 0) -> None:

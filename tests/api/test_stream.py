@@ -381,7 +381,7 @@ def test_pages_that_are_read_several_times_at_once_are_cached(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     run(service, claim, 100)
-    monkeypatch.setattr(pages, "_CACHE_BYTES", 200_000)
+    monkeypatch.setattr(pages, "CACHE_BYTES", 200_000)
     read = counted_reads(monkeypatch)
 
     async def watch() -> int:
@@ -410,7 +410,7 @@ def test_pages_without_events_count_against_the_cache_size(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     monkeypatch.setattr(streams, "HEARTBEAT_S", 0.01)
-    monkeypatch.setattr(pages, "_CACHE_BYTES", 0)
+    monkeypatch.setattr(pages, "CACHE_BYTES", 0)
     read = counted_reads(monkeypatch)
 
     async def watch() -> None:

@@ -198,7 +198,7 @@ def test_devices_are_not_assigned_while_a_rescued_attempt_still_runs_on_them(fix
 def test_a_cancel_reaches_a_running_job_while_redis_is_down(
     fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intents, "_READ_EVERY_S", 3600.0)
+    monkeypatch.setattr(intents, "READ_EVERY_S", 3600.0)
     fixture.redis_url = "unix:///nowhere/redis.sock"
     daemon = fixture.daemon()
     claim, _ = fixture.running(daemon)
