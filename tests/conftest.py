@@ -1,7 +1,6 @@
 """Fixtures for both kinds of databases: a test that uses one runs on each."""
 
 from collections.abc import Generator
-from contextlib import closing
 import gc
 import multiprocessing.util
 import os
@@ -112,7 +111,7 @@ def database_url(databases: Databases) -> Generator[str]:
 
 
 @pytest.fixture
-def database(database_url: str) -> Generator[Database]:
+def database(databases: Databases, database_url: str) -> Generator[Database]:
     """A migrated database, without a row."""
-    with closing(Database(database_url)) as database:
+    with databases.opened.at(database_url) as database:
         yield database

@@ -32,11 +32,29 @@ _DISCONNECT = (
     b"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
     b" WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
+_RESTART = b"SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false) FROM pg_sequences"
+
+
+class Opened:
+    """Databases by their URLs. They are kept closed between tests, as each one compiles its statements once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Database] = {}
+
+    @contextmanager
+    def at(self, url: str) -> Generator[Database]:
+        database = self._known.setdefault(url, Database(url))
+        try:
+            yield database
+        finally:
+            database.close()
 
 
 class SQLiteDatabases:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._spare: list[str] = []
+        self.opened = Opened()
 
     @contextmanager
     def empty(self) -> Generator[str]:
@@ -50,12 +68,13 @@ class SQLiteDatabases:
     @contextmanager
     def migrated(self) -> Generator[str]:
         """The URL of a database with the newest tables and no rows."""
-        name = uuid4().hex
+        name = self._spare.pop() if self._spare else uuid4().hex
         shutil.copy(self._folder / self._template, self._folder / name)
         try:
             yield self._url(name)
         finally:
             self._remove(name)
+            self._spare.append(name)
 
     @cached_property
     def _template(self) -> str:
@@ -74,6 +93,7 @@ class PostgreSQLDatabases:
     def __init__(self, server: PostgreSQLServer) -> None:
         self._server = server
         self._spare: list[str] = []
+        self.opened = Opened()
         self.binaries = server.binaries
 
     @contextmanager
@@ -118,8 +138,10 @@ class PostgreSQLDatabases:
             if connection.execute(_HEADS).fetchall() != [(_head(),)]:
                 return False
             filled = [table for (table,) in connection.execute(_FILLED).fetchall()]
-            if filled:
-                connection.execute(f"TRUNCATE {', '.join(filled)} RESTART IDENTITY CASCADE".encode())
+            # Twenty times as fast as TRUNCATE, which makes new files.
+            deletions = "".join(f"DELETE FROM {table};" for table in filled)
+            connection.execute(f"SET session_replication_role = replica;{deletions}".encode())
+            connection.execute(_RESTART)
         return True
 
     def _run(self, statement: str) -> None:

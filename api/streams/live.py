@@ -15,7 +15,7 @@ _LONGEST_WAIT_S = 5.0
 """Longest wait of a watcher: an announcement may be lost."""
 _POLL_S = 0.5
 """Longest wait of a watcher while Redis is unreachable."""
-_CHECK_S = 15.0
+CHECK_S = 15.0
 """Seconds between two checks that a user may still watch, besides those that an announcement causes."""
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Watch:
     def __init__(self, live: "Live") -> None:
         self._live = live
         self._changed = asyncio.Event()
-        self._check_at = asyncio.get_running_loop().time() + _CHECK_S
+        self._check_at = asyncio.get_running_loop().time() + CHECK_S
         self._lines: dict[tuple[str, int | None, str], LiveLine] = {}
 
     @property
@@ -63,7 +63,7 @@ class Watch:
         now = asyncio.get_running_loop().time()
         if now < self._check_at:
             return False
-        self._check_at = now + _CHECK_S
+        self._check_at = now + CHECK_S
         return True
 
     def show(self, line: LiveLine) -> None:

@@ -20,7 +20,7 @@ from torchyard.contract.codec import json_number
 from torchyard.contract.errors import NotAuthorized, Unavailable
 from torchyard.contract.views.telemetry import ChangedView, ListedView, StoredKind, StreamCursor, StreamTopic
 
-_MOST_ITEMS = 2000
+MOST_ITEMS = 2000
 """The most items of one event."""
 _PAUSE_S = 0.5
 """Seconds before the database is asked again when it did not answer."""
@@ -120,7 +120,7 @@ class MultiplexedStream:
                 if item.position > to:
                     break
                 page.add(item)
-                if page.items == _MOST_ITEMS or page.size >= MOST_BYTES:
+                if page.items == MOST_ITEMS or page.size >= MOST_BYTES:
                     return StoredItems(page.encoded(item.position), item.position)
         return StoredItems(page.encoded(to), to)
 

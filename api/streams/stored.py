@@ -13,7 +13,7 @@ MOST_ITEMS = 500
 """Most items of one read where each is an event."""
 MOST_BYTES = 1 << 18
 """Size after which a read ends."""
-_CACHE_BYTES = 1 << 24
+CACHE_BYTES = 1 << 24
 _ENTRY_BYTES = 1 << 10
 """Bytes that a cache entry needs besides its data: one without an item of the asked kinds has no data."""
 
@@ -86,6 +86,6 @@ class SharedItems:
             self._cached_bytes -= replaced.size
         self._cache[key] = found
         self._cached_bytes += found.size
-        while self._cached_bytes > _CACHE_BYTES:
+        while self._cached_bytes > CACHE_BYTES:
             _, dropped = self._cache.popitem(last=False)
             self._cached_bytes -= dropped.size

@@ -7,7 +7,7 @@ from store.facts.telemetry import Lines, LogFilter
 from store.queries import logs
 from store.store import Store
 
-_PART_CHARACTERS = 1 << 20
+PART_CHARACTERS = 1 << 20
 
 
 def parts(store: Store, job_id: str, *, where: LogFilter, last: int, timestamps: bool) -> Iterator[bytes]:
@@ -18,7 +18,7 @@ def parts(store: Store, job_id: str, *, where: LogFilter, last: int, timestamps:
         with logs.chunks(store, job_id, line=line, where=where, to=last) as chunks:
             line = last + 1
             for chunk in chunks:
-                if size >= _PART_CHARACTERS:
+                if size >= PART_CHARACTERS:
                     line = chunk.first
                     break
                 text.append(_text(chunk, timestamps=timestamps))

@@ -18,7 +18,7 @@ MOST_TEXT, MOST_CHUNKS, MOST_MATCHES = 1 << 25, 5000, 10_000
 """A search ends after so many characters, chunks or matches."""
 MOST_SECONDS = 2.0
 """A search ends after so much processor time of the threads that do it: an expression may need seconds for a MiB."""
-_PART_S = 0.05
+PART_S = 0.05
 """Processor time of a part, after which others may have the thread."""
 _SLICE = 1 << 13
 """Characters that are searched at once, with the rest of their last line. Nothing can interrupt that."""
@@ -85,7 +85,7 @@ class LogSearch:
             with store.read() as session, closing(self._slices(session)) as slices:
                 for _ in slices:
                     self._work.seconds = spent + time.thread_time() - began
-                    if self._done or self._work.seconds - spent >= _PART_S:
+                    if self._done or self._work.seconds - spent >= PART_S:
                         break
                 else:
                     self._last = self._end

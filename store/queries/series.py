@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _Row: TypeAlias = "Row[int, str, int, str | None]"
 
-_GROUP_POINTS, _GROUP_SERIES = 25_000, 1000
+GROUP_POINTS, _GROUP_SERIES = 25_000, 1000
 """The most points, and the most series, that are read at once. A longer series is read by itself, in parts."""
-_PART_POINTS = 100_000
+PART_POINTS = 100_000
 """Points after which the read of a long series ends a part."""
-_MOST_HELD = 200_000
+MOST_HELD = 200_000
 """Entries of one series that are in memory at once, besides those of a part: with more, each two or so become one."""
 
 
@@ -78,7 +78,7 @@ def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[st
         visible = last_visible_steps(session, job_id) if where.attempt is None else None
         groups = [*_groups(_series(session, job_id, where.keys))]
     for group in groups:
-        if len(group) == 1 and group[0].points > _MOST_HELD:
+        if len(group) == 1 and group[0].points > MOST_HELD:
             held = yield from _long(store, group[0].id, where, visible)
             yield group[0].key, replace(held, source=group[0].source)
             continue
@@ -125,7 +125,7 @@ class _Held:
         for tail in part.tails:
             self._tails.setdefault(int(tail.attempts[0]), []).append(self._reduced(tail, self._size))
         self._count += len(self._shown[-1].steps) + sum(len(tail.steps) for tail in part.tails) // self._size
-        if self._count > _MOST_HELD:
+        if self._count > MOST_HELD:
             self._size *= 2
             self._shown = [self._reduced(series_columns.joined(self._shown), 2)]
             self._tails = {
@@ -168,7 +168,7 @@ def _groups(series: Iterable[_Row]) -> Iterator[list[_Row]]:
     group: list[_Row] = []
     points = 0
     for row in series:
-        if group and (points + row.points > _GROUP_POINTS or len(group) == _GROUP_SERIES):
+        if group and (points + row.points > GROUP_POINTS or len(group) == _GROUP_SERIES):
             yield group
             group, points = [], 0
         group.append(row)
@@ -224,6 +224,6 @@ def _read_part(
         for series_id, first, number, data in rows:
             stored[series_id].append((number, data))
             size += len(data)
-            if len(stored) == 1 and size >= _PART_POINTS * POINT.size:
+            if len(stored) == 1 and size >= PART_POINTS * POINT.size:
                 return first
     return None

@@ -26,7 +26,7 @@ LONG = 256
 _MOST_POINTS = 4096
 """Points of a joined chunk, but for those of its last batch."""
 _BLOCKS_PER_READ = 64
-_CHUNKS_PER_TRANSACTION = 2000
+CHUNKS_PER_TRANSACTION = 2000
 _JOBS_PER_PASS = 500
 _JOINED = NEVER_TRIMMED
 """Sentinel: the job has ended, and all its points are joined."""
@@ -95,7 +95,7 @@ def join(session: Session, job_id: str, stretch: Stretch) -> Stretch | None:
     chunks = PointChunk.series_id == stretch.series_id
     columns = (PointChunk.first, PointChunk.attempt, PointChunk.count.label("points"), PointChunk.last)
     query = select(*columns).where(chunks, PointChunk.first >= stretch.begin, PointChunk.first < stretch.end)
-    rows = session.execute(query.order_by(PointChunk.first).limit(_CHUNKS_PER_TRANSACTION)).all()
+    rows = session.execute(query.order_by(PointChunk.first).limit(CHUNKS_PER_TRANSACTION)).all()
     for run in _runs(rows):
         first, last = run[0].first, run[-1].first
         of_run = and_(chunks, PointChunk.first >= first, PointChunk.first <= last)
@@ -113,7 +113,7 @@ def join(session: Session, job_id: str, stretch: Stretch) -> Stretch | None:
                 places=b"".join([PLACE.pack(row.first, row.points) for row in run]),
             )
         )
-    if len(rows) < _CHUNKS_PER_TRANSACTION:
+    if len(rows) < CHUNKS_PER_TRANSACTION:
         return None
     return Stretch(stretch.series_id, rows[-1].first + 1, stretch.end)
 

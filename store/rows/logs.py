@@ -13,7 +13,7 @@ from store.facts.telemetry import END, EVERY_LINE, Line, LogFilter
 from store.rows import pages
 
 _MOST_NEWEST = 300
-_MOST_CHUNKS, _MOST_CHARACTERS = 400, 4 << 20
+MOST_CHUNKS, MOST_CHARACTERS = 400, 4 << 20
 """How much of the end of a log is looked at for the newest lines of one rank, at most."""
 
 
@@ -75,7 +75,7 @@ def newest(session: Session, job_id: str, *, attempt: int, rank: int | None) -> 
 
     They are looked for in the last 400 chunks and 4 Mi characters of the log.
     """
-    query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.first.desc()).limit(_MOST_CHUNKS)
+    query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.first.desc()).limit(MOST_CHUNKS)
     newest_first: list[Line] = []
     characters = 0
     with closing(session.scalars(query.execution_options(yield_per=16))) as chunks:
@@ -83,7 +83,7 @@ def newest(session: Session, job_id: str, *, attempt: int, rank: int | None) -> 
             characters += len(chunk.text)
             if chunk.attempt == attempt and rank in {None, chunk.rank}:
                 newest_first += reversed(lines(chunk))
-            if len(newest_first) >= _MOST_NEWEST or characters > _MOST_CHARACTERS or chunk.attempt < attempt:
+            if len(newest_first) >= _MOST_NEWEST or characters > MOST_CHARACTERS or chunk.attempt < attempt:
                 break
     return newest_first[:_MOST_NEWEST][::-1]
 

@@ -35,7 +35,7 @@ from store.db.tables import Base, Job
 from store.rows import jobs
 
 _JOBS_PER_PASS = 500
-_ROWS_PER_TRANSACTION = 200
+ROWS_PER_TRANSACTION = 200
 PAST_END = 2**62
 """Sentinel: a position after every row."""
 
@@ -121,8 +121,8 @@ def remove_oldest(session: Session, target: TrimTarget, job_id: str, *, first_ke
     query = select(target.key.label("key"), target.last.label("last")).where(
         _of(target, job_id), target.key < first_kept
     )
-    rows = session.execute(query.order_by(target.key).limit(_ROWS_PER_TRANSACTION + 1)).all()
-    removed = rows[:_ROWS_PER_TRANSACTION]
+    rows = session.execute(query.order_by(target.key).limit(ROWS_PER_TRANSACTION + 1)).all()
+    removed = rows[:ROWS_PER_TRANSACTION]
     if removed:
         session.execute(delete(target.table).where(_of(target, job_id), target.key <= removed[-1].key))
     if len(rows) > len(removed):

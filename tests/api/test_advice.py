@@ -148,10 +148,10 @@ def test_the_lines_of_a_long_log_are_looked_for_at_its_end(
     with service.database.read() as session:
         assert [line.text for line in logs.newest(session, job_id, attempt=1, rank=0)] == texts[100:]
         assert logs.newest(session, job_id, attempt=1, rank=1) == []
-        monkeypatch.setattr(logs, "_MOST_CHUNKS", 1)
+        monkeypatch.setattr(logs, "MOST_CHUNKS", 1)
         assert [line.line for line in logs.newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
-        monkeypatch.setattr(logs, "_MOST_CHUNKS", 100)
-        monkeypatch.setattr(logs, "_MOST_CHARACTERS", 10)
+        monkeypatch.setattr(logs, "MOST_CHUNKS", 100)
+        monkeypatch.setattr(logs, "MOST_CHARACTERS", 10)
         assert [line.line for line in logs.newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
 
 

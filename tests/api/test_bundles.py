@@ -133,7 +133,7 @@ def test_an_archive_bomb_is_refused_before_it_is_decoded_whole(service: ApiFixtu
     assert decoded <= FREE_BYTES + 100 * len(bomb)
 
 
-@pytest.mark.parametrize("begun", [0, 1000])
+@pytest.mark.parametrize("begun", [pytest.param(0, marks=pytest.mark.thorough), 1000])
 def test_nothing_is_left_of_a_request_with_a_small_body_for_many_bytes(service: ApiFixture, begun: int) -> None:
     bundle = packed_files({"a.bin": b"x" * 2000, "b.bin": bytes(300 << 20)})
     if begun:

@@ -262,6 +262,7 @@ def test_nothing_is_lost_or_repeated_over_cuts_and_restarts(
         assert same(items, stored(service, job_id))
 
 
+@pytest.mark.thorough
 def test_a_killed_server_cuts_a_stream_where_its_cursor_says(
     service: ApiFixture, tmp_path: Path, redis_url: str
 ) -> None:
@@ -534,6 +535,7 @@ def test_fifty_watchers_of_ten_jobs_share_each_read(
     assert len(heads) <= 60
 
 
+@pytest.mark.thorough
 def test_a_busy_job_is_told_at_a_bounded_rate(
     service: ApiFixture, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -573,7 +575,7 @@ def test_a_busy_job_is_told_at_a_bounded_rate(
 def test_a_backlog_comes_in_bounded_pages(
     service: ApiFixture, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_stream, "_MOST_ITEMS", 7)
+    monkeypatch.setattr(jobs_stream, "MOST_ITEMS", 7)
     claim = service.start(service.submit()["id"])
     for number in range(1, 6):
         store_batch(service, claim, number)

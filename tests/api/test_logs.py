@@ -106,7 +106,7 @@ def test_a_search_for_nothing_is_refused(service: ApiFixture, job_id: str, param
 
 
 def test_a_log_is_sent_as_a_file(service: ApiFixture, job_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logfile, "_PART_CHARACTERS", 5)
+    monkeypatch.setattr(logfile, "PART_CHARACTERS", 5)
     path = f"/v1/jobs/{job_id}/logs/download"
     answer = service.client.get(path)
     assert answer.content.decode() == "".join(f"{text}\n" for text in [*TEXTS, "again", "OOM"])

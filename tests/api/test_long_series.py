@@ -23,8 +23,8 @@ Values = NDArray[np.float64]
 
 @pytest.fixture(autouse=True)
 def _few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series, "_MOST_HELD", HELD)
-    monkeypatch.setattr(series, "_PART_POINTS", PART)
+    monkeypatch.setattr(series, "MOST_HELD", HELD)
+    monkeypatch.setattr(series, "PART_POINTS", PART)
 
 
 def store(service: ApiFixture, claim: Claim, values: Values, *, first_step: int = 0) -> None:
@@ -62,8 +62,8 @@ def peak_of(ask: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("curves", [True, False])
-@pytest.mark.parametrize("falls", [False, True], ids=["rising", "steps fall"])
+@pytest.mark.parametrize("curves", [True, pytest.param(False, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("falls", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["rising", "steps fall"])
 def test_the_memory_of_a_read_does_not_grow_with_the_points(service: ApiFixture, *, curves: bool, falls: bool) -> None:
     """5 million points took 500 MB."""
     peaks: list[int] = []

@@ -65,6 +65,7 @@ def test_a_chunked_body_above_the_limit_is_refused_before_its_end(
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
+@pytest.mark.thorough
 def test_it_raises_its_limit_on_open_files_and_ends_with_exit_code_0_on_sigint(tmp_path: Path, redis_url: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1_000), hard))
@@ -87,6 +88,7 @@ def test_without_a_token_it_ends_with_an_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_beyond_loopback_it_refuses_a_short_token(tmp_path: Path) -> None:
     env = {
         **os.environ,
@@ -102,6 +104,7 @@ def test_beyond_loopback_it_refuses_a_short_token(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.thorough
 def test_the_process_starts_without_numpy() -> None:
     code = "import sys, api.__main__; print(sorted({'numpy', 'torch', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

@@ -76,7 +76,7 @@ def slices(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slices]:
             yield chunk
 
     monkeypatch.setattr(log_search.logs, "chunks_from", chunks_from)
-    monkeypatch.setattr(log_search, "_PART_S", 0)
+    monkeypatch.setattr(log_search, "PART_S", 0)
     yield held
     held.let_go.release(1_000_000)
 
@@ -185,7 +185,7 @@ def test_a_client_follows_a_search_that_was_cut_for_its_processor_time(
 def test_a_download_ends_with_the_token(
     service: ApiFixture, url: str, claim: Claim, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(live, "_CHECK_S", 0)
+    monkeypatch.setattr(live, "CHECK_S", 0)
     path = store_large(service, claim, kind)
     token = service.client.post("/v1/tokens", json={}).json()
     with ask(url, path, {"Authorization": f"Bearer {token['token']}"}, receive_buffer=4096) as connection:
@@ -201,7 +201,7 @@ def test_a_download_ends_with_the_token(
 def test_an_upload_ends_with_the_token(
     service: ApiFixture, url: str, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "_CHECK_S", 0)
+    monkeypatch.setattr(live, "CHECK_S", 0)
     token = service.client.post("/v1/tokens", json={}).json()
     digest = "ab" * 32
     head = (

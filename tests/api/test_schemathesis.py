@@ -1,5 +1,5 @@
-"""Checks the interface against its OpenAPI document: every operation, check and phase of schemathesis. The phase
-`coverage`, which takes minutes, checks no operation here; `make test-thorough` runs it for all."""
+"""Checks the interface against its OpenAPI document: every operation and check of schemathesis, with random requests.
+`make test-thorough` runs its other phases too, which take minutes."""
 
 import base64
 from collections.abc import Generator
@@ -68,9 +68,10 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 413, 
     [
         pytest.param(["--phases", "coverage", "--include-operation-id", "change_job"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "coverage"], marks=pytest.mark.thorough),
-        ["--phases", "examples,fuzzing,stateful"],
+        pytest.param(["--phases", "examples,stateful"], marks=pytest.mark.thorough),
+        ["--phases", "fuzzing"],
     ],
-    ids=["coverage-of-a-change", "coverage", "random"],
+    ids=["coverage-of-a-change", "coverage", "stateful", "random"],
 )
 def test_every_operation_matches_its_description(
     service: ApiFixture, tmp_path: Path, database_url: str, redis_url: str, options: list[str]

@@ -251,6 +251,7 @@ def test_a_body_without_a_credential_must_be_complete_soon(impatient: Served) ->
         assert read_answer(connection).problem().code == "request_timeout"
 
 
+@pytest.mark.thorough
 def test_an_endless_body_is_not_read_forever(impatient: Served) -> None:
     with impatient.connect() as connection:
         connection.sendall(get("/nothing", "Transfer-Encoding: chunked", method="POST"))
@@ -324,6 +325,7 @@ def test_aborted_downloads_leave_no_descriptor_open(served: Served) -> None:
     assert "Traceback" not in served.log()
 
 
+@pytest.mark.thorough
 def test_a_stalled_reader_is_disconnected_and_a_slow_one_is_not(impatient: Served) -> None:
     request = get(download_of(impatient), "Connection: close")
     with impatient.connect(receive_buffer=65_536) as slow, impatient.connect() as still:

@@ -230,6 +230,7 @@ def test_streams_of_other_users_and_of_unknown_jobs_are_not_found(service: ApiFi
         assert service.client.get(f"/v1/jobs/{job_id}/stream").status_code == 404
 
 
+@pytest.mark.thorough
 def test_a_stream_interrupted_fifty_times_equals_an_uninterrupted_one(
     service: ApiFixture, claim: Claim, url: str
 ) -> None:
@@ -309,6 +310,7 @@ def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, servic
             assert psutil.Process(process.pid).memory_info().rss - before < 64 << 20
 
 
+@pytest.mark.thorough
 @on_sqlite
 def test_watchers_do_not_delay_a_shutdown(tmp_path: Path, service: ApiFixture, claim: Claim, redis_url: str) -> None:
     with (
@@ -379,7 +381,7 @@ def test_pages_that_are_read_several_times_at_once_are_cached(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     run(service, claim, 100)
-    monkeypatch.setattr(pages, "_CACHE_BYTES", 200_000)
+    monkeypatch.setattr(pages, "CACHE_BYTES", 200_000)
     read = counted_reads(monkeypatch)
 
     async def watch() -> int:
@@ -408,7 +410,7 @@ def test_pages_without_events_count_against_the_cache_size(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     monkeypatch.setattr(streams, "HEARTBEAT_S", 0.01)
-    monkeypatch.setattr(pages, "_CACHE_BYTES", 0)
+    monkeypatch.setattr(pages, "CACHE_BYTES", 0)
     read = counted_reads(monkeypatch)
 
     async def watch() -> None:

@@ -46,6 +46,7 @@ def test_nothing_is_lost_while_everything_is_killed(scratch: Path, extent: list[
     assert left_of(scratch) == []
 
 
+@pytest.mark.thorough
 def test_an_interrupted_run_leaves_nothing(scratch: Path) -> None:
     argv = [*CHAOS, "--kills", "0", "--jobs", "1", "--minutes", "10", "--database", "sqlite", "--kinds", "script"]
     env = environment(scratch) | {"TORCHYARD_LAUNCHER": "torchrun"}  # without the cost of warm processes

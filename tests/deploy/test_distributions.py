@@ -130,6 +130,7 @@ def test_both_have_one_version_and_name_it_in_each_other() -> None:
     assert f"torchyard=={client['version']}" in server["dependencies"]
 
 
+@pytest.mark.thorough
 def test_the_client_alone_runs_a_job_on_a_service_and_starts_none(
     built: Distributions, service: Service, tmp_path: Path
 ) -> None:

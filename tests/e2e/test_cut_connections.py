@@ -69,6 +69,7 @@ def test_the_command_line_runs_and_follows_one_job(service: Service, folder: Pat
     assert (folder / "fetched.pt").read_bytes() == (folder / "data.bin").read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_pushed_folder_arrives_whole(service: Service, folder: Path) -> None:
     cuts = random_cuts(Random(3), CUTS, most=60_000)
     with cutting_proxy(service.server["url"], cuts) as url:

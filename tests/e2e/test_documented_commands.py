@@ -33,6 +33,7 @@ if os.environ["RANK"] == "0":
 """
 
 
+@pytest.mark.thorough
 def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
     port, environment = free_port(), environment_in(tmp_path)
     (tmp_path / ".venv").symlink_to(sys.prefix)

@@ -63,6 +63,7 @@ def test_a_second_run_uploads_nothing_and_changes_nothing_for_the_first(service:
     assert not (folder / "left").exists()
 
 
+@pytest.mark.thorough
 def test_a_module_and_a_command_run_where_the_code_is(service: Service, folder: Path) -> None:
     write(folder, {"package/__init__.py": "", "package/train.py": "import sys; print(__package__, sys.argv[1:])\n"})
     module = torchyard(service, folder, "run", "--devices", "2", "-m", "package.train", "-x")

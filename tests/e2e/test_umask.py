@@ -29,6 +29,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Service
             yield service
 
 
+@pytest.mark.thorough
 def test_the_operators_umask_is_that_of_jobs_and_of_no_program(service: Service) -> None:
     job = service.submit_script("writes", SCRIPT)
     service.wait(job.id, JobState.SUCCEEDED)

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -12,12 +11,10 @@ from tests.servers import redis_server
 
 _FIXTURES = {"service", "host"}
 """Fixtures of the tests that are parametrized by failpoints."""
-_SHARE = 60
-"""The short run has a test's first failpoint on SQLite and a fixed one in so many of the others."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks most parameters as thorough. Each hook gets the items of all folders."""
+    """Marks all parameters as thorough but a test's first failpoint on SQLite. Each hook gets all folders' items."""
     seen: set[str] = set()
     for item in items:
         if item.path.parent != Path(__file__).parent or not _FIXTURES & {*getattr(item, "fixturenames", ())}:
@@ -26,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         first = "[sqlite" in item.name and function not in seen
         if first:
             seen.add(function)
-        elif crc32(item.name.encode()) % _SHARE:
+        else:
             item.add_marker(pytest.mark.thorough)
 
 

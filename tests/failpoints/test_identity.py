@@ -18,7 +18,7 @@ def identify(settings: Settings) -> None:
         store.service()
 
 
-@pytest.mark.parametrize("hit", [1, 2])
+@pytest.mark.parametrize("hit", [1, pytest.param(2, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("point", POINTS)
 def test_the_next_program_completes_the_id_of_a_service(
     database: Database, tmp_path: Path, point: str, hit: int

@@ -1,8 +1,9 @@
 """The registry of failpoints: every name is in the source and tested, and each action works."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 import errno
+from functools import cache
 from pathlib import Path
 import re
 import signal
@@ -36,11 +37,11 @@ PROGRAMS = ("torchyard", "store", "api", "worker", "trainer")
 WITH_TRANSACTIONS = ("store", "api", "worker")
 
 
-def calls(packages: Sequence[str] = PROGRAMS) -> Iterator[ast.Call]:
-    """Yields every call in the source of the packages."""
-    for package in packages:
-        for path in (ROOT / package).rglob("*.py"):
-            yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+@cache
+def calls(packages: tuple[str, ...] = PROGRAMS) -> list[ast.Call]:
+    """Returns every call in the source of the packages."""
+    paths = (path for package in packages for path in (ROOT / package).rglob("*.py"))
+    return [node for path in paths for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
 
 
 def called(*names: str) -> Iterator[ast.expr | None]:

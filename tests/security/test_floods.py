@@ -197,7 +197,7 @@ def test_an_attempt_that_has_used_up_its_share_of_the_processor_is_read_slowly(
     simulated.run.create()
     write_events(simulated.run, *[line] * 2500)
     monkeypatch.setattr(lines, "CHUNK", 4096)
-    monkeypatch.setattr(pace, "_BURST_S", 1e-9)
+    monkeypatch.setattr(pace, "BURST_S", 1e-9)
     assert turns(simulated, OutputLimits()) == [(16, False), (1, False), (1, False)]
 
 
@@ -280,7 +280,7 @@ def test_announced_checkpoints_that_do_not_exist_do_not_fill_the_memory(run: Run
 
 
 def test_few_folders_that_nobody_announced_are_looked_at(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "_MOST_UNANNOUNCED", 20)
+    monkeypatch.setattr(publishing, "MOST_UNANNOUNCED", 20)
     for number in range(100):
         (run.checkpoints / f"junk-{number}").mkdir()
     batches = drain(relay_of(run, most=1000), final=True)
@@ -288,6 +288,6 @@ def test_few_folders_that_nobody_announced_are_looked_at(run: RunDir, monkeypatc
 
 
 def test_entries_of_a_folder_are_looked_at_up_to_a_limit(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "_MOST_FOLDERS", 5)
+    monkeypatch.setattr(publishing, "MOST_FOLDERS", 5)
     save(run, *(f"step-{number}" for number in range(10)))
     assert len(listed(drain(relay_of(run, most=1000), final=True))) == 5

@@ -124,7 +124,7 @@ def test_a_value_stays_masked_when_its_secret_changes(
 
 
 def test_a_captured_file_with_a_secret_in_its_path_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capturing, "_LOOK_SHARE", 0)
+    monkeypatch.setattr(capturing, "LOOK_SHARE", 0)
     run = RunDir(tmp_path / "run")
     run.create()
     run.launch.write_text("{}")

@@ -117,6 +117,7 @@ def test_blobs_are_removed_with_the_last_job_that_refers_to_them(db: StoreFixtur
     assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 0
 
 
+@pytest.mark.thorough
 def test_two_concurrent_deletions_leave_nothing(db: StoreFixture, blobs: Blobs) -> None:
     for _ in range(10):
         pair = [ended(db, blobs, b"a", b"b", b"c"), ended(db, blobs, b"c", b"b", b"a")]

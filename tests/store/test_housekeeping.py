@@ -202,7 +202,7 @@ def test_a_reader_continues_after_removed_rows(db: StoreFixture) -> None:
 
 
 def test_a_later_pass_completes_an_interrupted_one(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trimming, "_ROWS_PER_TRANSACTION", 2)
+    monkeypatch.setattr(trimming, "ROWS_PER_TRANSACTION", 2)
     keep = TrimLimits(log_bytes=2 * CHUNK, events=DAY)
     for steps in (1, 2, 4, 6, 7, 8, 19, 20):
         job_id = trained(db)
@@ -220,7 +220,7 @@ def test_a_later_pass_completes_an_interrupted_one(db: StoreFixture, monkeypatch
 
 
 def test_several_concurrent_workers_write_one_notice(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trimming, "_ROWS_PER_TRANSACTION", 2)
+    monkeypatch.setattr(trimming, "ROWS_PER_TRANSACTION", 2)
     kept = [trained(db) for _ in range(2)]
     deleted = trained(db)
     for job_id in (*kept, deleted):

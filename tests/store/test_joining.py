@@ -24,7 +24,7 @@ SMALL = 32
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "BLOCK", SMALL)
     monkeypatch.setattr(joining, "LONG", 8)
-    monkeypatch.setattr(joining, "_CHUNKS_PER_TRANSACTION", 10)
+    monkeypatch.setattr(joining, "CHUNKS_PER_TRANSACTION", 10)
 
 
 def points(step: int, *keys: str) -> list[MetricPoint]:

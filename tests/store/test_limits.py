@@ -172,7 +172,7 @@ def test_many_series_are_read_with_few_statements(db: StoreFixture, claim: Claim
 
 
 def test_a_long_series_is_read_by_itself(db: StoreFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series, "_GROUP_POINTS", 10)
+    monkeypatch.setattr(series, "GROUP_POINTS", 10)
     for seq, (key, count) in enumerate([("a", 3), ("b", 12), ("c", 12), ("d", 4), ("e", 4)]):
         db.record(claim, seq=seq, points=[MetricPoint(key, step, 0.0, 0) for step in range(count)])
     keys: list[str] = []
@@ -188,8 +188,8 @@ def test_a_long_series_is_read_by_itself(db: StoreFixture, claim: Claim, monkeyp
 def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
     db: StoreFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(series, "_PART_POINTS", 5)
-    monkeypatch.setattr(series, "_GROUP_POINTS", 5)
+    monkeypatch.setattr(series, "PART_POINTS", 5)
+    monkeypatch.setattr(series, "GROUP_POINTS", 5)
     for seq in range(6):
         db.record(claim, seq=seq, points=[MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)])
     with recorded_statements(db.database) as statements:

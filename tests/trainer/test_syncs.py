@@ -76,7 +76,7 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
             "distributed": {"sync_batchnorm": True, "comm_hook": "bf16"},
         },
         {"distributed": {"strategy": "fsdp"}, "optimizer": {"clip_grad_norm": 1.0}},
-        {"distributed": {"strategy": "local_sgd"}},
+        pytest.param({"distributed": {"strategy": "local_sgd"}}, marks=pytest.mark.thorough),
     ],
 )
 def test_no_step_fetches_a_number(options: dict[str, Any]) -> None:

@@ -146,6 +146,7 @@ def test_a_job_that_only_a_newer_worker_understands_stays_queued(fixture: Daemon
     assert fixture.state(future) == JobState.QUEUED
 
 
+@pytest.mark.thorough
 def test_two_workers_of_a_host_have_different_names_and_share_its_cpus(fixture: DaemonFixture) -> None:
     clock = Clock()
     first, second = fixture.daemon(clock), fixture.daemon(clock, folder="second")
@@ -197,7 +198,7 @@ def test_devices_are_not_assigned_while_a_rescued_attempt_still_runs_on_them(fix
 def test_a_cancel_reaches_a_running_job_while_redis_is_down(
     fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intents, "_READ_EVERY_S", 3600.0)
+    monkeypatch.setattr(intents, "READ_EVERY_S", 3600.0)
     fixture.redis_url = "unix:///nowhere/redis.sock"
     daemon = fixture.daemon()
     claim, _ = fixture.running(daemon)
@@ -207,6 +208,7 @@ def test_a_cancel_reaches_a_running_job_while_redis_is_down(
         wait_for(lambda: fixture.state(claim.job_id) == JobState.CANCELLED, "the end")
 
 
+@pytest.mark.thorough
 def test_unreadable_records_of_a_job_do_not_prevent_the_start_of_the_worker(fixture: DaemonFixture) -> None:
     daemon = fixture.daemon()
     claim, attempt = fixture.running(daemon)
@@ -225,6 +227,7 @@ def test_unreadable_records_of_a_job_do_not_prevent_the_start_of_the_worker(fixt
     assert attempt.running_processes() == []
 
 
+@pytest.mark.thorough
 def test_a_cpu_slot_reports_what_its_job_uses(fixture: DaemonFixture) -> None:
     clock = Clock()
     daemon = fixture.daemon(clock)

@@ -65,6 +65,7 @@ def test_no_check_fails_on_a_laptop_without_a_service_and_no_file_is_left(tmp_pa
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.thorough
 def test_failed_checks_are_in_the_json_output(tmp_path: Path) -> None:
     settings = {
         "TORCHYARD_DATABASE_URL": f"postgresql://ada:s3cret@127.0.0.1:{free_port()}/torchyard",

@@ -63,7 +63,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 @on_both
-@pytest.mark.parametrize("program", ["worker", "api"])
+@pytest.mark.parametrize("program", ["worker", pytest.param("api", marks=pytest.mark.thorough)])
 def test_a_program_whose_blobs_are_not_mounted_says_what_to_mount_where(
     program: str, service: str, database: Database, database_url: str, data_dir: Path
 ) -> None:

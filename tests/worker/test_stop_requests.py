@@ -52,10 +52,10 @@ def test_a_repeated_request_is_not_written_again(run: RunDir) -> None:
 def test_a_stop_is_overdue_some_time_after_its_shortest_grace(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     requester = StopRequester(run)
     requester.request(PAUSED, grace=timedelta(hours=1))
-    monkeypatch.setattr(stop_requests, "_OVERDUE_S", -30.0)
+    monkeypatch.setattr(stop_requests, "OVERDUE_S", -30.0)
     assert not requester.overdue
     requester.request(PREEMPTED, grace=timedelta(seconds=20))
     assert requester.overdue
     assert not requester.stuck
-    monkeypatch.setattr(stop_requests, "_STUCK_S", -30.0)
+    monkeypatch.setattr(stop_requests, "STUCK_S", -30.0)
     assert requester.stuck

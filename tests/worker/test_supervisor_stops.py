@@ -140,6 +140,7 @@ def test_the_time_limit_kills_whatever_the_grace_is(attempt: Attempt) -> None:
     assert attempt.running_processes() == []
 
 
+@pytest.mark.thorough
 def test_a_stop_that_was_requested_before_does_not_outlive_the_time_limit(attempt: Attempt) -> None:
     attempt.start(IGNORES_SIGTERM, time_limit=8)
     attempt.wait_for_file("ready-0")

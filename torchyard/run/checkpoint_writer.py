@@ -7,9 +7,9 @@ import time
 
 from torchyard.host.disk import FULL, retry_while_unavailable
 
-_RETRY_S = 30.0
+RETRY_S = 30.0
 """Time between two attempts while the program trains on."""
-_LAST_RETRY_S = 5.0
+LAST_RETRY_S = 5.0
 """Time between two attempts at the end. Each may fill the disk, on which others write too."""
 
 
@@ -75,7 +75,7 @@ class CheckpointWriter:
         self._finish_writing()
         last, self._waiting = self._waiting, None
         if last is not None:
-            retry_while_unavailable(last.write, seconds=seconds, on_error=on_error, pause_s=_LAST_RETRY_S)
+            retry_while_unavailable(last.write, seconds=seconds, on_error=on_error, pause_s=LAST_RETRY_S)
 
     def _finish_writing(self) -> None:
         """Waits for the thread."""
@@ -92,7 +92,7 @@ class CheckpointWriter:
 
     def _keep(self, checkpoint: PendingCheckpoint, error: OSError, *, retried: bool = False) -> None:
         self._waiting = checkpoint
-        self._next_try = time.monotonic() + _RETRY_S
+        self._next_try = time.monotonic() + RETRY_S
         if not retried:
             self._warn(
                 f"the checkpoint of step {checkpoint.step} cannot be written: {error}. Training goes on, and earlier "

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
 _MESSAGE_LIMIT = 10_000
-_FULL_DISK_S = 600.0
+FULL_DISK_S = 600.0
 """How long the last checkpoint and the last lines wait for a full disk."""
 
 
@@ -225,11 +225,11 @@ class Run:
 
         Waits ten minutes for space on a full disk. Then it raises the OSError and drops the checkpoint.
         """
-        self._flush(wait_s=_FULL_DISK_S)
+        self._flush(wait_s=FULL_DISK_S)
 
     def close(self) -> None:
         """Flushes, and writes nothing afterwards. Called by itself when the program ends."""
-        self._close(wait_s=_FULL_DISK_S)
+        self._close(wait_s=FULL_DISK_S)
 
     def attach(self) -> None:
         """Handles SIGTERM, and flushes when the process exits. A forked child is not a rank: it writes nothing."""

@@ -20,7 +20,7 @@ UNREADABLE = "0" * 32
 _CHUNK = 1 << 20
 _MOST_CACHED_BYTES = 1 << 30
 _KEEP_EVERY_S = 300.0
-_SETTLED_NS = 2_000_000_000
+SETTLED_NS = 2_000_000_000
 """A file that was changed more recently may be changed again without another time: its digest is not kept."""
 
 _Digests = dict[bytes, tuple[str, str]]
@@ -68,7 +68,7 @@ def _hashed(path: bytes, known: tuple[str, str] | None) -> tuple[str, str | None
             return known[1], identity
         begun = time.time_ns()
         digest = _digest(descriptor, status)
-        settled = max(status.st_mtime_ns, status.st_ctime_ns) < begun - _SETTLED_NS
+        settled = max(status.st_mtime_ns, status.st_ctime_ns) < begun - SETTLED_NS
         return digest, identity if settled and _identity(os.fstat(descriptor)) == identity else None
     except OSError:
         return UNREADABLE, None

@@ -11,7 +11,7 @@ import stat
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import BinaryIO, Protocol
 
-_IN_MEMORY = 1 << 30
+IN_MEMORY = 1 << 30
 """Bytes of a copy in memory, at most. A larger one is a file without a name."""
 _CHUNK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -28,8 +28,8 @@ class _Hash(Protocol):
 
 def private_copy(file: BinaryIO) -> tuple[BinaryIO, str]:
     """Returns a copy that no other program can change, and its sha256. Raises OSError."""
-    if os.fstat(file.fileno()).st_size < _IN_MEMORY:
-        content = file.read(_IN_MEMORY)
+    if os.fstat(file.fileno()).st_size < IN_MEMORY:
+        content = file.read(IN_MEMORY)
         return BytesIO(content), hashlib.sha256(content).hexdigest()
     copy, sha256 = TemporaryFile(), hashlib.sha256()  # noqa: SIM115
     _copy(file, copy, sha256)

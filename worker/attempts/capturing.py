@@ -31,7 +31,7 @@ MOST_CAPTURED = 1000
 """Checkpoints that are captured of one attempt."""
 _LOOK_S = 2.0
 """Seconds between two looks."""
-_LOOK_SHARE = 50
+LOOK_SHARE = 50
 """Pause after a look, as a multiple of its duration."""
 _AGAIN_S = 30.0
 """Seconds until a file that was captured is captured again, while the attempt runs."""
@@ -149,7 +149,7 @@ class Capturing:
             )
         self._queue.add(new[: max(room, 0)])
         now = time.monotonic()
-        self._next_look = now + max(self._look_s, _LOOK_SHARE * (now - began))
+        self._next_look = now + max(self._look_s, LOOK_SHARE * (now - began))
 
     def _is_settled(self, match: Match, before: dict[Parts, tuple[int, ...]]) -> bool:
         if before.get(match.parts) != identity(match.status):

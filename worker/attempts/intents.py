@@ -14,7 +14,7 @@ from worker.attempts.instructions import Instructions
 from worker.attempts.phases import Intents, WantedStop
 from worker.attempts.records import AttemptRecords
 
-_READ_EVERY_S = 5.0
+READ_EVERY_S = 5.0
 """A change of an intent wakes the worker. This interval covers a wakeup that was lost."""
 _URGENT_GRACE = timedelta(seconds=30)
 """The longest grace when the worker itself stops."""
@@ -94,7 +94,7 @@ class IntentReader:
     def _read_if_due(self) -> None:
         if self._clock() < self._next_read:
             return
-        self._next_read = self._clock() + _READ_EVERY_S
+        self._next_read = self._clock() + READ_EVERY_S
         try:
             self._set_wanted(self._records.wanted())
         except Unavailable as error:
@@ -102,4 +102,4 @@ class IntentReader:
 
     def _set_wanted(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._next_read = self._clock() + _READ_EVERY_S
+        self._next_read = self._clock() + READ_EVERY_S

@@ -25,7 +25,7 @@ _MAX_BATCHES = 16
 _FLOODS = frozenset({"points", "messages"})
 """Outputs of `events.jsonl`. Once one of them is cut, its lines are read slowly."""
 _RETRY_S = 1.0
-_REPORTED_OUTAGE_S = 2.0
+REPORTED_OUTAGE_S = 2.0
 """The shortest outage of the database that the owner is told of: a failed call may be tried again this late."""
 _TOPIC = "store"
 _WAITING = "what the attempt writes cannot be stored now, and waits"
@@ -105,7 +105,7 @@ class OutputRecorder:
         self._thinning.stored()
         self._failures = 0
         self._notices.report_recovery(_TOPIC, _RECOVERED)
-        if (outage_s := self._records.take_outage_s()) >= _REPORTED_OUTAGE_S:
+        if (outage_s := self._records.take_outage_s()) >= REPORTED_OUTAGE_S:
             self._notices.send(f"{_RECOVERED}, after {outage_s:.0f} s without the database", level="info")
         if batch.checkpoints:
             self.remove_checkpoint_copies()

@@ -9,7 +9,7 @@ SHORTEST_S = 0.02
 _LONGEST_WHILE_WRITING_S = 0.25
 """While a program prints all the time, each poll costs a transaction."""
 _LONGEST_S = 0.5
-_BURST_S = 60.0
+BURST_S = 60.0
 """Seconds of the processor that an attempt may take at once."""
 _SHARE = 0.1
 """The part of a processor that it may take in the long run."""
@@ -47,7 +47,7 @@ class Share:
     """Meters the processor's time that one attempt takes of its worker, which has others."""
 
     def __init__(self) -> None:
-        self._left_s = _BURST_S
+        self._left_s = BURST_S
         self._refilled_at = time.monotonic()
 
     @property
@@ -57,5 +57,5 @@ class Share:
     def take(self, seconds: float) -> None:
         """Counts what a turn took."""
         now = time.monotonic()
-        self._left_s = min(self._left_s + (now - self._refilled_at) * _SHARE, _BURST_S) - seconds
+        self._left_s = min(self._left_s + (now - self._refilled_at) * _SHARE, BURST_S) - seconds
         self._refilled_at = now

@@ -11,8 +11,8 @@ from worker.attempts.warnings import warn
 from worker.host.mask import Mask
 from worker.host.untrusted import folders_inside
 
-_MOST_FOLDERS = 50_000
-_MOST_UNANNOUNCED = 1000
+MOST_FOLDERS = 50_000
+MOST_UNANNOUNCED = 1000
 """Folders in `checkpoints` without an event line that are looked at."""
 
 
@@ -30,7 +30,7 @@ class Publishing:
         self._limit = limit
         self._mask = mask
         self._spacing = Spacing(most)
-        self._unannounced = _MOST_UNANNOUNCED
+        self._unannounced = MOST_UNANNOUNCED
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
 
@@ -79,7 +79,7 @@ class Publishing:
             if self._spacing.newest is not None:
                 self.add(self._spacing.newest, batch, copied, budget=budget, spaced=False)
             return
-        for name in folders_inside(self._run.job, self._run.checkpoints.name, most=_MOST_FOLDERS):
+        for name in folders_inside(self._run.job, self._run.checkpoints.name, most=MOST_FOLDERS):
             if name in self.known or name.startswith("."):
                 continue
             if not self._unannounced:

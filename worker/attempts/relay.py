@@ -27,7 +27,7 @@ from worker.host.mask import Mask
 from worker.tensorboard.brought import Brought
 from worker.tensorboard.curves import EventFiles
 
-_COPY_LIMIT = 1 << 25
+COPY_LIMIT = 1 << 25
 """Bytes of checkpoints that one call copies."""
 
 
@@ -148,7 +148,7 @@ class Relay:
 
     def _read_events(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> int:
         """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its checkpoint."""
-        budget = _COPY_LIMIT
+        budget = COPY_LIMIT
         for name, start in self._events.read(batch, offsets, final=final):
             budget = self._checkpoints.add(name, batch, self._copied, budget=budget)
             if self._copying_checkpoints:
@@ -175,7 +175,7 @@ class Relay:
         if final and (self._checkpoints.copying or state != self._state):
             return state
         taken = [new.name for new in batch.checkpoints]
-        for copy in capturing.take(_COPY_LIMIT, step=step, final=final, taken=taken, warn=partial(warn, batch)):
+        for copy in capturing.take(COPY_LIMIT, step=step, final=final, taken=taken, warn=partial(warn, batch)):
             batch.checkpoints.append(copy.checkpoint)
             self._copied.append(copy)
         return state
@@ -184,7 +184,7 @@ class Relay:
         """Adds files that the job left, and in the end which of them are left out."""
         if state.artifacts_stored:
             return state
-        self._copied += (done := artifacts.take(_COPY_LIMIT))
+        self._copied += (done := artifacts.take(COPY_LIMIT))
         batch.artifacts += [artifact_of(copy) for copy in done]
         if artifacts.unfinished:
             return state

@@ -29,7 +29,7 @@ from worker.host.untrusted import folders_inside, remove_inside
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIMEOUT_S = 3600.0
-_POLL_S = 0.05
+POLL_S = 0.05
 
 Check = Callable[[], object]
 
@@ -140,7 +140,7 @@ def _wait_for_lock(descriptor: int, check: Check) -> None:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             check()
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
 
 def is_still(folder: Path, descriptor: int) -> bool:
@@ -176,6 +176,6 @@ def _run(blob: int, folder: Path, sha256: str, check: Check) -> UnpackReport:
 def _output_of(child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes] | None:
     """Returns what the child has written, or None if it has not ended after a moment."""
     try:
-        return child.communicate(timeout=_POLL_S)
+        return child.communicate(timeout=POLL_S)
     except subprocess.TimeoutExpired:
         return None

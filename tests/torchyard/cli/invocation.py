@@ -25,7 +25,7 @@ def run_in_process(
         stack.enter_context(patch.object(sys, "argv", ["torchyard", *arguments]))
         for name, stream in (("stdin", _pipe(stdin)), ("stdout", stdout), ("stderr", stderr)):
             stack.enter_context(patch.object(sys, name, stream))
-        code = _exit_code()
+        code = exit_code()
     return subprocess.CompletedProcess([*arguments], code, stdout=_text(stdout), stderr=_text(stderr))
 
 
@@ -56,19 +56,20 @@ def start_process(arguments: Sequence[str], environment: Mapping[str, str]) -> G
             process.kill()
 
 
-def environment(url: str | None, token: str) -> dict[str, str]:
-    """This process's environment, which names the server at `url`, or none."""
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
-    server = {} if url is None else {"TORCHYARD_URL": url, "TORCHYARD_TOKEN": token}
-    return {**plain, "XDG_CONFIG_HOME": "/nonexistent", **server}
-
-
-def _exit_code() -> int:
+def exit_code() -> int:
+    """Calls `main` as this process is. Returns the exit code."""
     try:
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
+
+
+def environment(url: str | None, token: str) -> dict[str, str]:
+    """This process's environment, which names the server at `url`, or none."""
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
+    server = {} if url is None else {"TORCHYARD_URL": url, "TORCHYARD_TOKEN": token}
+    return {**plain, "XDG_CONFIG_HOME": "/nonexistent", **server}
 
 
 def _pipe(text: str = "") -> io.TextIOWrapper:

@@ -298,7 +298,7 @@ def test_a_line_without_an_end_is_shown_in_its_place_in_a_terminal_alone(
     assert "\x1b]52" not in screen
 
 
-@pytest.mark.parametrize("logged", [True, False])
+@pytest.mark.parametrize("logged", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_traceback_that_the_log_has_shown_is_not_shown_again(server: FakeServer, logged: bool) -> None:
     frames = ['  File "train.py", line 7', "    load()", "ValueError: blue"]
     error = {**ERROR, "traceback": "\n".join(["Traceback (most recent call last):", *frames, ""])}

@@ -57,9 +57,10 @@ def test_every_command_has_short_help() -> None:
     commands = _commands()
     assert ("tokens", "revoke") in commands and ("run",) in commands
     for words in commands:
-        short, long = (run_in_process([*words, option], environment(None, "")) for option in ("-h", "--help"))
-        assert (short.returncode, short.stdout) == (0, long.stdout), words
-        assert "Usage: torchyard" in short.stdout
+        short = run_in_process([*words, "-h"], environment(None, ""))
+        assert short.returncode == 0, words
+        assert short.stdout.startswith(f"Usage: {' '.join(('torchyard', *words))} "), words
+    assert run_in_process([*commands[0], "--help"], environment(None, "")).returncode == 0
 
 
 def test_an_option_after_the_program_is_the_programs_own(server: FakeServer, tmp_path: Path) -> None:

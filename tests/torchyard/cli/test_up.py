@@ -93,6 +93,7 @@ def test_killed_it_takes_its_children_along_and_the_next_one_takes_over(tmp_path
         assert not before & {*service.processes()}
 
 
+@pytest.mark.thorough
 def test_a_second_ctrl_c_kills(tmp_path: Path) -> None:
     service = Service(tmp_path, slots=1, warm=False)
     service.start()
@@ -105,6 +106,7 @@ def test_a_second_ctrl_c_kills(tmp_path: Path) -> None:
     assert not (service.data / "server.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_deep_data_directory_has_its_socket_elsewhere(tmp_path: Path) -> None:
     folder = tmp_path / ("d" * 60) / ("e" * 60)
     folder.mkdir(parents=True)
@@ -145,6 +147,7 @@ def test_a_part_that_cannot_start_is_told_with_its_last_words(tmp_path: Path, op
     assert processes_naming(tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_why_a_part_ends_again_and_again_is_said(tmp_path: Path) -> None:
     environ = {**os.environ, "TORCHYARD_LAUNCHER": "foo"}
     command = [sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")]

@@ -84,7 +84,7 @@ def test_a_checkpoint_that_a_full_disk_refuses_is_skipped_aloud_and_the_earlier_
 def test_the_last_checkpoint_waits_for_room_as_it_was_when_it_was_saved(
     folder: RunDir, background: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torchyard.run.checkpoint_writer._LAST_RETRY_S", 0.05)
+    monkeypatch.setattr("torchyard.run.checkpoint_writer.LAST_RETRY_S", 0.05)
     told = "first"
 
     def tell(file: BinaryIO) -> None:
@@ -114,7 +114,7 @@ def test_the_last_checkpoint_waits_for_room_as_it_was_when_it_was_saved(
 def test_a_refused_checkpoint_is_tried_again_while_the_program_trains_on(
     folder: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torchyard.run.checkpoint_writer._RETRY_S", 0.0)
+    monkeypatch.setattr("torchyard.run.checkpoint_writer.RETRY_S", 0.0)
     with mounted(folder.checkpoints, kibibytes=1536):
         ballast = folder.checkpoints / "ballast"
         ballast.write_bytes(bytes(1 << 20))
@@ -131,7 +131,7 @@ def test_a_refused_checkpoint_is_tried_again_while_the_program_trains_on(
 def test_a_last_checkpoint_for_which_no_room_comes_is_an_error_once(
     folder: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torchyard.run.context._FULL_DISK_S", 0.0)
+    monkeypatch.setattr("torchyard.run.context.FULL_DISK_S", 0.0)
     with mounted(folder.checkpoints, kibibytes=512):
         run = context(folder)
         run.save_checkpoint({"a": torch.ones(1)}, step=1)
@@ -146,7 +146,7 @@ def test_a_last_checkpoint_for_which_no_room_comes_is_an_error_once(
 def test_no_checkpoint_is_published_before_the_lines_that_it_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torchyard.run.context._FULL_DISK_S", 0.0)
+    monkeypatch.setattr("torchyard.run.context.FULL_DISK_S", 0.0)
     folder = RunDir(tmp_path / "small")
     folder.root.mkdir()
     with mounted(folder.root, kibibytes=256):

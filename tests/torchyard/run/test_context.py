@@ -399,7 +399,7 @@ def test_a_save_in_the_background_that_fails_is_raised_once_by_the_next_call(fol
 
 
 def test_metrics_wait_for_a_full_disk_and_the_program_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchyard.run.context._FULL_DISK_S", 0.0)
+    monkeypatch.setattr("torchyard.run.context.FULL_DISK_S", 0.0)
     folder = RunDir(tmp_path / "small")
     folder.root.mkdir()
     with mounted(folder.root, kibibytes=256):

@@ -12,6 +12,7 @@ from torchyard.contract.errors import DataError
 from trainer.data.digits import read_digits
 
 
+@pytest.mark.thorough
 def test_the_digits_are_those_that_scikit_learn_loads() -> None:
     code = """
 import sys

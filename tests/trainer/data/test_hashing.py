@@ -29,7 +29,7 @@ def sha256(content: str) -> str:
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that were changed just now count as settled."""
-    monkeypatch.setattr(hashing, "_SETTLED_NS", -(10**18))
+    monkeypatch.setattr(hashing, "SETTLED_NS", -(10**18))
 
 
 def test_any_name_is_hashed_and_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ def test_grey_pictures_reach_a_torchvision_model_with_three_channels() -> None:
     assert torch.equal(inputs[:, 0], inputs[:, 2])
 
 
+@pytest.mark.thorough
 def test_real_pictures_in_class_folders(tmp_path: Path) -> None:
     archive = SHARED / "mnist-imagefolder.tar.gz"
     if not archive.exists():

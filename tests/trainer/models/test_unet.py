@@ -7,8 +7,12 @@ from torchvision.models import get_model
 
 from trainer.models import unet
 
+LARGEST = pytest.param("unet_resnet101", marks=pytest.mark.thorough)
 
-@pytest.fixture(scope="module", params=["unet_small", *unet.ENCODERS])
+
+@pytest.fixture(
+    scope="module", params=["unet_small", *(LARGEST if name == LARGEST.values[0] else name for name in unet.ENCODERS)]
+)
 def model(request: pytest.FixtureRequest) -> nn.Module:
     torch.manual_seed(0)
     return unet.build(request.param)

@@ -12,7 +12,7 @@ def test_the_small_cnn_takes_pictures_of_any_size(channels: int, height: int, wi
     assert model(torch.rand(2, channels, height, width)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "vit_b_32", "googlenet"])
+@pytest.mark.parametrize("name", ["resnet18", pytest.param("vit_b_32", marks=pytest.mark.thorough), "googlenet"])
 def test_a_torchvision_model_takes_three_channels_and_the_data_s_classes(name: str) -> None:
     model = models.build(name, channels=1, height=64, width=64, classes=3)
     assert model(torch.rand(2, models.channels_for(name, 1), 64, 64)).shape == (2, 3)
@@ -33,6 +33,7 @@ def test_pictures_that_a_model_cannot_take_are_a_configuration_error(name: str, 
         models.build(name, channels=3, height=size, width=size, classes=3)
 
 
+@pytest.mark.thorough
 def test_weights_for_pictures_of_another_size_fit_a_vision_transformer() -> None:
     tiny = models.build("vit_b_32", channels=3, height=64, width=64, classes=2)
     larger = {"encoder.pos_embedding": torch.rand(1, 17, 768)}

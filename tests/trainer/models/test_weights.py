@@ -184,9 +184,9 @@ def test_weights_that_change_after_their_check_are_loaded_as_checked(
         return load(source, **options)
 
     monkeypatch.setattr(torch, "load", change_and_load)
-    for limit in (digests._IN_MEMORY, 10):  # pyright: ignore[reportPrivateUsage]
+    for limit in (digests.IN_MEMORY, 10):
         file.write_bytes(content)
-        monkeypatch.setattr(digests, "_IN_MEMORY", limit)
+        monkeypatch.setattr(digests, "IN_MEMORY", limit)
         assert torch.equal(published(f"http://nowhere/{file.name}")["weight"], TENSORS["weight"])
         assert file.read_bytes() == POISON
 

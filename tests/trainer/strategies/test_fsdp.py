@@ -183,6 +183,7 @@ def convolve(strategy_name: str) -> list[Tensor]:
         return weights(model)
 
 
+@pytest.mark.thorough
 def test_a_model_in_channels_last_can_be_sharded() -> None:
     (sharded,) = results(on_ranks(1, convolve, "fsdp"))
     (whole,) = results(on_ranks(1, convolve, "ddp"))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import io
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -81,6 +82,7 @@ def resume_alone(at: list[Tensor], state: dict[str, Any]) -> tuple[list[Tensor],
         return found, len(state["powersgd"]["buckets"])
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_ends_bit_equal() -> None:
     one, other = results(on_ranks(2, save_and_resume))
     assert set(one["ranks"]) == {RANK}

@@ -206,7 +206,7 @@ def test_a_disk_that_is_full_meanwhile_keeps_nothing_and_all_is_stored_once_it_h
 ) -> None:
     write(run, "large", bytes(3_000_000))
     write(run, "small", b"a")
-    monkeypatch.setattr("worker.attempts.relay._COPY_LIMIT", 2_000_000)
+    monkeypatch.setattr("worker.attempts.relay.COPY_LIMIT", 2_000_000)
     blobs = tmp_path / "blobs"
     blobs.mkdir()
     with mounted(blobs, kibibytes=4000):

@@ -19,7 +19,7 @@ from worker.host.mask import Mask
 
 @pytest.fixture(autouse=True)
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capturing, "_LOOK_SHARE", 0)
+    monkeypatch.setattr(capturing, "LOOK_SHARE", 0)
     monkeypatch.setattr(capturing.Capturing.__init__, "__kwdefaults__", {"look_s": 0.0})
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_is_too_large_is_left_out_with_one_warning(run: RunDir) -> N
 def test_a_file_that_changes_while_it_is_copied_is_captured_as_it_is_later(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.attempts.relay._COPY_LIMIT", 1 << 20)
+    monkeypatch.setattr("worker.attempts.relay.COPY_LIMIT", 1 << 20)
     file = run.artifacts / "a.pt"
     file.write_bytes(b"x" * (3 << 20))
     relay = relay_of(run, "a.pt")

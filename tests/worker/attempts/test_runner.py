@@ -71,7 +71,7 @@ def test_a_runner_notices_at_adoption_that_the_attempt_has_ended(
 
 
 def test_an_intent_is_read_at_a_wakeup(simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intents, "_READ_EVERY_S", 3600.0)
+    monkeypatch.setattr(intents, "READ_EVERY_S", 3600.0)
     monkeypatch.setattr(pace, "pause_s", one_hour)
     simulated.start_runner()
     wait_for(lambda: simulated.row.launcher is not None, "the start")
@@ -203,7 +203,7 @@ def test_a_cancel_ends_the_copy_of_the_checkpoint_to_resume_from(
         return open_blob(self, sha256)
 
     monkeypatch.setattr(Blobs, "open", open_and_cancel)
-    monkeypatch.setattr(intents, "_READ_EVERY_S", 0.0)
+    monkeypatch.setattr(intents, "READ_EVERY_S", 0.0)
     simulated.start_runner()
     assert simulated.wait_for_end().state == JobState.CANCELLED
     assert (simulated.run.resume / "state.pt").stat().st_size < blob.size
@@ -272,6 +272,7 @@ def test_an_abandoned_attempt_is_killed_and_nothing_more_is_written(simulated: S
     assert simulated.store.everything() == before
 
 
+@pytest.mark.thorough
 def test_a_runner_abandons_an_attempt_that_was_rescued(simulated: SimulatedRunnerFixture) -> None:
     attempt = simulated.start_ranks()
     simulated.store.expire(simulated.claim)

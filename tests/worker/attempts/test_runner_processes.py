@@ -180,7 +180,7 @@ def test_a_stop_request_that_cannot_be_written_reaches_the_job_as_a_signal(fixtu
 def test_a_stop_request_that_cannot_be_written_is_carried_out_by_force_when_it_is_overdue(
     fixture: ProcessRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop_requests, "_OVERDUE_S", -1.0)
+    monkeypatch.setattr(stop_requests, "OVERDUE_S", -1.0)
     fixture.attempt.start(IGNORES_SIGTERM, grace=3600)
     fixture.start_runner()
     fixture.wait_until_ready()
@@ -192,7 +192,7 @@ def test_a_stop_request_that_cannot_be_written_is_carried_out_by_force_when_it_i
 def test_a_supervisor_that_runs_but_carries_out_no_stop_is_killed(
     fixture: ProcessRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop_requests, "_STUCK_S", -1.0)
+    monkeypatch.setattr(stop_requests, "STUCK_S", -1.0)
     write_record(fixture.run.launch, fixture.attempt.plan(["/bin/true"]))
     with subprocess.Popen(["/bin/sleep", "600"]) as stuck:
         try:
@@ -283,7 +283,7 @@ def test_an_attempt_with_unkillable_processes_keeps_its_devices_and_its_owner_is
     fixture.wait_until_ready()
     with monkeypatch.context() as patch:
         patch.setattr(process, "send", refuse)
-        patch.setattr("worker.engines.local.leftovers._DEADLINE_S", 0.2)
+        patch.setattr("worker.engines.local.leftovers.DEADLINE_S", 0.2)
         send(fixture.attempt.supervisor, signal.SIGKILL)
         wait_for(fixture.messages, "the owner is told")
         assert fixture.store.held() != {}

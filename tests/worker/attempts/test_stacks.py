@@ -18,7 +18,7 @@ from worker.engines.base import RankStacks
 @pytest.fixture(autouse=True)
 def only_wakeups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between wakeups, the runner reads no intent."""
-    monkeypatch.setattr(intents, "_READ_EVERY_S", 3600.0)
+    monkeypatch.setattr(intents, "READ_EVERY_S", 3600.0)
 
 
 def ask(simulated: SimulatedRunnerFixture) -> None:

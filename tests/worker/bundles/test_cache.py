@@ -83,7 +83,7 @@ def test_an_unwanted_fetch_ends_while_it_waits_and_while_it_unpacks(
     sha256 = store(cache.blobs, tar_of(SMALL))
     tree = cache.tree(sha256, owner="ada")
     cache.root.mkdir()
-    monkeypatch.setattr("worker.bundles.cache._POLL_S", 0.0)
+    monkeypatch.setattr("worker.bundles.cache.POLL_S", 0.0)
     with locked(tree.parent), pytest.raises(Unwanted):
         cache.fetch(sha256, owner="ada", check=refuse)
     with pytest.raises(Unwanted):

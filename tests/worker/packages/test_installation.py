@@ -128,6 +128,7 @@ def test_two_at_once_install_once(packages: Packages, index: Index) -> None:
     assert index.downloads() == ["alpha-1.0-py3-none-any.whl"]
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_of_an_installation_that_is_ended(packages: Packages, index: Index) -> None:
     index.add("alpha")
     index.released.clear()
@@ -162,6 +163,7 @@ def test_what_a_killed_installation_left_does_not_count(packages: Packages, inde
     assert run_python(found.environment, "import alpha; print(alpha.version)") == "1.0\n"
 
 
+@pytest.mark.thorough
 def test_a_full_disk_passes(packages: Packages, index: Index, tmp_path: Path) -> None:
     index.add("alpha", files={"alpha_data.py": "x" * 120_000_000})
     root = tmp_path / "environments"
@@ -185,6 +187,7 @@ def test_words_of_a_build_are_no_evidence(packages: Packages, index: Index, word
     assert words in found.message
 
 
+@pytest.mark.thorough
 def test_an_index_that_does_not_answer_passes(packages: Packages, index: Index) -> None:
     index.status = 503
     found = packages.install("alpha\n")

@@ -16,7 +16,7 @@ from worker.host import orphans, process
 from worker.host.attempt_key import AttemptKey
 
 _POLL_S = 0.25
-_DEADLINE_S = 10.0
+DEADLINE_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ def kill_attempt(run: RunDir, key: AttemptKey) -> list[ProcessIdentity]:
     except OSError as error:
         logger.warning("%s: cannot write a stop request; its processes are killed at once: %s", key.job_id, error)
         supervisor = None
-    deadline = time.monotonic() + _DEADLINE_S
+    deadline = time.monotonic() + DEADLINE_S
     while supervisor is not None and process.is_alive(supervisor) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    unkillable = orphans.kill_attempt(key.job_id, key.number, timeout=timedelta(seconds=_DEADLINE_S))
+    unkillable = orphans.kill_attempt(key.job_id, key.number, timeout=timedelta(seconds=DEADLINE_S))
     if unkillable:
         logger.error("%s: %s", key.job_id, process.describe_unkillable(unkillable))
     return unkillable

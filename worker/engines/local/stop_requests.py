@@ -9,8 +9,8 @@ from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 
-_OVERDUE_S = 15.0
-_STUCK_S = 660.0
+OVERDUE_S = 15.0
+STUCK_S = 660.0
 """Longer than a supervisor tries to write its report to a full disk."""
 _STRENGTH = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}
 _STRENGTH_OF_OTHERS = 2  # the supervisor's own reasons, such as the time limit
@@ -26,12 +26,12 @@ class StopRequester:
     @property
     def overdue(self) -> bool:
         """Whether a working supervisor would have ended the attempt long ago."""
-        return time.monotonic() > self._deadline + _OVERDUE_S
+        return time.monotonic() > self._deadline + OVERDUE_S
 
     @property
     def stuck(self) -> bool:
         """Whether the supervisor, although it runs, cannot be working any more."""
-        return time.monotonic() > self._deadline + _STUCK_S
+        return time.monotonic() > self._deadline + STUCK_S
 
     def request(self, reason: EndReason, *, grace: timedelta) -> None:
         """Writes the request, unless the same was requested before.

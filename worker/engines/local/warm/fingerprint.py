@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 import sys
 
-_ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[4]
 _PACKAGES = ("torchyard", "worker", "trainer")
 _PACKAGE_SUFFIXES = (".dist-info", ".egg-info", ".pth")
 
@@ -26,9 +26,9 @@ def fingerprint(env: Mapping[str, str]) -> str:
 def _stamps() -> Iterator[tuple[object, ...]]:
     for folder in sys.path:  # the folder's own time also changes with the first bytecode
         yield from (_stamp(entry) for entry in _entries(folder) if entry.name.endswith(_PACKAGE_SUFFIXES))
-    yield from (_stamp(entry) for entry in _entries(_ROOT) if entry.name == "requirements.lock")
+    yield from (_stamp(entry) for entry in _entries(ROOT) if entry.name == "requirements.lock")
     for package in _PACKAGES:
-        yield from _sources(_ROOT / package)
+        yield from _sources(ROOT / package)
 
 
 def _sources(folder: Path | str) -> Iterator[tuple[object, ...]]:

@@ -20,7 +20,7 @@ from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Re
 from worker.host import orphans, process
 
 _READY_S = 120.0
-_FORK_S = 10.0
+FORK_S = 10.0
 _EARLY_END_S = 10.0
 """A warm process that ends earlier than this is started again only after a delay."""
 _RESTART_DELAYS_S = (0.0, 1.0, 5.0, 30.0, 60.0)
@@ -78,7 +78,7 @@ class WarmProcess:
             self._changed.notify_all()
             self._release_child()
         if self._thread.is_alive():
-            self._thread.join(_FORK_S)
+            self._thread.join(FORK_S)
 
     def loaded_modules(self, *, wait_s: float) -> frozenset[str]:
         """Waits until the warm process is ready, and returns the top-level modules that it has imported.
@@ -190,10 +190,10 @@ def _request_fork(child: _Child, run: Path, *, descriptors: Sequence[int]) -> Fo
         socket.send_fds(child.channel, [request], descriptors)
     except OSError as error:
         raise WarmProcessUnavailable(f"the warm process has ended: {error}") from None
-    reply = _receive(child.channel, ForkReply, timeout=_FORK_S)
+    reply = _receive(child.channel, ForkReply, timeout=FORK_S)
     if reply is None:
         process.send(child.identity, signal.SIGKILL)  # a late reply would be taken for the next one
-        process.wait(child.identity, timeout=_FORK_S)  # until its end, it may hold the lock that it was sent
+        process.wait(child.identity, timeout=FORK_S)  # until its end, it may hold the lock that it was sent
         raise NoAnswer
     return reply
 

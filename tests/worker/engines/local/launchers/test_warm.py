@@ -90,6 +90,7 @@ def test_other_files_beside_the_script_allow_a_warm_start(plan: AttemptPlan, nam
     assert warm_start_obstacle(replace(plan, program=("-m", "trainer")), loaded=LOADED) is None
 
 
+@pytest.mark.thorough
 @WARM
 def test_a_killed_agent_ends_the_attempt_as_worker_lost(attempt: Attempt) -> None:
     attempt.start_job(JOINS_GROUP + "signal.pause()")

@@ -62,6 +62,12 @@ PROGRAMS = {
     "no stdout": "import sys; sys.stdout = None",
     "a closed descriptor": "import os; os.close(1)",
 }
+QUICK = {
+    *("text in a file that is open", "gzip of a module", "zip in a file of a module", "what C has not flushed"),
+    *("functions of atexit", "a thread", "a finalizer", "a process", "a child that fails", "a closed descriptor"),
+    *("3", "text", "an exception", "a full stdout"),
+}
+"""One of each kind, for the short run."""
 
 HAS_DAEMON_THREADS = """
 import threading, time
@@ -129,7 +135,13 @@ def _as_fork(attempt: Attempt, text: str) -> Exit:
 
 
 @WARM
-@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=name, marks=() if name in QUICK else pytest.mark.thorough)
+        for name, text in PROGRAMS.items()
+    ],
+)
 def test_a_fork_exits_as_python_does(attempt: Attempt, tmp_path: Path, text: str) -> None:
     assert _as_fork(attempt, text) == _by_python(tmp_path / "python", text)
 

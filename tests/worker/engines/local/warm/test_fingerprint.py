@@ -16,7 +16,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("x = 1")
     (tmp_path / "requirements.lock").touch()
-    monkeypatch.setattr("worker.engines.local.warm.fingerprint._ROOT", tmp_path)
+    monkeypatch.setattr("worker.engines.local.warm.fingerprint.ROOT", tmp_path)
     return tmp_path
 
 

@@ -111,7 +111,7 @@ def test_a_killed_warm_process_is_started_again_and_its_jobs_go_on(
 def test_a_job_starts_cold_if_the_warm_process_does_not_answer(
     light: LightWarmProcess, fixture: LocalEngineFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.engines.local.warm.manager._FORK_S", 0.2)
+    monkeypatch.setattr("worker.engines.local.warm.manager.FORK_S", 0.2)
     os.kill(light.started[0].pid, signal.SIGSTOP)
     handle = fixture.engine.start(replace(fixture.plan("waits"), launcher="auto"))
     assert handle.note == "starts with torchrun, which takes seconds: the warm process ended during the request"
@@ -171,6 +171,7 @@ def test_a_warm_process_ends_with_its_killed_worker_and_its_jobs_go_on(attempt: 
     assert attempt.report().reason is EndReason.CANCELLED
 
 
+@pytest.mark.thorough
 def test_an_outdated_warm_process_is_replaced_at_the_next_start(
     light: LightWarmProcess, warm: WarmProcess, fixture: LocalEngineFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
