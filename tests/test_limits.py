@@ -18,6 +18,7 @@ RECORDS = {
     "worker/settings.py": {"Settings"},
     "worker/engines/base.py": {"AttemptPlan"},
     "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
+    "scheduling/snapshot.py": {"Running"},
     "trainer/card.py": {"Card"},
     "bench/turns.py": {"Course"},
 }

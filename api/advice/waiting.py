@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from api.advice import failure
 from api.advice.facts import Facts, shown
-from torchyard.contract.fitting import suitable
-from torchyard.contract.spec import Resources
+from torchyard.contract.fitting import is_named, suitable
+from torchyard.contract.resources import Resources
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.cluster import WorkerView
 
@@ -58,6 +58,12 @@ def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[
     if not alive:
         return ["Start a worker: none is running."]
     devices = [device for worker in alive for device in worker.devices]
+    if wanted.gpu is not None:
+        names = sorted({device.name for device in devices if device.kind == "cuda"})
+        if not names:
+            return [f"Start a worker with {' or '.join(wanted.gpu)}: none has a GPU."]
+        if not any(is_named(name, one) for name in names for one in wanted.gpu):
+            return [f"Set resources.gpu to names of what the workers have: {', '.join(names)}."]
     if wanted.min_memory_gb:
         plain = wanted.model_copy(update={"min_memory_gb": None})
         largest = max((device.memory_bytes or 0 for device in suitable(plain, devices)), default=0) // _GIB

@@ -116,7 +116,7 @@ def list_queue(
     return Page[QueueEntry](
         data=[jobs.queue_entry(facts, caller) for facts in found.items],
         has_more=found.has_more,
-        next=cursors.of(found.items[-1]) if found.has_more else None,
+        next=cursors.of(found.last) if found.has_more and found.last is not None else None,
     )
 
 

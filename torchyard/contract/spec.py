@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     Field,
     TypeAdapter,
     ValidationError,
@@ -22,6 +21,7 @@ from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
+from torchyard.contract.resources import Resources
 from torchyard.contract.schema import UNSET, Count, Duration, MetricKey, Schema
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
@@ -53,26 +53,6 @@ _RESERVED = re.compile(
     r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
     r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
 )
-
-
-def _one_node(nodes: int) -> int:
-    if nodes > 1:
-        raise ValueError("jobs over several nodes are not built yet: ask for 1")
-    return nodes
-
-
-class Resources(Schema):
-    """What one attempt holds while it runs."""
-
-    nodes: Annotated[int, Field(ge=1, le=10_000), AfterValidator(_one_node)] = 1
-    devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
-    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
-    min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
-
-    @property
-    def total_devices(self) -> int:
-        """The devices of all nodes: what a quota counts."""
-        return self.nodes * self.devices_per_node
 
 
 class CheckpointPolicy(Schema):

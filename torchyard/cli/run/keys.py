@@ -13,6 +13,7 @@ from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.schema import BundleOrFile
+from torchyard.contract.resources import GpuName
 from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Labels, Priority
 from torchyard.contract.team import Visibility
 
@@ -41,6 +42,14 @@ def _duration(value: str) -> str:
 
 def _number(text: str) -> Value:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,9}", text) else text
+
+
+def _fraction(text: str) -> Value:
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else text
+
+
+def _above_zero(most: int) -> Any:
+    return Annotated[float, Field(gt=0, le=most, allow_inf_nan=False)]
 
 
 def _truth(text: str) -> Value:
@@ -118,6 +127,30 @@ KEYS = (
         "2",
         default=1,
         from_text=_number,
+    ),
+    Key(
+        "gpu",
+        Annotated[list[GpuName], Field(min_length=1, max_length=16)],
+        'a list of at most 16 names, such as ["H100", "A100-80GB"]',
+        "names of GPUs, any of which will do",
+        '["H100", "A100-80GB"]',
+        from_text=words,
+    ),
+    Key(
+        "cpus",
+        _above_zero(10_000),
+        "a number above 0, at most 10000",
+        "processors of the host, for all processes together",
+        "8",
+        from_text=_fraction,
+    ),
+    Key(
+        "memory",
+        _above_zero(1_000_000),
+        "a number of GiB above 0, at most 1000000",
+        "memory of the host in GiB, for all processes together",
+        "32",
+        from_text=_fraction,
     ),
     Key(
         "env",

@@ -5,7 +5,8 @@ from datetime import datetime
 from pydantic import Field, JsonValue
 
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.spec import JobSpec, Resources
+from torchyard.contract.resources import Resources
+from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.base import Number, Page, View
 
