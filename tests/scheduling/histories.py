@@ -64,8 +64,8 @@ class Past:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    hosts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
-    gaps = st.sampled_from([0, MINUTE, 20 * MINUTE, 2 * HOUR, 9 * HOUR, 40 * HOUR])
+    hosts = draw(st.lists(st.integers(2, 4), min_size=1, max_size=2))
+    gaps = st.sampled_from([0, MINUTE, 20 * MINUTE, HOUR, 40 * HOUR])
     limits = st.sampled_from([10 * MINUTE, HOUR, 5 * HOUR, 24 * HOUR, 60 * HOUR])
     jobs = st.builds(
         HistoryJob,
@@ -73,12 +73,12 @@ def histories(draw: st.DrawFn) -> History:
         owner=st.sampled_from(_OWNERS),
         count=st.integers(1, max(hosts)),
         limit=limits,
-        part=st.sampled_from([0.01, 0.3, 0.8, 1.0]),
+        part=st.sampled_from([1.0, 0.8, 0.3, 0.01]),
         preemptible=st.booleans(),
         fraction=st.sampled_from([None, 0.0, 0.2, 0.9, 1.0, 7.0, float("nan")]),
-        usual=st.sampled_from([None, 5 * MINUTE, HOUR, 30 * HOUR]),
+        usual=st.sampled_from([None, 5 * MINUTE, HOUR]),
     )
-    return History(hosts, draw(st.lists(jobs, min_size=1, max_size=14)), draw(st.sampled_from([0, GRACE])))
+    return History(hosts, draw(st.lists(jobs, min_size=6, max_size=24)), draw(st.sampled_from([0, GRACE])))
 
 
 class Simulation:
