@@ -14,6 +14,7 @@ from scheduling.room import Room
 from scheduling.snapshot import (
     Device,
     Displacement,
+    Kind,
     Place,
     Placement,
     Request,
@@ -55,6 +56,10 @@ class Walk:
         self._over_quota: dict[str, Reason] = {}
         self._hopeless: set[object] = set()
         """What fits nowhere on this round, so that equal requests need not be tried."""
+        self._blocked: set[tuple[Kind, int]] = set()
+        """Kinds and priorities of which a job fits nowhere: those behind it pass it."""
+        self._deferred: list[Waiting] = []
+        """Jobs that fit, but behind one that does not: the shortest of them starts first."""
         self._gave_up = False
 
     def run(self) -> None:
@@ -62,8 +67,12 @@ class Walk:
         for _ in range(_MOST_ROUNDS):
             self._gave_up = False
             self._hopeless.clear()
+            self._blocked.clear()
+            self._deferred.clear()
             self._in_order()
             self._each_first(believed_length, self._pass)
+            for job in [job for job in self._deferred if self._line.is_first(job) and self._may_act(job)]:
+                self._consider(job)
             self._each_first(lambda _: 0, self._displace)
             if not self._gave_up:
                 return
@@ -118,17 +127,26 @@ class Walk:
         if aside is not None and self._cluster.is_complete(aside):
             self._start_aside(job)
         elif (room := open_room(self._cluster, job)) is not None:
-            self._start(job, room)
-        elif job.id in self._displacements:
+            if equal is not None and (self._line.kind(job), job.priority) in self._blocked:
+                self._deferred.append(job)
+            else:
+                self._start(job, room)
+        else:
+            self._blocked.add((self._line.kind(job), job.priority))
+            self._make_way(job, keep)
+
+    def _make_way(self, job: Waiting, keep: Keep | None) -> None:
+        """Stops others for a job that fits nowhere, or keeps a place for it."""
+        if job.id in self._displacements:
             return
-        elif victims := displacing.for_priority(self._cluster, job):
+        if victims := displacing.for_priority(self._cluster, job):
             self._stop(job, victims, "priority")
         elif keep is not None:
             self._follow(job, keep)
         elif reservation.reserve(self._cluster, job):
             self._line.set_alone(job)
-        elif equal is not None:
-            self._hopeless.add(equal)
+        else:
+            self._hopeless.add((job.request, job.priority))
 
     def _follow(self, job: Waiting, keep: Keep) -> None:
         """Stops the guests of a holder that can start, or keeps a better place for it."""
@@ -141,11 +159,13 @@ class Walk:
         key = "pass", *self._pace(job)
         if job.id in self._displacements or key in self._hopeless:
             return False
-        found = passage(self._cluster, job)
-        if found is None:
+        if (room := open_room(self._cluster, job)) is not None:
+            self._start(job, room)
+        elif (found := passage(self._cluster, job)) is not None:
+            self._start(job, found[0], guest=found[1] == "guest")
+        else:
             self._hopeless.add(key)
             return False
-        self._start(job, found[0], guest=found[1] == "guest")
         return True
 
     def _displace(self, job: Waiting) -> bool:

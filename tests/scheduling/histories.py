@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduling.plan import plan
 from scheduling.shapes import limit_class, looked
-from scheduling.snapshot import Device, Host, Running, Snapshot, Waiting
+from scheduling.snapshot import Device, Host, Reservation, Running, Snapshot, Waiting
 from scheduling.steps import Plan, Start, Stop
 from tests.scheduling.clusters import HOUR, MINUTE, NOW
 from torchyard.contract.resources import Resources
@@ -46,6 +46,8 @@ class Started:
     at: int
     line: tuple[Waiting, ...]
     """Who waited when it was planned."""
+    reservations: tuple[Reservation, ...]
+    """What is kept since."""
     first_look: bool
     """Whether others stopped for it because it hardly ran."""
 
@@ -161,7 +163,7 @@ class Simulation:
         bound = self.past.bounds.pop(job.id, None)
         if bound is not None and now > bound + GRACE:
             self.past.late.append((job.id, now - bound))
-        self.past.starts.append(Started(step, now, planned_on.line, job.id in self._looks))
+        self.past.starts.append(Started(step, now, planned_on.line, self._snapshot.reservations, job.id in self._looks))
         self._looks.discard(job.id)
         self._snapshot = self._snapshot.after_start(job, step.placement, guest=step.guest)
 

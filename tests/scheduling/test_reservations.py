@@ -152,6 +152,18 @@ def test_the_shortest_passes_first() -> None:
     assert [*starts(a_kept_place(*line))] == ["job_c"]
 
 
+def test_behind_a_job_that_fits_nowhere_the_shortest_starts_first_on_other_hosts_too() -> None:
+    holder = waits("job_a", 2, submitted=NOW - 3 * HOUR)
+    line = (
+        waits("job_b", owner="bob", submitted=NOW - 2 * HOUR, ran_us=0, usual_us=5 * HOUR),
+        waits("job_c", owner="eve", ran_us=0, usual_us=3 * HOUR),
+    )
+    hosts = [host(slots("job_1", "job_1")), host(slots("job_2", None), "there")]
+    running = [runs("job_1", 2, owner="zoe", fraction=0.5), runs("job_2", owner="zoe", on=THERE)]
+    assert [*starts(seen(holder, *line, hosts=hosts, running=running))] == ["job_c"]
+    assert [*starts(seen(*line, hosts=hosts, running=running))] == ["job_b"]
+
+
 def test_what_leaves_enough_devices_passes_however_long_it_runs() -> None:
     running = [runs("job_1", 2, fraction=0.5), runs("job_2", 1)]
     hosts = [host(slots("job_1", "job_1", "job_2", None))]
