@@ -15,7 +15,7 @@ LONG_WAIT = timedelta(hours=12)
 SETTLED = timedelta(hours=2)
 """A job that started so recently is stopped for no equal priority."""
 ENOUGH_WAITED = timedelta(hours=24)
-"""A job that waited longer in all is stopped for no equal priority."""
+"""A job that waited longer after its first start, in all, is stopped for no equal priority."""
 RESTART = timedelta(seconds=60)
 """What each stop of a job costs, beside the work since its checkpoint."""
 

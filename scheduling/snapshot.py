@@ -92,7 +92,7 @@ class Running:
     ran_us: int = 0
     """How long the earlier attempts ran."""
     waited_us: int = 0
-    """How long the job waited in all."""
+    """How long the job waited after its first start: what its stops have cost it."""
     fraction: float | None = None
     """How much of the whole run is done, as the job tells: no more than a hint."""
     usual_us: int | None = None
@@ -272,7 +272,6 @@ def started(job: Waiting, worker_id: str, *, now: int, guest: bool = False) -> R
         submitted=job.submitted,
         limit_us=job.limit_us,
         ran_us=job.ran_us,
-        waited_us=job.waited_us,
         fraction=job.fraction,
         usual_us=job.usual_us,
         guest=guest,

@@ -110,7 +110,7 @@ class Fair:
             submitted=job.submitted,
             limit_us=round(job.trace.limit * US),
             ran_us=job.ran,
-            waited_us=job.waited,
+            waited_us=job.waited - job.waited_first,
             fraction=_fraction(job, job.ran + now - job.started),
             usual_us=self._usual(job.trace.user),
             saved_at=now,

@@ -23,6 +23,8 @@ class Job:
     """What it needs still, without restarts."""
     ran: int = 0
     waited: int = 0
+    waited_first: int = 0
+    """Until its first start."""
     queued_since: int = 0
     started: int = 0
     attempt: int = 0
@@ -60,6 +62,8 @@ class Cluster:
         del self.queue[job.id]
         self.running[job.id] = job
         job.waited += self.now - job.queued_since
+        if job.attempt == 0:
+            job.waited_first = job.waited
         job.started, job.host, job.guest, job.attempt = self.now, host, guest, job.attempt + 1
         self.free[host] -= job.devices
         assert self.free[host] >= 0, "devices are given once"

@@ -218,7 +218,6 @@ def _requeued(job: Running, ran: int) -> Waiting:
         limit_us=job.limit_us,
         preemptible=job.preemptible,
         ran_us=ran,
-        waited_us=job.waited_us,
         fraction=job.fraction,
         usual_us=job.usual_us,
     )
