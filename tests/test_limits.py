@@ -20,7 +20,7 @@ RECORDS = {
     "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
     "scheduling/snapshot.py": {"Running"},
     "trainer/card.py": {"Card"},
-    "bench/turns.py": {"Course"},
+    "bench/turns.py": {"TrainingSettings"},
 }
 """Modules and folders of records, whose fields are given one by one; which of their classes, None for all."""
 
