@@ -37,7 +37,7 @@ def run(
         typer.Option(metavar="NAME", help="A GPU that will do: H100, A100-80GB. Repeatable: any of them."),
     ] = None,
     cpus: Annotated[float | None, typer.Option(help="Processors of the host, for all processes together.")] = None,
-    memory: Annotated[
+    memory_gb: Annotated[
         float | None, typer.Option(metavar="GIB", help="Memory of the host in GiB, for all processes together.")
     ] = None,
     env: Annotated[
@@ -71,7 +71,7 @@ def run(
         typer.Option(
             "--preemptible/--no-preemptible",
             show_default=False,
-            help="A job of higher priority may stop it, with a checkpoint; it goes on later.",
+            help="It may be stopped, with a checkpoint, so that another job can start; it goes on later.",
         ),
     ] = None,
     label: Annotated[
@@ -97,7 +97,7 @@ def run(
             "devices": devices,
             "gpu": gpu,
             "cpus": cpus,
-            "memory": memory,
+            "memory_gb": memory_gb,
             "env": _pairs(env, "--env"),
             "secrets": _secrets(secret),
             "mounts": _pairs(mount, "--mount"),

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.recipes.script import MountName
-from torchyard.contract.schema import BundleOrFile
 from torchyard.contract.resources import GpuName
+from torchyard.contract.schema import BundleOrFile
 from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Labels, Priority
 from torchyard.contract.team import Visibility
 
@@ -145,7 +145,7 @@ KEYS = (
         from_text=_fraction,
     ),
     Key(
-        "memory",
+        "memory_gb",
         _above_zero(1_000_000),
         "a number of GiB above 0, at most 1000000",
         "memory of the host in GiB, for all processes together",
@@ -224,7 +224,7 @@ KEYS = (
         "preemptible",
         bool,
         "true or false",
-        "a job of higher priority may stop it, with a checkpoint; it goes on later",
+        "it may be stopped, with a checkpoint, so that another job can start; it goes on later",
         "true",
         from_text=_truth,
     ),

@@ -71,8 +71,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
 
 
 def _resources(settings: Settings) -> dict[str, Any]:
-    of_host = {"gpu": settings["gpu"], "cpus": settings["cpus"], "memory_gb": settings["memory"]}
-    asked = {key: value for key, value in of_host.items() if value is not None}
+    asked = {key: settings[key] for key in ("gpu", "cpus", "memory_gb") if settings[key] is not None}
     return {"devices_per_node": settings["devices"], **asked}
 
 
