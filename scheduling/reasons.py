@@ -12,7 +12,6 @@ from scheduling.room import Room, Want, sort_of
 from scheduling.snapshot import Displacement, Kind, Place, Request, Waiting
 from scheduling.steps import Reasons
 from torchyard.contract.job import Reason
-from torchyard.contract.resources import Resources
 
 PREEMPTING = "preempting"
 """Reason code of a queued job for which others are being stopped."""
@@ -83,11 +82,11 @@ class Explainer:
     def of_holder(self, job: Waiting, keep: Keep) -> Reason:
         """Returns why a job waits for which a place is kept."""
         room = keep.room
-        wanted, shortage = _describe_request(job.resources), self._shortage(room, room.want(job))
+        wanted, shortage = job.resources.described, self._shortage(room, room.want(job))
         return Reason(RESERVED, f"needs {wanted}; {room.host.name} is kept for it; {shortage}")
 
     def _explain(self, job: Waiting) -> Reason:
-        count, wanted = job.resources.total_devices, _describe_request(job.resources)
+        count, wanted = job.resources.total_devices, job.resources.described
         wants = [(room, room.want(job)) for room in self._rooms]
         most = max(((_usable(room, want), room.host.name) for room, want in wants), default=(0, ""))[0]
         largest = next((room.host.name for room, want in wants if _usable(room, want) == most), "")
@@ -149,15 +148,3 @@ def _rest(room: Room, want: Want, cpus_held: float = 0.0, memory_held: float = 0
         elif there is not None and wanted and held + wanted > there + 1e-9:
             parts.append(f"{max(0.0, there - held):g} of {there:g} {what} free on {room.host.name}")
     return "; ".join(parts)
-
-
-def _describe_request(resources: Resources) -> str:
-    count, plural = resources.total_devices, "" if resources.total_devices == 1 else "s"
-    noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[resources.device]
-    names = f" ({' or '.join(resources.gpu)})" if resources.gpu else ""
-    memory = f" of at least {resources.min_memory_gb:g} GiB" if resources.min_memory_gb else ""
-    rest = [
-        *([f"{resources.cpus:g} CPUs"] if resources.cpus else []),
-        *([f"{resources.memory_gb:g} GiB of memory"] if resources.memory_gb else []),
-    ]
-    return " and ".join([f"{count} {noun}{plural}{names}{memory}", *rest])

@@ -66,6 +66,17 @@ class Resources(Schema):
         """What is requested of the host's memory."""
         return None if self.memory_gb is None else max(1, round(self.memory_gb * (1 << 30)))
 
+    @property
+    def described(self) -> str:
+        """What is asked for, in words: `2 GPUs (H100) of at least 80 GiB and 8 CPUs`."""
+        count, plural = self.total_devices, "" if self.total_devices == 1 else "s"
+        noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[self.device]
+        names = f" ({' or '.join(self.gpu)})" if self.gpu else ""
+        least = f" of at least {self.min_memory_gb:g} GiB" if self.min_memory_gb else ""
+        cpus = [f"{self.cpus:g} CPUs"] if self.cpus else []
+        memory = [f"{self.memory_gb:g} GiB of memory"] if self.memory_gb else []
+        return " and ".join([f"{count} {noun}{plural}{names}{least}", *cpus, *memory])
+
     @model_validator(mode="before")
     @classmethod
     def _names_are_of_gpus(cls, written: Any) -> Any:

@@ -1,6 +1,7 @@
 """What a job asks for of its hosts."""
 
 from tests.torchyard.contract.test_spec import SCRIPT, refused
+from torchyard.contract.resources import Resources
 from torchyard.contract.spec import parse_spec
 
 
@@ -20,3 +21,11 @@ def test_what_is_not_asked_of_the_host_is_not_written() -> None:
     assert written.keys() == {"nodes", "devices_per_node", "device", "min_memory_gb"}, "older workers read it"
     asked = {"cpus": 0.5, "memory_gb": 32, "gpu": ["H100"]}
     assert parse_spec(SCRIPT | {"resources": asked}).model_dump(mode="json")["resources"].items() >= asked.items()
+
+
+def test_a_request_is_described_in_words() -> None:
+    assert Resources().described == "1 device"
+    asked = Resources(device="cpu", devices_per_node=2, cpus=0.5, memory_gb=32)
+    assert asked.described == "2 CPU slots and 0.5 CPUs and 32 GiB of memory"
+    named = Resources.model_validate({"gpu": ["H100", "A100-80GB"], "min_memory_gb": 40.5})
+    assert named.described == "1 GPU (H100 or A100-80GB) of at least 40.5 GiB"
