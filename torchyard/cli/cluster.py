@@ -70,12 +70,16 @@ def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str
         "NAME",
         "SEEN",
     )
-    kept = [
-        f"{indent}{worker.name}: its {_KINDS[one.kind]} are kept for a job of {one.owner}, until that can start"
+    return [*output.table(headers, rows, indent=indent), *(indent + line for line in kept_lines(workers))]
+
+
+def kept_lines(workers: Sequence[WorkerView]) -> list[str]:
+    """Returns a line for each place that is kept for a waiting job."""
+    return [
+        f"{worker.name}: its {_KINDS[one.kind]} are kept for a job of {one.owner}, until that can start"
         for worker in workers
         for one in worker.kept
     ]
-    return [*output.table(headers, rows, indent=indent), *kept]
 
 
 def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
