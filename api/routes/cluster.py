@@ -108,7 +108,9 @@ def list_queue(
 ) -> Page[QueueEntry]:
     """Lists the queued jobs in the order in which workers try to start them, and why each has not started.
 
-    The highest priority is first, then the oldest. A job that fits starts before an earlier one that does not fit.
+    The highest priority is first, then the earliest submission less its owner's credit: up to 72 hours, for who has
+    used little of late. Jobs of owners who hold all that their quotas allow are last. A job that fits may start before
+    an earlier one that does not.
     Another user's private job is shown without id, name and reason.
     """
     cursors = QueueCursors(services.access.token)

@@ -74,7 +74,9 @@ class _Common(Schema):
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     priority: Priority = 0
-    preemptible: bool = Field(default=False, description="may be stopped, with a checkpoint, for a higher priority")
+    preemptible: bool = Field(
+        default=False, description="may be stopped, with a checkpoint, so that another job can start"
+    )
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
     time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
     stall_timeout: Duration = Field(

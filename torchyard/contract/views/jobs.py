@@ -140,7 +140,7 @@ class WaitingReason(View):
 class QueueEntry(View):
     """A queued job.
 
-    `position` counts the whole queue. Workers try 1 first; they start a later job if it fits and 1 does not.
+    `position` counts the whole queue. Workers try 1 first. A later job that fits may start before one that does not.
     """
 
     position: int
