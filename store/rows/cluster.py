@@ -53,7 +53,8 @@ _RUNNING = (
         Job.priority,
         Job.created_at,
         Job.ran_us,
-        Job.waited_us,
+        # All waits, less the first one.
+        (Job.waited_us - (Job.started_at - Job.created_at)).label("waited_us"),
         Job.progress,
         Job.spec["preemptible"].label("preemptible"),
         Job.spec["time_limit"].label("time_limit"),
@@ -191,7 +192,7 @@ def _running(row: Any, usual_us: int | None) -> Running:
         submitted=row.created_at,
         limit_us=time_limit_us(row.time_limit),
         ran_us=row.ran_us,
-        waited_us=row.waited_us,
+        waited_us=max(0, row.waited_us),
         fraction=fraction(row.progress),
         usual_us=usual_us,
         saved_at=row.saved_at,

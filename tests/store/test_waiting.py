@@ -1,4 +1,4 @@
-"""Groups of waiting jobs: their first jobs, their reasons, and positions in the queue."""
+"""Groups of waiting jobs: their first jobs, their reasons, their waits, and positions in the queue."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from store.commands import placement
 from store.db.tables import Attempt, Job, WaitingReason
 from store.facts.jobs import QueueCursor
 from store.queries.groups import Groups
-from store.rows import jobs, listing, queue_positions, reasons
+from store.rows import cluster, jobs, listing, queue_positions, reasons, waiting
 from store.rows.shapes import shape_of
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.job import EndReason, Reason
@@ -147,3 +147,28 @@ def test_pages_of_the_queue_continue_across_priorities(db: StoreFixture) -> None
         seen += [(queued.place, queued.id) for queued in page.items]
         last = page.last
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
+
+
+def test_a_running_job_has_waited_since_its_first_start_and_a_waiting_one_in_all(db: StoreFixture) -> None:
+    worker, job_id = db.worker(), db.submit()
+
+    def wait(hours: int) -> None:
+        """Lets the job have waited so much longer until now."""
+        us = hours * 3_600_000_000
+        earlier = {"lined_at": Job.lined_at - us, "created_at": Job.created_at - us}
+        values = earlier if db.job(job_id).attempt == 0 else {"lined_at": earlier["lined_at"]}
+        db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(values)))
+
+    def waited_hours() -> int:
+        (job,) = db.read(cluster.running)
+        return round(job.waited_us / 3_600_000_000)
+
+    wait(30)
+    claim = db.running(job_id, worker)
+    assert waited_hours() == 0
+    db.end(claim, EndReason.PREEMPTED)
+    wait(5)
+    (job,) = db.read(lambda session: waiting.waiting_among(session, [job_id]))
+    assert round(job.waited_us / 3_600_000_000) == 35
+    db.running(job_id, worker)
+    assert waited_hours() == 5
