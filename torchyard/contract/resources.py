@@ -73,7 +73,7 @@ class Resources(Schema):
         noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[self.device]
         names = f" ({' or '.join(self.gpu)})" if self.gpu else ""
         least = f" of at least {self.min_memory_gb:g} GiB" if self.min_memory_gb else ""
-        cpus = [f"{self.cpus:g} CPUs"] if self.cpus else []
+        cpus = [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"] if self.cpus else []
         memory = [f"{self.memory_gb:g} GiB of memory"] if self.memory_gb else []
         return " and ".join([f"{count} {noun}{plural}{names}{least}", *cpus, *memory])
 
