@@ -58,7 +58,7 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
         starts = [_start(client, fits) for _ in range(REPEATS)]
         cpu = _idle_cpu_percent(service)
         where = f"{WAITING:,} that do not fit wait, {name}"
-        yield Row(f"POST to the start of a job that fits, {where}", "s", starts, _PEER, peer_starts, at_most=0.5)
+        yield Row(f"POST to the start of a job that fits, {where}", "s", starts, _PEER, peer_starts, at_most=0.3)
         yield Row(f"– the idle worker, {where}", "% of a core", [cpu], _PEER, [peer_idle_cpu_percent], at_most=1.0)
         first, last = (_reads(service, f"/v1/jobs/{job_id}") for job_id in (_FIRST, large[-1]))
         yield Row(f"– GET of the last of them, {where}", "ms", last, "the first of them", first)
