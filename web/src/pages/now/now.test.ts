@@ -17,7 +17,7 @@ function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
 }
 
 function worker(...devices: DeviceView[]): WorkerView {
-  return { id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, devices };
+  return { id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, devices, kept: [] };
 }
 
 function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
@@ -82,8 +82,12 @@ test("a worker says for whom its devices are kept, and names the job to those wh
     "GPUs kept for a job of ada until it can start",
     "CPU slots kept for a job of eve until it can start",
   ]);
-  expect([...host.querySelectorAll<HTMLAnchorElement>(".kept a")].map((link) => link.pathname)).toEqual(["/jobs/a"]);
-  expect(show(WorkerDevices, { worker: worker(device(0)), jobs: new Map() }).querySelector(".kept")).toBeNull();
+  expect([...host.querySelectorAll<HTMLAnchorElement>(".kept a")].map((link) => link.pathname)).toEqual([
+    "/jobs/a",
+  ]);
+  expect(
+    show(WorkerDevices, { worker: worker(device(0)), jobs: new Map() }).querySelector(".kept"),
+  ).toBeNull();
 });
 
 test("the history is read again every 15 seconds, while the tab can be seen, until the worker goes", async () => {
