@@ -14,7 +14,7 @@ _RETRYING = "retrying"
 _HEADLINES = {
     "no_such_device": "waits: no worker has such a device",
     "too_big": "waits: no worker is large enough",
-    "devices_busy": "waits for free devices",
+    "devices_busy": "waits for devices",
     "reserved": "waits: a worker is kept for it",
     "preempting": "waits: other jobs stop for it",
     "quota": "waits: its owner's quota is used up",

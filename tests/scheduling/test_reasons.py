@@ -39,7 +39,7 @@ def explain(resources: Resources, *hosts: Host) -> Reason:
             Resources(cpus=64, memory_gb=9),
             [host(slots(None), cpus=16, memory_gb=8), host(slots(None), "there")],
             "too_big",
-            "needs 1 device and 64 CPUs and 9 GiB of memory; 16 of 16 CPUs free on here; 8 of 8 GiB of memory free on"
+            "needs 1 device, 64 CPUs and 9 GiB of memory; 16 of 16 CPUs free on here; 8 of 8 GiB of memory free on"
             " here; there does not say how many CPUs it has; there does not say how many GiB of memory it has",
         ),
         (

@@ -225,7 +225,7 @@ def test_a_job_that_its_owners_quota_holds_back_preempts_nothing(schedulers: Sch
     waiting = schedulers.submit(priority=5)
     box.run_pass()
     assert schedulers.preempted() == {}
-    assert schedulers.reason(waiting) == ("quota", "ada may run 1 jobs at once and runs 1 (quota)")
+    assert schedulers.reason(waiting) == ("quota", "ada may run 1 job at once and runs 1 (quota)")
 
 
 def test_a_job_starts_when_the_quota_is_raised(schedulers: SchedulersFixture) -> None:

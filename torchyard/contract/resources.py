@@ -68,14 +68,15 @@ class Resources(Schema):
 
     @property
     def described(self) -> str:
-        """What is asked for, in words: `2 GPUs (H100) of at least 80 GiB and 8 CPUs`."""
+        """What is asked for, in words: `2 GPUs (H100) of at least 80 GiB, 8 CPUs and 32 GiB of memory`."""
         count, plural = self.total_devices, "" if self.total_devices == 1 else "s"
         noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[self.device]
         names = f" ({' or '.join(self.gpu)})" if self.gpu else ""
         least = f" of at least {self.min_memory_gb:g} GiB" if self.min_memory_gb else ""
         cpus = [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"] if self.cpus else []
         memory = [f"{self.memory_gb:g} GiB of memory"] if self.memory_gb else []
-        return " and ".join([f"{count} {noun}{plural}{names}{least}", *cpus, *memory])
+        *others, last = f"{count} {noun}{plural}{names}{least}", *cpus, *memory
+        return f"{', '.join(others)} and {last}" if others else last
 
     @model_validator(mode="before")
     @classmethod

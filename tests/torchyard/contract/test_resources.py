@@ -26,7 +26,7 @@ def test_what_is_not_asked_of_the_host_is_not_written() -> None:
 def test_a_request_is_described_in_words() -> None:
     assert Resources().described == "1 device"
     asked = Resources(device="cpu", devices_per_node=2, cpus=0.5, memory_gb=32)
-    assert asked.described == "2 CPU slots and 0.5 CPUs and 32 GiB of memory"
+    assert asked.described == "2 CPU slots, 0.5 CPUs and 32 GiB of memory"
     assert Resources(cpus=1).described == "1 device and 1 CPU"
     named = Resources.model_validate({"gpu": ["H100", "A100-80GB"], "min_memory_gb": 40.5})
     assert named.described == "1 GPU (H100 or A100-80GB) of at least 40.5 GiB"

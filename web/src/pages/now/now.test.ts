@@ -134,13 +134,23 @@ test("a waiting job says what it needs, and why it waits as a sentence", () => {
 
 test("the queue is in the service's order, with what each job asks of the host and the reason of one over its quota", () => {
   const resources = { device: "cuda", devices_per_node: 1, gpu: ["H100", "L40S"], cpus: 8, memory_gb: 32 };
-  const over = { reason: { code: "quota", message: "bob may run 1 jobs at once and runs 1 (quota)" } };
-  const entries = [entry({ resources }), entry({ position: 2, owner: "bob", priority: 9, ...over })];
+  const over = { reason: { code: "quota", message: "bob may run 1 job at once and runs 1 (quota)" } };
+  const entries = [
+    entry({
+      reason: { message: "needs 1 GPU (H100 or L40S), 8 CPUs and 32 GiB of memory; none is free" },
+      resources,
+    }),
+    entry({ position: 2, owner: "bob", priority: 9, resources, ...over }),
+    entry({ position: 3, job_id: null, resources: { ...resources, cpus: 1 }, reason: null }),
+  ];
   const host = show(Queue, { entries, hasMore: false });
-  expect(textsOf(host, ".position")).toEqual(["1", "2"]);
-  expect(textsOf(host, ".need")).toEqual(["1 GPU", "2 GPUs of 24 GiB"]);
-  expect(textsOf(host, ".further")).toEqual(["H100 or L40S, 8 CPUs, 32 GiB of memory"]);
-  expect(textsOf(host, "li p")[1]).toBe("bob may run 1 jobs at once and runs 1 (quota).");
+  expect(textsOf(host, ".position")).toEqual(["1", "2", "3"]);
+  expect(textsOf(host, ".need")).toEqual(["1 GPU", "1 GPU", "1 GPU"]);
+  expect(textsOf(host, ".further")).toEqual([
+    "H100 or L40S, 8 CPUs, 32 GiB of memory",
+    "H100 or L40S, 1 CPU, 32 GiB of memory",
+  ]);
+  expect(textsOf(host, "li p")[1]).toBe("bob may run 1 job at once and runs 1 (quota).");
 });
 
 test("what ended says why it failed, or its best value", () => {
