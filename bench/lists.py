@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Engine, create_engine, text
 
 from bench import load, table
-from bench.queue import copies
+from bench.queue import copies, refill
 from bench.service import Service, databases, scratch, up, wait_for
 from bench.table import Row
 
@@ -82,6 +82,7 @@ def _fill(service: Service) -> tuple[str, str]:
             connection.execute(text(statement))
         ended = connection.execute(text("SELECT max(id) FROM jobs WHERE state = 'succeeded'")).scalar_one()
     _analyse(engine)
+    refill(service)
     return ended, first[0]
 
 

@@ -19,16 +19,16 @@ from bench import table
 from bench.service import scratch
 from bench.table import Row
 from bench.torchrun import clean_up_on_sigterm, environment, run_dir
-from bench.turns import CLASSES, SIDE, Course, running, take_turns
+from bench.turns import CLASSES, SIDE, TrainingSettings, running, take_turns
 
 RATIO = 0.99
 """The least ratio of the trainer's speed to that of another program."""
 OURS, RAW, AGAIN = "torchyard", "DDP by hand", "DDP by hand again"
 OTHERS = {"Lightning": "bench.peers.lightning_loop", "accelerate": "bench.peers.accelerate_loop"}
 PROGRAMS = {OURS: "bench.trainer_rank", RAW: "bench.peers.raw_loop", **OTHERS, AGAIN: "bench.peers.raw_loop"}
-COURSES = {
-    "small_cnn": Course("small_cnn", batch=32, settling=10, steps=40, log_every=10),
-    "resnet18": Course("resnet18", batch=16, settling=2, steps=8, log_every=10),
+SETTINGS = {
+    "small_cnn": TrainingSettings("small_cnn", batch=32, settling=10, steps=40, log_every=10),
+    "resnet18": TrainingSettings("resnet18", batch=16, settling=2, steps=8, log_every=10),
 }
 _HELD_OUT = 32
 
@@ -36,7 +36,7 @@ _HELD_OUT = 32
 def main() -> None:
     """Prints a table of the programs' times."""
     parser = argparse.ArgumentParser(description="Time the training loop beside others.")
-    parser.add_argument("--models", nargs="+", choices=COURSES, default=list(COURSES))
+    parser.add_argument("--models", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--processes", nargs="+", type=int, metavar="N", help="default: 1 and 2; 1 with a single GPU")
     parser.add_argument("--batch", type=int, metavar="SAMPLES", help="samples of a process and step")
     parser.add_argument("--steps", type=int, metavar="N", help="timed steps of a turn")
@@ -51,60 +51,60 @@ def main() -> None:
     }
     if min(*processes, *chosen.values()) < 1:
         sys.exit("--processes, --batch, --steps and --turns must be at least 1")
-    courses = [replace(COURSES[model], processes=count, **chosen) for model in options.models for count in processes]
+    trainings = [replace(SETTINGS[model], processes=count, **chosen) for model in options.models for count in processes]
     clean_up_on_sigterm()
-    table.main(partial(measure, courses))
+    table.main(partial(measure, trainings))
 
 
-def measure(courses: Sequence[Course]) -> Iterator[Row]:
-    for course in courses:
+def measure(trainings: Sequence[TrainingSettings]) -> Iterator[Row]:
+    for settings in trainings:
         with scratch() as folder:
-            seconds = _race(course, folder)
-        yield from rows(course, seconds)
+            seconds = _race(settings, folder)
+        yield from rows(settings, seconds)
 
 
-def rows(course: Course, seconds: Mapping[str, Sequence[float]]) -> Iterator[Row]:
+def rows(settings: TrainingSettings, seconds: Mapping[str, Sequence[float]]) -> Iterator[Row]:
     """Yields the rows of the trainer beside each program from the seconds of their turns, and the machine's noise."""
-    samples = course.steps * course.batch * course.processes
+    samples = settings.steps * settings.batch * settings.processes
     speeds = {name: [samples / value for value in values] for name, values in seconds.items()}
-    what = f"{course.model}, {course.processes} × {course.batch}"
+    what = f"{settings.model}, {settings.processes} × {settings.batch}"
     for name in (RAW, *OTHERS):
         yield Row(what, "samples/s", speeds[OURS], peer=name, theirs=speeds[name], ratio_at_least=RATIO)
     yield Row(f"– the noise: {RAW}, a second time", "samples/s", speeds[AGAIN], peer=RAW, theirs=speeds[RAW])
 
 
-def _race(course: Course, folder: Path) -> dict[str, list[float]]:
-    course = replace(course, data=str(_pictures(folder / "pictures.npz", course)))
-    file = folder / "course.json"
-    course.write(file)
-    env = environment(run_dir(folder / "run", _job(course)), data=course.data)
+def _race(settings: TrainingSettings, folder: Path) -> dict[str, list[float]]:
+    settings = replace(settings, data=str(_pictures(folder / "pictures.npz", settings)))
+    file = folder / "settings.json"
+    settings.write(file)
+    env = environment(run_dir(folder / "run", _job(settings)), data=settings.data)
     programs = {name: ("-m", module, str(file)) for name, module in PROGRAMS.items()}
-    with running(programs, ranks=course.processes, folder=folder, env=env) as started:
-        return take_turns(started, turns=course.turns)
+    with running(programs, ranks=settings.processes, folder=folder, env=env) as started:
+        return take_turns(started, turns=settings.turns)
 
 
-def _pictures(path: Path, course: Course) -> Path:
+def _pictures(path: Path, settings: TrainingSettings) -> Path:
     """Writes random pictures in the form of MNIST."""
     numbers = np.random.default_rng(0)
     arrays: dict[str, NDArray[Any]] = {}
-    for split, count in (("train", course.samples), ("test", _HELD_OUT)):
+    for split, count in (("train", settings.samples), ("test", _HELD_OUT)):
         arrays[f"x_{split}"] = numbers.integers(256, size=(count, SIDE, SIDE), dtype=np.uint8)
         arrays[f"y_{split}"] = np.arange(count) % CLASSES
     np.savez(path, allow_pickle=False, **arrays)
     return path
 
 
-def _job(course: Course) -> dict[str, Any]:
-    normalization = {"mean": [course.mean], "std": [course.std]}
+def _job(settings: TrainingSettings) -> dict[str, Any]:
+    normalization = {"mean": [settings.mean], "std": [settings.std]}
     return {
         "trainer": "image-classification",
         "config": {
-            "model": {"name": course.model},
-            "data": {"source": Path(course.data).as_uri(), "normalize": normalization},
-            "training": {"epochs": 1, "per_device_batch_size": course.batch, "seed": course.seed},
-            "optimizer": {"name": "adamw", "lr": course.lr, "weight_decay": course.weight_decay},
+            "model": {"name": settings.model},
+            "data": {"source": Path(settings.data).as_uri(), "normalize": normalization},
+            "training": {"epochs": 1, "per_device_batch_size": settings.batch, "seed": settings.seed},
+            "optimizer": {"name": "adamw", "lr": settings.lr, "weight_decay": settings.weight_decay},
             "lr_scheduler": {"name": "constant"},
-            "logging": {"every_steps": course.log_every},
+            "logging": {"every_steps": settings.log_every},
         },
     }
 

@@ -1,4 +1,4 @@
-"""`torchrun -m bench.trainer_rank COURSE` runs the trainer for `bench.trainer_overhead`.
+"""`torchrun -m bench.trainer_rank SETTINGS` runs the trainer for `bench.trainer_overhead`.
 
 It runs `trainer.__main__` in a run directory, and reads the clock after each step.
 """
@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 
-from bench.turns import Clock, Course
+from bench.turns import Clock, TrainingSettings
 from torchyard.run import Run
 from trainer.__main__ import make_training, read_config
 from trainer.world import joined
@@ -25,10 +25,10 @@ class TimedRun(Run):
 
 
 def main() -> None:
-    """Trains for one course."""
+    """Trains with one set of settings."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     run = TimedRun(os.environ)
-    run.clock = Clock(Course.read(sys.argv[1]))
+    run.clock = Clock(TrainingSettings.read(sys.argv[1]))
     run.attach()
     config = read_config(run)
     with joined(config.distributed.collective_timeout()) as world:

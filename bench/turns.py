@@ -29,7 +29,7 @@ _ALIKE = 1e-3
 
 
 @dataclass(frozen=True)
-class Course:
+class TrainingSettings:
     """What each program trains, in one epoch. The first turn is a warm-up, and is not counted."""
 
     model: str
@@ -71,17 +71,17 @@ class Course:
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def read(cls, path: str) -> "Course":
+    def read(cls, path: str) -> "TrainingSettings":
         return cls(**json.loads(Path(path).read_text()))
 
 
 class Clock:
     """Used by a rank: it calls `ready`, then `step` after each training step, then `finish`."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, settings: TrainingSettings) -> None:
         self.rank = int(os.environ["RANK"])
-        self._course = course
-        self._place = course.skipped
+        self._settings = settings
+        self._place = settings.skipped
         """The steps of this turn so far."""
         self._began = 0.0
 
@@ -91,9 +91,9 @@ class Clock:
 
     def step(self) -> None:
         self._place += 1
-        if self._place == self._course.settling:
+        if self._place == self._settings.settling:
             self._began = _now()
-        elif self._place == self._course.turn:
+        elif self._place == self._settings.turn:
             self._tell("seconds", _now() - self._began)
             self._place = 0
             _wait()

@@ -24,7 +24,8 @@ class Allowance:
                 f"needs {devices} devices; {self.owner} may hold {self.devices} at once and holds {self.held} (quota)"
             )
         if self.running is not None and self.runs + 1 > self.running:
-            return f"{self.owner} may run {self.running} jobs at once and runs {self.runs} (quota)"
+            jobs = "job" if self.running == 1 else "jobs"
+            return f"{self.owner} may run {self.running} {jobs} at once and runs {self.runs} (quota)"
         return None
 
     def with_job(self, devices: int) -> "Allowance":

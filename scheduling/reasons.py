@@ -1,64 +1,45 @@
-"""Why a job waits. All workers build equal sentences from equal snapshots."""
+"""Why a job waits. All workers build equal sentences from equal snapshots.
+
+They hold no times, so they change rarely.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
-from scheduling.devices import is_free
-from scheduling.snapshot import Device, Host, Reservation
-from torchyard.contract.fitting import suitable
+from scheduling.cluster import Cluster, Keep
+from scheduling.line import Line
+from scheduling.room import Room, Want, sort_of
+from scheduling.snapshot import Displacement, Kind, Place, Request, Waiting
+from scheduling.steps import Reasons
 from torchyard.contract.job import Reason
-from torchyard.contract.spec import Resources
 
 PREEMPTING = "preempting"
-"""Reason code of a queued job for which others are being preempted."""
-_NOBODY: Mapping[str, str] = MappingProxyType({})
+"""Reason code of a queued job for which others are being stopped."""
+RESERVED = "reserved"
+"""Reason code of a queued job for which a place is kept."""
 
 
-class Explainer:
-    """Explains requests on hosts whose devices no longer change.
-
-    `preemptors` maps each job that was asked to stop to the owner of the job that gets its devices.
-    """
-
-    def __init__(self, hosts: Sequence[Host], preemptors: Mapping[str, str] = _NOBODY) -> None:
-        self._hosts = hosts
-        self._preemptors = preemptors
-        self._shortages: dict[tuple[str, float | None], list[tuple[str, int, str]]] = {}
-
-    def explain(self, resources: Resources) -> Reason:
-        """Returns why a job with this request does not start."""
-        wanted, count = _describe_request(resources), resources.total_devices
-        shortages = self._shortages_for(resources)
-        largest, most = max(
-            ((name, fitting) for name, fitting, _ in shortages), key=lambda host: host[1], default=("", 0)
-        )
-        if not most:
-            return Reason("no_such_device", f"needs {wanted}; no worker has any")
-        if most < count:
-            return Reason("too_big", f"needs {wanted}; the largest worker, {largest}, has {most}")
-        parts = [shortage for _, fitting, shortage in shortages if fitting >= count]
-        return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
-
-    def _shortages_for(self, resources: Resources) -> list[tuple[str, int, str]]:
-        """Returns of each host its name, the number of devices of the wanted kind, and what of them is free."""
-        kind = (resources.device, resources.min_memory_gb)
-        if kind not in self._shortages:
-            fitting = [(host, suitable(resources, host.devices)) for host in self._hosts]
-            self._shortages[kind] = [
-                (host.name, len(devices), self._describe_shortage(host, devices)) for host, devices in fitting
-            ]
-        return self._shortages[kind]
-
-    def _describe_shortage(self, host: Host, devices: Sequence[Device]) -> str:
-        if host.draining:
-            return f"{host.name} is draining"
-        free = sum(is_free(device) for device in devices)
-        blocked = [device.blocked for device in devices if device.blocked is not None]
-        holding = {device.job_id for device in devices}
-        owners = sorted({owner for job_id, owner in self._preemptors.items() if job_id in holding})
-        reserved = f", where devices are reserved for a job of {' and '.join(owners)}" if owners else ""
-        return "; ".join([f"{free} free on {host.name}{reserved}", *dict.fromkeys(blocked)])
+def explain(
+    cluster: Cluster,
+    line: Line,
+    displacements: Mapping[str, Sequence[Displacement]],
+    over_quota: Mapping[str, Reason],
+) -> Reasons:
+    """Returns why the jobs of the line wait, when all steps of a plan are carried out."""
+    explainer = Explainer(cluster)
+    firsts = [job for job in line.firsts() if job.shape not in over_quota]
+    ahead: dict[str, Waiting] = {}
+    by_shape, by_job = dict(over_quota), dict[str, Reason]()
+    for job in firsts:
+        first = ahead.setdefault(line.kind(job), job)
+        keep = cluster.kept_for(job.id)
+        if job.id in displacements:
+            by_job[job.id] = preempting(displacements[job.id])
+        elif keep is not None:
+            by_job[job.id] = explainer.of_holder(job, keep)
+        elif job.shape not in by_shape:
+            by_shape[job.shape] = explainer.explain(job, _ahead(first, job))
+    return Reasons(by_shape, by_job)
 
 
 def over_quota(refusal: str) -> Reason:
@@ -66,19 +47,104 @@ def over_quota(refusal: str) -> Reason:
     return Reason("quota", refusal)
 
 
-def preempting(reservations: Sequence[Reservation]) -> Reason:
+def preempting(displacements: Sequence[Displacement]) -> Reason:
     """Returns the reason of a job for which others were asked to stop."""
-    names = " and ".join(sorted({reservation.worker for reservation in reservations}))
+    names = " and ".join(sorted({displacement.worker for displacement in displacements}))
     # Other users' private jobs are not named.
-    victims = Counter(reservation.victim_owner for reservation in reservations)
+    victims = Counter(displacement.victim_owner for displacement in displacements)
     jobs_of = " and ".join(
         f"{count} job{'s' if count > 1 else ''} of {owner}" for owner, count in sorted(victims.items())
     )
-    return Reason(PREEMPTING, f"preempts {jobs_of} with lower priority on {names}")
+    return Reason(PREEMPTING, f"preempts {jobs_of} on {names}")
 
 
-def _describe_request(resources: Resources) -> str:
-    count, plural = resources.total_devices, "" if resources.total_devices == 1 else "s"
-    noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[resources.device]
-    memory = f" of at least {resources.min_memory_gb:g} GiB" if resources.min_memory_gb else ""
-    return f"{count} {noun}{plural}{memory}"
+class Explainer:
+    """Explains requests on hosts on which nothing changes any more."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._rooms = [*cluster.rooms.values()]
+        self._keeps: dict[str, list[Keep]] = {}
+        for _, keep in sorted(cluster.keeps.items()):
+            self._keeps.setdefault(keep.room.host.id, []).append(keep)
+        self._preemptors: dict[Place, set[str]] = {}
+        """The owners of the jobs for which devices are set aside."""
+        for owner, place in cluster.aside_places():
+            self._preemptors.setdefault(place, set()).add(owner)
+        self._known: dict[Request, Reason] = {}
+
+    def explain(self, job: Waiting, ahead: str | None) -> Reason:
+        """Returns why a job with this request does not start. `ahead`: who is first in the line, and why."""
+        if job.request not in self._known:
+            self._known[job.request] = self._explain(job)
+        found = self._known[job.request]
+        return Reason(found.code, f"{found.message}; {ahead}") if ahead and found.code == "devices_busy" else found
+
+    def of_holder(self, job: Waiting, keep: Keep) -> Reason:
+        """Returns why a job waits for which a place is kept."""
+        room = keep.room
+        wanted, shortage = job.resources.described, self._shortage(room, room.want(job))
+        return Reason(RESERVED, f"needs {wanted}; {room.host.name} is kept for it; {shortage}")
+
+    def _explain(self, job: Waiting) -> Reason:
+        count, wanted = job.resources.total_devices, job.resources.described
+        wants = [(room, room.want(job)) for room in self._rooms]
+        most = max(((_usable(room, want), room.host.name) for room, want in wants), default=(0, ""))[0]
+        largest = next((room.host.name for room, want in wants if _usable(room, want) == most), "")
+        if not most:
+            return Reason("no_such_device", f"needs {wanted}; no worker has any")
+        if most < count:
+            return Reason("too_big", f"needs {wanted}; the largest worker, {largest}, has {most}")
+        large = [(room, want) for room, want in wants if _usable(room, want) >= count]
+        able = [(room, want) for room, want in large if room.has_rest(want, 0.0, 0.0)]
+        if not able:
+            return Reason("too_big", f"needs {wanted}; " + "; ".join(_rest(room, want) for room, want in large))
+        parts = [self._shortage(room, want, kept=True) for room, want in able]
+        return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
+
+    def _shortage(self, room: Room, want: Want, *, kept: bool = False) -> str:
+        """Describes what is free on the host. `kept`: and for whom it is kept."""
+        host = room.host
+        if host.draining:
+            return f"{host.name} is draining"
+        kinds: set[Kind] = {sort[0] for sort in want.sorts}
+        owners = sorted({keep.job.owner for keep in self._keeps.get(host.id, []) if keep.place[1] in kinds})
+        parts = [f"{room.count_free(want)} free on {host.name}"]
+        if kept and owners:
+            parts.append(f", which is kept for a job of {' and '.join(owners)}")
+        elif preemptors := {owner for kind in kinds for owner in self._preemptors.get((host.id, kind), ())}:
+            parts.append(f", where devices are reserved for a job of {' and '.join(sorted(preemptors))}")
+        devices = [device for device in host.devices if sort_of(device) in want.sorts]
+        blocked = [device.blocked for device in devices if device.blocked is not None]
+        rest = [] if room.hosts_rest(want) else [_rest(room, want, *room.rest_held())]
+        return "; ".join(["".join(parts), *rest, *dict.fromkeys(blocked)])
+
+
+def _ahead(first: Waiting, job: Waiting) -> str | None:
+    if first.group == job.group:
+        return None
+    if first.priority > job.priority:
+        why = "has a higher priority"
+    elif first.submitted <= job.submitted:
+        why = "was submitted earlier"
+    else:
+        why = "is of an owner who used less"
+    return f"a job of {first.owner} is ahead, as it {why}"
+
+
+def _usable(room: Room, want: Want) -> int:
+    """Returns how many devices of the host suit the job, whoever holds or blocks them."""
+    return sum(room.counts[sort] for sort in want.sorts)
+
+
+def _rest(room: Room, want: Want, cpus_held: float = 0.0, memory_held: float = 0.0) -> str:
+    """Describes the CPUs and the memory that the host has too few of."""
+    parts: list[str] = []
+    for wanted, there, held, what in (
+        (want.cpus, room.host.cpus, cpus_held, "CPUs"),
+        (want.memory_gb, room.host.memory_gb, memory_held, "GiB of memory"),
+    ):
+        if wanted and there is None:
+            parts.append(f"{room.host.name} does not say how many {what} it has")
+        elif there is not None and wanted and held + wanted > there + 1e-9:
+            parts.append(f"{max(0.0, there - held):g} of {there:g} {what} free on {room.host.name}")
+    return "; ".join(parts)

@@ -1,16 +1,26 @@
-"""What is known of the cluster at one moment, as `scheduling.plan` needs it. Times are of the database's clock."""
+"""What is known of the cluster at one moment, as `scheduling.plan` needs it.
+
+All times are integer microseconds: moments since the epoch, by the database's clock.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Literal
 
 from scheduling.quotas import Allowance
 from torchyard.contract.job import Reason
-from torchyard.contract.spec import Resources
+from torchyard.contract.resources import Resources
 
+Kind = Literal["cuda", "cpu"]
+"""Of a device, and of what a job asks for."""
+Place = tuple[str, Kind]
+"""Where a job can start: the devices of one kind of one worker, by its id."""
 Group = tuple[str, int]
 """Shape and priority of jobs that wait for the same thing."""
+Request = tuple[int, str, float | None, float | None, float | None, tuple[str, ...] | None]
+"""What jobs ask for, as a key: devices, their kind, memory each and names, CPUs and memory of the host."""
 
 OVERDUE_AFTER = timedelta(seconds=90)
 """The end of a job that was asked to stop has failed if it still holds its devices this long after its grace."""
@@ -23,7 +33,7 @@ class Device:
     index: int
     uuid: str
     name: str
-    kind: Literal["cuda", "cpu"]
+    kind: Kind
     memory_bytes: int | None = None
     job_id: str | None = None
     blocked: str | None = None
@@ -47,6 +57,10 @@ class Host:
     name: str
     devices: tuple[Device, ...]
     draining: bool = False
+    cpus: float | None = None
+    """What its jobs may request together. None: unknown, and no job that requests any fits."""
+    memory_gb: float | None = None
+    """As `cpus`."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +81,26 @@ class Running:
     priority: int
     preemptible: bool
     since: int
-    """Microseconds since the epoch at which the attempt started."""
+    """When the attempt started."""
     stopping: bool
     """Whether a stop was requested."""
-    worker_id: str = ""
+    worker_id: str
+    resources: Resources
+    submitted: int
+    limit_us: int
+    """What all attempts together may run."""
+    ran_us: int = 0
+    """How long the earlier attempts ran."""
+    waited_us: int = 0
+    """How long the job waited after its first start: what its stops have cost it."""
+    fraction: float | None = None
+    """How much of the whole run is done, as the job tells: no more than a hint."""
+    usual_us: int | None = None
+    """The mean of its owner's last two runs of this trainer."""
+    saved_at: int | None = None
+    """The newest checkpoint of this attempt."""
+    guest: bool = False
+    """Whether it runs on a kept place because it was believed to end in time: it is stopped when the place is due."""
 
 
 @dataclass(frozen=True)
@@ -78,24 +108,46 @@ class Waiting:
     """A queued job that is not held back."""
 
     id: str
+    owner: str
     priority: int
     shape: str
     resources: Resources
-    owner: str
+    submitted: int
+    limit_us: int
+    preemptible: bool = False
+    ran_us: int = 0
+    waited_us: int = 0
+    """How long it waited in all, until now."""
+    fraction: float | None = None
+    usual_us: int | None = None
 
     @property
     def group(self) -> Group:
         return self.shape, self.priority
 
-    @property
-    def order(self) -> tuple[int, str]:
-        """The place in the line: the highest priority first, then the oldest job."""
-        return -self.priority, self.id
+    @cached_property
+    def request(self) -> Request:
+        return request_of(self.resources)
 
 
 @dataclass(frozen=True)
-class Reservation:
-    """A job was asked to stop, so that a waiting one gets devices of its worker."""
+class OwnerUse:
+    """What an owner had of the devices of one kind."""
+
+    owner: str
+    kind: Kind
+    used_s: float
+    """Device seconds until now, each halved for every `scheduling.usage.HALF_LIFE` that has passed since."""
+    weight: int = 100
+    """The owner's part in the devices, compared to others'."""
+
+
+@dataclass(frozen=True)
+class Displacement:
+    """A job was asked to stop, so that a waiting one gets devices of its worker.
+
+    It lasts until the waiting job has started, also when the victim has ended, or until `until`.
+    """
 
     job_id: str
     """The waiting job."""
@@ -107,7 +159,29 @@ class Reservation:
     worker: str
     """The worker's name."""
     until: int
-    """When the end of the victim has failed, in microseconds since the epoch: then others may have the devices."""
+    """When the end of the victim has failed: then others may have the devices."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A place is kept for a job of the line that fits nowhere yet."""
+
+    worker_id: str
+    kind: Kind
+    job_id: str
+    owner: str
+    due: int
+    """When the job can start, if those that run end when they are believed to."""
+    bound: int
+    """When the job can start at the latest, by time limits."""
+    since: int
+    """When the place was first kept for this job. Guests that started before are no guests of this job."""
+    version: int = 1
+    """Of the row of its place. Each change raises it by one; the first is 1."""
+
+    @property
+    def place(self) -> Place:
+        return self.worker_id, self.kind
 
 
 @dataclass(frozen=True)
@@ -121,53 +195,99 @@ class RecordedReasons:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The cluster as one worker reads it, `here`: it starts jobs on its own devices, and stops only its own."""
+    """The cluster at one moment. All workers that read the same make the same plan, except for `refused`."""
 
     here: str
+    """The worker that read it. It carries out what concerns its own devices and jobs."""
     now: int
-    """Microseconds since the epoch."""
     hosts: tuple[Host, ...]
     running: tuple[Running, ...]
     line: tuple[Waiting, ...]
-    """The first job of each group, the next ones of groups whose first ones start, and those with reservations."""
+    """The first job of each group, the next ones of groups whose first ones do not wait, those for which others are
+    asked to stop, and those for which places are kept."""
+    displacements: tuple[Displacement, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     allowances: Mapping[str, Allowance] = field(default_factory=dict[str, Allowance])
     """Of the owners in the line whose running jobs are limited."""
+    uses: tuple[OwnerUse, ...] = ()
+    """An owner without one has used nothing, and has the weight 100."""
     recorded: RecordedReasons = RecordedReasons()
-    refused: frozenset[Resources] = frozenset()
-    """Requests for which this worker could not carry out a step of an earlier plan: they wait for the next snapshot."""
+    refused: frozenset[Request] = frozenset()
+    """Requests for which `here` could not carry out a step of an earlier plan: they wait for the next snapshot."""
 
-    def after_start(self, job: Waiting, placement: Placement) -> "Snapshot":
-        """Returns the snapshot after the job has started. It is not among the running jobs, so no other may stop it."""
+    def version_of(self, place: Place) -> int | None:
+        """Returns the version of the place's reservation; None if it is kept for nobody."""
+        return next((one.version for one in self.reservations if one.place == place), None)
+
+    def after_start(self, job: Waiting, placement: Placement, *, guest: bool = False) -> "Snapshot":
+        """Returns the snapshot after the job has started."""
         hosts = tuple(
             _with_job(host, placement, job.id) if host.id == placement.worker_id else host for host in self.hosts
         )
         allowances = dict(self.allowances)
         if job.owner in allowances:
             allowances[job.owner] = allowances[job.owner].with_job(len(placement.devices))
-        return replace(self.without(job.id), hosts=hosts, allowances=allowances)
+        running = (*self.running, started(job, placement.worker_id, now=self.now, guest=guest))
+        return replace(self.without(job.id), hosts=hosts, allowances=allowances, running=running)
 
-    def after_stop(self, reservations: tuple[Reservation, ...], *, message: str) -> "Snapshot":
+    def after_stop(self, displacements: tuple[Displacement, ...], *, message: str) -> "Snapshot":
         """Returns the snapshot after jobs were asked to stop for another, whose reason became `message`."""
-        victims = {reservation.victim for reservation in reservations}
+        victims = {displacement.victim for displacement in displacements}
         running = tuple(replace(job, stopping=True) if job.job_id in victims else job for job in self.running)
-        messages = {**self.recorded.messages, **{reservation.job_id: message for reservation in reservations}}
+        messages = {**self.recorded.messages, **{displacement.job_id: message for displacement in displacements}}
         recorded = replace(self.recorded, messages=messages)
-        return replace(self, running=running, reservations=self.reservations + reservations, recorded=recorded)
+        return replace(self, running=running, displacements=self.displacements + displacements, recorded=recorded)
 
     def without(self, job_id: str) -> "Snapshot":
-        """Returns the snapshot after the job has left the line."""
-        return replace(self, line=tuple(job for job in self.line if job.id != job_id))
+        """Returns the snapshot after the job has left the line: nothing is kept for it."""
+        return replace(
+            self,
+            line=tuple(job for job in self.line if job.id != job_id),
+            displacements=tuple(one for one in self.displacements if one.job_id != job_id),
+            reservations=tuple(one for one in self.reservations if one.job_id != job_id),
+        )
 
     def refusing(self, resources: Resources) -> "Snapshot":
         """Returns the snapshot in which jobs with this request wait for the next one."""
-        return replace(self, refused=self.refused.union((resources,)))
+        return replace(self, refused=self.refused.union((request_of(resources),)))
 
     def after_drain(self) -> "Snapshot":
         """Returns the snapshot after the worker was asked to drain."""
         return replace(
             self, hosts=tuple(replace(host, draining=host.draining or host.id == self.here) for host in self.hosts)
         )
+
+
+def started(job: Waiting, worker_id: str, *, now: int, guest: bool = False) -> Running:
+    """Returns the job as one that runs since `now`."""
+    return Running(
+        job_id=job.id,
+        owner=job.owner,
+        priority=job.priority,
+        preemptible=job.preemptible,
+        since=now,
+        stopping=False,
+        worker_id=worker_id,
+        resources=job.resources,
+        submitted=job.submitted,
+        limit_us=job.limit_us,
+        ran_us=job.ran_us,
+        fraction=job.fraction,
+        usual_us=job.usual_us,
+        guest=guest,
+    )
+
+
+def request_of(resources: Resources) -> Request:
+    """Returns what a job asks for, as a key of dictionaries."""
+    return (
+        resources.total_devices,
+        resources.device,
+        resources.min_memory_gb,
+        resources.cpus,
+        resources.memory_gb,
+        None if resources.gpu is None else tuple(resources.gpu),
+    )
 
 
 def _with_job(host: Host, placement: Placement, job_id: str) -> Host:

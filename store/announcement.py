@@ -4,12 +4,14 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from store.facts.line import Left, LineEntry
 from torchyard.contract.views.telemetry import LiveLine
 
 QUEUE, WORKERS = "topic:queue", "topic:workers"
 """The names under which changes of the queue, and of workers and their devices, are announced."""
 
 _KEY = "torchyard.announcement"
+_AT_SOME_TIME = Left()
 _ROW, _LIVE, _ACCESS = "row:", "live:", "access:"
 
 
@@ -45,32 +47,32 @@ def is_channel(announced: str) -> bool:
 
 @dataclass
 class Announcement:
-    """What changed, the jobs' places in the queue, and whether the workers have something to do."""
+    """What changed, where jobs stand in the line, and whether the workers have something to do."""
 
     changed: set[str] = field(default_factory=set[str])
     """Ids of jobs, and names of other things."""
-    priorities: dict[str, int | None] = field(default_factory=dict[str, int | None])
-    """By job id: the priority of a queued job; None for a job that has left the queue."""
+    line: dict[str, LineEntry | Left] = field(default_factory=dict[str, LineEntry | Left])
+    """By job id."""
     wakes_workers: bool = False
 
     def __bool__(self) -> bool:
         """Returns whether there is anything to announce."""
-        return self.wakes_workers or bool(self.changed)
+        return self.wakes_workers or bool(self.changed or self.line)
 
     def mark_changed(self, *names: str) -> None:
         """Records what has changed for clients: jobs by their ids, other things by their names."""
         self.changed.update(names)
 
-    def enqueue(self, job_id: str, *, priority: int) -> None:
+    def enqueue(self, job_id: str, entry: LineEntry) -> None:
         """Records that the job is queued and a worker may claim it."""
         self.mark_changed(job_id, row(job_id), QUEUE)
-        self.priorities[job_id] = priority
+        self.line[job_id] = entry
         self.wakes_workers = True
 
-    def dequeue(self, job_id: str) -> None:
+    def dequeue(self, job_id: str, left: Left = _AT_SOME_TIME) -> None:
         """Records that the job is not queued."""
         self.mark_changed(job_id, row(job_id), QUEUE, WORKERS)
-        self.priorities[job_id] = None
+        self.line[job_id] = left
 
     def wake_workers(self) -> None:
         """Records that a worker has a request to act on, or that a device was released."""

@@ -13,7 +13,7 @@ from store import service_identity
 from store.blobs import Blobs
 from store.db.database import Database, now_us
 from store.db.revision import REVISION, revision_of
-from store.queue import server_info
+from store.queue import missing_permissions, server_info
 from store.rows import secrets
 from store.service_identity import Known
 
@@ -46,6 +46,8 @@ class RedisInfo:
     """Its setting `maxmemory-policy`."""
     writable: bool
     """False on a replica."""
+    missing: Sequence[str]
+    """The rules that its user lacks, as `ACL SETUSER` takes them."""
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -90,8 +92,11 @@ def secret_key_ids(url: str) -> Sequence[str]:
         return secrets.key_ids(session) if inspect(session.connection()).has_table("secrets") else ()
 
 
-def inspect_redis(url: str) -> RedisInfo:
-    """Connects and reads version and settings. Raises Unavailable and ConfigError."""
+def inspect_redis(url: str, *, service: str) -> RedisInfo:
+    """Connects, reads version and settings, and asks what its user may do with the keys of the service with this id.
+
+    Raises Unavailable and ConfigError.
+    """
     found = server_info(url)
     version = str(found["redis_version"])  # Valkey gives the Redis version that it is compatible with
     name = f"Valkey {found['valkey_version']}" if "valkey_version" in found else f"Redis {version}"
@@ -102,4 +107,5 @@ def inspect_redis(url: str) -> RedisInfo:
         appendonly=bool(found.get("aof_enabled")),
         maxmemory_policy=str(found.get("maxmemory_policy", "unknown")),
         writable=found.get("role") == "master",
+        missing=missing_permissions(url, service),
     )

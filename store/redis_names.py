@@ -1,9 +1,14 @@
 """The names of keys and channels in Redis. They begin with the service's id: several services may share one Redis."""
 
 
-def queue(service: str) -> str:
-    """The sorted set of the queued jobs."""
-    return f"torchyard:{service}:queue"
+def line(service: str) -> str:
+    """What the keys of the line begin with."""
+    return f"torchyard:{service}:line:"
+
+
+def scratch(service: str) -> str:
+    """A key that holds nothing, to ask what a user of Redis may do."""
+    return f"torchyard:{service}:scratch"
 
 
 def wakeups(service: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 import contextlib
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 import logging
 from typing import Self
 
@@ -13,11 +13,15 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
 from store.db.revision import NotMigrated
+from store.line import line
+from store.line.sweep import Sweep
 from store.queue import Queue, QueueUnavailable
-from store.rows import jobs
+from store.rows import credits
+from store.rows.credits import CreditCache
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.settings import Settings
+from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
 
 __all__ = ["NotMigrated", "Store"]
@@ -38,6 +42,8 @@ class Store:
         self.service = service
         """Returns the service's id, and raises what `ServiceIdentity.require` does."""
         self._redis_answers = True
+        self._credits = CreditCache()
+        self._sweep = Sweep(queue.upkeep, read=database.read, write=database.write)
 
     @classmethod
     def of(cls, settings: Settings, *, program: str, pool: int = 4, most: int = MOST_CONNECTIONS) -> Self:
@@ -48,10 +54,16 @@ class Store:
         service = ServiceIdentity(database, blobs).require
         return cls(database, Queue(settings.redis, service=service), blobs, keys, service=service)
 
-    def read(self) -> AbstractContextManager[Session]:
+    @contextmanager
+    def read(self) -> Generator[Session]:
         """Opens a read transaction on one snapshot. Raises Unavailable, and what `service` does."""
         self.service()
-        return self.database.read()
+        with self.database.read() as session:
+            found = line.attach(session, self.queue.line)
+            credits.attach(session, self._credits)
+            yield session
+        if found.suspects:
+            self._compare(sorted(found.suspects))
 
     @contextmanager
     def write(self, purpose: str) -> Generator[Session]:
@@ -61,6 +73,8 @@ class Store:
         """
         self.service()
         with self.database.write(purpose) as session:
+            line.attach(session, self.queue.line)
+            credits.attach(session, self._credits)
             yield session
         self._announce(announcement_of(session))
 
@@ -73,15 +87,15 @@ class Store:
         with contextlib.suppress(QueueUnavailable):  # who sends them sends newer ones soon
             self.queue.show(lines)
 
-    def rebuild_queue(self) -> bool:
-        """Makes the queue in Redis equal to the rows. Returns whether it differed; False if Redis does not answer.
+    def sweep_line(self) -> bool:
+        """Makes the line in Redis equal to the rows. Returns whether it differed; False if Redis does not answer.
 
-        Raises Unavailable if the database does not answer.
+        For one thread at a time. Raises Unavailable if the database does not answer.
         """
         try:
-            return self.queue.rebuild(self._queued, count=self._count)
+            return self._sweep.run()
         except QueueUnavailable as error:
-            logger.warning("%s; the queue is rebuilt later", error.message)
+            logger.warning("%s; the line in redis is compared later", error.message)
             return False
 
     def close(self) -> None:
@@ -100,10 +114,6 @@ class Store:
                 logger.warning("%s is stored; workers and watchers poll meanwhile: %s", changed, error.message)
             self._redis_answers = False
 
-    def _queued(self) -> list[tuple[str, int]]:
-        with self.read() as session:
-            return jobs.queued(session)
-
-    def _count(self) -> int:
-        with self.read() as session:
-            return jobs.count_queued(session)
+    def _compare(self, job_ids: Sequence[str]) -> None:
+        with contextlib.suppress(Unavailable):  # a sweep finds them, too
+            self._sweep.compare(job_ids)

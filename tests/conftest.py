@@ -12,6 +12,7 @@ from hypothesis import settings
 import pytest
 from xdist.remote import Producer
 
+from store import redis_client
 from store.db.database import Database
 from tests import distribution
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
@@ -20,6 +21,9 @@ from tests.postgresql import postgresql_server
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test processes share the cores, and threads of torch spin
 settings.register_profile("torchyard", deadline=None)  # a busy machine is no failure
 settings.load_profile("torchyard")
+QUICK_S = redis_client.QUICK_S
+"""How long requests wait for Redis outside of tests: on a busy machine it may answer later."""
+redis_client.QUICK_S = 2.0
 _MEMORY_BYTES = 1 << 30
 
 

@@ -32,10 +32,16 @@ LAW: dict[str, frozenset[str]] = {
 STORE: dict[str, frozenset[str]] = {
     "store.db": frozenset({"store.db", "store.interruption"}),
     "store.facts": frozenset({"store.facts"}),
-    "store.rows": frozenset({"store.db", "store.facts", "store.rows", "store.announcement", "store.secret_keys"}),
+    "store.line": frozenset({"store.db", "store.facts", "store.line", "store.redis_client", "store.redis_names"}),
+    "store.rows": frozenset(
+        {"store.db", "store.facts", "store.line", "store.rows", "store.announcement", "store.secret_keys"}
+    ),
     "store.uploads": frozenset({"store.uploads"}),
     "store.queries": frozenset(
-        {"store.db", "store.facts", "store.rows", "store.blobs", "store.uploads", "store.queries", "store.store"}
+        {
+            *("store.db", "store.facts", "store.line", "store.rows"),
+            *("store.blobs", "store.uploads", "store.queries", "store.store"),
+        }
     ),
     "store.commands": frozenset(
         {
@@ -145,7 +151,7 @@ TORCHYARD: dict[str, frozenset[str]] = {
     ),
     "torchyard.contract.views": frozenset(
         {
-            *(f"torchyard.contract.{name}" for name in ("codec", "errors", "job", "spec", "team")),
+            *(f"torchyard.contract.{name}" for name in ("codec", "errors", "job", "resources", "spec", "team")),
             "torchyard.contract.views",
         }
     ),

@@ -18,8 +18,9 @@ RECORDS = {
     "worker/settings.py": {"Settings"},
     "worker/engines/base.py": {"AttemptPlan"},
     "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
+    "scheduling/snapshot.py": {"Running"},
     "trainer/card.py": {"Card"},
-    "bench/turns.py": {"Course"},
+    "bench/turns.py": {"TrainingSettings"},
 }
 """Modules and folders of records, whose fields are given one by one; which of their classes, None for all."""
 

@@ -68,7 +68,9 @@ class Daemon:
             settings.max_stop_grace,
         )
         self._runners = AttemptRunners(context)
-        self._devices = DeviceMonitor(engine, self._runners, name=self.name, runs=settings.runs, clock=clock)
+        self._devices = DeviceMonitor(
+            engine, self._runners, name=self.name, runs=settings.runs, capacity=settings.capacity, clock=clock
+        )
         self._leases = Leases(self._store, self._runners, worker_id=self.id, clock=clock)
         self._duties = Duties(
             self.id,

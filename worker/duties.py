@@ -122,7 +122,8 @@ class Duties:
 
     def _sweep(self) -> None:
         self._leases.rescue_expired()
-        if self._store.rebuild_queue():
+        if self._store.sweep_line():
             self._store.wake_workers()
         placement.delete_unused_reasons(self._store)
+        placement.free_idle_places(self._store)
         self._housekeeper.sweep()

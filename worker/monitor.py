@@ -12,6 +12,7 @@ from worker.attempts.runners import AttemptRunners
 from worker.devices.quarantine import DeviceUse, Quarantine
 from worker.engines.base import Engine
 from worker.host.attempt_key import AttemptKey
+from worker.host.capacity import Capacity
 
 MIN_FREE_BYTES = 64 << 20
 """No job starts if the disk of the run directories has fewer free bytes."""
@@ -29,6 +30,7 @@ class DeviceMonitor:
         *,
         name: str,
         runs: Path,
+        capacity: Capacity = Capacity(),  # noqa: B008 it is frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -37,6 +39,7 @@ class DeviceMonitor:
         self._runners = runners
         self._place, self._workers = 0, 1
         self._runs = runs
+        self._capacity = capacity
         self._quarantine = Quarantine(clock=clock)
 
     def observe_before_adoption(self) -> list[DeviceReport]:
@@ -69,8 +72,14 @@ class DeviceMonitor:
         self._place, self._workers = place, workers
 
     def starts(self) -> StartsReport:
-        """Returns how jobs on these devices start."""
-        return self._engine.starts()
+        """Returns how jobs on these devices start, and what of the host they may use together."""
+        starts = self._engine.starts()
+        try:
+            cpus, memory_gb = self._capacity.cpus_of(self._workers), self._capacity.memory_gb_of(self._workers)
+        except (OSError, ValueError) as error:
+            logger.warning("the CPUs and the memory of this host cannot be read: %s", error)
+            return starts
+        return replace(starts, cpus=cpus, memory_gb=memory_gb)
 
     def note_use(self, use: DeviceUse) -> None:
         """Remembers that an attempt with these devices has ended."""

@@ -15,6 +15,7 @@ from torchyard.contract.durations import parse_duration
 from torchyard.contract.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cleanup.retention import Retention
+from worker.host.capacity import Capacity
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds
@@ -44,6 +45,8 @@ Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
 Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
 """A number of bytes. Empty: no limit."""
+Share = Annotated[Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] | None, BeforeValidator(_size)]
+"""A number of CPUs, or of GiB. Empty: those that there are."""
 Umask = Annotated[int | None, BeforeValidator(_umask)]
 """Octal digits such as `022`."""
 
@@ -52,6 +55,10 @@ class Settings(settings.Settings):
     """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
+    job_cpus: Share = None
+    """CPUs that jobs may request together. Empty: those that the worker may use."""
+    job_memory_gb: Share = None
+    """GiB of memory that jobs may request together. Empty: what the worker may use."""
     allow_paths: Annotated[str, AfterValidator(_absolute)] = ""
     """Folders below which a job may name `file://` data and code, separated by `:`. One with `:rw` may be written."""
     isolation: Isolation = Isolation.AUTO
@@ -110,6 +117,10 @@ class Settings(settings.Settings):
     def temporary(self) -> Path | None:
         """The folder of the attempts' temporary folders, if not the system's: where the helper looks for them."""
         return self.root / "tmp" if self.isolation is Isolation.STRICT else None
+
+    @property
+    def capacity(self) -> Capacity:
+        return Capacity(self.job_cpus, self.job_memory_gb)
 
     @property
     def helper_needs(self) -> HelperNeeds:

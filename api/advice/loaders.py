@@ -17,7 +17,7 @@ def more(facts: Facts, wait: float) -> tuple[str, str]:
         return "", "Load the data in more processes, or keep it in memory."
     ranks = max(len(facts.job.devices), 1)
     cpus = next((worker.starts.cpus for worker in facts.workers if worker.starts and worker.starts.cpus), None)
-    share = None if cpus is None else max(cpus // ranks, 1)
+    share = None if cpus is None else max(int(cpus / ranks), 1)
     now = facts.loaders.workers
     count = now if now != "auto" else None if share is None else min(share, _MOST_AUTO_LOADERS)
     if count is None:
@@ -29,7 +29,7 @@ def more(facts: Facts, wait: float) -> tuple[str, str]:
     if wanted <= count:
         return "", (
             f"Make the samples cheaper to load, such as pictures that are stored in the size of data.image_size: each"
-            f" rank's {count} loader processes have their share of the {cpus} CPUs already."
+            f" rank's {count} loader processes have their share of the {cpus:g} CPUs already."
         )
     known = f"{now}, which is {count} here" if now == "auto" else now
     return f"set data.workers to {wanted}", f"Set data.workers to {wanted}: it is {known}."

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from api.advice import failure
 from api.advice.facts import Facts, shown
-from torchyard.contract.fitting import suitable
-from torchyard.contract.spec import Resources
+from torchyard.contract.fitting import is_named, suitable
+from torchyard.contract.resources import Resources
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.cluster import WorkerView
 
@@ -13,8 +13,10 @@ _GIB = 1 << 30
 _RETRYING = "retrying"
 _HEADLINES = {
     "no_such_device": "waits: no worker has such a device",
-    "too_big": "waits: no worker has so many devices",
-    "devices_busy": "waits for free devices",
+    "too_big": "waits: no worker is large enough",
+    "devices_busy": "waits for devices",
+    "reserved": "waits: a worker is kept for it",
+    "preempting": "waits: other jobs stop for it",
     "quota": "waits: its owner's quota is used up",
 }
 """By the code of the scheduler's reason."""
@@ -42,8 +44,7 @@ def _steps(facts: Facts) -> list[str]:
         case "no_such_device":
             return _for_no_such_device(wanted, alive)
         case "too_big":
-            most = max((len(suitable(wanted, worker.devices)) for worker in alive), default=0)
-            return [f"Set resources.devices_per_node to at most {most}."] if most else []
+            return _for_too_big(wanted, alive)
         case "devices_busy":
             return _for_busy_devices(wanted, alive)
         case "quota":
@@ -58,6 +59,12 @@ def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[
     if not alive:
         return ["Start a worker: none is running."]
     devices = [device for worker in alive for device in worker.devices]
+    if wanted.gpu is not None:
+        names = sorted({device.name for device in devices if device.kind == "cuda"})
+        if not names:
+            return [f"Start a worker with {' or '.join(wanted.gpu)}: none has a GPU."]
+        if not any(is_named(name, one) for name in names for one in wanted.gpu):
+            return [f"Set resources.gpu to names of what the workers have: {', '.join(names)}."]
     if wanted.min_memory_gb:
         plain = wanted.model_copy(update={"min_memory_gb": None})
         largest = max((device.memory_bytes or 0 for device in suitable(plain, devices)), default=0) // _GIB
@@ -70,6 +77,21 @@ def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[
     return others if wanted.device != "auto" else ["Start a worker that has devices: none has any."]
 
 
+def _for_too_big(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:
+    """Says how much there is of what no worker has enough of."""
+    most = max((len(suitable(wanted, worker.devices)) for worker in alive), default=0)
+    if most < wanted.total_devices:
+        return [f"Set resources.devices_per_node to at most {most}."] if most else []
+    offers = [worker.starts for worker in alive if worker.starts is not None]
+    cpus = max((offer.cpus or 0 for offer in offers), default=0)
+    memory = max((offer.memory_gb or 0 for offer in offers), default=0)
+    return [
+        f"Set resources.{name} to at most {there:g}: no worker has more."
+        for name, asked, there in (("cpus", wanted.cpus, cpus), ("memory_gb", wanted.memory_gb, memory))
+        if asked and 0 < there < asked
+    ]
+
+
 def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:
     """Says how many devices must become free, of the worker that lacks the fewest."""
     large = [
@@ -79,17 +101,24 @@ def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[st
     ]
     if not large:
         return ["It starts when a worker that is large enough takes jobs again: those that are drain."] if alive else []
-    nearest = max(large, key=lambda worker: _free(wanted, worker))
-    free = _free(wanted, nearest)
+    nearest = max(large, key=lambda worker: (_free(wanted, worker), not _is_kept(wanted, worker)))
+    free, is_kept = _free(wanted, nearest), _is_kept(wanted, nearest)
     missing = wanted.total_devices - free
     if missing <= 0:
-        return []
+        sooner = f"With a shorter time_limit it may start before the job for which {nearest.name} is kept."
+        return [sooner] if is_kept else []
     more = "one more device" if missing == 1 else f"{missing} more devices"
     steps = [f"It starts when {more} of {nearest.name} {'is' if missing == 1 else 'are'} free."]
-    if free:
+    if free and not is_kept:
         steps.append(f"With resources.devices_per_node {free} it would fit on {nearest.name} now.")
     return steps
 
 
 def _free(wanted: Resources, worker: WorkerView) -> int:
     return sum(device.holder is None and device.blocked is None for device in suitable(wanted, worker.devices))
+
+
+def _is_kept(wanted: Resources, worker: WorkerView) -> bool:
+    """Returns whether devices of the worker that suit the job are kept for another."""
+    kinds = {device.kind for device in suitable(wanted, worker.devices)}
+    return any(kept.kind in kinds for kept in worker.kept)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 import hashlib
 import re
+import struct
 from typing import Annotated, Any, TypeVar
 
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -10,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
-from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob, has_number, sort_key
+from store.facts.jobs import ListCursor, ListedJob, QueueCursor, has_number, sort_key
 from store.facts.pages import FactPage
 from store.ids import Prefix, is_id
 from torchyard.contract.errors import InvalidCursor
@@ -31,7 +32,9 @@ BUNDLE = "^[0-9]{1,18}:[0-9a-f]{64}$"
 
 _SORTED = re.compile(r"((?P<sort>[a-z-]{1,20}):(?P<key>[A-Za-z0-9._@-]{0,100}):)?(?P<id>job_[0-9a-f]{32})")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_PLACE = re.compile(r"(-?[0-9]{1,3}):([0-9a-f]{32})")
+_PLACE = re.compile(r"[0-9a-f]{64}")
+_STANDING = struct.Struct(">qhb5x")
+"""Key, priority and whether over quota, of a position in the queue: one block of the cipher."""
 
 
 def _cursor(pattern: str) -> Any:
@@ -48,7 +51,7 @@ AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
 AfterToken = Annotated[str | None, _cursor("^tok_[0-9a-f]{32}$")]
 AfterBundle = Annotated[str | None, _cursor(BUNDLE)]
 AfterName = Annotated[str | None, _cursor(USER_NAME)]
-AfterQueueEntry = Annotated[str | None, _cursor("^-?[0-9]{1,3}:[0-9a-f]{32}$")]
+AfterQueueEntry = Annotated[str | None, _cursor("^[0-9a-f]{64}$")]
 
 
 def page(kind: type[V], found: FactPage[T], present: Callable[[T], V], *, cursor: Callable[[V], str]) -> Page[V]:
@@ -107,20 +110,20 @@ class QueueCursors:
     def __init__(self, secret: str) -> None:
         """All API processes of a service need the same `secret`."""
         key = hashlib.sha256(f"queue cursor {secret}".encode()).digest()
-        # A UUID is one block, so each has one cursor, which shows nothing of it without the key.
+        # A UUID is one block, and the rest another, so each has one cursor, which shows nothing of it without the key.
         self._cipher = Cipher(AES(key), ECB())  # noqa: S305
 
-    def of(self, job: QueuedJob) -> str:
-        """Returns the cursor behind a job."""
-        encryptor = self._cipher.encryptor()
-        return f"{job.priority}:{encryptor.update(bytes.fromhex(job.id.removeprefix('job_'))).hex()}"
+    def of(self, place: QueueCursor) -> str:
+        """Returns the cursor behind a place."""
+        standing = _STANDING.pack(place.key, place.priority, place.over_quota)
+        return self._cipher.encryptor().update(bytes.fromhex(place.job_id.removeprefix("job_")) + standing).hex()
 
     def read(self, cursor: str | None) -> QueueCursor | None:
         """Returns the place that the cursor stands for, None for the start of the queue. Raises InvalidCursor."""
         if cursor is None:
             return None
-        match = _PLACE.fullmatch(cursor)
-        if match is None:
-            raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
-        job_id = self._cipher.decryptor().update(bytes.fromhex(match[2])).hex()
-        return QueueCursor(priority=int(match[1]), job_id=f"job_{job_id}")
+        found = self._cipher.decryptor().update(bytes.fromhex(cursor)) if _PLACE.fullmatch(cursor) else b""
+        if not found or any(found[-5:]):
+            raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list")
+        key, priority, over_quota = _STANDING.unpack(found[16:])
+        return QueueCursor(priority, key, f"job_{found[:16].hex()}", bool(over_quota))

@@ -8,6 +8,7 @@ from torchyard.contract.views.cluster import (
     DeviceHistory,
     DeviceView,
     HolderView,
+    KeptView,
     StartsView,
     WorkerHistoryView,
     WorkerView,
@@ -25,6 +26,14 @@ def worker(facts: WorkerFacts, caller: Caller) -> WorkerView:
         seen_at=time(facts.seen_at),
         devices=[_device(device, facts.holders.get(device.uuid), caller) for device in seen],
         starts=None if facts.starts is None else StartsView.model_validate(facts.starts),
+        kept=[
+            KeptView(
+                kind="cuda" if kept.kind == "cuda" else "cpu",
+                owner=kept.owner,
+                job_id=kept.job_id if may_list(caller, kept) else None,
+            )
+            for kept in facts.kept
+        ],
     )
 
 

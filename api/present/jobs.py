@@ -7,7 +7,8 @@ from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
 from store.facts.jobs import BestCheckpoint, JobFacts, ListedAttempt, ListedJob, QueuedJob
 from torchyard.contract.job import EndReason
-from torchyard.contract.spec import SPEC, Resources, Spec
+from torchyard.contract.resources import Resources
+from torchyard.contract.spec import SPEC, Spec
 from torchyard.contract.views.attempts import AttemptDevice, AttemptView
 from torchyard.contract.views.jobs import (
     BestView,

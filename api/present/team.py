@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from api.present.times import time, time_or_none
 from store.facts.team import AuditFacts, QuotaFacts, QuotaUsage, SecretFacts, TokenFacts, UserFacts
-from torchyard.contract.team import Resource, Role, Scope
+from torchyard.contract.team import DEFAULT_SHARE, Resource, Role, Scope
 from torchyard.contract.views.team import (
     AuditView,
     QuotaUse,
@@ -59,7 +59,8 @@ def quotas(listed: Iterable[QuotaFacts]) -> list[QuotaView]:
 
 def quota_usage(name: str, facts: QuotaUsage) -> UserQuotaView:
     """Returns the view of what a user may use, and uses."""
-    uses = [QuotaUse(resource=item, limit=facts.limits.get(item), used=facts.used.get(item)) for item in Resource]
+    limits = {Resource.SHARE: DEFAULT_SHARE, **facts.limits}
+    uses = [QuotaUse(resource=item, limit=limits.get(item), used=facts.used.get(item)) for item in Resource]
     return UserQuotaView(user=name, uses=uses)
 
 

@@ -108,7 +108,9 @@ def list_queue(
 ) -> Page[QueueEntry]:
     """Lists the queued jobs in the order in which workers try to start them, and why each has not started.
 
-    The highest priority is first, then the oldest. A job that fits starts before an earlier one that does not fit.
+    The highest priority is first, then the earliest submission less its owner's credit: up to 72 hours, for who has
+    used little of late. Jobs of owners who hold all that their quotas allow are last. A job that fits may start before
+    an earlier one that does not.
     Another user's private job is shown without id, name and reason.
     """
     cursors = QueueCursors(services.access.token)
@@ -116,7 +118,7 @@ def list_queue(
     return Page[QueueEntry](
         data=[jobs.queue_entry(facts, caller) for facts in found.items],
         has_more=found.has_more,
-        next=cursors.of(found.items[-1]) if found.has_more else None,
+        next=cursors.of(found.last) if found.has_more and found.last is not None else None,
     )
 
 

@@ -14,6 +14,7 @@ from api.openapi.completion import headers, problems
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.queries import jobs
+from store.queue import RedisForbids
 from store.store import Store
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.views.cluster import HealthView, ReadyView
@@ -37,11 +38,11 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 
 @router.get("/readyz", responses=_NOT_READY)
 def is_ready(services: ServicesDep, response: Response) -> ReadyView:
-    """Checks the database and Redis. Without Redis it is `degraded`: jobs start later. Without the database it is
-    `unavailable` (503).
+    """Checks the database and Redis. Without Redis it is `degraded`: jobs start later. So it is where Redis forbids its
+    user what is needed, and `redis` then says what to add. Without the database it is `unavailable` (503).
     """
     database = _state("the database", lambda: _check_database(services.store))
-    redis = _state("redis", services.store.queue.ping)
+    redis = _state("redis", services.store.queue.check)
     if database != "ok":
         response.status_code = 503
         response.headers["Retry-After"] = str(Unavailable.retry_after)
@@ -64,6 +65,9 @@ def read_figures(request: Request, caller: FiguresReader) -> Response:
 def _state(name: str, ask: Callable[[], None]) -> str:
     try:
         ask()
+    except RedisForbids as error:  # it names commands and the service's id alone
+        _log.warning("%s %s", name, error.message)
+        return error.message
     except Unavailable as error:
         # Anybody may call this, and the reason may name hosts and folders: only the log has it.
         _log.warning("%s is not ready: %s", name, error.message)

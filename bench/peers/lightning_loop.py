@@ -1,4 +1,4 @@
-"""Lightning's Trainer, without a progress bar and checkpoints: `torchrun -m bench.peers.lightning_loop COURSE`."""
+"""Lightning's Trainer, without a progress bar and checkpoints: `torchrun -m bench.peers.lightning_loop SETTINGS`."""
 
 from pathlib import Path
 import sys
@@ -12,24 +12,24 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from bench.peers.pictures import Pictures, in_bf16, make_model, make_optimizer, rank_device
-from bench.turns import Clock, Course
+from bench.turns import Clock, TrainingSettings
 
 
 class Classifier(LightningModule):
-    def __init__(self, course: Course, device: torch.device) -> None:
+    def __init__(self, settings: TrainingSettings, device: torch.device) -> None:
         super().__init__()
-        self.model = make_model(course, device)
-        self._course = course
+        self.model = make_model(settings, device)
+        self._settings = settings
 
     def training_step(self, batch: tuple[Tensor, Tensor], number: int) -> Tensor:
         inputs, labels = batch
         loss = cross_entropy(self.model(inputs), labels)
-        if (number + 1) % self._course.log_every == 0:
+        if (number + 1) % self._settings.log_every == 0:
             self.log("train/loss", loss)
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return make_optimizer(self._course, self.model, self.device)
+        return make_optimizer(self._settings, self.model, self.device)
 
 
 class Turns(Callback):
@@ -46,17 +46,17 @@ class Turns(Callback):
 
 
 def main() -> None:
-    course = Course.read(sys.argv[1])
+    settings = TrainingSettings.read(sys.argv[1])
     device = rank_device()
-    module = Classifier(course, device)
-    clock = Clock(course)
+    module = Classifier(settings, device)
+    clock = Clock(settings)
     trainer = Trainer(
         accelerator="gpu" if device.type == "cuda" else "cpu",
-        devices=course.processes,
+        devices=settings.processes,
         strategy=DDPStrategy(gradient_as_bucket_view=True, broadcast_buffers=False),
         precision="bf16-mixed" if in_bf16(device) else "32-true",
         max_epochs=1,
-        log_every_n_steps=course.log_every,
+        log_every_n_steps=settings.log_every,
         logger=CSVLogger(Path(sys.argv[1]).parent / "lightning"),
         callbacks=[Turns(clock)],
         use_distributed_sampler=False,
@@ -64,7 +64,7 @@ def main() -> None:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(module, Pictures(course, device))
+    trainer.fit(module, Pictures(settings, device))
     clock.finish(module.model)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, autocast, nn
 from torch.optim import AdamW
 
-from bench.turns import CLASSES, SIDE, Course
+from bench.turns import CLASSES, SIDE, TrainingSettings
 from trainer.models import vision
 from trainer.sampler import TrainSampler
 
@@ -17,24 +17,24 @@ from trainer.sampler import TrainSampler
 class Pictures:
     """The batches of one rank in an epoch. All pictures are on its device."""
 
-    def __init__(self, course: Course, device: torch.device) -> None:
-        with np.load(course.data) as arrays:
+    def __init__(self, settings: TrainingSettings, device: torch.device) -> None:
+        with np.load(settings.data) as arrays:
             pictures, labels = torch.from_numpy(arrays["x_train"]), torch.from_numpy(arrays["y_train"])
         self._pictures, self._labels = pictures[:, None].to(device), labels.to(device)
         windows = TrainSampler(
             len(labels),
-            global_batch=course.batch * course.processes,
-            batch_size=course.batch,
-            world_size=course.processes,
+            global_batch=settings.batch * settings.processes,
+            batch_size=settings.batch,
+            world_size=settings.processes,
             rank=int(os.environ["RANK"]),
-            seed=course.seed,
+            seed=settings.seed,
         ).windows(epoch=1)
         self._batches = (
-            torch.cat([window.micro_batches[0].indices for window in windows]).to(device).split(course.batch)
+            torch.cat([window.micro_batches[0].indices for window in windows]).to(device).split(settings.batch)
         )
-        self._scale = torch.tensor(1 / course.std / 255, device=device)
-        self._shift = torch.tensor(-course.mean / course.std, device=device)
-        self._channels = vision.channels_for(course.model, 1)
+        self._scale = torch.tensor(1 / settings.std / 255, device=device)
+        self._shift = torch.tensor(-settings.mean / settings.std, device=device)
+        self._channels = vision.channels_for(settings.model, 1)
         self._format = _memory_format(device)
 
     def __len__(self) -> int:
@@ -55,22 +55,22 @@ def rank_device() -> torch.device:
     return device
 
 
-def make_model(course: Course, device: torch.device) -> nn.Module:
+def make_model(settings: TrainingSettings, device: torch.device) -> nn.Module:
     """Returns a model with the same weights on every rank. Later random numbers differ between ranks."""
-    torch.manual_seed(course.seed)
-    model = vision.build(course.model, channels=1, height=SIDE, width=SIDE, classes=CLASSES)
-    torch.manual_seed(course.seed + 1 + int(os.environ["RANK"]))
+    torch.manual_seed(settings.seed)
+    model = vision.build(settings.model, channels=1, height=SIDE, width=SIDE, classes=CLASSES)
+    torch.manual_seed(settings.seed + 1 + int(os.environ["RANK"]))
     return model.to(device=device, memory_format=_memory_format(device))  # pyright: ignore[reportCallIssue] no overload
 
 
-def make_optimizer(course: Course, model: nn.Module, device: torch.device) -> AdamW:
+def make_optimizer(settings: TrainingSettings, model: nn.Module, device: torch.device) -> AdamW:
     parameters = list(model.parameters())
     return AdamW(
         [
-            {"params": [item for item in parameters if item.ndim > 1], "weight_decay": course.weight_decay},
+            {"params": [item for item in parameters if item.ndim > 1], "weight_decay": settings.weight_decay},
             {"params": [item for item in parameters if item.ndim <= 1], "weight_decay": 0.0},
         ],
-        lr=course.lr,
+        lr=settings.lr,
         fused=True if device.type == "cuda" else None,
     )
 

@@ -1,11 +1,13 @@
-"""Writes of a pass over the queue: claims, preemptions and reasons why jobs wait. All of them raise Unavailable."""
+"""Writes of a pass over the queue: claims, kept places, preemptions and reasons. All of them raise Unavailable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scheduling.snapshot import Placement
 from store.announcement import QUEUE, announcement_of
 from store.facts.attempts import Claim
-from store.rows import attempts, intents, jobs, reasons, waiting
+from store.facts.line import Left
+from store.rows import claims, intents, jobs, reasons, reservations, waiting, workers
+from store.rows.reservations import Kept, Place
 from store.store import Store
 from torchyard.contract.job import JobState, Reason
 
@@ -19,18 +21,42 @@ def anything_waits(store: Store) -> bool:
     return True
 
 
-def claim(store: Store, job_id: str, to: Placement) -> Claim | None:
-    """Claims a queued job and its devices, as `store.rows.attempts.claim` does; None if that is not possible.
+def claim(
+    store: Store, job_id: str, to: Placement, *, reservation: int | None = None, guest: bool = False
+) -> Claim | None:
+    """Claims a queued job and its devices, as `store.rows.claims.claim` does; None if that is not possible.
 
     A job that is not queued any more is then removed from the queue.
     """
     with store.write("claim") as session:
-        taken = attempts.claim(session, job_id, to)
+        taken = claims.claim(session, job_id, to, reservation=reservation, guest=guest)
         if taken is None:
             job = jobs.lock(session, job_id)
             if job is None or job.state != JobState.QUEUED:
-                announcement_of(session).dequeue(job_id)
+                announcement_of(session).dequeue(job_id, Left(None if job is None else job.lined_at))
         return taken
+
+
+def keep_places(store: Store, seen: Iterable[Kept], wanted: Iterable[Kept]) -> Mapping[Place, int] | None:
+    """Keeps the `wanted` places where before the `seen` ones were kept. Whoever decides first has decided.
+
+    Returns the versions of the reservations that are new or changed; None, without any change, under the conditions of
+    `store.rows.reservations.reserve`.
+    """
+    changes = reservations.changes(seen, wanted)
+    if not changes:
+        return {}
+    with store.write("reserve") as session:
+        return reservations.reserve(session, changes)
+
+
+def free_idle_places(store: Store) -> None:
+    """Keeps no places any more on workers that are lost or drain. Only reads if there are none."""
+    with store.read() as session:
+        idle = workers.idle_keepers(session)
+    if idle:
+        with store.write("reserve") as session:
+            reservations.free_places_on(session, workers.idle_keepers(session))
 
 
 def preempt(store: Store, victims: Sequence[str], *, preemptor: str, reason: Reason) -> bool:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from store.facts.callers import Caller
 from store.facts.jobs import JobFacts
 from store.facts.submission import KeyedRequest, Submitted
-from store.rows import audit, bundles, idempotency, job_facts, jobs, quotas, secrets
+from store.rows import audit, bundles, gpus, idempotency, job_facts, jobs, quotas, secrets
 from store.rows import retry as retries
 from store.rows.idempotency import Answer, KeyTaken
 from store.store import Store
@@ -27,11 +27,12 @@ def submit(
     """Stores a new queued job of the caller. `visibility`: the default visibility, for a spec that sets none.
 
     Raises Unavailable, QuotaExceeded, IdempotencyMismatch, and InvalidSpec for a secret or a bundle that the caller
-    does not have.
+    does not have, and for GPUs that no worker has.
     """
 
     def make(session: Session) -> JobFacts:
         quotas.check_submission(session, caller.name, devices=spec.resources.total_devices, priority=spec.priority)
+        gpus.check(session, spec.resources)
         secrets.check(session, caller.name, spec)
         named = bundles_of(spec)
         bundles.use(session, caller.name, named)

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from torchyard.contract.resources import Resources
 from torchyard.contract.schema import Duration
-from torchyard.contract.spec import Resources
 
 
 class _Part(BaseModel):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from store.facts.pages import FactPage
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.filters import JobSort
 from torchyard.contract.job import JobState, Reason
@@ -127,10 +128,22 @@ class ListCursor:
 
 @dataclass(frozen=True)
 class QueueCursor:
-    """A position in the queue, ordered by priority, then by id."""
+    """A position in the queue, which is ordered by `over_quota`, priority (the highest first), `key`, and id."""
 
     priority: int
+    key: int
+    """When the job was submitted, less the credit of its owner, in microseconds."""
     job_id: str
+    over_quota: bool = False
+    """Whether the job comes after those of all owners within their quotas."""
+
+
+@dataclass(frozen=True)
+class QueuePage(FactPage[QueuedJob]):
+    """Some of the queued jobs, in the order of the line."""
+
+    last: QueueCursor | None
+    """The position of the last of them; None if there are none."""
 
 
 @dataclass(frozen=True)

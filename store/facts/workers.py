@@ -20,6 +20,16 @@ class HolderFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptFacts:
+    """The devices of one kind of a worker, which are kept for a waiting job."""
+
+    kind: str
+    job_id: str
+    owner: str
+    visibility: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerFacts:
     """A worker."""
 
@@ -36,6 +46,7 @@ class WorkerFacts:
     """How it starts jobs: a `torchyard.contract.devices.StartsReport`, as JSON."""
     holders: Mapping[str, HolderFacts]
     """The jobs that hold its devices, by their uuids."""
+    kept: Sequence[KeptFacts] = ()
 
 
 @dataclass(frozen=True)

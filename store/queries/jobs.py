@@ -16,7 +16,7 @@ from store.facts.jobs import (
     ListedAttempt,
     ListedJob,
     QueueCursor,
-    QueuedJob,
+    QueuePage,
     VisibleJobs,
 )
 from store.facts.pages import FactPage
@@ -92,7 +92,7 @@ def stacks(store: Snapshots, job_id: str, *, caller: Caller) -> Stacks:
         return rows.read(session, job_id, caller)
 
 
-def queue(store: Snapshots, *, limit: int, after: QueueCursor | None) -> FactPage[QueuedJob]:
+def queue(store: Snapshots, *, limit: int, after: QueueCursor | None) -> QueuePage:
     """Returns queued jobs of all users in the order in which they start."""
     with store.read() as session:
         return listing.queue(session, limit=limit, after=after)

@@ -1,40 +1,26 @@
-"""Attempts: claim, lease, fence and end. Every write of a worker about an attempt goes through this module."""
+"""Attempts: lease, fence and end. Every write of a worker about an attempt it has claimed goes through this module."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import ColumnElement, and_, func, select, update
 from sqlalchemy.orm import Session
 
-from scheduling.snapshot import Placement
 from store.announcement import WORKERS, announcement_of
 from store.db.database import in_us, now_us
-from store.db.tables import Allocation, Attempt, Job, Worker
+from store.db.tables import Allocation, Attempt, Job
 from store.facts.attempts import LEASE, Claim
 from store.facts.output import DEFAULTS, Batch, OutputLimits
 from store.facts.telemetry import Answer
-from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, point_limits, quotas, retention
+from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, point_limits, retention, usage
 from store.rows.exit_reports import verified
 from store.rows.limits import Counted, OutputMeter
 from store.rows.metrics import TENSORBOARD
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
-
-
-def claim(session: Session, job_id: str, placement: Placement) -> Claim | None:
-    """Claims a queued job and its devices for a worker, all or nothing.
-
-    Returns None if another worker was faster, the job was cancelled, a device is held, or the quota of the job's owner
-    forbids it; nothing is written then.
-    """
-    try:
-        with session.begin_nested():
-            return _claim(session, job_id, placement)
-    except (IntegrityError, StaleClaim):
-        return None
 
 
 def renew(session: Session, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:
@@ -147,21 +133,29 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     ).first()
     if closed is None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
-    session.execute(
+    released = session.scalars(
         update(Allocation)
         .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
         .values(released_at=now_us())
-    )
+        .returning(Allocation.kind)
+    ).all()
     announcement_of(session).mark_changed(WORKERS)
     announcement_of(session).wake_workers()
     job = jobs.lock(session, claim.job_id)
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")
     report = verified(session, closed.Attempt, job, report, requested_stops=requested_stops, ran_us=closed.ran_us)
-    session.execute(update(Attempt).where(_is(claim)).values(end_reason=report.reason, detail=report.message))
+    stopped_for = job.preempted_for if report.reason is EndReason.PREEMPTED else None
+    ending = {"end_reason": report.reason, "detail": report.message, "stopped_for": stopped_for}
+    session.execute(update(Attempt).where(_is(claim)).values(**ending))
     step = checkpoints.highest_step(session, claim.job_id, attempt=claim.number)
     published_checkpoint = step is not None and step > closed.Attempt.start_step
-    return outcome.apply(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)
+    state = outcome.apply(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)
+    began, ended = closed.Attempt.started_at, closed.Attempt.ended_at
+    usage.add(session, job.owner, Counter(released), began=began, ended=ended)
+    if state is JobState.SUCCEEDED:
+        usage.note_length(session, job.owner, job.trainer, job.ran_us)
+    return state
 
 
 def expired_claims(session: Session) -> list[Claim]:
@@ -183,59 +177,6 @@ def rescue(session: Session, claim: Claim) -> bool:
     name = jobs.worker_name(session, late.worker_id)
     end(session, claim, ExitReport(reason=EndReason.WORKER_LOST, message=f"the lease of worker {name} expired"))
     return True
-
-
-def _claim(session: Session, job_id: str, placement: Placement) -> Claim:
-    lock_worker = select(Worker).where(Worker.id == placement.worker_id).with_for_update(key_share=True)
-    worker = session.scalars(lock_worker).one()
-    if worker.drain_requested_at is not None:
-        raise StaleClaim(f"worker {worker.name} is draining")
-    job = jobs.lock(session, job_id)
-    if job is None or job.state != JobState.QUEUED:
-        raise StaleClaim(f"job {job_id} is not queued")
-    refused = quotas.claim_refusal(session, job.owner, devices=len(placement.devices))
-    if refused is not None:
-        raise StaleClaim(f"job {job_id} {refused}")
-    number = job.attempt + 1
-    attempt_id = _insert_attempt(session, job_id, number=number, worker_id=worker.id)
-    _allocate(session, attempt_id, placement)
-    moved = jobs.transition(
-        session,
-        job_id,
-        JobState.STARTING,
-        reason=Reason("starting", f"attempt {number} starts on {worker.name}"),
-        attempt=number,
-        devices=[
-            {"worker": worker.id, "index": device.index, "uuid": device.uuid, "name": device.name}
-            for device in placement.devices
-        ],
-        error=None,
-        not_before=None,
-        started_at=job.started_at if job.started_at is not None else now_us(),
-    )
-    if moved is None:
-        raise StaleClaim(f"job {job_id} is not queued")
-    return Claim(attempt_id, job_id, number)
-
-
-def _insert_attempt(session: Session, job_id: str, *, number: int, worker_id: str) -> int:
-    """Inserts an open attempt with a fresh lease, and returns its id."""
-    newest = checkpoints.newest_first(session, job_id, limit=1)
-    new = insert(Attempt).values(
-        job_id=job_id,
-        number=number,
-        worker_id=worker_id,
-        lease_until=now_us() + in_us(LEASE),
-        start_step=newest[0].step if newest else 0,
-    )
-    return session.execute(new.returning(Attempt.id)).scalar_one()
-
-
-def _allocate(session: Session, attempt_id: int, placement: Placement) -> None:
-    of = {"attempt_id": attempt_id, "node_rank": placement.node_rank, "worker_id": placement.worker_id}
-    # Always in one order: two claims that wait for each other's devices would deadlock.
-    uuids = sorted(device.uuid for device in placement.devices)
-    session.execute(insert(Allocation), [{**of, "device": uuid} for uuid in uuids])
 
 
 def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter) -> None:

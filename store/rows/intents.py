@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -19,6 +19,9 @@ from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState, Reason
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
+_GUESTS = select(Attempt.job_id).where(
+    Attempt.job_id.in_(bindparam("victims", expanding=True)), Attempt.ended_at.is_(None), Attempt.guest
+)
 
 
 def requested_stop(job: Job) -> EndReason | None:
@@ -114,7 +117,8 @@ def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str)
         return False
     if session.scalar(select(Job.id).where(Job.state.in_(_OPEN), Job.preempted_for == preemptor).limit(1)):
         return False
-    if not all(job is not None and _may_be_preempted(job, waiting) for job in found):
+    guests = set(session.scalars(_GUESTS, {"victims": [*victims]}))
+    if not all(job is not None and _may_be_preempted(job, waiting, is_guest=job.id in guests) for job in found):
         return False
     stopping = Reason("stopping", f"{preempted_by(waiting.owner, waiting.priority)}: it saves a checkpoint")
     for job in found:
@@ -128,10 +132,10 @@ def preempted_by(owner: str, priority: int) -> str:
     return f"preempted by a job of {owner} (priority {priority})"
 
 
-def _may_be_preempted(job: Job, preemptor: Job) -> bool:
+def _may_be_preempted(job: Job, preemptor: Job, *, is_guest: bool) -> bool:
     return (
         job.state in _OPEN
-        and job.priority < preemptor.priority
+        and (is_guest or job.priority <= preemptor.priority)
         and requested_stop(job) is None
         and job.stored_spec.preemptible
     )

@@ -24,7 +24,7 @@ _ERROR_KEYS = ("code", "message", "rank", "exit_code")
 _POLICY = StoredCheckpointPolicy()
 
 LISTED = (
-    *(_JOBS[name] for name in (*_TOLD, "state", "shape", "not_before")),
+    *(_JOBS[name] for name in (*_TOLD, "state", "shape", "device_request", "not_before")),
     *(_JOBS[name] for name in ("reason_code", "reason_message", "reason_since")),
     _JOBS.spec["checkpoint"].label("checkpoint"),
     *(_JOBS.error[key].as_json().label(f"error_{key}") for key in _ERROR_KEYS),

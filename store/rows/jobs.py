@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -11,17 +11,22 @@ from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, Worker
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import WAITING
+from store.facts.line import Left
 from store.ids import new_id
-from store.rows import access, job_events, quotas
+from store.line.entries import entry_of
+from store.line.line import line_of
+from store.rows import access, job_events, quotas, reservations
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
 from torchyard.contract.spec import JobPatch, Spec
 from torchyard.contract.team import Role, Visibility
 
+_WAITED_US = Job.waited_us + now_us() - Job.lined_at
+"""How long a queued job has waited in all."""
 # Built once: building a statement costs more than executing it.
 _JOBS = Base.metadata.tables["jobs"]
-_NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since)
+_NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since, _JOBS.c.lined_at)
 _HOLDERS = (
     select(Allocation.worker_id, Allocation.device, Attempt.job_id)
     .join(Attempt, Attempt.id == Allocation.attempt_id)
@@ -44,7 +49,8 @@ def submit(
         "trainer": spec.trainer,
         "spec": written,
         "priority": spec.priority,
-        "shape": shape_of(owner, written["resources"]),
+        "shape": shape_of(owner, written),
+        "device_request": spec.resources.device,
         "labels": spec.labels,
         "visibility": spec.visibility or visibility,
         "retry_of": retry_of,
@@ -61,8 +67,10 @@ def submit(
     job_events.add_state(
         session, values["id"], seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None
     )
-    announcement_of(session).enqueue(values["id"], priority=spec.priority)
-    return Job(**values, created_at=stored.created_at, reason_since=stored.reason_since)
+    times = {"created_at": stored.created_at, "reason_since": stored.reason_since, "lined_at": stored.lined_at}
+    job = Job(**values, **times, not_before=None)
+    announce(session, job)
+    return job
 
 
 def search_text(job: Mapping[str, Any]) -> str:
@@ -84,11 +92,6 @@ def queued(session: Session, *, limit: int | None = None) -> list[tuple[str, int
     return [(row.id, row.priority) for row in session.execute(query.order_by(Job.priority.desc(), Job.id).limit(limit))]
 
 
-def count_queued(session: Session) -> int:
-    """Returns the number of queued jobs."""
-    return session.scalar(select(func.count()).select_from(Job).where(Job.state == JobState.QUEUED)) or 0
-
-
 def transition(
     session: Session,
     job_id: str,
@@ -100,13 +103,15 @@ def transition(
 ) -> Job | None:
     """Moves a job to `target` by compare-and-set and inserts the event, in the caller's transaction.
 
-    `detail` goes into the event beside `from`, `to` and `reason`; `values` are further columns of the row. Returns the
-    updated job, or None if its state does not allow the move: the caller's claim is stale.
+    `detail` goes into the event beside `from`, `to` and `reason`; `values` are further columns of the row, of which
+    `ran_us` must be a number. Returns the updated job, or None if its state does not allow the move: the caller's claim
+    is stale.
     """
     job = lock(session, job_id)
     if job is None or job.state not in sources(target):
         return None
     source = JobState(job.state)
+    values |= _line_values(job, source, target, ran_us=values.get("ran_us", job.ran_us))
     moved = session.scalars(
         update(Job)
         .where(Job.id == job_id, Job.state == source)
@@ -125,6 +130,8 @@ def transition(
     ).first()
     if moved is None:
         return None
+    if source is JobState.QUEUED:
+        reservations.free_place_of(session, job_id)
     job_events.add_state(
         session,
         job_id,
@@ -137,6 +144,16 @@ def transition(
     )
     announce(session, moved)
     return moved
+
+
+def _line_values(job: Job, source: JobState, target: JobState, *, ran_us: int) -> dict[str, Any]:
+    """Returns the columns of a moved job by which the line has it."""
+    values: dict[str, Any] = {"lined_at": now_us()} if JobState.QUEUED in {source, target} else {}
+    if source is JobState.QUEUED:
+        values["waited_us"] = _WAITED_US
+    if target is JobState.QUEUED:
+        values["shape"] = shape_of(job.owner, job.spec, ran_us=ran_us)
+    return values
 
 
 def set_reason(session: Session, job_id: str, state: JobState, reason: Reason) -> None:
@@ -158,11 +175,11 @@ def set_reason(session: Session, job_id: str, state: JobState, reason: Reason) -
 
 
 def announce(session: Session, job: Job) -> None:
-    """Records in the session's announcement that the job has changed, and its place in the queue."""
+    """Records in the session's announcement that the job has changed, and where it stands in the line."""
     if job.state == JobState.QUEUED:
-        announcement_of(session).enqueue(job.id, priority=job.priority)
+        announcement_of(session).enqueue(job.id, entry_of(job))
     else:
-        announcement_of(session).dequeue(job.id)
+        announcement_of(session).dequeue(job.id, Left(job.lined_at))
 
 
 def lock(session: Session, job_id: str) -> Job | None:
@@ -185,6 +202,11 @@ def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERV
         quotas.check_priority(job.owner, values["priority"], quotas.limits_of(session, job.owner))
     changed = {key: value for key, value in values.items() if getattr(job, key) != value}
     if changed:
+        moves = {
+            "lined_at": now_us(),
+            "waited_us": _WAITED_US,
+            "shape": shape_of(job.owner, job.spec, ran_us=job.ran_us),
+        }
         named = {"id": job_id, "owner": job.owner, "name": job.name, "labels": job.labels, **changed}
         session.execute(
             update(Job)
@@ -194,10 +216,12 @@ def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERV
                 spec={**job.spec, **changed},
                 search_text=search_text(named),
                 **changed,
+                **(moves if "priority" in changed else {}),
             )
         )
         session.refresh(job)
         announce(session, job)
+        line_of(session).ask_sql()
         if "visibility" in changed:
             access.announce(session, job_id)
     return job

@@ -11,10 +11,15 @@ from sqlalchemy.orm import QueryableAttribute, Session
 from store.db.tables import Base, Job
 from store.facts import pages
 from store.facts.callers import Caller, lists_unreadable
-from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob
+from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob, QueuePage
+from store.facts.line import Credits, Standing
 from store.facts.pages import FactPage
-from store.rows import access, job_facts, queue_positions, reasons
-from store.rows.waiting import is_queued
+from store.line.conditions import is_queued
+from store.line.entries import standing_of
+from store.line.line import line_of
+from store.line.order import cursor_of
+from store.rows import access, job_facts, reasons
+from store.rows.credits import credits
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
 
@@ -88,47 +93,48 @@ def some(session: Session, job_ids: Collection[str]) -> list[ListedJob]:
 
 _TOLD = (Job.id, Job.owner, Job.visibility, Job.name, Job.priority, Job.not_before, Job.created_at)
 _QUEUED = (
-    select(*_TOLD, Job.state, Job.shape, Job.reason_code, Job.reason_message, Job.reason_since)
+    select(*_TOLD, Job.state, Job.shape, Job.device_request, Job.reason_code, Job.reason_message, Job.reason_since)
     .add_columns(Job.spec["resources"].label("resources"))
-    .where(is_queued(), Job.priority == bindparam("priority"), Job.id > bindparam("above"))
-    .order_by(Job.id)
-    .limit(bindparam("most"))
+    .where(is_queued(), Job.id.in_(bindparam("ids", expanding=True)))
 )
-_HIGHEST = select(func.max(Job.priority)).where(is_queued())
-_HIGHEST_BELOW = _HIGHEST.where(Job.priority < bindparam("last"))
 
 
-def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> FactPage[QueuedJob]:
-    """Returns queued jobs in the order in which they start.
+def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> QueuePage:
+    """Returns queued jobs in the order of the line.
 
     With `after`, only jobs after that position, which need not be occupied any more.
     """
-    rows: list[Row[Any]] = []
-    most = limit + 1
-    if after is not None:
-        rows += _queued(session, after.priority, limit=most, above=after.job_id)
-    priority = _next_priority(session, after.priority if after is not None else None)
-    # One query per priority: each reads one range of the index, already in order.
-    while len(rows) < most and priority is not None:
-        rows += _queued(session, priority, limit=most - len(rows))
-        priority = _next_priority(session, priority)
-    found = pages.first(rows, limit)
-    places = queue_positions.queue_positions(session, found.items)
-    why = reasons.displayed(session, found.items)
-    told = [(row, {column.key: getattr(row, column.key) for column in _TOLD}) for row in found.items]
+    line, credit = line_of(session), credits(session)
+    page, rows = _page(session, credit, limit=limit, after=after)
+    if len(rows) < len(page.items):
+        # Redis is not as this transaction sees the jobs: SQL answers, and they are compared afterwards.
+        line.distrust([job.member.id for job in page.items if job.member.id not in rows])
+        page, rows = _page(session, credit, limit=limit, after=after)
+    if not rows:
+        return QueuePage([], page.has_more, None)
+    first = line.positions(credit, page.items[:1])[page.items[0].member.id]
+    why = reasons.displayed(session, rows.values())
     queued = [
-        QueuedJob(**values, place=places[row.id], resources=row.resources, reason=why[row.id]) for row, values in told
+        QueuedJob(
+            **{column.key: getattr(rows[job.member.id], column.key) for column in _TOLD},
+            place=place,
+            resources=rows[job.member.id].resources,
+            reason=why[job.member.id],
+        )
+        for place, job in enumerate(page.items, start=first)
     ]
-    return FactPage(queued, found.has_more)
+    return QueuePage(queued, page.has_more, cursor_of(page.items[-1], credit))
 
 
-def _queued(session: Session, priority: int, *, limit: int, above: str = "") -> Sequence[Row[Any]]:
-    return session.execute(_QUEUED, {"priority": priority, "above": above, "most": limit}).all()
-
-
-def _next_priority(session: Session, last: int | None) -> int | None:
-    """Returns the highest priority of a queued job; with `last`, only below it."""
-    return session.scalar(_HIGHEST) if last is None else session.scalar(_HIGHEST_BELOW, {"last": last})
+def _page(
+    session: Session, credit: Credits, *, limit: int, after: QueueCursor | None
+) -> tuple[FactPage[Standing], dict[str, Row[Any]]]:
+    """Returns a page of the line, and the rows of those of its jobs that are queued just so, by id."""
+    page = pages.first(line_of(session).page(credit, after=after, limit=limit + 1), limit)
+    found = {row.id: row for row in session.execute(_QUEUED, {"ids": [job.member.id for job in page.items]})}
+    # Neither with another priority, nor as a job of another owner.
+    same = {job.member.id for job in page.items if job.member.id in found and standing_of(found[job.member.id]) == job}
+    return page, {job_id: found[job_id] for job_id in found if job_id in same}
 
 
 def _conditions(where: JobFilter, caller: Caller) -> list[ColumnElement[bool]]:

@@ -37,7 +37,7 @@ def apply(session: Session, job: Job, report: ExitReport, *, published_checkpoin
     values: dict[str, Any] = {
         "attempts_without_checkpoint": without,
         "restarts": job.restarts + (1 if retried and OUTCOMES[report.reason].counted else 0),
-        "ran_us": Job.ran_us + ran_us,
+        "ran_us": job.ran_us + ran_us,
         "error": error if state is JobState.FAILED else None,
         "not_before": now_us() + backoff_s * 1_000_000 if state is JobState.QUEUED and backoff_s else None,
         "preempt_requested_at": None,

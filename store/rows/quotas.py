@@ -93,6 +93,12 @@ def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance
     return _counted(session, found) if found else {}
 
 
+def shares(session: Session, owners: Collection[str]) -> dict[str, int]:
+    """Returns the parts in the devices, compared to each other, of those of `owners` who have not the default."""
+    found = _by_owner(session.execute(_LIMITS_OF_SOME, {"owners": list(owners)}))
+    return {owner: limits[Resource.SHARE] for owner, limits in found.items() if Resource.SHARE in limits}
+
+
 def usage(session: Session, owner: str) -> dict[Resource, int]:
     """Returns how much the user uses of each resource that can be counted."""
     counted = _counted(session, {owner: Allowance(owner, None, None)})[owner]

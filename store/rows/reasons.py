@@ -3,26 +3,28 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, delete, literal_column, or_, select
+from sqlalchemy import bindparam, delete, or_, select, text
 from sqlalchemy.orm import Session
 
-from scheduling.reasons import PREEMPTING
+from scheduling.reasons import PREEMPTING, RESERVED
 from store.db.database import now_us
 from store.db.tables import Base, Job, WaitingReason
+from store.db.tables.jobs import HAS_OWN_REASON
 from store.db.upsert import upsert
 from store.facts.jobs import DisplayedReason
-from store.rows.waiting import is_queued, waits
+from store.line.conditions import is_queued, waits
 from torchyard.contract.job import JobState, Reason
 
 # With a limit, so that PostgreSQL searches the index once for each shape and does not join thousands of jobs.
 _UNUSED = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)
 
+_OWN = {PREEMPTING, RESERVED}
 _REASONS = Base.metadata.tables["waiting_reasons"]
 # Built once, because every answer with jobs and each pass over the queue executes them.
 _OF_SHAPES = select(_REASONS).where(_REASONS.c.shape.in_(bindparam("shapes", expanding=True)))
 _BY_SHAPE = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
 _OWN_REASON = select(Job.id, Job.reason_message).where(is_queued())
-_OF_PREEMPTORS = _OWN_REASON.where(Job.reason_code == literal_column(f"'{PREEMPTING}'"))
+_OF_FAVOURED = _OWN_REASON.where(text(HAS_OWN_REASON))
 
 
 def displayed(session: Session, jobs: Collection[Any]) -> dict[str, DisplayedReason]:
@@ -43,9 +45,12 @@ def by_shape(session: Session) -> dict[str, Reason]:
     return {shape: Reason(code, message) for shape, code, message in session.execute(_BY_SHAPE)}
 
 
-def of_preemptors(session: Session, job_ids: Collection[str]) -> dict[str, str]:
-    """Returns the reasons of all queued jobs with preemptions, and of those among `job_ids` that are queued, by id."""
-    found = {row.id: row.reason_message for row in session.execute(_OF_PREEMPTORS)}
+def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
+    """Returns the reasons of all queued jobs that have their own, and of those among `job_ids` that are queued, by id.
+
+    A job has its own reason if others stop for it, or a place is kept for it.
+    """
+    found = {row.id: row.reason_message for row in session.execute(_OF_FAVOURED)}
     if job_ids:
         rows = session.execute(_OWN_REASON.where(Job.id.in_(job_ids)))
         found |= {row.id: row.reason_message for row in rows}
@@ -82,7 +87,7 @@ def delete_unused(session: Session) -> None:
 
 
 def _waits_with_others(job: Any) -> bool:
-    return job.state == JobState.QUEUED and job.not_before is None and job.reason_code != PREEMPTING
+    return job.state == JobState.QUEUED and job.not_before is None and job.reason_code not in _OWN
 
 
 def _shown(job: Any, common: DisplayedReason | None) -> DisplayedReason:

@@ -9,7 +9,7 @@ from store.db.tables import Checkpoint, Job
 from store.facts.callers import SERVICE, Caller
 from store.facts.checkpoints import CheckpointFacts
 from store.ids import new_id
-from store.rows import access, bundles, checkpoints, jobs, quotas, secrets
+from store.rows import access, bundles, checkpoints, gpus, jobs, quotas, secrets
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
@@ -29,6 +29,7 @@ def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE
         raise Conflict(f"job {job_id} is {old.state}; only a job that has ended can be retried")
     spec = parse_spec(old.spec)
     quotas.check_submission(session, owner, devices=spec.resources.total_devices, priority=spec.priority)
+    gpus.check(session, spec.resources)
     secrets.check(session, owner, spec)
     named = bundles_of(spec)
     bundles.use(session, owner, named)

@@ -1,11 +1,38 @@
-"""Shapes: digests of owner and requested resources. Jobs of one shape and priority wait for the same thing."""
+"""Shapes: digests of what jobs wait for. A pass over the line reads the first job of each shape and priority."""
 
+from collections.abc import Mapping
+from datetime import timedelta
 import hashlib
 import json
 from typing import Any
 
+from pydantic import ValidationError
 
-def shape_of(owner: str, resources: dict[str, Any]) -> str:
-    """Returns the shape of jobs of `owner` that request `resources` (as in a stored spec)."""
-    written = json.dumps([owner, resources], sort_keys=True, separators=(",", ":"))
+from scheduling.shapes import limit_class, looked
+from store.db.database import in_us
+from store.db.stored_spec import StoredSpec
+
+VERSION = 1
+"""Rises when a shape says more or less of a job: those of an older version are in groups of their own."""
+
+
+def shape_of(owner: str, spec: Mapping[str, Any], *, ran_us: int = 0) -> str:
+    """Returns the shape of jobs of `owner` with this stored spec whose attempts ran for `ran_us` microseconds.
+
+    It has the owner, the resources, whether others may displace the jobs, the class of what is left of their time
+    limit, and whether they had their first look.
+    """
+    preemptible, limit = _terms(spec)
+    left = max(0, in_us(limit) - ran_us)
+    parts = [VERSION, owner, spec["resources"], preemptible, limit_class(left), looked(ran_us)]
+    written = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(written.encode(), digest_size=16).hexdigest()
+
+
+def _terms(spec: Mapping[str, Any]) -> tuple[bool, timedelta]:
+    try:
+        # Not the whole spec: every submission parses this.
+        read = StoredSpec.model_validate({name: spec[name] for name in ("preemptible", "time_limit") if name in spec})
+    except ValidationError:  # a newer program wrote it: only such a one starts the job
+        read = StoredSpec()
+    return read.preemptible, read.time_limit

@@ -1,57 +1,40 @@
-"""Jobs that wait for devices, in groups of one shape and priority. Reading them costs by groups, not by jobs."""
+"""Jobs that wait for devices, and those that are held back after a failure."""
 
 from collections.abc import Collection, Iterable
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, and_, bindparam, exists, func, literal_column, select, true, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import and_, bindparam, exists, select, true, update
+from sqlalchemy.orm import Session
 
-from scheduling.snapshot import Waiting
+from scheduling.snapshot import Group, Waiting
+from store.announcement import announcement_of
 from store.db import stored_spec
 from store.db.database import now_us
 from store.db.tables import Job
-from torchyard.contract.job import JobState
+from store.line.conditions import is_queued, waits
+from store.line.entries import COLUMNS, entry_of
+from store.rows import cluster, usage
 
 logger = logging.getLogger(__name__)
 
 _GROUPED_PER_CALL = 1000
-
-
-def is_queued(job: type[Job] = Job) -> ColumnElement[bool]:
-    """Returns the condition that the job is queued."""
-    # A literal: with a parameter, a planner could not use the partial indexes of queued jobs.
-    return job.state == literal_column(f"'{JobState.QUEUED}'")
-
-
-def waits(job: type[Job] = Job) -> ColumnElement[bool]:
-    """Returns the condition that the job is queued and not held back after a failure."""
-    return and_(is_queued(job), job.not_before.is_(None))
-
-
-def _first_of_each_group() -> Any:
-    """Builds a loose index scan, which jumps from the first job of each group to the first of the next."""
-    this, other = aliased(Job), aliased(Job)
-    groups = select(other.id).order_by(other.shape, other.priority, other.id).limit(1)
-    heads = select(groups.where(waits(other), other.shape > "").scalar_subquery().label("id"))
-    heads = heads.cte("heads", recursive=True)
-    # Two steps, because SQLite reads a whole group to find the next pair of shape and priority.
-    higher = groups.where(waits(other), other.shape == this.shape, other.priority > this.priority)
-    others = groups.where(waits(other), other.shape > this.shape)
-    step = func.coalesce(higher.correlate(this).scalar_subquery(), others.correlate(this).scalar_subquery())
-    heads = heads.union_all(select(step).select_from(heads).join(this, this.id == heads.c.id))
-    return select(*_COLUMNS).join(heads, heads.c.id == Job.id)
-
-
-_COLUMNS = (Job.id, Job.priority, Job.shape, Job.spec["resources"], Job.owner)
-_HEADS = _first_of_each_group()
-_NEXT = (
-    select(*_COLUMNS)
-    .where(waits(), Job.shape == bindparam("shape"), Job.priority == bindparam("priority"), Job.id > bindparam("id"))
-    .order_by(Job.id)
-    .limit(bindparam("limit"))
-)
+# Built once, because each pass over the line executes it.
+_WAITING = select(
+    Job.id,
+    Job.priority,
+    Job.shape,
+    Job.spec["resources"].label("resources"),
+    Job.owner,
+    Job.trainer,
+    Job.created_at,
+    Job.ran_us,
+    (Job.waited_us + now_us() - Job.lined_at).label("waited_us"),
+    Job.progress,
+    Job.spec["preemptible"].label("preemptible"),
+    Job.spec["time_limit"].label("time_limit"),
+).where(Job.id.in_(bindparam("ids", expanding=True)), waits())
 _ANY_WAITS = select(true()).where(exists().where(waits(), Job.shape > ""))
 # In a subquery, because PostgreSQL cannot search an index for a clock that advances.
 _NOW = select(now_us()).scalar_subquery()
@@ -59,9 +42,50 @@ _HELD_BACK = and_(is_queued(), Job.not_before.is_not(None), Job.not_before <= _N
 _ANY_UNGROUPED = select(true()).where(exists().where(_HELD_BACK))
 
 
-def group_heads(session: Session) -> list[Waiting]:
-    """Returns the first job of each group, in no order. Leaves out a group whose request only a newer program reads."""
-    return _parsed(session.execute(_HEADS))
+class WaitingRow(NamedTuple):
+    """What a row says of a job that waits. Times are in microseconds."""
+
+    id: str
+    priority: int
+    shape: str
+    resources: dict[str, Any]
+    owner: str
+    trainer: str
+    submitted: int
+    ran_us: int
+    waited_us: int
+    progress: dict[str, Any] | None
+    preemptible: bool | None
+    time_limit: str | None
+
+    @property
+    def group(self) -> Group:
+        return self.shape, self.priority
+
+    def understood(self, usual_us: int | None) -> Waiting | None:
+        """Returns the job; None if only a newer program reads its request.
+
+        `usual_us`: the mean length of its owner's last two runs of its trainer.
+        """
+        try:
+            resources = stored_spec.parse_resources(self.resources)
+        except ValidationError:
+            logger.warning("%s: this worker does not understand its request: %s", self.id, self.resources)
+            return None
+        return Waiting(
+            id=self.id,
+            owner=self.owner,
+            priority=self.priority,
+            shape=self.shape,
+            resources=resources,
+            submitted=self.submitted,
+            limit_us=cluster.time_limit_us(self.time_limit),
+            preemptible=bool(self.preemptible),
+            ran_us=self.ran_us,
+            waited_us=max(0, self.waited_us),
+            fraction=cluster.fraction(self.progress),
+            usual_us=usual_us,
+        )
 
 
 def any_waits(session: Session) -> bool:
@@ -69,18 +93,25 @@ def any_waits(session: Session) -> bool:
     return session.scalar(_ANY_WAITS) is not None
 
 
-def next_of_group(session: Session, job: Waiting, *, limit: int) -> list[Waiting]:
-    """Returns the next jobs of the same group, the oldest first."""
-    where = {"shape": job.shape, "priority": job.priority, "id": job.id, "limit": limit}
-    return _parsed(session.execute(_NEXT, where))
-
-
 def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
-    """Returns those of `job_ids` that wait."""
+    """Returns those of `job_ids` that wait, but for those whose request only a newer program reads."""
+    return understood(session, standing(session, job_ids).values())
+
+
+def understood(session: Session, rows: Iterable[WaitingRow]) -> list[Waiting]:
+    """Returns the jobs of these rows, in this order, but for those whose request only a newer program reads."""
+    found = [*rows]
+    lengths = usage.usual_lengths(session, {row.owner for row in found}) if found else {}
+    jobs = [row.understood(lengths.get((row.owner, row.trainer))) for row in found]
+    return [job for job in jobs if job is not None]
+
+
+def standing(session: Session, job_ids: Collection[str]) -> dict[str, WaitingRow]:
+    """Returns those of `job_ids` that wait, by id."""
     if not job_ids:
-        return []
-    query = select(*_COLUMNS).where(Job.id.in_(job_ids), waits())
-    return _parsed(session.execute(query))
+        return {}
+    rows = session.execute(_WAITING, {"ids": list(job_ids)})
+    return {row.id: WaitingRow(*row) for row in rows}
 
 
 def any_ungrouped(session: Session) -> bool:
@@ -94,15 +125,12 @@ def group_jobs(session: Session) -> bool:
     due = select(Job.id).where(_HELD_BACK).order_by(Job.id).limit(_GROUPED_PER_CALL).with_for_update()
     released = list(session.scalars(due))
     if released:
-        session.execute(update(Job).where(Job.id.in_(released)).values(not_before=None))
+        rows = session.execute(
+            update(Job)
+            .where(Job.id.in_(released))
+            .values(not_before=None, lined_at=now_us(), waited_us=Job.waited_us + now_us() - Job.lined_at)
+            .returning(*COLUMNS)
+            .execution_options(synchronize_session=False)
+        )
+        announcement_of(session).line.update({row.id: entry_of(row) for row in rows})
     return len(released) == _GROUPED_PER_CALL
-
-
-def _parsed(rows: Iterable[Any]) -> list[Waiting]:
-    found: list[Waiting] = []
-    for job_id, priority, shape, resources, owner in rows:
-        try:
-            found.append(Waiting(job_id, priority, shape, stored_spec.parse_resources(resources), owner))
-        except ValidationError:
-            logger.warning("%s: this worker does not understand its request: %s", job_id, resources)
-    return found

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store.db.tables import Allocation, Attempt, Job, Worker
-from store.facts.workers import HolderFacts, WorkerFacts
+from store.db.tables import Allocation, Attempt, Job, Reservation, Worker
+from store.facts.workers import HolderFacts, KeptFacts, WorkerFacts
 from store.rows import workers
 from torchyard.contract.job import JobState
 
@@ -18,22 +18,27 @@ _HOLDERS = (
     .join(Job, Job.id == Attempt.job_id)
     .where(Allocation.released_at.is_(None))
 )
+_KEPT = (
+    select(Reservation.worker_id, Reservation.kind, Job.id, Job.owner, Job.visibility)
+    .join(Job, Job.id == Reservation.job_id)
+    .order_by(Reservation.worker_id, Reservation.kind)
+)
 
 
 def get(session: Session, worker_id: str) -> WorkerFacts:
     """Returns a worker. Raises NotFound."""
     worker, alive = workers.get(session, worker_id)
-    return _facts(worker, alive, _holders(session).get(worker_id, {}))
+    return _facts(worker, alive, _holders(session).get(worker_id, {}), _kept(session).get(worker_id, []))
 
 
 def listed(session: Session, *, limit: int, after: str | None = None) -> Sequence[WorkerFacts]:
     """Returns workers, as `store.rows.workers.list_all` does."""
     found = workers.list_all(session, limit=limit, after=after)
-    holders = _holders(session) if found else {}
-    return [_facts(worker, alive, holders.get(worker.id, {})) for worker, alive in found]
+    holders, kept = (_holders(session), _kept(session)) if found else ({}, {})
+    return [_facts(worker, alive, holders.get(worker.id, {}), kept.get(worker.id, [])) for worker, alive in found]
 
 
-def _facts(worker: Worker, alive: bool, holders: Mapping[str, HolderFacts]) -> WorkerFacts:
+def _facts(worker: Worker, alive: bool, holders: Mapping[str, HolderFacts], kept: Sequence[KeptFacts]) -> WorkerFacts:
     return WorkerFacts(
         id=worker.id,
         name=worker.name,
@@ -44,7 +49,16 @@ def _facts(worker: Worker, alive: bool, holders: Mapping[str, HolderFacts]) -> W
         devices=worker.devices,
         starts=worker.starts,
         holders=holders,
+        kept=kept,
     )
+
+
+def _kept(session: Session) -> dict[str, list[KeptFacts]]:
+    """Returns the places that are kept for jobs, by the ids of workers."""
+    found: dict[str, list[KeptFacts]] = {}
+    for worker_id, kind, job_id, owner, visibility in session.execute(_KEPT):
+        found.setdefault(worker_id, []).append(KeptFacts(kind, job_id, owner, visibility))
+    return found
 
 
 def _holders(session: Session) -> dict[str, dict[str, HolderFacts]]:

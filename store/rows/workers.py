@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, text, true, update
+from sqlalchemy import ColumnElement, or_, select, text, true, update
 from sqlalchemy.orm import Session
 
 from store.announcement import WORKERS, announcement_of
 from store.db.database import now_us
-from store.db.tables import Worker
+from store.db.tables import Reservation, Worker
 from store.facts.attempts import LEASE
+from store.rows import reservations
 from torchyard.contract.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
@@ -71,9 +72,18 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
         .where(Worker.id == worker_id, Worker.drain_requested_at.is_(None) if drain else true())
         .values(drain_requested_at=now_us() if drain else None)
     )
+    if drain:
+        reservations.free_places_on(session, [worker_id])
     announcement_of(session).mark_changed(WORKERS)
     announcement_of(session).wake_workers()
     return get(session, worker_id)
+
+
+def idle_keepers(session: Session) -> list[str]:
+    """Returns the workers with kept places that take no jobs: they are lost, or drain."""
+    kept = select(Reservation.worker_id).where(Reservation.job_id.is_not(None))
+    away = or_(~is_alive(), Worker.drain_requested_at.is_not(None))
+    return [*session.scalars(select(Worker.id).where(Worker.id.in_(kept), away).order_by(Worker.id))]
 
 
 def list_all(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:

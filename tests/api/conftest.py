@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
+from tests import line
 from tests.api.service import ApiFixture
 from tests.databases import Databases
 from tests.servers import redis_server
@@ -25,7 +26,7 @@ def databases(request: pytest.FixtureRequest) -> Databases:
 def service(tmp_path: Path, database: Database, redis_url: str) -> Iterator[ApiFixture]:
     """An empty service."""
     built = ApiFixture(tmp_path, database, redis_url)
-    built.queue.rebuild(list)  # all tests of the session share the Redis server
+    line.clear(built.queue)  # all tests of the session share the Redis server
     with built.client:
         yield built
     built.queue.close()

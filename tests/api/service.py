@@ -18,7 +18,7 @@ from store.facts.attempts import Claim
 from store.facts.output import Batch, NewCheckpoint
 from store.ids import new_id
 from store.queue import Queue
-from store.rows import attempts, jobs, workers
+from store.rows import attempts, claims, jobs, workers
 from torchyard.contract.job import Reason
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 from torchyard.contract.team import Role
@@ -77,7 +77,7 @@ class ApiFixture:
         with self.database.write() as session:
             workers.register(session, self.worker_id, name="box-a", devices=slots)
         with self.database.write() as session:
-            claim = attempts.claim(session, job_id, Placement(self.worker_id, (held,)))
+            claim = claims.claim(session, job_id, Placement(self.worker_id, (held,)))
             assert claim is not None
             attempts.mark_running(session, claim, reason=Reason("running", "every rank runs"))
         return claim

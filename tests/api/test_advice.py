@@ -119,7 +119,7 @@ def test_a_queued_job_is_judged_by_the_workers(service: ApiFixture) -> None:
     with service.database.write() as session:
         jobs.set_waiting_reason(session, [job_id], jobs.Reason("devices_busy", "needs 2 devices; 1 free on box-a"))
     found = service.get(path)
-    assert (found["headline"], found["severity"]) == ("waits for free devices", "info")
+    assert (found["headline"], found["severity"]) == ("waits for devices", "info")
     assert found["cause"] == "needs 2 devices; 1 free on box-a"
     assert found["steps"] == [
         "It starts when one more device of box-a is free.",

@@ -5,6 +5,7 @@ from typing import Any
 from httpx2 import Response
 import pytest
 
+from tests import line
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 
@@ -32,10 +33,10 @@ def test_a_change_shows_in_the_job_and_in_its_spec(service: ApiFixture) -> None:
 def test_the_priority_moves_the_job_in_both_queues(service: ApiFixture) -> None:
     first, second = service.submit()["id"], service.submit()["id"]
     assert patch(service, second, priority=1).json()["status_reason"]["position"] == 1
-    assert service.queue.waiting() == [second, first]
+    assert line.waiting(service.queue) == [second, first]
     assert [job_id for job_id, _ in service.queued_rows()] == [second, first]
     patch(service, second, priority=-1)
-    assert service.queue.waiting() == [first, second]
+    assert line.waiting(service.queue) == [first, second]
 
 
 @pytest.mark.parametrize("change", [{}, {"name": "digits"}, {"priority": 0}, {"labels": {}}])
@@ -62,7 +63,7 @@ def test_only_a_queued_job_can_change_its_priority(service: ApiFixture) -> None:
     service.end(claim, reason=EndReason.COMPLETED)
     assert patch(service, job_id, labels={"kept": "yes"}).json()["labels"] == {"kept": "yes"}
     assert patch(service, job_id, priority=1).status_code == 409
-    assert service.queue.waiting() == []
+    assert line.waiting(service.queue) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Trainers, workers, and readiness."""
 
+from pathlib import Path
 from typing import Any, cast
 
 import jsonschema_rs
@@ -9,10 +10,12 @@ from store.commands import workers as worker_commands
 from store.ids import new_id
 from store.rows import workers
 from tests.api.service import ApiFixture, both_databases
+from tests.servers import administered
 from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import CONFIGS
 from torchyard.contract.team import Role
+from torchyard.host.redis_rules import CHANNELS, COMMANDS, KEYS
 
 
 def test_trainers_are_listed_with_the_schema_of_their_configuration(service: ApiFixture) -> None:
@@ -135,6 +138,21 @@ def test_workers_are_listed_in_pages(service: ApiFixture) -> None:
 
 def test_the_service_is_ready_when_the_database_and_redis_answer(service: ApiFixture) -> None:
     assert service.get("/readyz") == {"status": "ok", "database": "ok", "redis": "ok"}
+
+
+def test_rules_that_the_user_of_redis_lacks_are_named_to_who_asks_whether_it_is_ready(
+    service: ApiFixture, tmp_path: Path, redis_url: str
+) -> None:
+    socket = redis_url.rpartition("@")[2]
+    with administered(redis_url) as redis:
+        rules = [KEYS, CHANNELS, *(f"+{name}" for name in COMMANDS if name != "evalsha")]
+        redis.execute_command("ACL", "SETUSER", "limited", "reset", "on", ">p", "resetchannels", *rules)
+    limited = ApiFixture(tmp_path, service.database, f"unix://limited:p@{socket}")
+    with limited.client:
+        assert limited.submit()["state"] == "queued"
+        ready = limited.get("/readyz")
+    assert (ready["status"], ready["database"]) == ("degraded", "ok")
+    assert ready["redis"] == "forbids what is needed: add to the rules of its user: +evalsha"
 
 
 def test_a_worker_drains_and_takes_jobs_again(service: ApiFixture) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from store.db.database import Database
 from store.facts.telemetry import MetricPoint
+from tests import line
 from tests.api.service import SPEC, ApiFixture, both_databases
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views.jobs import JobView
@@ -32,7 +33,7 @@ def test_a_submitted_job_is_stored_and_queued_and_the_answer_is_complete(service
     assert job.spec.trainer == "image-classification"
     assert job.spec.config.training.epochs == 3  # a default, filled in
     assert answer.json()["created_at"].endswith("Z")
-    assert service.queue.waiting() == [job.id]
+    assert line.waiting(service.queue) == [job.id]
     assert JobView.model_validate(service.get(f"/v1/jobs/{job.id}")) == job
 
 
@@ -80,7 +81,7 @@ def test_a_resolved_spec_can_be_submitted_again(service: ApiFixture) -> None:
 
 def test_the_queue_is_ordered_by_priority_then_submission(service: ApiFixture) -> None:
     low, first, second = (service.submit(priority=priority)["id"] for priority in (-5, 3, 3))
-    assert service.queue.waiting() == [first, second, low]
+    assert line.waiting(service.queue) == [first, second, low]
     shown = {job["id"]: job["status_reason"]["position"] for job in service.get("/v1/jobs")["data"]}
     assert shown == {first: 1, second: 2, low: 3}
     assert service.get(f"/v1/jobs/{low}")["status_reason"]["position"] == 3
@@ -111,7 +112,7 @@ def test_concurrent_submissions_are_all_stored(service: ApiFixture) -> None:
     with ThreadPoolExecutor(8) as pool:
         jobs = list(pool.map(submit, range(24)))
     assert len({job["id"] for job in jobs}) == 24
-    assert set(ids(service.get("/v1/jobs"))) == {job["id"] for job in jobs} == set(service.queue.waiting())
+    assert set(ids(service.get("/v1/jobs"))) == {job["id"] for job in jobs} == set(line.waiting(service.queue))
 
 
 @both_databases
@@ -276,7 +277,7 @@ def test_a_queued_job_is_cancelled_at_once(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     answer = service.client.post(f"/v1/jobs/{job_id}/cancel")
     assert (answer.status_code, answer.json()["state"]) == (202, "cancelled")
-    assert service.queue.waiting() == []
+    assert line.waiting(service.queue) == []
     again = service.client.post(f"/v1/jobs/{job_id}/cancel")
     assert (again.status_code, again.json()) == (202, answer.json())
 
@@ -357,10 +358,10 @@ def test_pause_and_resume_change_the_job_and_the_queue(service: ApiFixture) -> N
     job_id = service.submit()["id"]
     paused = service.client.post(f"/v1/jobs/{job_id}/pause")
     assert (paused.status_code, paused.json()["state"]) == (202, "paused")
-    assert service.queue.waiting() == []
+    assert line.waiting(service.queue) == []
     resumed = service.client.post(f"/v1/jobs/{job_id}/resume")
     assert (resumed.status_code, resumed.json()["state"]) == (202, "queued")
-    assert service.queue.waiting() == [job_id]
+    assert line.waiting(service.queue) == [job_id]
 
     claim = service.start(job_id)
     asked = service.client.post(f"/v1/jobs/{job_id}/pause").json()

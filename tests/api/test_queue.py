@@ -3,6 +3,7 @@
 from typing import Any
 
 from store.rows import jobs, reasons
+from tests import line
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import Reason
 from torchyard.contract.views.jobs import QueueEntry
@@ -21,7 +22,7 @@ def test_the_queue_lists_jobs_in_the_workers_order_with_their_reasons(service: A
         jobs.set_waiting_reason(session, [first], Reason("devices_busy", "needs 1 CPU slot; 0 free on box-a"))
     page = service.get("/v1/queue")
     assert places(page) == [(1, first), (2, second), (3, low)]
-    assert [job_id for _, job_id in places(page)] == service.queue.waiting()[1:]
+    assert [job_id for _, job_id in places(page)] == line.waiting(service.queue)[1:]
     entry = QueueEntry.model_validate(page["data"][0])
     assert (entry.name, entry.owner, entry.priority, entry.resources.devices_per_node) == ("p3", "admin", 3, 1)
     assert entry.reason is not None

@@ -20,6 +20,7 @@ def test_what_is_left_out_stays_and_null_is_unlimited(service: ApiFixture) -> No
     service.client.put("/v1/quotas/users/alice", json={"devices": 8, "priority": 5})
     service.client.put("/v1/quotas/users/alice", json={"queued": None})
     nothing: dict[str, int | None] = dict.fromkeys(("devices", "running", "queued", "priority", "stored_bytes"))
+    nothing["share"] = 100
     assert effective(service, "alice") == nothing | {"devices": 8, "priority": 5}
     service.client.delete("/v1/quotas/users/alice", params={"resource": ["queued", "priority"]})
     assert effective(service, "alice") == nothing | {"devices": 8, "queued": 100}
@@ -34,12 +35,25 @@ def test_what_is_left_out_stays_and_null_is_unlimited(service: ApiFixture) -> No
     assert service.client.delete("/v1/quotas/users/nobody").status_code == 404
 
 
+def test_a_share_is_100_until_another_is_set_for_the_user_or_the_role(service: ApiFixture) -> None:
+    service.act_as("alice")
+    service.act_as("admin")
+    service.client.put("/v1/quotas/roles/member", json={"share": 50})
+    assert effective(service, "alice")["share"] == 50
+    service.client.put("/v1/quotas/users/alice", json={"share": 10_000})
+    assert effective(service, "alice")["share"] == 10_000
+    service.client.delete("/v1/quotas/users/alice", params={"resource": "share"})
+    service.client.delete("/v1/quotas/roles/member")
+    assert effective(service, "alice")["share"] == 100
+    service.submit()
+
+
 def test_a_user_sees_what_they_use(service: ApiFixture) -> None:
     service.act_as("alice")
     service.start(service.submit()["id"])
     service.submit()
     used = {use["resource"]: use["used"] for use in service.get("/v1/quotas/users/alice")["uses"]}
-    assert used == {"devices": 1, "running": 1, "queued": 1, "priority": None, "stored_bytes": 0}
+    assert used == {"devices": 1, "running": 1, "queued": 1, "priority": None, "stored_bytes": 0, "share": None}
     assert service.client.get("/v1/quotas/users/admin").status_code == 403
 
 
@@ -67,6 +81,10 @@ def test_a_submission_over_the_quota_is_refused_and_a_repeated_one_is_answered(s
         ("/v1/quotas/users/admin", {"devices": "4"}, 422),
         ("/v1/quotas/users/admin", {"gpus": 4}, 422),
         ("/v1/quotas/users/admin", {"priority": 101}, 422),
+        ("/v1/quotas/users/admin", {"share": 0}, 422),
+        ("/v1/quotas/users/admin", {"share": 10_001}, 422),
+        ("/v1/quotas/users/admin", {"share": 1.5}, 422),
+        ("/v1/quotas/users/admin", {"share": None}, 422),
         ("/v1/quotas/users/admin", [], 422),
     ],
 )

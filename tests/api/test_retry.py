@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import select
 
 from store.db.tables import Checkpoint, Job
+from tests import line
 from tests.api.service import SPEC, ApiFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.jobs import JobView, SpecView
@@ -50,7 +51,7 @@ def test_a_retried_job_has_the_same_spec_and_the_newest_checkpoint(service: ApiF
     assert (new.state, new.retry_of, new.attempt, new.priority) == ("queued", old, 0, 4)
     assert new.id != old
     assert answer.json()["spec"] == service.get(f"/v1/jobs/{old}")["spec"]
-    assert new.id in service.queue.waiting()
+    assert new.id in line.waiting(service.queue)
     theirs, ours = (service.get(f"/v1/jobs/{job_id}/checkpoints")["data"] for job_id in (old, new.id))
     assert [item["step"] for item in ours] == [10]
     changed = {"id", "attempt", "created_at", "aliases"}

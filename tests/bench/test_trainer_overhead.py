@@ -3,12 +3,12 @@
 import pytest
 
 from bench import trainer_overhead
-from bench.trainer_overhead import AGAIN, COURSES, OTHERS, OURS, RAW, rows
+from bench.trainer_overhead import AGAIN, OTHERS, OURS, RAW, SETTINGS, rows
 
 
 def test_each_peer_loop_has_a_row_and_the_noise_row_has_no_target() -> None:
     seconds = {OURS: [2.0], RAW: [1.99], AGAIN: [2.5], **{name: [1.5] for name in OTHERS}}
-    found = list(rows(COURSES["small_cnn"], seconds))
+    found = list(rows(SETTINGS["small_cnn"], seconds))
     assert [row.peer for row in found] == [RAW, *OTHERS, RAW]
     assert [row.met for row in found] == [True, False, False, None]
     assert list(found[0].ours) == [40 * 32 / 2]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bench.turns import Course, Program, check_alike, take_turns
+from bench.turns import Program, TrainingSettings, check_alike, take_turns
 
 RANK = """
 import os, sys
@@ -64,7 +64,7 @@ def test_different_weights_are_reported(norm: float) -> None:
 
 
 def test_the_data_suffices_for_all_turns(tmp_path: Path) -> None:
-    course = Course("small_cnn", batch=4, settling=2, steps=8, log_every=10, turns=3, processes=2)
-    assert course.samples == (4 * 10 - 5) * 4 * 2
-    course.write(tmp_path / "course.json")
-    assert Course.read(str(tmp_path / "course.json")) == course
+    settings = TrainingSettings("small_cnn", batch=4, settling=2, steps=8, log_every=10, turns=3, processes=2)
+    assert settings.samples == (4 * 10 - 5) * 4 * 2
+    settings.write(tmp_path / "settings.json")
+    assert TrainingSettings.read(str(tmp_path / "settings.json")) == settings

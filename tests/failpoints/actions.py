@@ -91,17 +91,17 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
 
 
 def request(settings: Settings, what: str, subject: str) -> None:
-    with _store(settings) as store:
+    with opened(settings) as store:
         REQUESTS[what](store, subject)
 
 
 def collect(settings: Settings) -> None:
-    with _store(settings) as store:
+    with opened(settings) as store:
         cleanup.collect_garbage(store)
 
 
 def remove_orphans(settings: Settings) -> None:
-    with _store(settings) as store:
+    with opened(settings) as store:
         run_dirs = RunDirSweeper(settings.runs, store, keep=None, keep_bytes=None, in_use=lambda _: False)
         for _ in run_dirs.sweep(orphan_age=timedelta()):
             pass
@@ -109,14 +109,14 @@ def remove_orphans(settings: Settings) -> None:
 
 def work(settings: Settings, worker_id: str) -> None:
     """Claims the waiting jobs that fit and stores their attempts to the end, as a worker. Raises StaleClaim."""
-    with _store(settings) as store:
+    with opened(settings) as store:
         for claim in _claim(store, worker_id):
             report(store, claim)
 
 
 def schedule(settings: Settings, worker_id: str) -> None:
     """Runs a worker's pass over the queue."""
-    with _store(settings) as store:
+    with opened(settings) as store:
         _claim(store, worker_id)
 
 
@@ -174,6 +174,7 @@ def _claim(store: Store, worker_id: str) -> list[Claim]:
 
 
 @contextmanager
-def _store(settings: Settings) -> Generator[Store]:
+def opened(settings: Settings) -> Generator[Store]:
+    """Opens the store as a program does."""
     with closing(Store.of(settings, program="torchyard-action")) as store:
         yield store

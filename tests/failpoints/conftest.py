@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
+from tests import line
 from tests.failpoints.fixture import FailpointFixture
 from tests.servers import redis_server
 
@@ -36,6 +37,6 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 @pytest.fixture
 def service(tmp_path: Path, database: Database, redis_url: str) -> Generator[FailpointFixture]:
     service = FailpointFixture(tmp_path, database, redis_url)
-    service.queue.rebuild(list)  # the server is shared by the session's tests
+    line.clear(service.queue)  # the server is shared by the session's tests
     yield service
     service.queue.close()

@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import select
 
-from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Attempt, Checkpoint, Job, PointChunk
 from store.facts.attempts import Claim
 from store.queue import Queue
 from store.rows import jobs, logs
 from store.rows.metrics import POINT
+from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import until
 from tests.store.fixture import StoreFixture, service_of, store_on
@@ -40,7 +40,7 @@ class FailpointFixture(StoreFixture):
     def submit_queued(self, **spec: Any) -> str:
         """Submits a job and puts it into the queue."""
         job_id = self.submit(**spec)
-        self.queue.announce(Announcement(priorities={job_id: self.job(job_id).priority}))
+        self.queue.announce(line.told(self.job(job_id)))
         return job_id
 
     def jobs(self) -> Sequence[Job]:
@@ -97,8 +97,8 @@ class FailpointFixture(StoreFixture):
 
     def check_queue(self) -> None:
         """Checks that a rebuilt queue equals the rows."""
-        self.queue.rebuild(lambda: self.read(jobs.queued))
-        assert self.queue.waiting() == [job_id for job_id, _ in self.read(jobs.queued)]
+        line.sweep(self.queue, self.database)
+        assert line.waiting(self.queue) == [job_id for job_id, _ in self.read(jobs.queued)]
 
     def points(self, job_id: str) -> list[tuple[int, int]]:
         """Returns attempt and step of each stored point."""

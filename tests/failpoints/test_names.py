@@ -14,7 +14,15 @@ from typing import get_args
 
 import pytest
 
-from tests.failpoints import test_attempts, test_bundles, test_identity, test_processes, test_requests, test_sweeping
+from tests.failpoints import (
+    test_attempts,
+    test_bundles,
+    test_identity,
+    test_processes,
+    test_requests,
+    test_reservations,
+    test_sweeping,
+)
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.records import Manifest
 from torchyard.contract.requests import JobAction
@@ -83,7 +91,7 @@ def test_registered_names_are_those_in_the_source() -> None:
     found = [pattern(item) for item in called("failpoint")]
     assert [name for name in failpoints.NAMES if not any(re.fullmatch(one, name) for one in found)] == []
     assert [one for one in found if not any(re.fullmatch(one, name) for name in failpoints.NAMES)] == []
-    assert literals("_translated", "_pausing_when_slow") == set(failpoints.PUSHES)
+    assert literals("translated") == set(failpoints.PUSHES)
     commits = (literals("write", "_write") | purposes() | actions()) & set(failpoints.COMMITS)
     assert commits == set(failpoints.COMMITS) - {"other"}  # the database's default
 
@@ -104,6 +112,7 @@ def test_every_failpoint_is_tested() -> None:
         *test_attempts.LOOKS,
         *test_bundles.POINTS,
         *test_identity.POINTS,
+        *test_reservations.POINTS,
         *test_sweeping.POINTS,
         *test_sweeping.ASIDE,
         *test_processes.WORKER,

@@ -15,6 +15,7 @@ from sqlalchemy import update
 from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Job
+from tests import line
 from tests.databases import Databases
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
@@ -147,7 +148,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Gene
     databases: Databases = request.getfixturevalue(request.param)
     with databases.migrated() as url, closing(Database(url)) as database:
         host = ProcessFixture(FailpointFixture(tmp_path, database, redis_url))
-        host.service.queue.rebuild(list)
+        line.clear(host.service.queue)
         host.gate.touch()
         yield host
         for job in host.service.jobs():

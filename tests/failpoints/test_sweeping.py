@@ -16,6 +16,7 @@ from store.db.tables import Garbage, PointChunk
 from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, jobs
+from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture
@@ -24,7 +25,7 @@ from torchyard.contract.records import ProcessIdentity
 
 SIDES = ("before", "after")
 POINTS = [
-    *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue") for side in SIDES),
+    *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue", "sweep") for side in SIDES),
     *(
         f"store.{what}.{side}"
         for what in (
@@ -65,7 +66,7 @@ class Backlog:
         rows = [job_id for job_id, _ in self.service.read(jobs.queued)]
         return (
             set(rows) == {self.lost, self.own, self.forgotten}
-            and self.service.queue.waiting() == rows
+            and line.waiting(self.service.queue) == rows
             and not Blobs(self.service.settings.blobs).path(self.blob).exists()
             and not self.service.everything()["garbage"]
             and self.service.lines(self.ended) == []

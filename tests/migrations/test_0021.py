@@ -7,7 +7,6 @@ from sqlalchemy import text
 
 from migrations.__main__ import configuration
 from store.db.database import Database
-from store.rows import waiting
 from tests.store.fixture import StoreFixture
 
 
@@ -21,4 +20,4 @@ def test_jobs_without_a_shape_join_the_groups_of_jobs_like_them(database_url: st
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
         assert db.job(db.submit()).shape == db.job(first).shape
-        assert [head.id for head in db.read(waiting.group_heads)] == [first]
+        assert db.heads() == [first]

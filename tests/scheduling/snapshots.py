@@ -1,54 +1,55 @@
-"""Snapshots of worlds, without a database."""
+"""Snapshots of worlds, with times by the world's own random choices."""
 
-from scheduling.plan import Plan
+from random import Random
+
 from scheduling.quotas import Allowance
-from scheduling.snapshot import OVERDUE_AFTER, Device, Host, Reservation, Running, Snapshot, Waiting
-from tests.scheduling.outcomes import Outcome
-from tests.scheduling.worlds import World, WorldHost
-from torchyard.contract.spec import Resources
+from scheduling.shapes import limit_class, looked
+from scheduling.snapshot import OVERDUE_AFTER, Device, Displacement, Host, OwnerUse, Running, Snapshot, Waiting
+from tests.scheduling.clusters import HOUR, NOW
+from tests.scheduling.worlds import OWNERS, World, WorldHost, WorldWaiting
+from torchyard.contract.resources import Resources
 
-NOW = 1_700_000_000_000_000
 _GRACE_S = 30
 
 
-def snapshot_of(world: World) -> Snapshot:
+def snapshot_of(world: World, random: Random) -> Snapshot:
     """Returns all that a worker could read of the world: each job of the line, not just the first ones."""
-    waiting = [
-        Waiting(
-            id=waiting_id(number),
-            priority=job.priority,
-            shape=f"{job.owner}/{job.count}/{job.device}/{job.min_memory_gb}",
-            resources=Resources.model_validate(
-                {"devices_per_node": job.count, "device": job.device, "min_memory_gb": job.min_memory_gb}
-            ),
-            owner=job.owner,
-        )
-        for number, job in enumerate(world.waiting)
-    ]
+    waiting = [_waiting(number, job, random) for number, job in enumerate(world.waiting)]
     return Snapshot(
         here=_worker_id(world.here),
         now=NOW,
         hosts=tuple(_host(world, index, host) for index, host in enumerate(world.hosts) if not host.lost),
-        running=_running(world),
+        running=_running(world, random),
         line=tuple(job for job, given in zip(waiting, world.waiting, strict=True) if not given.held_back),
-        reservations=_reservations(world),
+        displacements=_displacements(world),
         allowances=_allowances(world),
+        uses=tuple(
+            OwnerUse(owner, kind, random.choice((0.0, 1e4, 1e6)), random.choice((50, 100)))
+            for owner in OWNERS
+            for kind in ("cpu", "cuda")
+        ),
     )
 
 
-def outcome_of(plan: Plan, snapshot: Snapshot) -> Outcome:
-    """Returns the plan in the form of the recorded outcomes."""
-    done = [step.job for step in plan.starts]
-    reasons = [(job, plan.reasons.of(job)) for job in snapshot.line if job not in done]
-    return Outcome(
-        starts=[(_number(step.job.id), [device.uuid for device in step.placement.devices]) for step in plan.starts],
-        stops=sorted((_number(one.victim), _number(stop.job.id)) for stop in plan.stops for one in stop.reservations),
-        reasons={_number(job.id): (reason.code, reason.message) for job, reason in reasons if reason is not None},
+def _waiting(number: int, job: WorldWaiting, random: Random) -> Waiting:
+    ran, limit = random.choice((0, HOUR)), random.choice((1, 5, 24)) * HOUR
+    preemptible, left = random.random() < 0.5, limit_class(limit - ran)
+    return Waiting(
+        id=f"job_b{number:03}",
+        owner=job.owner,
+        priority=job.priority,
+        shape=f"{job.owner}/{job.count}/{job.device}/{job.min_memory_gb}/{preemptible}/{left}/{looked(ran)}",
+        resources=Resources.model_validate(
+            {"devices_per_node": job.count, "device": job.device, "min_memory_gb": job.min_memory_gb}
+        ),
+        submitted=NOW - (1000 - number) * HOUR // 10,
+        limit_us=limit,
+        preemptible=preemptible,
+        ran_us=ran,
+        waited_us=random.choice((0, HOUR, 13 * HOUR)),
+        # Jobs of one shape do not tell different things here: the first one stands for them.
+        usual_us=HOUR // 2 if job.owner == OWNERS[0] else None,
     )
-
-
-def waiting_id(number: int) -> str:
-    return f"job_b{number:03}"
 
 
 def _running_id(number: int) -> str:
@@ -57,10 +58,6 @@ def _running_id(number: int) -> str:
 
 def _worker_id(index: int) -> str:
     return f"wrk_{index}"
-
-
-def _number(job_id: str) -> int:
-    return int(job_id[-3:])
 
 
 def _host(world: World, index: int, host: WorldHost) -> Host:
@@ -86,7 +83,7 @@ def _host(world: World, index: int, host: WorldHost) -> Host:
     return Host(_worker_id(index), host.name, devices, host.draining)
 
 
-def _running(world: World) -> tuple[Running, ...]:
+def _running(world: World, random: Random) -> tuple[Running, ...]:
     asked = {stop.victim for stop in world.preemptions}
     return tuple(
         Running(
@@ -94,19 +91,26 @@ def _running(world: World) -> tuple[Running, ...]:
             owner=job.owner,
             priority=job.priority,
             preemptible=job.preemptible,
-            since=number,
+            since=NOW - random.choice((1, 2, 9)) * HOUR,
             stopping=job.stop is not None or number in asked,
             worker_id=_worker_id(job.host),
+            resources=Resources(devices_per_node=len(job.devices)),
+            submitted=NOW - random.choice((1, 90, 200)) * HOUR,
+            limit_us=24 * HOUR,
+            waited_us=random.choice((0, 30)) * HOUR,
+            fraction=random.choice((None, 0.0, 0.5, 1.0, 3.0, float("nan"))),
+            saved_at=random.choice((None, NOW - HOUR // 2)),
+            guest=random.random() < 0.2,
         )
         for number, job in enumerate(world.running)
     )
 
 
-def _reservations(world: World) -> tuple[Reservation, ...]:
+def _displacements(world: World) -> tuple[Displacement, ...]:
     bound_s = _GRACE_S + OVERDUE_AFTER.total_seconds()
     return tuple(
-        Reservation(
-            job_id=waiting_id(stop.preemptor),
+        Displacement(
+            job_id=f"job_b{stop.preemptor:03}",
             owner=world.waiting[stop.preemptor].owner,
             victim=_running_id(stop.victim),
             victim_owner=(victim := world.running[stop.victim]).owner,

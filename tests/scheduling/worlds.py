@@ -1,13 +1,12 @@
-"""Varied states of a cluster, each made from a number: hosts, running and waiting jobs, quotas and preemptions."""
+"""Varied states of a cluster: hosts, running and waiting jobs, quotas and preemptions."""
 
 from dataclasses import dataclass
 from random import Random
 
 from torchyard.contract.devices import DeviceReport
 
-COUNT = 600
 _GIB = 1 << 30
-_OWNERS = ("ada", "bob", "eve")
+OWNERS = ("ada", "bob", "eve")
 OVERDUE_S = 200
 """Seconds after which a stop with the default grace is overdue."""
 
@@ -63,11 +62,6 @@ class World:
     quotas: dict[str, dict[str, int]]
 
 
-def world(number: int) -> World:
-    """Returns the world of that number: the same one always."""
-    return any_world(Random(number))
-
-
 def any_world(random: Random) -> World:
     """Returns a world of random choices."""
     hosts = [_host(random, index) for index in range(random.randint(1, 3))]
@@ -77,7 +71,7 @@ def any_world(random: Random) -> World:
     running = [job for index, host in enumerate(hosts) for job in _running_on(random, index, host, held)]
     waiting = [job for _ in range(random.randint(1, 4)) for job in _waiting(random)]
     random.shuffle(waiting)
-    quotas = {owner: _quota(random) for owner in _OWNERS if random.random() < 0.2}
+    quotas = {owner: _quota(random) for owner in OWNERS if random.random() < 0.2}
     return World(hosts, here, running, waiting, _preemptions(random, running, waiting), quotas)
 
 
@@ -115,7 +109,7 @@ def _running_on(random: Random, index: int, host: WorldHost, held: float) -> lis
                 stop = random.choice((*([None] * 8), "cancel", "pause"))
                 preemptible = random.random() < 0.7
                 found.append(
-                    WorldRunning(random.choice(_OWNERS), random.randint(-2, 2), preemptible, index, devices, stop)
+                    WorldRunning(random.choice(OWNERS), random.randint(-2, 2), preemptible, index, devices, stop)
                 )
     return found
 
@@ -123,7 +117,7 @@ def _running_on(random: Random, index: int, host: WorldHost, held: float) -> lis
 def _waiting(random: Random) -> list[WorldWaiting]:
     device = random.choice(("auto", "auto", "cuda", "cpu"))
     job = WorldWaiting(
-        owner=random.choice(_OWNERS),
+        owner=random.choice(OWNERS),
         priority=random.choice((-1, 0, 0, 0, 1, 3, 5)),
         count=random.choice((1, 1, 1, 1, 2, 2, 3, 5)),
         device=device,

@@ -111,10 +111,40 @@ def test_a_group_has_the_limits(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
     cgroups = Cgroups(root=tmp_path, memory=1 << 30)
     assert cgroups.prepare() == [f"a limit of pids ({tmp_path} has no such controller)"]
-    assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"  # the last of both
     group = cgroups.create("job.1")
     assert group is not None
     assert (group.folder / "memory.max").read_text() == str(1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("limit", "memory", "cpus", "found"),
+    [
+        (None, 1 << 30, 2.5, (str(1 << 30), "250000 100000")),
+        (1 << 20, 1 << 30, None, (str(1 << 20), None)),
+        (1 << 40, 1 << 30, 0.0001, (str(1 << 30), "1000 100000")),
+        (None, None, None, (None, None)),
+    ],
+)
+def test_a_group_has_what_the_job_requests_within_the_limits(
+    tmp_path: Path, limit: int | None, memory: int | None, cpus: float | None, found: tuple[str | None, str | None]
+) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    cgroups = Cgroups(root=tmp_path, memory=limit)
+    cgroups.prepare()
+    group = cgroups.create("job.1", cpus=cpus, memory=memory)
+    assert group is not None
+    files = [group.folder / "memory.max", group.folder / "cpu.max"]
+    assert tuple(path.read_text() if path.exists() else None for path in files) == found
+
+
+def test_a_request_without_a_controller_limits_nothing(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("pids\n")
+    cgroups = Cgroups(root=tmp_path)
+    assert f"a limit of cpu ({tmp_path} has no such controller)" in cgroups.prepare()
+    group = cgroups.create("job.1", cpus=1, memory=1 << 30)
+    assert group is not None
+    assert [*group.folder.iterdir()] == []
 
 
 def test_strict_needs_a_helper(tmp_path: Path) -> None:

@@ -22,9 +22,11 @@ from store.facts.output import Batch, NewCheckpoint
 from store.facts.telemetry import EventFacts
 from store.ids import new_id
 from store.queries import series
+from store.queries.groups import Groups
 from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
-from store.rows import attempts, intents, job_events, jobs, reasons, workers
+from store.rows import attempts, claims, intents, job_events, jobs, queue_positions, reasons, reservations, workers
+from store.rows.reservations import Change
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
@@ -80,17 +82,29 @@ class StoreFixture:
         self.write(lambda session: workers.register(session, worker_id, name=name, devices=[]))
         return worker_id
 
-    def claim(self, job_id: str, worker_id: str, *devices: str) -> Claim | None:
+    def claim(
+        self, job_id: str, worker_id: str, *devices: str, reservation: int | None = None, guest: bool = False
+    ) -> Claim | None:
         placement = placement_on(worker_id, *devices or ("slot-0",))
-        return self.write(lambda session: attempts.claim(session, job_id, placement))
+        return self.write(
+            lambda session: claims.claim(session, job_id, placement, reservation=reservation, guest=guest)
+        )
 
-    def starting(self, job_id: str, worker_id: str, *devices: str) -> Claim:
-        claim = self.claim(job_id, worker_id, *devices)
+    def reserve(self, *changes: Change) -> bool:
+        return self.write(lambda session: reservations.reserve(session, changes)) is not None
+
+    def kept(self) -> dict[str, tuple[str, int]]:
+        """Returns for whom the CPU slots of each worker are kept, with the version."""
+        kept = self.read(reservations.kept_places)
+        return {place.worker_id: (place.job_id, place.version) for place in kept}
+
+    def starting(self, job_id: str, worker_id: str, *devices: str, reservation: int | None = None) -> Claim:
+        claim = self.claim(job_id, worker_id, *devices, reservation=reservation)
         assert claim is not None
         return claim
 
-    def running(self, job_id: str, worker_id: str, *devices: str) -> Claim:
-        claim = self.starting(job_id, worker_id, *devices)
+    def running(self, job_id: str, worker_id: str, *devices: str, reservation: int | None = None) -> Claim:
+        claim = self.starting(job_id, worker_id, *devices, reservation=reservation)
         self.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
         return claim
 
@@ -125,6 +139,15 @@ class StoreFixture:
 
     def rescue(self, claim: Claim) -> bool:
         return self.write(lambda session: attempts.rescue(session, claim))
+
+    def heads(self) -> list[str]:
+        """Returns the first job of each group, by the rows."""
+        return sorted(job.id for job in self.read(lambda session: Groups(session).heads()))
+
+    def place(self, job_id: str) -> int | None:
+        """Returns the job's position in the queue, by the rows."""
+        rows = [self.job(job_id)]
+        return self.read(lambda session: queue_positions.queue_positions(session, rows)).get(job_id)
 
     def job(self, job_id: str) -> Job:
         return self.read(lambda session: jobs.get(session, job_id))

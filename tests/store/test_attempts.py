@@ -14,7 +14,7 @@ from store.db.tables import Attempt, Job
 from store.facts.attempts import LEASE, Claim
 from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
-from store.rows import attempts, waiting
+from store.rows import attempts, claims, waiting
 from tests.store.fixture import StoreFixture, checkpoint, placement_on
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
@@ -42,7 +42,7 @@ def test_a_claim_takes_the_job_and_its_devices(db: StoreFixture) -> None:
 
 def test_a_claim_writes_which_node_of_the_job_has_the_devices(db: StoreFixture) -> None:
     job_id, placement = db.submit(), replace(placement_on(db.worker(), "a", "b"), node_rank=3)
-    assert db.write(lambda session: attempts.claim(session, job_id, placement)) is not None
+    assert db.write(lambda session: claims.claim(session, job_id, placement)) is not None
     assert [(row.device, row.node_rank) for row in db.allocations()] == [("a", 3), ("b", 3)]
 
 
@@ -173,14 +173,14 @@ def test_the_backoff_grows_without_checkpoints(db: StoreFixture) -> None:
         assert not_before is not None
         assert ended_at is not None
         waits.append(round((not_before - ended_at) / _SECOND_US))
-        assert (db.read(waiting.any_ungrouped), db.read(waiting.group_heads)) == (False, [])
+        assert (db.read(waiting.any_ungrouped), db.heads()) == (False, [])
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
     past = update(Job).where(Job.id == job_id).values(not_before=now_us() - 1)
     db.write(lambda session: session.execute(past))
     assert db.read(waiting.any_ungrouped)
     db.write(waiting.group_jobs)
-    assert [job.id for job in db.read(waiting.group_heads)] == [job_id]
+    assert db.heads() == [job_id]
 
 
 def test_a_retry_after_a_checkpoint_starts_at_once_and_from_its_step(db: StoreFixture) -> None:

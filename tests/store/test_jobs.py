@@ -9,7 +9,7 @@ from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import ListCursor
 from store.ids import is_id, new_id
-from store.rows import access, intents, job_events, job_facts, jobs, listing, queue_positions, waiting
+from store.rows import access, intents, job_events, job_facts, jobs, listing, waiting
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.filters import JobQuery
@@ -95,16 +95,11 @@ def test_the_queue_is_ordered_by_priority_then_submission(db: StoreFixture) -> N
     expected = [high, first, second, low]
     assert db.read(jobs.queued) == [(high, 5), (first, 0), (second, 0), (low, -5)]
     assert db.read(lambda session: jobs.queued(session, limit=2)) == [(high, 5), (first, 0)]
-    assert [db.read(lambda s, i=i: queue_positions.queue_position(s, jobs.get(s, i))) for i in expected] == [
-        1,
-        2,
-        3,
-        4,
-    ]
+    assert [db.place(job_id) for job_id in expected] == [1, 2, 3, 4]
 
     db.cancel(first)
     assert [job_id for job_id, _ in db.read(jobs.queued)] == [high, second, low]
-    assert db.read(lambda session: queue_positions.queue_position(session, jobs.get(session, low))) == 3
+    assert db.place(low) == 3
     asked = [low, first, second, new_id("job")]
     assert {job.id for job in db.read(lambda session: waiting.waiting_among(session, asked))} == {low, second}
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import Database
 from store.rows import attempts, deletion, jobs, quotas, retry, stacks, users, waiting
+from store.rows.reservations import Change
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.spec import JobPatch
@@ -51,7 +52,7 @@ def test_every_transaction_locks_in_one_order(db: StoreFixture) -> None:
     with recorded_locks(db.database) as found:
         _live(db)
     several = {tuple(tables) for tables in found if len(tables) > 1}
-    assert {("workers", "jobs", "users"), ("attempts", "jobs"), ("jobs", "users")} <= several
+    assert {("workers", "jobs", "users"), ("workers", "jobs"), ("attempts", "jobs"), ("jobs", "users")} <= several
     assert [tables for tables in several if sorted(tables, key=ORDER.index) != list(tables)] == []
 
 
@@ -62,6 +63,12 @@ def _live(db: StoreFixture) -> None:
     db.write(lambda session: quotas.set_limits(session, "user", "ada", limits))
     worker = db.worker()
     runs, other = _submit(db, preemptible=True), _submit(db)
+    assert db.reserve(Change(worker, "cpu", None, runs), Change(db.worker(), "cpu", None, other))
+    passes = db.claim(_submit(db), worker, "z", reservation=1, guest=True)
+    assert passes is not None
+    db.end(passes, EndReason.PREEMPTED)
+    db.cancel(passes.job_id)
+    assert db.reserve(Change(worker, "cpu", 1, None))
     claim = db.running(runs, worker, "a")
     db.write(lambda session: stacks.request(session, runs))
     db.record(claim, seq=0, checkpoints=[checkpoint("c", step=1)], card={"a": 1}, progress={"step": 1})

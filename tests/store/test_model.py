@@ -22,13 +22,12 @@ from hypothesis.stateful import (
 import pytest
 from sqlalchemy import select
 
-from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Allocation, Attempt, Job, JobEvent
 from store.facts.attempts import Claim
 from store.queue import Queue
-from store.rows import attempts, jobs, retry
-from tests import servers
+from store.rows import attempts, retry
+from tests import line, servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service, checkpoint
 from torchyard.contract.errors import Conflict, StaleClaim
@@ -130,7 +129,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def submit(self, priority: int, preemptible: bool, limit: int) -> str:
             job_id = self.db.submit(priority=priority, preemptible=preemptible, max_restarts=limit)
             self.models[job_id] = Model(priority, preemptible, limit)
-            self.queue.announce(Announcement(priorities={job_id: priority}))
+            self.queue.announce(line.told(self.db.job(job_id)))
             return job_id
 
         @rule(job_id=submitted, number=st.integers(0, 1), device=st.sampled_from(DEVICES))
@@ -284,11 +283,11 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             if wiped:
                 with servers.administered(redis_url) as redis:
                     redis.flushall()
-            self.queue.rebuild(lambda: self.db.read(jobs.queued))
+            line.sweep(self.queue, self.db.database)
             waiting = sorted(
                 (-model.priority, job_id) for job_id, model in self.models.items() if model.state is JobState.QUEUED
             )
-            assert self.queue.waiting() == [job_id for _, job_id in waiting]
+            assert line.waiting(self.queue) == [job_id for _, job_id in waiting]
 
         @invariant()
         def the_rows_are_as_they_should_be(self) -> None:
@@ -353,7 +352,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def _closed(self, job_id: str) -> Held:
             held = self.held.pop(job_id)
             with suppress(KeyError):
-                self.queue.announce(Announcement(priorities={job_id: None}))
+                self.queue.announce(line.left(job_id))
             return held
 
     return Store

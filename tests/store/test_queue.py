@@ -12,9 +12,9 @@ import pytest
 
 from store.announcement import Announcement
 from store.queue import Queue, QueueUnavailable, WakeupListener
-from store.rows import jobs
+from tests import line
 from tests.servers import redis_server
-from tests.store.fixture import StoreFixture, a_service, run_together
+from tests.store.fixture import a_service, run_together
 from torchyard.contract.errors import ConfigError, Unavailable
 
 _LONG_S = 20.0
@@ -41,41 +41,12 @@ def subscribed(listener: WakeupListener, queue: Queue) -> WakeupListener:
 
 def test_the_highest_priority_comes_first_then_the_order_of_submission(queue: Queue) -> None:
     for job_id, priority in (("job_2", 0), ("job_1", 0), ("job_3", 100), ("job_0", -100), ("job_4", 1)):
-        queue.announce(Announcement(priorities={job_id: priority}))
-    assert queue.waiting() == ["job_3", "job_4", "job_1", "job_2", "job_0"]
-    queue.announce(Announcement(priorities={"job_4": None}))
-    queue.announce(Announcement(priorities={"job_9": None}))
-    queue.announce(Announcement(priorities={"job_2": 5}))
-    assert queue.waiting() == ["job_3", "job_2", "job_1", "job_0"]
-
-
-def test_the_queue_is_rebuilt_from_the_rows_after_a_wipe(queue: Queue, db: StoreFixture) -> None:
-    ids = [db.submit(priority=priority) for priority in (0, 5, 0)]
-    gone = db.submit()
-    db.cancel(gone)
-    queue.announce(Announcement(priorities={gone: 50}))
-    queue.announce(Announcement(priorities={ids[1]: -1}))
-
-    assert queue.rebuild(lambda: db.read(jobs.queued))
-    assert queue.waiting() == [ids[1], ids[0], ids[2]]
-    assert not queue.rebuild(lambda: db.read(jobs.queued))
-    assert queue.rebuild(list)
-    assert queue.waiting() == []
-    assert not queue.rebuild(list)
-
-
-def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, db: StoreFixture) -> None:
-    first = db.submit()
-
-    def rows_as_they_were_before_another_submission() -> list[tuple[str, int]]:
-        rows = db.read(jobs.queued)
-        queue.announce(Announcement(priorities={db.submit(): 0}))
-        return rows
-
-    queue.rebuild(rows_as_they_were_before_another_submission)
-    assert queue.waiting() == [job_id for job_id, _ in db.read(jobs.queued)]
-    assert queue.waiting()[0] == first
-    assert len(queue.waiting()) == 2
+        queue.announce(line.queued(job_id, priority))
+    assert line.waiting(queue) == ["job_3", "job_4", "job_1", "job_2", "job_0"]
+    queue.announce(line.left("job_4"))
+    queue.announce(line.left("job_9"))
+    queue.announce(line.queued("job_2", 5))
+    assert line.waiting(queue) == ["job_3", "job_2", "job_1", "job_0"]
 
 
 def test_an_announcement_during_close_raises_nothing_but_queue_unavailable(
@@ -130,10 +101,10 @@ def test_without_redis_every_call_fails_at_once(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         queue, listener = connected(url)
     calls: list[Callable[[], object]] = [
-        lambda: queue.announce(Announcement(priorities={"job_2": 0})),
-        lambda: queue.announce(Announcement(priorities={"job_1": None})),
-        queue.waiting,
-        lambda: queue.rebuild(list),
+        lambda: queue.announce(line.queued("job_2")),
+        lambda: queue.announce(line.left("job_1")),
+        queue.line.heads,
+        queue.check,
         lambda: queue.announce(Announcement(wakes_workers=True)),
         queue.ping,
         lambda: listener.wait(600),
@@ -153,8 +124,8 @@ def test_the_queue_and_its_listeners_recover_from_an_outage(tmp_path: Path) -> N
         with pytest.raises(Unavailable):
             listener.wait(1)
         with redis_server(tmp_path):
-            queue.announce(Announcement(priorities={"job_2": 0}))
-            assert "job_2" in queue.waiting()
+            queue.announce(line.queued("job_2"))
+            assert "job_2" in line.waiting(queue)
             subscribed(listener, queue)
 
 
@@ -162,8 +133,8 @@ def test_a_connection_is_replaced_after_a_restart(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         queue, listener = connected(url)
     with redis_server(tmp_path), closing(queue), closing(listener):
-        queue.announce(Announcement(priorities={"job_1": 0}))
-        assert "job_1" in queue.waiting()
+        queue.announce(line.queued("job_1"))
+        assert "job_1" in line.waiting(queue)
 
 
 def connected(url: str) -> tuple[Queue, WakeupListener]:
@@ -194,6 +165,6 @@ def test_a_hung_redis_delays_only_one_caller(tmp_path: Path) -> None:
         hanging.listen()
         with closing(Queue(f"unix://{tmp_path}/s", service=a_service)) as queue:
             with pytest.raises(Unavailable, match="does not answer"):
-                queue.announce(Announcement(changed={"job_1"}, priorities={"job_1": 0}))
+                queue.announce(line.queued("job_1"))
             with pytest.raises(Unavailable, match="a moment ago"):
                 queue.announce(Announcement(changed={"job_1"}))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import pytest
 
 from store.commands import cleanup
+from store.db.tables import User
 from store.facts.attempts import Claim
 from store.facts.callers import Caller
 from store.facts.output import NewEvent, NewLines, TrimLimits
@@ -58,6 +59,16 @@ def test_a_users_limit_replaces_that_of_the_role(team: StoreFixture) -> None:
     team.write(lambda session: quotas.clear(session, "user", "ada", Resource))
     assert limits(team, "ada") == limits(team, "bob")
     assert limits(team, "admin") == limits(team, "nobody") == {}
+
+
+def test_shares_are_those_of_a_thousand_users_or_their_role(team: StoreFixture) -> None:
+    names = [f"user-{number}" for number in range(1000)]
+    team.write(lambda session: session.add_all(User(name=name, role=Role.VIEWER) for name in names))
+    limit(team, "ada", share=200, devices=1)
+    limit(team, "viewer", kind="role", share=50)
+    limit(team, "user-7", share=10_000)
+    found = team.read(lambda session: quotas.shares(session, ["ada", "bob", "nobody", *names]))
+    assert found == {"ada": 200, **dict.fromkeys(names, 50), "user-7": 10_000}
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 import shutil
@@ -11,7 +12,6 @@ import pytest
 from sqlalchemy import text
 
 from migrations.__main__ import configuration
-from store.announcement import Announcement
 from store.blobs import Blobs, FolderAway
 from store.commands import cleanup
 from store.db.database import Database
@@ -21,6 +21,7 @@ from store.rows import bundles, garbage
 from store.service_identity import ServiceIdentity, service_id
 from store.settings import Settings
 from store.store import Store
+from tests import line
 from tests.servers import administered, redis_server
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import ConfigError
@@ -202,10 +203,11 @@ def test_two_services_share_one_redis(tmp_path: Path) -> None:
         with closing(one), closing(two), closing(one.listener()) as woken, closing(two.listener()) as other:
             for listener in (woken, other):
                 listener.wait(10)  # ends when the subscription is confirmed
-            one.announce(Announcement(priorities={"job_1": 0}, wakes_workers=True))
+            one.announce(replace(line.queued("job_1"), wakes_workers=True))
             assert woken.wait(10)
             assert not other.wait(0)
-            assert (one.waiting(), two.waiting()) == (["job_1"], [])
-            assert not two.rebuild(list)
-            assert one.waiting() == ["job_1"]
-        assert list(redis.scan_iter()) == [b"torchyard:svc_one:queue"]  # pyright: ignore[reportUnknownMemberType]
+            assert (line.waiting(one), line.waiting(two)) == (["job_1"], [])
+            assert two.upkeep.begin("a-worker"), "it removes all that is there of its own"
+            assert line.waiting(one) == ["job_1"]
+        keys = {str(key, "ascii") for key in redis.scan_iter()}  # pyright: ignore[reportUnknownMemberType]
+        assert all(key.startswith(("torchyard:svc_one:line:", "torchyard:svc_two:line:")) for key in keys)

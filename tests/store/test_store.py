@@ -16,6 +16,7 @@ from store.queue import Queue, WakeupListener
 from store.rows import attempts as rows
 from store.rows import intents
 from store.store import Store
+from tests import line
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -63,7 +64,7 @@ def rang(listener: WakeupListener) -> bool:
 
 def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, listener: WakeupListener) -> None:
     made = submission.submit(store, SPEC, caller=SERVICE, visibility="private")
-    assert (store.queue.waiting(), rang(listener)) == ([made.job.id], True)
+    assert (line.waiting(store.queue), rang(listener)) == ([made.job.id], True)
 
 
 def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, db: StoreFixture) -> None:
@@ -71,24 +72,24 @@ def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, 
     steps: tuple[tuple[JobAction, bool], ...] = (("pause", False), ("resume", True), ("cancel", False))
     for what, waits in steps:
         ask(store, what, job_id)
-        assert (job_id in store.queue.waiting()) is waits, what
+        assert (job_id in line.waiting(store.queue)) is waits, what
 
 
 def test_a_new_priority_moves_the_job_in_the_queue(store: Store, db: StoreFixture) -> None:
     first, second = db.submit(), db.submit()
     for job_id, priority in ((first, 1), (second, 2)):
         requests.change(store, job_id, parse_patch({"priority": priority}), caller=SERVICE)
-    assert store.queue.waiting() == [second, first]
+    assert line.waiting(store.queue) == [second, first]
 
 
 def test_a_claim_dequeues_the_job_even_if_it_is_too_late(store: Store, db: StoreFixture) -> None:
     job_id = db.submit()
-    store.rebuild_queue()
+    store.sweep_line()
     claimed(store, db, job_id)
-    assert store.queue.waiting() == []
-    store.queue.announce(Announcement(priorities={job_id: 0}))
+    assert line.waiting(store.queue) == []
+    store.queue.announce(line.queued(job_id))
     assert placement.claim(store, job_id, placement_on(db.worker("late"))) is None
-    assert store.queue.waiting() == []
+    assert line.waiting(store.queue) == []
 
 
 @pytest.mark.parametrize("how", ["end", "rescue"])
@@ -102,7 +103,7 @@ def test_an_attempt_with_a_retry_requeues_its_job_and_wakes_the_workers(
     else:
         db.expire(claim)
         assert workers.rescue(store, claim)
-    assert (store.queue.waiting(), rang(listener)) == ([claim.job_id], True)
+    assert (line.waiting(store.queue), rang(listener)) == ([claim.job_id], True)
 
 
 @pytest.mark.parametrize("what", ["cancel", "pause"])
@@ -112,7 +113,7 @@ def test_a_request_to_a_running_job_wakes_its_worker(
     claim = running(store, db)
     rang(listener)
     ask(store, what, claim.job_id)
-    assert (rang(listener), store.queue.waiting()) == (True, [])
+    assert (rang(listener), line.waiting(store.queue)) == (True, [])
 
 
 def test_a_batch_is_announced_and_wakes_no_worker(store: Store, db: StoreFixture, listener: WakeupListener) -> None:
@@ -135,9 +136,9 @@ def test_a_rolled_back_transaction_is_not_announced(store: Store, db: StoreFixtu
 def test_a_repeated_request_announces_what_redis_missed(store: Store, db: StoreFixture) -> None:
     job_id = db.submit()
     ask(store, "cancel", job_id)
-    store.queue.announce(Announcement(priorities={job_id: 0}))
+    store.queue.announce(line.queued(job_id))
     ask(store, "cancel", job_id)
-    assert store.queue.waiting() == []
+    assert line.waiting(store.queue) == []
 
 
 def test_without_redis_everything_is_stored_with_one_warning(
@@ -147,6 +148,6 @@ def test_without_redis_everything_is_stored_with_one_warning(
         store = store_on(database, queue=away)
         claim = running(store, db)
         ask(store, "cancel", claim.job_id)
-        assert store.rebuild_queue() is False
+        assert store.sweep_line() is False
     assert db.job(claim.job_id).cancel_requested_at is not None
     assert caplog.text.count("workers and watchers poll meanwhile") == 1

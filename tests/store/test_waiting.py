@@ -1,19 +1,18 @@
-"""Groups of waiting jobs: their first jobs, their reasons, and positions in the queue."""
+"""Groups of waiting jobs: their first jobs, their reasons, their waits, and positions in the queue."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import select, update
 
-from scheduling.snapshot import Waiting
-from store.announcement import Announcement
 from store.commands import placement
-from store.db.tables import Job, WaitingReason
+from store.db.tables import Attempt, Job, WaitingReason
 from store.facts.jobs import QueueCursor
-from store.queue import Queue
-from store.rows import jobs, listing, queue_positions, reasons, waiting
+from store.queries.groups import Groups
+from store.rows import cluster, jobs, listing, queue_positions, reasons, waiting
 from store.rows.shapes import shape_of
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
-from torchyard.contract.job import Reason
+from torchyard.contract.job import EndReason, Reason
 
 BUSY = Reason("devices_busy", "needs 1 device; 0 free on box-a")
 
@@ -23,42 +22,71 @@ def test_the_first_job_of_each_group_and_its_successors_are_found(db: StoreFixtu
     urgent = [db.submit(priority=7), db.submit(priority=7)]
     others = [db.submit(owner="bob"), db.submit(resources={"devices_per_node": 2}), db.submit(priority=-100)]
     db.cancel(second)
-    found = {head.id: head for head in db.read(waiting.group_heads)}
-    assert found.keys() == {first, urgent[0], *others}
-
-    def after(job: Waiting, limit: int = 2) -> list[Waiting]:
-        return db.read(lambda session: waiting.next_of_group(session, job, limit=limit))
-
-    (follows,) = after(found[first])
-    assert (follows.id, follows.group) == (third, (found[first].shape, 0))
-    assert after(follows) == []
-    assert [after(found[job_id]) for job_id in others] == [[]] * 3
-    fourth = db.submit()
-    assert [job.id for job in after(found[first])] == [third, fourth]
-    assert [job.id for job in after(found[first], limit=1)] == [third]
-
-
-def test_a_shape_depends_only_on_the_owner_and_the_resources() -> None:
-    assert shape_of("ada", {"a": 1, "b": 2}) == shape_of("ada", {"b": 2, "a": 1})
-    assert len({shape_of("ada", {"a": 1}), shape_of("ada", {"a": 2}), shape_of("bob", {"a": 1})}) == 3
+    with db.database.read() as session:
+        groups = Groups(session)
+        found = {job.id: job for job in groups.heads()}
+        assert found.keys() == {first, urgent[0], *others}
+        assert [job.id for job in groups.more(found[first].group, limit=2)] == [third]
+        assert groups.going_on([job.group for job in found.values()]) != []
+        assert found[first].group not in groups.going_on([found[first].group]), "it has no more"
+        assert [groups.more(found[job_id].group, limit=1) for job_id in others] == [[]] * 3
+    with db.database.read() as session:
+        groups = Groups(session)
+        groups.heads()
+        assert [job.id for job in groups.more(found[first].group, limit=1)] == [third]
 
 
-def test_the_first_jobs_of_all_groups_are_read_by_one_statement(db: StoreFixture) -> None:
+def test_a_shape_says_what_a_job_waits_for() -> None:
+    def shape(owner: str = "ada", ran_us: int = 0, **changes: Any) -> str:
+        return shape_of(owner, {"resources": {"a": 1, "b": 2}, **changes}, ran_us=ran_us)
+
+    minutes = 60_000_000
+    assert shape() == shape(resources={"b": 2, "a": 1}) == shape(name="other", priority=7) == shape(ran_us=minutes)
+    assert shape() == shape(time_limit="24h", preemptible=False), "these are the defaults"
+    others = {
+        shape(owner="bob"),
+        shape(resources={"a": 2}),
+        shape(preemptible=True),
+        shape(time_limit="12h"),
+        shape(ran_us=31 * minutes),
+        shape(ran_us=10 * 60 * minutes),
+    }
+    assert len(others | {shape()}) == 7
+    assert shape(ran_us=48 * 60 * minutes) == shape(ran_us=49 * 60 * minutes), "nothing is left"
+    assert shape(time_limit="3 moons") == shape(), "only a newer program understands it"
+
+
+def test_a_job_that_is_queued_again_has_the_shape_of_what_is_left(db: StoreFixture) -> None:
+    job_id, like = db.submit(), db.submit()
+    claim = db.running(job_id, db.worker())
+    began = (
+        update(Attempt).where(Attempt.id == claim.attempt_id).values(started_at=Attempt.started_at - 40 * 60 * 10**6)
+    )
+    db.write(lambda session: session.execute(began))
+    db.end(claim, EndReason.PREEMPTED)
+    job = db.job(job_id)
+    assert job.shape == shape_of("ada", job.spec, ran_us=job.ran_us) != db.job(like).shape
+    db.pause(job_id)
+    db.resume(job_id)
+    assert db.job(job_id).shape == job.shape
+
+
+def test_the_first_jobs_of_all_groups_are_read_by_three_statements(db: StoreFixture) -> None:
     for count in range(1, 9):
         db.submit_many(20, resources={"devices_per_node": count})
     with recorded_statements(db.database) as found:
-        assert len(db.read(waiting.group_heads)) == 8
-    assert len(found) == 1
+        assert len(db.heads()) == 8
+    assert len(found) == 3, "one finds them, one reads their rows, and one how long their owners' jobs take"
 
 
 def test_many_ungrouped_jobs_are_grouped_in_several_transactions(db: StoreFixture) -> None:
     held_back = db.submit_many(2001)
     db.write(lambda session: session.execute(update(Job).values(not_before=1)))
-    assert db.read(waiting.group_heads) == []
+    assert db.heads() == []
     placement.group_waiting_jobs(store_on(db.database))
     with db.database.read() as session:
         assert session.scalars(select(Job.id).where(Job.not_before.is_not(None))).all() == []
-    assert [head.id for head in db.read(waiting.group_heads)] == [min(held_back)]
+    assert db.heads() == [min(held_back)]
 
 
 def test_the_reason_of_a_group_is_written_only_if_it_changes(db: StoreFixture) -> None:
@@ -106,8 +134,7 @@ def test_each_job_has_its_position_in_a_queue_of_many_priorities(db: StoreFixtur
     assert db.read(lambda session: queue_positions.queue_positions(session, some)) == {
         row.id: expected[row.id] for row in some
     }
-    waits = next(row for row in rows if row.id == order[-1])
-    assert db.read(lambda session: queue_positions.queue_position(session, waits)) == len(order)
+    assert db.place(order[-1]) == len(order)
 
 
 def test_pages_of_the_queue_continue_across_priorities(db: StoreFixture) -> None:
@@ -116,23 +143,32 @@ def test_pages_of_the_queue_continue_across_priorities(db: StoreFixture) -> None
     order = db.read(jobs.queued)
     seen: list[tuple[int, str]] = []
     last: QueueCursor | None = None
-    while page := db.read(lambda session: listing.queue(session, limit=5, after=last)).items:  # noqa: B023
-        seen += [(queued.place, queued.id) for queued in page]
-        last = QueueCursor(page[-1].priority, page[-1].id)
+    while (page := db.read(lambda session: listing.queue(session, limit=5, after=last))).items:  # noqa: B023
+        seen += [(queued.place, queued.id) for queued in page.items]
+        last = page.last
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
 
 
-def test_only_the_length_of_a_long_queue_in_redis_is_compared(queue: Queue) -> None:
-    places_of = {f"job_{number:04}": 0 for number in range(1500)}
-    queue.announce(Announcement(changed={"job_0000"}, priorities=dict(places_of)))
-    read: list[str] = []
+def test_a_running_job_has_waited_since_its_first_start_and_a_waiting_one_in_all(db: StoreFixture) -> None:
+    worker, job_id = db.worker(), db.submit()
 
-    def rows() -> list[tuple[str, int]]:
-        read.append("rows")
-        return sorted(places_of.items())
+    def wait(hours: int) -> None:
+        """Lets the job have waited so much longer until now."""
+        us = hours * 3_600_000_000
+        earlier = {"lined_at": Job.lined_at - us, "created_at": Job.created_at - us}
+        values = earlier if db.job(job_id).attempt == 0 else {"lined_at": earlier["lined_at"]}
+        db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(values)))
 
-    assert not queue.rebuild(rows, count=lambda: 1500)
-    assert read == []
-    places_of["job_new"] = 0
-    assert queue.rebuild(rows, count=lambda: 1501)
-    assert queue.waiting() == sorted(places_of)
+    def waited_hours() -> int:
+        (job,) = db.read(cluster.running)
+        return round(job.waited_us / 3_600_000_000)
+
+    wait(30)
+    claim = db.running(job_id, worker)
+    assert waited_hours() == 0
+    db.end(claim, EndReason.PREEMPTED)
+    wait(5)
+    (job,) = db.read(lambda session: waiting.waiting_among(session, [job_id]))
+    assert round(job.waited_us / 3_600_000_000) == 35
+    db.running(job_id, worker)
+    assert waited_hours() == 5

@@ -12,7 +12,7 @@ from store.db.tables import Job
 from store.facts.attempts import Claim
 from store.queries import placement
 from store.queue import Queue
-from store.rows import workers
+from store.rows import reservations, workers
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import DeviceReport
 from worker.placement.apply import Placer
@@ -77,8 +77,12 @@ class SchedulerFixture:
                 self.claims[claim.job_id] = claim
 
     def start_job(self, *devices: str, **spec: Any) -> Claim:
-        """Submits a job that runs on these devices of the worker."""
-        return self.store.running(self.store.submit(**spec), self.id, *devices)
+        """Submits a job that runs on these devices of the worker, also if its place is kept for another."""
+        return self.store.running(self.store.submit(**spec), self.id, *devices, reservation=self.kept_version())
+
+    def kept_version(self) -> int | None:
+        """Returns the version of the reservation of the worker's CPU slots; None if they are kept for nobody."""
+        return self.store.read(lambda session: reservations.version_of(session, self.id, "cpu"))
 
     def _may_claim(self) -> bool:
         self.before_claim()
@@ -100,7 +104,7 @@ class SchedulersFixture:
 
     def preempted(self) -> dict[str, str]:
         """Returns the preempted jobs, each with the job that needs its devices."""
-        return {one.victim: one.job_id for one in placement.reservations(self.store.database.read)}
+        return {one.victim: one.job_id for one in placement.displacements(self.store.database.read)}
 
     def set_preempted_ago(self, victim: str, ago: timedelta) -> None:
         requested_at = now_us() - ago // timedelta(microseconds=1)

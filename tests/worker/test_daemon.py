@@ -19,7 +19,7 @@ from store.db.tables import Garbage, Worker
 from store.queue import Queue
 from store.rows import attempts, deletion, device_history, workers
 from store.rows.shapes import shape_of
-from tests import servers
+from tests import line, servers
 from tests.databases import unavailable
 from tests.leftovers import leave_everything
 from tests.store.fixture import StoreFixture, service_of, store_on
@@ -79,7 +79,7 @@ class DaemonFixture:
     def submit(self) -> str:
         """Submits a job that fails as soon as it is started, as its code does not exist."""
         job_id = self.store.submit()
-        self.queue.announce(Announcement(priorities={job_id: 0}))
+        self.queue.announce(line.told(self.store.job(job_id)))
         self.queue.announce(Announcement(wakes_workers=True))
         return job_id
 
@@ -124,7 +124,7 @@ def serving(daemon: Daemon) -> Generator[None]:
 def test_a_job_that_fits_starts_behind_many_that_do_not(fixture: DaemonFixture) -> None:
     gpus = [fixture.store.submit(resources={"device": "cuda"}) for _ in range(1001)]
     for job_id in gpus:
-        fixture.queue.announce(Announcement(priorities={job_id: 0}))
+        fixture.queue.announce(line.told(fixture.store.job(job_id)))
     fits = fixture.submit()
     with serving(fixture.daemon()):
         wait_for(lambda: fixture.state(fits) == JobState.FAILED, "the job that fits was started")
@@ -139,7 +139,7 @@ def test_a_job_that_only_a_newer_worker_understands_stays_queued(fixture: Daemon
     with fixture.store.database.write() as session:
         job = fixture.store.job(future)
         job.spec = job.spec | {"resources": job.spec["resources"] | {"planets": 2}}
-        job.shape = shape_of(job.owner, job.spec["resources"])
+        job.shape = shape_of(job.owner, job.spec)
         session.merge(job)
     with serving(fixture.daemon()):
         wait_for(lambda: fixture.state(known) == JobState.FAILED, "the other job was started")
@@ -298,10 +298,10 @@ def test_a_worker_with_a_full_disk_takes_no_jobs_and_reports_it(
 
 
 def _wait_for_a_sweep(fixture: DaemonFixture, clock: Clock) -> None:
-    """The last step of a sweep removes from the queue what does not wait."""
-    fixture.queue.announce(Announcement(priorities={"job_unknown": 0}))
+    """A sweep removes from the line what does not wait."""
+    fixture.queue.announce(line.queued("job_unknown"))
     clock.ahead += 11
-    wait_for(lambda: "job_unknown" not in fixture.queue.waiting(), "a sweep")
+    wait_for(lambda: "job_unknown" not in line.waiting(fixture.queue), "a sweep")
 
 
 @pytest.mark.usefixtures("removed_afterwards")

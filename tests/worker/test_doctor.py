@@ -16,10 +16,11 @@ from sqlalchemy import text
 
 from store.db.database import Database
 from tests.databases import Databases, PostgreSQLDatabases, on_both
-from tests.servers import free_port, redis_server, redis_server_with_password
+from tests.servers import administered, free_port, redis_server, redis_server_with_password
 from tests.torchyard.cli.terminal import in_terminal
 from tests.worker.attempt import wait_for
 from tests.worker.test_devices import GIB, FakeNvml
+from torchyard.host.redis_rules import CHANNELS, COMMANDS, KEYS
 from worker.doctor import disk, gpus, host, pytorch, services
 from worker.doctor.findings import Finding, Status
 from worker.settings import Settings
@@ -124,6 +125,21 @@ def test_the_embedded_redis_is_configured_correctly(tmp_path: Path) -> None:
         found = services.check_redis(settings, embedded=Path(url.rpartition("@")[2]))
     assert found.status is Status.OK and "appendonly yes" in found.fact
     assert services.check_redis(settings, embedded=None).fact == "not running (starts with torchyard up)"
+
+
+def test_rules_that_the_user_of_redis_lacks_are_named(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    with redis_server(tmp_path / "server") as url, administered(url) as redis:
+        commands = [f"+{name}" for name in COMMANDS if name not in {"evalsha", "hscan"}]
+        redis.execute_command("ACL", "SETUSER", "limited", "on", ">p", "resetchannels", KEYS, CHANNELS, *commands)
+        settings = Settings(data_dir=tmp_path, redis_url=f"unix://limited:p@{url.rpartition('@')[2]}")
+        found = services.check_redis(settings, embedded=None)
+        assert (found.status, found.advice) == (
+            "failed",
+            "add to the rules of its user (ACL SETUSER): +evalsha +hscan",
+        )
+        redis.execute_command("ACL", "SETUSER", "limited", "-info")
+        assert services.check_redis(settings, embedded=None).status == "failed"
 
 
 def test_a_redis_that_may_lose_or_refuse_writes_is_reported(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from scheduling.snapshot import OVERDUE_AFTER
-from store.announcement import Announcement
 from store.queue import Queue
 from store.rows import jobs, quotas, users
-from tests import servers
+from tests import line, servers
 from tests.databases import on_both
 from tests.store.fixture import a_service, recorded_statements, run_together
 from tests.worker.schedulers import SchedulersFixture, gpu, slot
@@ -22,17 +21,20 @@ from torchyard.contract.team import Resource, Role
 @on_both
 def test_a_worker_preempts_nothing_for_a_job_that_another_worker_preempts_for(schedulers: SchedulersFixture) -> None:
     one, two = schedulers.scheduler("box-a", slot(0)), schedulers.scheduler("box-b", slot(0))
-    victim = one.start_job("cpu-0", preemptible=True)
-    two.start_job("cpu-0", preemptible=True)
+    one.start_job("cpu-0", preemptible=True)
+    victim = two.start_job("cpu-0", preemptible=True)
     preemptor = schedulers.submit(priority=5)
     one.run_pass()
+    assert schedulers.preempted() == {}, "the other worker's job has done less, so that worker stops it"
     two.run_pass()
+    one.run_pass()
     assert schedulers.preempted() == {victim.job_id: preemptor}
     schedulers.store.end(victim, EndReason.PREEMPTED)
-    two.run_pass()  # it was woken at the victim's end, and is faster
+    one.run_pass()  # it was woken at the victim's end, and is faster
+    assert schedulers.preempted() == {victim.job_id: preemptor}, "the place that became free is the preemptor's"
+    two.run_pass()
+    assert (one.taken, two.taken) == ([], [preemptor])
     assert schedulers.preempted() == {}
-    one.run_pass()
-    assert one.taken == [preemptor]
 
 
 def test_no_job_is_preempted_if_another_worker_has_a_free_device(schedulers: SchedulersFixture) -> None:
@@ -88,7 +90,10 @@ def test_only_suitable_devices_are_reserved_for_a_preemptor_until_the_stops_are_
     assert scheduler.taken == [other]
     scheduler.run_pass()
     assert scheduler.taken == [other]
-    assert schedulers.reason(small)[1] == "needs 1 CPU slot; 1 free on box, where devices are reserved for a job of ada"
+    assert schedulers.reason(small) == (
+        "reserved",
+        "needs 1 CPU slot; box is kept for it; 0 free on box, where devices are reserved for a job of ada",
+    )
     schedulers.set_preempted_ago(victim.job_id, timedelta(seconds=5) + OVERDUE_AFTER - timedelta(seconds=20))
     scheduler.run_pass()
     assert scheduler.taken == [other]
@@ -116,12 +121,16 @@ def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixt
     first = recorded_reasons()
     assert recorded_reasons() == first
     assert [reason[:2] for reason in first] == [
-        ("preempting", "preempts 1 job of ada with lower priority on box-a"),
+        ("preempting", "preempts 1 job of ada on box-a"),
+        (
+            "reserved",
+            "needs 1 device; box-a is kept for it; 0 free on box-a, where devices are reserved for a job of ada",
+        ),
         (
             "devices_busy",
-            "needs 1 device; 0 free on box-a, where devices are reserved for a job of ada; 0 free on box-b",
+            "needs 2 devices; 0 free on box-a, which is kept for a job of ada; "
+            "a job of ada is ahead, as it has a higher priority",
         ),
-        ("devices_busy", "needs 2 devices; 0 free on box-a, where devices are reserved for a job of ada"),
     ]
     stale = Reason("devices_busy", "the reason before a job was preempted")
     schedulers.store.write(lambda session: jobs.set_waiting_reason(session, [preemptor], stale))
@@ -129,7 +138,8 @@ def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixt
     assert schedulers.reason(preemptor) == first[0][:2]
     schedulers.store.cancel(preemptor)
     recorded_reasons()
-    assert schedulers.reason(behind)[1] == "needs 1 device; 0 free on box-a; 0 free on box-b"
+    assert schedulers.reason(behind)[1] == "needs 1 device; box-a is kept for it; 0 free on box-a"
+    assert schedulers.reason(large)[1].endswith("a job of ada is ahead, as it was submitted earlier")
 
 
 @on_both
@@ -157,8 +167,11 @@ def test_a_draining_worker_is_named_in_the_reason_and_neither_takes_jobs_nor_pre
     fits, large = schedulers.submit(), schedulers.submit(2, priority=5)
     scheduler.run_pass()
     assert (scheduler.taken, schedulers.preempted()) == ([], {})
-    assert schedulers.reason(fits) == ("devices_busy", "needs 1 device; box is draining")
     assert schedulers.reason(large) == ("devices_busy", "needs 2 devices; box is draining")
+    assert schedulers.reason(fits) == (
+        "devices_busy",
+        "needs 1 device; box is draining; a job of ada is ahead, as it has a higher priority",
+    )
 
 
 def test_a_job_that_this_worker_may_not_take_stays_in_the_queue(schedulers: SchedulersFixture, tmp_path: Path) -> None:
@@ -167,17 +180,17 @@ def test_a_job_that_this_worker_may_not_take_stays_in_the_queue(schedulers: Sche
         scheduler = schedulers.scheduler("box", slot(0))
         job_ids = [schedulers.submit(), schedulers.submit()]
         for job_id in job_ids:
-            schedulers.queue.announce(Announcement(priorities={job_id: 0}))
+            schedulers.queue.announce(line.told(schedulers.store.job(job_id)))
         scheduler.before_claim = lambda: schedulers.store.drain(scheduler.id)
         scheduler.run_pass()
         assert scheduler.taken == []
-        assert schedulers.queue.waiting() == job_ids
+        assert line.waiting(schedulers.queue) == job_ids
         assert {schedulers.store.job(job_id).state for job_id in job_ids} == {JobState.QUEUED}
         schedulers.store.drain(scheduler.id, drain=False)
         scheduler.before_claim = lambda: schedulers.store.cancel(job_ids[0])
         scheduler.run_pass()
         assert scheduler.taken == job_ids[1:]
-        assert schedulers.queue.waiting() == [], "one was cancelled, the other is taken"
+        assert line.waiting(schedulers.queue) == [], "one was cancelled, the other is taken"
         schedulers.queue.close()
 
 
@@ -196,12 +209,7 @@ def test_others_pass_a_job_that_waits_for_its_owners_quota(schedulers: Scheduler
     other = schedulers.store.submit(owner="bob", priority=-5)
     box.run_pass()
     assert box.taken == [narrow, other], "a smaller job of the same owner, and one of another, pass it"
-    assert schedulers.reason(wide) == (
-        "quota",
-        "needs 2 devices; ada may hold 2 at once and holds 1 (quota)",
-    )
-    box.run_pass()
-    assert schedulers.reason(wide)[1] == "needs 2 devices; ada may hold 2 at once and holds 2 (quota)"
+    assert schedulers.reason(wide) == ("quota", "needs 2 devices; ada may hold 2 at once and holds 2 (quota)")
     for claim in (running, box.claims[narrow]):
         schedulers.store.end(claim, EndReason.WORKER_LOST)
         schedulers.store.cancel(claim.job_id)
@@ -217,7 +225,7 @@ def test_a_job_that_its_owners_quota_holds_back_preempts_nothing(schedulers: Sch
     waiting = schedulers.submit(priority=5)
     box.run_pass()
     assert schedulers.preempted() == {}
-    assert schedulers.reason(waiting) == ("quota", "ada may run 1 jobs at once and runs 1 (quota)")
+    assert schedulers.reason(waiting) == ("quota", "ada may run 1 job at once and runs 1 (quota)")
 
 
 def test_a_job_starts_when_the_quota_is_raised(schedulers: SchedulersFixture) -> None:

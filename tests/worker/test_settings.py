@@ -10,6 +10,7 @@ import pytest
 
 from store.facts.output import OutputLimits
 from torchyard.contract.errors import ConfigError
+from worker.host.capacity import Capacity
 from worker.settings import Settings
 
 
@@ -27,6 +28,10 @@ from worker.settings import Settings
         ("SETUP_TIMEOUT", "10", "90s, 15m, 24h or 7d"),
         ("SETUP_TIMEOUT", "0s", "must be at least 1s"),
         ("MAX_STOP_GRACE", "3651d", "at most 3650d"),
+        ("JOB_CPUS", "0", "must be above 0"),
+        ("JOB_CPUS", "many", "must be a number"),
+        ("JOB_MEMORY_GB", "nan", "must be a finite number"),
+        ("JOB_MEMORY_GB", "-1", "must be above 0"),
         ("UMASK", "0o22", "write octal digits such as 022"),
         ("UMASK", "1777", "write octal digits such as 022"),
     ],
@@ -47,6 +52,14 @@ def test_a_umask_is_octal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings.load().umask is None
     monkeypatch.setenv("TORCHYARD_UMASK", "027")
     assert Settings.load().umask == 0o027
+
+
+def test_what_jobs_may_request_is_what_there_is_until_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHYARD_JOB_MEMORY_GB", "")
+    assert Settings.load().capacity == Capacity()
+    monkeypatch.setenv("TORCHYARD_JOB_CPUS", "3.5")
+    monkeypatch.setenv("TORCHYARD_JOB_MEMORY_GB", "100")
+    assert Settings.load().capacity == Capacity(cpus=3.5, memory_gb=100)
 
 
 def test_relative_paths_are_those_of_the_folder_where_it_was_started(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torchyard.contract.views.cluster import DeviceView, WorkerView
     from torchyard.contract.views.jobs import QueueEntry
 
+_KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
+
 
 def workers(*, as_json: Json = False) -> None:
     """List workers, their devices, and the job that holds each device."""
@@ -53,7 +55,7 @@ def queue(*, as_json: Json = False) -> None:
 
 
 def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
-    """Returns the lines of a table of devices. A worker without devices has a line too."""
+    """Returns the lines of a table of devices, and then what is kept for whom. Without devices, a worker has a line."""
     rows = [row for worker in workers for row in _devices(worker)]
     headers = (
         "WORKER",
@@ -68,7 +70,16 @@ def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str
         "NAME",
         "SEEN",
     )
-    return output.table(headers, rows, indent=indent)
+    return [*output.table(headers, rows, indent=indent), *(indent + line for line in kept_lines(workers))]
+
+
+def kept_lines(workers: Sequence[WorkerView]) -> list[str]:
+    """Returns a line for each place that is kept for a waiting job."""
+    return [
+        f"{worker.name}: its {_KINDS[one.kind]} are kept for a job of {one.owner}, until that can start"
+        for worker in workers
+        for one in worker.kept
+    ]
 
 
 def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:

@@ -66,7 +66,8 @@ def set_limits(
     """Set limits. Those that are not given stay.
 
     Resources: devices and running jobs at once, queued (and paused) jobs, priority (the highest), and stored_bytes. A
-    limit is a number, for bytes also with KiB, MiB, GiB or TiB, or `unlimited`.
+    limit is a number, for bytes also with KiB, MiB, GiB or TiB, or `unlimited`. And share: the part in the devices,
+    from 1 to 10000, compared to 100 of whoever has none.
     """
     kind, name, texts = _target(arguments, role)
     limits = dict(_limit(text) for text in texts)
@@ -106,7 +107,7 @@ def _limit(text: str) -> tuple[Resource, int | None]:
     """Parses `devices=4`. Raises BadParameter."""
     key, _, value = text.partition("=")
     resource = _resource(key)
-    if value == _UNLIMITED:
+    if value == _UNLIMITED and resource is not Resource.SHARE:
         return resource, None
     size = _SIZE.fullmatch(value) if resource is Resource.STORED_BYTES else None
     if size is not None:
@@ -114,7 +115,8 @@ def _limit(text: str) -> tuple[Resource, int | None]:
     try:
         return resource, int(value)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a limit: write RESOURCE=NUMBER or RESOURCE={_UNLIMITED}") from None
+        others = "" if resource is Resource.SHARE else f" or RESOURCE={_UNLIMITED}"
+        raise typer.BadParameter(f"{text!r} is not a limit: write RESOURCE=NUMBER{others}") from None
 
 
 def _resource(text: str) -> Resource:

@@ -12,6 +12,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import connect
+from torchyard.cli.cluster import kept_lines
 from torchyard.cli.screen import redraw
 from torchyard.contract.job import JobState
 from torchyard.host import terminal
@@ -74,7 +75,8 @@ def _floor(workers: Sequence[WorkerView], history: Mapping[str, WorkerHistoryVie
     held = sum(device.holder is not None for device in devices)
     rows = [row for worker in workers for row in _device_rows(worker, history.get(worker.id))]
     heading = _heading("FLOOR", f"{held} of {output.count(len(devices), 'device')} held")
-    return [heading, *output.table(("WORKER", "DEVICE", "UTIL", "", "LAST 10 MIN", "MEMORY", "HELD BY"), rows)]
+    table = output.table(("WORKER", "DEVICE", "UTIL", "", "LAST 10 MIN", "MEMORY", "HELD BY"), rows)
+    return [heading, *table, *kept_lines(workers)]
 
 
 def _device_rows(worker: WorkerView, history: WorkerHistoryView | None) -> list[tuple[str, ...]]:

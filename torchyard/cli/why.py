@@ -57,8 +57,7 @@ def _sentence(job: JobView) -> str:
 
 def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     wanted, reason = job.spec.resources, job.status_reason
-    kind = "" if wanted.device == "auto" else f" ({wanted.device})"
-    terminal.write(f"asks for   {wanted.total_devices} device(s){kind} of one worker, at priority {job.priority}")
+    terminal.write(f"asks for   {wanted.described} of one worker, at priority {job.priority}")
     if reason.position is not None:
         terminal.write(f"position   {reason.position} of the queue")
     terminal.write(f"waits      since {terminal.ago(reason.since)}")

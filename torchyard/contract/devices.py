@@ -70,5 +70,7 @@ class StartsReport(Record):
     memory_bytes: int | None = None
     """Resident memory of the warm process that is not shared with files."""
     isolation: IsolationReport | None = None
-    cpus: int | None = None
+    cpus: float | None = None
     """CPUs that the worker's jobs may use together."""
+    memory_gb: float | None = None
+    """Memory of the host, in GiB, that they may use together."""

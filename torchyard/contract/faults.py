@@ -2,7 +2,8 @@
 
 import re
 
-_SPEAKER = re.compile(r"\bCUDA|Cuda failure|NCCL|cudaGetDeviceCount|NVML", re.ASCII)
+_REPORTER = re.compile(r"\bCUDA|Cuda failure|NCCL|cudaGetDeviceCount|NVML", re.ASCII)
+"""Who reports faults. Without one of these names, a message is a program's own."""
 _FAULT = re.compile(
     r"uncorrectable (?:ECC|NVLink) error"
     r"|hardware stack error"
@@ -24,7 +25,7 @@ def device_fault(text: str) -> str | None:
     Errors that a program can cause (an illegal address, a failed assertion, a failed launch) are not faults. The line
     proves nothing, as any program can print it: the worker asks the driver before it believes it.
     """
-    found = _FAULT.search(text) if _SPEAKER.search(text) is not None else None
+    found = _FAULT.search(text) if _REPORTER.search(text) is not None else None
     if found is None:
         return None
     start = text.rfind("\n", 0, found.start()) + 1

@@ -103,6 +103,10 @@ class LaunchPlan(Record):
     """Whether the program is known to write events. If so, `stall_timeout` counts from the launch."""
     sandbox: Sandbox | None = None
     """None: the attempt may touch what its user may."""
+    cpus: Annotated[float, between(0, 10**6)] | None = None
+    """CPUs that the attempt may use, where its sandbox can limit them."""
+    memory_bytes: Annotated[int, between(1, 2**62)] | None = None
+    """Memory of the host that it may use, where its sandbox can limit it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,13 +71,14 @@ class NewToken(Schema):
 
 
 class QuotaPatch(Schema):
-    """Limits to set. What is left out stays; null is unlimited."""
+    """Limits to set. What is left out stays; null is unlimited, but no `share` is null."""
 
     devices: Limit = None
     running: Limit = None
     queued: Limit = None
     priority: Annotated[int, Field(ge=-100, le=100)] | None = None
     stored_bytes: Limit = None
+    share: Annotated[int, Field(ge=1, le=10_000, description="the part in the devices; without one, 100")] = UNSET
 
     @property
     def limits(self) -> dict[Resource, int | None]:

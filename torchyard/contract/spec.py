@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     Field,
     TypeAdapter,
     ValidationError,
@@ -22,6 +21,7 @@ from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
+from torchyard.contract.resources import Resources
 from torchyard.contract.schema import UNSET, Count, Duration, MetricKey, Schema
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
@@ -55,26 +55,6 @@ _RESERVED = re.compile(
 )
 
 
-def _one_node(nodes: int) -> int:
-    if nodes > 1:
-        raise ValueError("jobs over several nodes are not built yet: ask for 1")
-    return nodes
-
-
-class Resources(Schema):
-    """What one attempt holds while it runs."""
-
-    nodes: Annotated[int, Field(ge=1, le=10_000), AfterValidator(_one_node)] = 1
-    devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
-    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
-    min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
-
-    @property
-    def total_devices(self) -> int:
-        """The devices of all nodes: what a quota counts."""
-        return self.nodes * self.devices_per_node
-
-
 class CheckpointPolicy(Schema):
     every_epochs: Count | None = Field(default=1, description="null: only by steps, at a stop and at the end")
     every_steps: Count | None = None
@@ -94,7 +74,9 @@ class _Common(Schema):
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     priority: Priority = 0
-    preemptible: bool = Field(default=False, description="may be stopped, with a checkpoint, for a higher priority")
+    preemptible: bool = Field(
+        default=False, description="may be stopped, with a checkpoint, so that another job can start"
+    )
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
     time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
     stall_timeout: Duration = Field(

@@ -45,8 +45,12 @@ class Role(StrEnum):
         return _SCOPES[self]
 
 
+DEFAULT_SHARE = 100
+"""`Resource.SHARE` of whoever has none."""
+
+
 class Resource(StrEnum):
-    """What a quota limits, for one user."""
+    """What a quota sets, for one user."""
 
     DEVICES = "devices"
     """Devices that running jobs hold at once."""
@@ -58,6 +62,8 @@ class Resource(StrEnum):
     """The highest priority of a job."""
     STORED_BYTES = "stored_bytes"
     """Bytes of what jobs have stored (checkpoints, artifacts, metrics and logs), and of bundles."""
+    SHARE = "share"
+    """The part in the devices, compared to that of others whose jobs wait or run. It limits nothing."""
 
 
 _VIEWER = frozenset({Scope.ACCOUNT, Scope.JOBS_READ, Scope.CLUSTER_READ, Scope.TOKENS})

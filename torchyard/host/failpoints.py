@@ -23,14 +23,15 @@ VARIABLE = "TORCHYARD_FAILPOINTS"
 
 COMMITS = (
     *("submit", "change", "cancel", "pause", "resume", "stacks", "delete", "upload", "bundle"),
-    *("team", "drain", "register", "heartbeat", "renew", "claim", "preempt", "group_jobs", "reason", "rescue"),
+    *("team", "drain", "register", "heartbeat", "renew", "rescue"),
+    *("claim", "reserve", "preempt", "group_jobs", "reason"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
-    *("join_points", "move_aside", "identify", "other"),
+    *("join_points", "move_aside", "identify", "sweep", "other"),
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")
-"""What is said to Redis, by `store.queue.Queue`."""
+"""What is said to Redis, by `store.queue.Queue` and `store.line.upkeep.Upkeep`."""
 RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest")
 """Records by their files, or by the folder of those that are numbered, by `torchyard.contract.rundir.write_record`."""
 

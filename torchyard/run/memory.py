@@ -7,15 +7,17 @@ from pathlib import Path
 import re
 import resource
 
+from torchyard.host.groups import VERSION_2, own_groups
+
 _WANTED = re.compile(r"allocate ([0-9.]+) ?(bytes|[KMGTP]iB)")
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 _CACHE = re.compile(r"^(?:total_)?inactive_file ([0-9]+)$", re.MULTILINE)
 _MEMINFO = re.compile(r"^(\w+): +([0-9]+) kB$", re.MULTILINE)
-_CGROUPS = {
-    "": ("sys/fs/cgroup", "memory.max", "memory.current"),
-    "memory": ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+_FILES = {
+    VERSION_2: ("memory.max", "memory.current"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
 }
-"""By controller (the empty one is version 2): the folder of its groups, the file of the limit, the file of the use."""
+"""Of the limit and of the use, by controller of control groups."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,9 @@ def _of_host() -> FreeMemory:
 
 def _of_groups(root: Path) -> Iterator[FreeMemory]:
     """Yields the limits of this process's control group and of those above it."""
-    for line in (root / "proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            if controller in _CGROUPS:
-                mount, limit, used = _CGROUPS[controller]
-                # In a container the path may be the host's: then only the top is there.
-                own = Path(path.lstrip("/"))
-                found = (_group(root / mount / level, limit, used) for level in (own, *own.parents))
-                yield from filter(None, found)
+    for controller, (limit, used) in _FILES.items():
+        found = (_group(folder, limit, used) for folder in own_groups(controller, root))
+        yield from filter(None, found)
 
 
 def _group(folder: Path, limit: str, used: str) -> FreeMemory | None:

@@ -58,7 +58,7 @@ try {
   rmSync(code, { recursive: true });
 }
 
-/** Runs what the pages show: one job that ended, one that another resumed, a failed, a running and a waiting one. */
+/** Runs what the pages show: jobs that ended, one that resumed, a failed one, one that a place is kept for, and one behind it. */
 async function run(): Promise<Record<"trained" | "other" | "resumed" | "failed" | "queued", Job>> {
   const trained = await submit(service, digits("digits-baseline", { epochs: 6 }));
   const failed = await submit(service, {
@@ -84,6 +84,10 @@ async function run(): Promise<Record<"trained" | "other" | "resumed" | "failed" 
   const queued = await submit(service, {
     ...digits("cracks-vgg16"),
     resources: { device: "cpu", devices_per_node: 3 },
+  });
+  await submit(service, {
+    ...digits("digits-augmented"),
+    resources: { device: "cpu", devices_per_node: 1, cpus: 1, memory_gb: 2 },
   });
   return { trained, other, resumed, failed, queued };
 }

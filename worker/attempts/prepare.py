@@ -198,6 +198,8 @@ def plan_of(
         stop_grace=spec.stop_grace,
         reports=not is_script,
         launcher=spec.launcher,
+        cpus=spec.resources.cpus,
+        memory_bytes=spec.resources.memory_bytes,
         bundles={sha256: unpacked[name] for name, sha256 in bundles_of(spec).items() if name in unpacked},
     )
 

@@ -40,17 +40,23 @@ class Publishing:
         return self._copy is not None
 
     def add(
-        self, name: str, batch: Batch, copied: list[CheckpointCopy | FileCopy], *, budget: int, spaced: bool = True
+        self,
+        name: str,
+        batch: Batch,
+        copied: list[CheckpointCopy | FileCopy],
+        *,
+        budget: int,
+        one_a_minute: bool = True,
     ) -> int:
         """Copies at most `budget` bytes of the checkpoint. Returns what is left of the budget. Raises OSError.
 
-        `spaced`: leaves it out if the attempt publishes too many.
+        `one_a_minute`: whether it is left out if the attempt has too many, and one was listed within a minute.
         """
         if name in self.known or any(new.name == name for new in batch.checkpoints):
             return budget
         begun = self._copy is not None and self._copy.name == name
         count = len(self.known) + len(batch.checkpoints)
-        if spaced and not begun and self._spacing.leaves_out(name, count=count):
+        if one_a_minute and not begun and self._spacing.leaves_out(name, count=count):
             if (text := self._spacing.notice()) is not None:
                 warn(batch, text)
             return budget
@@ -77,7 +83,7 @@ class Publishing:
         """Adds checkpoints without an event line: the process ended before it could write the line. Raises OSError."""
         if self._spacing.is_over(len(self.known)):
             if self._spacing.newest is not None:
-                self.add(self._spacing.newest, batch, copied, budget=budget, spaced=False)
+                self.add(self._spacing.newest, batch, copied, budget=budget, one_a_minute=False)
             return
         for name in folders_inside(self._run.job, self._run.checkpoints.name, most=MOST_FOLDERS):
             if name in self.known or name.startswith("."):

@@ -1,11 +1,13 @@
 """Checks the database and Redis that the settings name."""
 
 from collections.abc import Iterator
+import contextlib
 from pathlib import Path
 
 from store import probe
 from store.blobs import Blobs
-from store.probe import DatabaseInfo
+from store.probe import DatabaseInfo, RedisInfo
+from store.queue import RedisForbids
 from store.secret_keys import SecretKeys
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host.datadir import redis_url
@@ -64,19 +66,28 @@ def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
     own = not settings.redis_url
     try:
         url = redis_url(settings.root / "redis", socket=embedded) if own else settings.redis_url
-        found = probe.inspect_redis(url)
+        found = probe.inspect_redis(url, service=_service_id(settings))
+    except RedisForbids as error:
+        return failed("redis", error.message, "give its user the rules in docs/operating/databases.md")
     except (ConfigError, Unavailable) as error:
         if own:
             return ok("redis", "not running (starts with torchyard up)")
         advice = "check that it runs, and TORCHYARD_REDIS_URL. Until then, jobs are accepted, and start later"
         return failed("redis", error.message, advice)
-    wrong: list[tuple[str, str]] = []
+    return _redis(found)
+
+
+def _redis(found: RedisInfo) -> Finding:
     if not found.supported:
         return failed("redis", f"{found.name}: too old", "update it: Redis 6.2 or later, or Valkey")
     if not found.writable:
         return failed(
             "redis", f"{found.name}: a replica, which takes no writes", "name the primary in TORCHYARD_REDIS_URL"
         )
+    if found.missing:
+        fact = f"{found.name}: forbids its user what is needed, so the line is read from the database"
+        return failed("redis", fact, f"add to the rules of its user (ACL SETUSER): {' '.join(found.missing)}")
+    wrong: list[tuple[str, str]] = []
     if not found.appendonly:
         wrong.append(("appendonly no: a restart loses the queue until it is rebuilt", "appendonly yes"))
     if found.maxmemory_policy != "noeviction":
@@ -87,6 +98,16 @@ def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
         facts, settings_ = zip(*wrong, strict=True)
         return warning("redis", f"{found.name}, {', '.join(facts)}", f"set in redis.conf: {'; '.join(settings_)}")
     return ok("redis", f"{found.name}, appendonly yes, maxmemory-policy noeviction")
+
+
+def _service_id(settings: Settings) -> str:
+    """Returns the id with which the keys in Redis begin; one that no service has, if this one has none yet."""
+    file = probe.sqlite_file(settings.database)
+    known = None
+    if file is None or file.exists():
+        with contextlib.suppress(ConfigError, Unavailable):  # another finding says so
+            known = probe.inspect_service(settings.database, Blobs(settings.blobs))
+    return "svc_doctor" if known is None else known.id
 
 
 def _tables(found: DatabaseInfo, *, embedded: bool) -> Finding:

@@ -47,6 +47,10 @@ class AttemptPlan:
     """Variables whose values no file, argument or launcher may have: the ranks get them in memory."""
     launcher: Literal["auto", "warm", "torchrun"] = "auto"
     """How the job wants its ranks to be started, if the engine has a choice."""
+    cpus: float | None = None
+    """CPUs of the host that the job requests. An engine that can gives it no more."""
+    memory_bytes: int | None = None
+    """As `cpus`."""
 
     bundles: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """The unpacked bundles that the program reads where they are, by sha256. Nobody may write them."""

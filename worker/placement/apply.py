@@ -1,15 +1,17 @@
-"""Carries out this worker's part of a plan: claims jobs, asks others to stop, and records why the rest waits.
+"""Carries out this worker's part of a plan: keeps places, claims jobs, asks others to stop, and records why jobs wait.
 
 Each step is a transaction, which refuses what has changed since the snapshot.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 import logging
 
-from scheduling.plan import Plan, Start, Stop, plan
+from scheduling.plan import plan
 from scheduling.snapshot import Snapshot
+from scheduling.steps import Plan, Start, Stop
 from store.commands import placement as commands
 from store.facts.attempts import Claim
 from store.facts.jobs import WAITING
@@ -21,6 +23,9 @@ from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.job import Reason
 
 logger = logging.getLogger(__name__)
+
+_MOST_READS = 3
+"""In one pass, if other workers keep places meanwhile. The next pass goes on."""
 
 
 class Placer:
@@ -41,36 +46,68 @@ class Placer:
         `devices`: the worker's devices as they are now. `may_claim` is called before each claim and before other jobs
         are asked to stop. Raises Unavailable.
         """
-        snapshot = queries.read_snapshot(
-            self._store.read, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace
-        )
-        while snapshot is not None:
+        for _ in range(_MOST_READS):
+            snapshot = queries.read_snapshot(
+                self._store.read, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace
+            )
+            if snapshot is None or (yield from self._carry_out(snapshot, may_claim)):
+                return
+
+    def _carry_out(self, snapshot: Snapshot, may_claim: Callable[[], bool]) -> Generator[Claim, None, bool]:
+        """Plans until nothing is left for this worker. Returns False if another has kept places meanwhile."""
+        while True:
             planned = plan(snapshot)
-            for step in planned.steps:
+            kept = self._keep(snapshot, planned)
+            if kept is None:
+                return False
+            snapshot = kept
+            steps = [step for step in planned.steps if self._concerns(step)]
+            if not steps:
+                self._record_reasons(snapshot, planned)
+                return True
+            for step in steps:
                 if isinstance(step, Start):
                     if not may_claim():
-                        return
-                    claim = self._claim(step)
+                        return True
+                    claim = self._claim(step, snapshot)
                     if claim is None:
+                        if not self._is_kept_as_planned(step, snapshot):
+                            return False
                         snapshot = self._after_lost_claim(snapshot, step)
                         break
                     yield claim
-                    snapshot = snapshot.after_start(step.job, step.placement)
+                    snapshot = snapshot.after_start(step.job, step.placement, guest=step.guest)
                 elif may_claim() and self._stop(step):
-                    snapshot = snapshot.after_stop(step.reservations, message=step.reason.message)
+                    snapshot = snapshot.after_stop(step.displacements, message=step.reason.message)
                 else:
                     snapshot = snapshot.refusing(step.job.resources)
                     break
-            else:
-                self._record_reasons(snapshot, planned)
-                return
 
-    def _claim(self, start: Start) -> Claim | None:
-        claim = commands.claim(self._store, start.job.id, start.placement)
+    def _concerns(self, step: Start | Stop) -> bool:
+        """Returns whether the step is one of this worker: its devices, or its jobs."""
+        if isinstance(step, Start):
+            return step.placement.worker_id == self._id
+        return step.displacements[0].worker_id == self._id
+
+    def _keep(self, snapshot: Snapshot, planned: Plan) -> Snapshot | None:
+        """Stores which places are kept. Returns the snapshot with them, None if another worker decided otherwise."""
+        versions = commands.keep_places(self._store, snapshot.reservations, planned.reservations)
+        if versions is None:
+            return None
+        kept = (replace(one, version=versions.get(one.place, one.version)) for one in planned.reservations)
+        return replace(snapshot, reservations=tuple(kept))
+
+    def _claim(self, start: Start, snapshot: Snapshot) -> Claim | None:
+        version = snapshot.version_of(start.place)
+        claim = commands.claim(self._store, start.job.id, start.placement, reservation=version, guest=start.guest)
         if claim is not None:
             uuids = ", ".join(device.uuid for device in start.placement.devices)
             logger.info("%s: attempt %d takes %s", start.job.id, claim.number, uuids)
         return claim
+
+    def _is_kept_as_planned(self, start: Start, snapshot: Snapshot) -> bool:
+        """Returns whether the place is kept for the one that the plan knows, or for nobody if it knows of nobody."""
+        return queries.kept_version(self._store, start.place) == snapshot.version_of(start.place)
 
     def _after_lost_claim(self, snapshot: Snapshot, start: Start) -> Snapshot:
         """Returns what the worker knows now that it could not claim the job."""
@@ -82,7 +119,7 @@ class Placer:
         return snapshot.refusing(start.job.resources)
 
     def _stop(self, stop: Stop) -> bool:
-        victims = [reservation.victim for reservation in stop.reservations]
+        victims = [displacement.victim for displacement in stop.displacements]
         if not commands.preempt(self._store, victims, preemptor=stop.job.id, reason=stop.reason):
             return False
         logger.info("%s: preempts %s", stop.job.id, ", ".join(victims))
@@ -90,14 +127,14 @@ class Placer:
 
     def _record_reasons(self, snapshot: Snapshot, planned: Plan) -> None:
         """Records the new reasons. All workers build equal sentences from equal rows, so they change nothing twice."""
-        recorded, reserving = snapshot.recorded, {reservation.job_id for reservation in snapshot.reservations}
+        recorded = snapshot.recorded
         by_shape = planned.reasons.by_shape
         new = {shape: reason for shape, reason in by_shape.items() if recorded.by_shape.get(shape) != reason}
         own: dict[Reason, list[str]] = defaultdict(list)
         for job_id, reason in planned.reasons.by_job.items():
             if recorded.messages.get(job_id) != reason.message:
                 own[reason].append(job_id)
-        for job_id in recorded.messages.keys() - reserving:
+        for job_id in recorded.messages.keys() - planned.reasons.by_job.keys():
             own[WAITING].append(job_id)  # it shows its group's reason again
         if new or own:
             commands.set_waiting_reasons(self._store, new, own)

@@ -5,6 +5,7 @@ from store.db.tables.attempts import Allocation, Attempt, DeviceSample, Worker
 from store.db.tables.base import Base
 from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
+from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
 from store.db.tables.service import Service
@@ -30,10 +31,13 @@ __all__ = [
     "LogChunk",
     "PointChunk",
     "Quota",
+    "Reservation",
+    "RunLengths",
     "Secret",
     "Series",
     "Service",
     "Token",
+    "Usage",
     "User",
     "WaitingReason",
     "Worker",

@@ -2,14 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    ForeignKey,
-    Index,
-    String,
-    UniqueConstraint,
-    text,
-)
+from sqlalchemy import BigInteger, ForeignKey, Index, String, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from store.db.database import CleanText, Document, now_us
@@ -62,6 +55,12 @@ class Attempt(Base):
             postgresql_where=text("ended_at IS NULL"),
         ),
         Index(
+            "ix_attempts_stopped",
+            "ended_at",
+            sqlite_where=text("stopped_for IS NOT NULL"),
+            postgresql_where=text("stopped_for IS NOT NULL"),
+        ),
+        Index(
             "uq_attempts_open_job",
             "job_id",
             unique=True,
@@ -96,6 +95,10 @@ class Attempt(Base):
     """Bytes of metric points that were stored, as they are packed."""
     cut: Mapped[str] = mapped_column(String(100), default="", server_default="")
     """What is not stored any more, since a limit was reached: names separated by spaces, such as `log series`."""
+    guest: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether it runs on a place that is kept for another job, because it was believed to end in time."""
+    stopped_for: Mapped[str | None] = mapped_column(String(40))
+    """The waiting job for which the ended attempt was asked to stop."""
     stacks_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     """When the stacks of the ranks were asked for. None: all requests are answered."""
     stacks: Mapped[dict[str, Any] | None] = mapped_column(Document, deferred=True)
@@ -129,4 +132,6 @@ class Allocation(Base):
     node_rank: Mapped[int] = mapped_column(default=0)
     worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"))
     device: Mapped[str] = mapped_column(String(100))
+    kind: Mapped[str] = mapped_column(String(4), default="cpu", server_default="cpu")
+    """`cuda` or `cpu`."""
     released_at: Mapped[int | None] = mapped_column(BigInteger)

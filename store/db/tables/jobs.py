@@ -20,6 +20,8 @@ from torchyard.contract.job import JobState
 
 _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
 
+HAS_OWN_REASON = "reason_code IN ('preempting', 'reserved')"
+"""The condition that a queued job waits for a reason of its own: others stop for it, or a place is kept for it."""
 NEVER_TRIMMED = 2**62
 """Sentinel: never trimmed."""
 
@@ -34,9 +36,9 @@ def _index_of_finished(column: str) -> Index:
     )
 
 
-def _index_of_queued(name: str, *columns: str, where: str) -> Index:
+def _index_of_queued(name: str, *columns: str, where: str = "") -> Index:
     # The state comes first although it is constant: otherwise SQLite prefers another index that starts with it.
-    condition = text(f"state = '{JobState.QUEUED}' AND {where}")
+    condition = text(f"state = '{JobState.QUEUED}'{where}")
     return Index(name, "state", *columns, sqlite_where=condition, postgresql_where=condition)
 
 
@@ -61,9 +63,11 @@ class Job(Base):
         _index_of_finished("log_cut_to"),
         _index_of_finished("events_cut_to"),
         _index_of_finished("points_joined_to"),
-        _index_of_queued("ix_jobs_waiting", "shape", "priority", "id", where="not_before IS NULL"),
-        _index_of_queued("ix_jobs_held_back", "not_before", where="not_before IS NOT NULL"),
-        _index_of_queued("ix_jobs_favoured", "reason_code", where="reason_code = 'preempting'"),
+        _index_of_queued("ix_jobs_waiting", "shape", "priority", "created_at", "id", where=" AND not_before IS NULL"),
+        _index_of_queued("ix_jobs_line", "priority", "owner", "device_request", "created_at", "id"),
+        _index_of_queued("ix_jobs_held_back", "not_before", where=" AND not_before IS NOT NULL"),
+        _index_of_queued("ix_jobs_favoured", "reason_code", where=f" AND {HAS_OWN_REASON}"),
+        Index("ix_jobs_lined_at", "lined_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -73,7 +77,11 @@ class Job(Base):
     spec: Mapped[dict[str, Any]]
     priority: Mapped[int]
     shape: Mapped[str] = mapped_column(String(32), nullable=True)
-    """`store.rows.shapes.shape_of` the job."""
+    """`store.rows.shapes.shape_of` the job when it was queued last."""
+    device_request: Mapped[str] = mapped_column(String(8), default="auto", server_default="auto")
+    """`resources.device` of its spec."""
+    lined_at: Mapped[int] = mapped_column(BigInteger, default=now_us(), server_default="0")
+    """When the job joined or left the line, or moved in it."""
     labels: Mapped[dict[str, Any]]
     search_text: Mapped[str] = mapped_column(Text, default="", server_default="")
     """`store.rows.jobs.search_text`: what a search of a list reads."""
@@ -103,6 +111,8 @@ class Job(Base):
     """Attempts in a row that published no checkpoint of a later step."""
     ran_us: Mapped[int] = mapped_column(BigInteger, default=0)
     """Microseconds that the ended attempts ran together; the time limit covers all of them."""
+    waited_us: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Microseconds that it was queued in all, until `lined_at`."""
     progress: Mapped[dict[str, Any] | None] = mapped_column(Document)
     card: Mapped[dict[str, Any] | None] = mapped_column(Document)
     """The model card: size, data and speed of the run. At most 64 KiB."""

@@ -35,6 +35,7 @@ class DeletedJob(Base):
     """The tombstone of a deleted job, by which workers remove its run directories."""
 
     __tablename__ = "deleted_jobs"
+    __table_args__ = (Index("ix_deleted_jobs_deleted_at", "deleted_at", "job_id"),)
 
     job_id: Mapped[str] = mapped_column(String(40), primary_key=True)
     deleted_at: Mapped[int] = mapped_column(BigInteger, default=now_us())

@@ -89,8 +89,10 @@ def worker(
     cpus: int | None = None,
     job_id: str | None = None,
     state: str = "ready",
+    memory_gb: float | None = None,
+    kept: bool = False,
 ) -> WorkerView:
-    """Returns a worker with GPUs, which the job holds if it is given."""
+    """Returns a worker with GPUs, which the job holds if it is given. `kept`: whether they are kept for another job."""
     views: list[dict[str, Any]] = [
         {
             "index": index,
@@ -103,10 +105,13 @@ def worker(
         }
         for index, device in enumerate(devices)
     ]
-    starts = {"mode": "cold", "cpus": cpus}
+    more = {
+        "starts": {"mode": "cold", "cpus": cpus, "memory_gb": memory_gb},
+        "kept": [{"kind": "cuda", "owner": "eve"}] if kept else [],
+    }
     times = {"started_at": NOW, "seen_at": NOW}
     return WorkerView.model_validate(
-        {"id": f"wrk_{name}", "name": name, "state": state, "devices": views, "starts": starts, **times}
+        {"id": f"wrk_{name}", "name": name, "state": state, "devices": views, **more, **times}
     )
 
 

@@ -549,6 +549,17 @@ def test_workers_shows_who_holds_a_device_if_there_are_several_owners(server: Fa
     assert "job_1" in first and "eve's private job" in second and "free" in third
 
 
+def test_a_kept_place_is_shown_below_the_devices(server: FakeServer) -> None:
+    worker = _worker([_device(0)])
+    server.on("/v1/workers", page([{**worker, "kept": [{"kind": "cpu", "owner": "eve", "job_id": None}]}]))
+    server.on("/v1/queue", page([]))
+    server.on("/v1/jobs", page([]))
+    server.on("/v1/workers/wrk_1/history", {"worker_id": "wrk_1", "resolution_seconds": 5, "devices": []})
+    kept = "box-a: its CPU slots are kept for a job of eve, until that can start"
+    assert _run(server, "workers").stdout.splitlines()[2:] == [kept]
+    assert _run(server, "top", "--once").stdout.split("\n\n")[0].splitlines()[-1] == kept
+
+
 def test_queue_shows_anothers_private_job_by_its_owner(server: FakeServer) -> None:
     entry = {"position": 1, "job_id": None, "name": None, "owner": "eve", "priority": 0, "resources": {}}
     server.on("/v1/queue", page([{**entry, "reason": None, "created_at": NOW}]))

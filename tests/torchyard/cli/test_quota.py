@@ -22,6 +22,7 @@ def test_a_users_limit_replaces_the_roles_until_it_is_cleared(team: Team) -> Non
         "queued": ["7", "0"],
         "priority": ["unlimited"],
         "stored_bytes": ["200.0", "GiB", "0", "B"],
+        "share": ["100"],
     }
     listed = {
         (item["kind"], item["name"]): item["limits"] for item in _json(team.run("admin", "quota", "list", "--json"))
@@ -32,7 +33,17 @@ def test_a_users_limit_replaces_the_roles_until_it_is_cleared(team: Team) -> Non
     assert _table(team.run("admin", "quota", "show", "ada"))["devices"] == ["4", "0"]
     assert team.run("admin", "quota", "clear", "ada").returncode == 0
     assert team.run("admin", "quota", "clear", "--role", "member").returncode == 0
-    assert {use["limit"] for use in _json(team.run("ada", "quota", "show", "--json"))["uses"]} == {None}
+    assert {use["limit"] for use in _json(team.run("ada", "quota", "show", "--json"))["uses"]} == {None, 100}
+
+
+def test_a_users_share_is_set_and_shown(team: Team) -> None:
+    team.add("dan")
+    done = team.run("admin", "quota", "set", "dan", "share=200")
+    assert (done.returncode, done.stderr) == (0, "Limits of the user dan: share 200\n")
+    assert _table(team.run("dan", "quota", "show"))["share"] == ["200"]
+    assert team.run("admin", "quota", "set", "dan", "share=0").returncode == 1
+    assert team.run("admin", "quota", "clear", "dan", "share").returncode == 0
+    assert _table(team.run("dan", "quota", "show"))["share"] == ["100"]
 
 
 def test_a_submission_over_the_quota_is_refused(team: Team) -> None:
@@ -57,6 +68,7 @@ def test_only_administrators_set_quotas(team: Team) -> None:
     [
         (["ada", "gpus=4"], "'gpus' is not a resource: use devices, running"),
         (["ada", "devices=many"], "write RESOURCE=NUMBER or RESOURCE=unlimited"),
+        (["ada", "share=unlimited"], "write RESOURCE=NUMBER"),
         (["ada", "devices=4GiB"], "is not a limit"),
         (["ada", "stored_bytes=4GB"], "is not a limit"),
         (["ada"], "give a limit"),

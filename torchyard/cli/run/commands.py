@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from torchyard.cli.arguments import IdempotencyKey, Json, connect, label_of
 from torchyard.contract.team import Visibility
 from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from torchyard.cli.run.program import Program
+    from torchyard.cli.run.settings import Settings
+    from torchyard.client.client import Client
+    from torchyard.contract.spec import ScriptSpec
 
 
 def run(
@@ -26,6 +32,14 @@ def run(
         str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")
     ] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="GPUs, or CPU slots: one process for each.")] = None,
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A GPU that will do: H100, A100-80GB. Repeatable: any of them."),
+    ] = None,
+    cpus: Annotated[float | None, typer.Option(help="Processors of the host, for all processes together.")] = None,
+    memory_gb: Annotated[
+        float | None, typer.Option(metavar="GIB", help="Memory of the host in GiB, for all processes together.")
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the program. Repeatable.")
     ] = None,
@@ -57,7 +71,7 @@ def run(
         typer.Option(
             "--preemptible/--no-preemptible",
             show_default=False,
-            help="A job of higher priority may stop it, with a checkpoint; it goes on later.",
+            help="It may be stopped, with a checkpoint, so that another job can start; it goes on later.",
         ),
     ] = None,
     label: Annotated[
@@ -75,14 +89,15 @@ def run(
     """
     from torchyard.cli.run.program import find_program
     from torchyard.cli.run.settings import read_settings
-    from torchyard.cli.run.spec import job_spec, plan
-    from torchyard.cli.run.upload import packed, upload
     from torchyard.cli.submission import accepted
 
     settings = read_settings(
         {
             "name": name,
             "devices": devices,
+            "gpu": gpu,
+            "cpus": cpus,
+            "memory_gb": memory_gb,
             "env": _pairs(env, "--env"),
             "secrets": _secrets(secret),
             "mounts": _pairs(mount, "--mount"),
@@ -103,15 +118,24 @@ def run(
     program = find_program(tuple(words), folder=folder, module=module, any_executable=_after_dashes(words))
     with connect() as client:
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
-        with packed(folder, max_size=settings["max_size"], needed=program.file) as bundle:
-            spec = job_spec(program, settings, bundle, folder=folder)
-            for line in plan(spec, program, bundle, server=client.server.url):
-                terminal.note(line)
-            upload(client, bundle)
+        spec = _uploaded(client, program, settings, folder)
         if settings["name"] is None and idempotency_key is None:  # with a key, a repeated command sends the same spec
             spec = spec.model_copy(update={"name": client.free_name(spec.name)})
         job = client.submit(spec, idempotency_key=idempotency_key)
         accepted(client, job.view, follow=not settings["detach"], as_json=as_json)
+
+
+def _uploaded(client: Client, program: Program, settings: Settings, folder: Path) -> ScriptSpec:
+    """Uploads the folder, says what will run, and returns the job's spec."""
+    from torchyard.cli.run.spec import job_spec, plan
+    from torchyard.cli.run.upload import packed, upload
+
+    with packed(folder, max_size=settings["max_size"], needed=program.file) as bundle:
+        spec = job_spec(program, settings, bundle, folder=folder)
+        for line in plan(spec, program, bundle, server=client.server.url):
+            terminal.note(line)
+        upload(client, bundle)
+    return spec
 
 
 def _after_dashes(words: list[str]) -> bool:

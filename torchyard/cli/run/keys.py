@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.recipes.script import MountName
+from torchyard.contract.resources import GpuName
 from torchyard.contract.schema import BundleOrFile
 from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Labels, Priority
 from torchyard.contract.team import Visibility
@@ -41,6 +42,14 @@ def _duration(value: str) -> str:
 
 def _number(text: str) -> Value:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,9}", text) else text
+
+
+def _fraction(text: str) -> Value:
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else text
+
+
+def _above_zero(most: int) -> Any:
+    return Annotated[float, Field(gt=0, le=most, allow_inf_nan=False)]
 
 
 def _truth(text: str) -> Value:
@@ -120,6 +129,30 @@ KEYS = (
         from_text=_number,
     ),
     Key(
+        "gpu",
+        Annotated[list[GpuName], Field(min_length=1, max_length=16)],
+        'a list of at most 16 names, such as ["H100", "A100-80GB"]',
+        "names of GPUs, any of which will do",
+        '["H100", "A100-80GB"]',
+        from_text=words,
+    ),
+    Key(
+        "cpus",
+        _above_zero(10_000),
+        "a number above 0, at most 10000",
+        "processors of the host, for all processes together",
+        "8",
+        from_text=_fraction,
+    ),
+    Key(
+        "memory_gb",
+        _above_zero(1_000_000),
+        "a number of GiB above 0, at most 1000000",
+        "memory of the host in GiB, for all processes together",
+        "32",
+        from_text=_fraction,
+    ),
+    Key(
         "env",
         dict[_Variable, str],
         'a table of texts, such as {OMP_NUM_THREADS = "4"}',
@@ -191,7 +224,7 @@ KEYS = (
         "preemptible",
         bool,
         "true or false",
-        "a job of higher priority may stop it, with a checkpoint; it goes on later",
+        "it may be stopped, with a checkpoint, so that another job can start; it goes on later",
         "true",
         from_text=_truth,
     ),

@@ -12,6 +12,7 @@ from torchyard.client.core.launching import code_config, name_of
 from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.resources import Resources
 from torchyard.contract.spec import ScriptSpec, parse_spec
 from torchyard.host import terminal
 
@@ -33,7 +34,7 @@ def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Pa
         {
             "trainer": "script",
             "name": settings["name"] or name_of(folder),
-            "resources": {"devices_per_node": settings["devices"]},
+            "resources": _resources(settings),
             "env": {**settings["env"], **secrets},
             "labels": settings["labels"],
             "config": config,
@@ -49,6 +50,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
         ("program", shlex.join(_words(program))),
         ("devices", str(spec.resources.devices_per_node)),
     ]
+    rows += [("gpu", " or ".join(spec.resources.gpu or ())), ("host", _of_host(spec.resources))]
     rows += [("launcher", "none: the command starts its own processes" if spec.config.command else spec.launcher)]
     rows += [("restarts", str(spec.max_restarts or "0: --max-restarts N has it run again after it has failed"))]
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]
@@ -66,6 +68,16 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     if program.file is None:
         lines.append(f"There is no {program.value} in this folder: the worker's environment must have it.")
     return lines
+
+
+def _resources(settings: Settings) -> dict[str, Any]:
+    asked = {key: settings[key] for key in ("gpu", "cpus", "memory_gb") if settings[key] is not None}
+    return {"devices_per_node": settings["devices"], **asked}
+
+
+def _of_host(resources: Resources) -> str:
+    cpus = [] if resources.cpus is None else [f"{resources.cpus:g} CPUs"]
+    return ", ".join([*cpus, *([] if resources.memory_gb is None else [f"{resources.memory_gb:g} GiB of memory"])])
 
 
 def _words(program: Program) -> list[str]:

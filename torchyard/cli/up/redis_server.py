@@ -9,11 +9,10 @@ import tempfile
 
 from torchyard.contract.errors import ConfigError
 from torchyard.host.datadir import REDIS_USER
+from torchyard.host.redis_rules import CHANNELS, COMMANDS, KEYS
 
 _LONGEST_SOCKET_PATH = 100
 """Bytes. The system's limit is 107."""
-_COMMANDS = ("ping", "info", "zadd", "zrem", "zrange", "zcard", "publish", "subscribe", "unsubscribe")
-"""Those that `store` uses: no scripts, no administration, and nothing that reads or removes other keys."""
 
 
 def find_binary() -> Path:
@@ -35,11 +34,11 @@ def users(password: str) -> str:
     rules = (
         "on",
         f"#{digest}",
-        "~torchyard:*",
+        KEYS,
         "resetchannels",
-        "&torchyard:*",
+        CHANNELS,
         "-@all",
-        *(f"+{name}" for name in _COMMANDS),
+        *(f"+{name}" for name in COMMANDS),
     )
     return f"user default off\nuser {REDIS_USER} {' '.join(rules)}\n"
 

@@ -82,8 +82,20 @@ class StartsView(View):
     """Resident memory of the warm process that is not shared with files."""
     isolation: IsolationView | None = None
     """None if the worker's engine has none of its own. So is the next one."""
-    cpus: int | None = None
+    cpus: float | None = None
     """CPUs that the worker's jobs may use together."""
+    memory_gb: float | None = None
+    """Memory of the host, in GiB, that they may use together."""
+
+
+class KeptView(View):
+    """The devices of one kind of a worker, which are kept for a waiting job that fits nowhere yet."""
+
+    kind: Literal["cuda", "cpu"]
+    owner: str
+    """The job's."""
+    job_id: str | None = None
+    """None if the caller may not see which job it is."""
 
 
 class WorkerView(View):
@@ -95,6 +107,8 @@ class WorkerView(View):
     devices: list[DeviceView]
     starts: StartsView | None = None
     """None until the worker's first heartbeat."""
+    kept: list[KeptView] = []
+    """For whom its devices are kept, until that job can start there."""
 
 
 class DeviceColumns(View):

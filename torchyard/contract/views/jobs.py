@@ -5,7 +5,8 @@ from datetime import datetime
 from pydantic import Field, JsonValue
 
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.spec import JobSpec, Resources
+from torchyard.contract.resources import Resources
+from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.base import Number, Page, View
 
@@ -139,7 +140,7 @@ class WaitingReason(View):
 class QueueEntry(View):
     """A queued job.
 
-    `position` counts the whole queue. Workers try 1 first; they start a later job if it fits and 1 does not.
+    `position` counts the whole queue. Workers try 1 first. A later job that fits may start before one that does not.
     """
 
     position: int

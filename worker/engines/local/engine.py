@@ -172,7 +172,7 @@ class LocalEngine:
     def starts(self) -> StartsReport:
         why = _STRICT_IS_COLD if self._isolation.level == "strict" else _NO_WARM_PROCESS
         starts = StartsReport(mode="cold", why=why) if self._warm is None else self._warm.status()
-        return replace(starts, isolation=self._isolation, cpus=len(os.sched_getaffinity(0)))
+        return replace(starts, isolation=self._isolation)
 
     @property
     def _isolation(self) -> IsolationReport:

@@ -47,6 +47,8 @@ def launch_plan(
         stop_grace=plan.stop_grace,
         reports=plan.reports,
         sandbox=confined.sandbox,
+        cpus=plan.cpus,
+        memory_bytes=plan.memory_bytes,
     )
 
 

@@ -37,7 +37,7 @@ def run(config: Config, connection: socket.socket, start: Start) -> None:
         order = read_order(config, start, stack)
         uid = config.state.uid_of(order.owner)
         stack.enter_context(config.state.claimed(order.key))
-        group = config.cgroups.create(order.key)
+        group = config.cgroups.create(order.key, cpus=order.plan.cpus, memory=order.plan.memory_bytes)
         try:
             with _launched(config, order, uid, group) as (bwrap, init):
                 config.state.note_init(order.key, init)

@@ -10,6 +10,11 @@ import time
 from torchyard.contract.errors import ConfigError
 
 _LIMITS = {"memory": "memory.max", "pids": "pids.max"}
+"""What the helper's operator limits for every attempt, by controller."""
+_CONTROLLERS = {"cpu", *_LIMITS}
+_PERIOD_US = 100_000
+_LEAST_QUOTA_US = 1000
+"""The kernel takes no less."""
 _POLL_S = 0.02
 
 
@@ -53,7 +58,7 @@ class Cgroups:
     def prepare(self) -> list[str]:
         """Makes the limits possible, and returns what is lacking. Raises ConfigError if a limit cannot be enforced."""
         if self.root is None:
-            missing, why = set(_LIMITS), "no --cgroup is given"
+            missing, why = set(_CONTROLLERS), "no --cgroup is given"
         else:
             missing, why = self._enable(self.root), f"{self.root} has no such controller"
         for name in sorted(missing):
@@ -64,20 +69,29 @@ class Cgroups:
             f"a limit of {name} (--{name})" for name in sorted(_LIMITS.keys() - missing) if not self._limit(name)
         ]
 
-    def create(self, key: str) -> Group | None:
-        """Makes the group of an attempt, with its limits. Returns None without a root. Raises OSError."""
+    def create(self, key: str, *, cpus: float | None = None, memory: int | None = None) -> Group | None:
+        """Makes the group of an attempt, with its limits. Returns None without a root. Raises OSError.
+
+        `cpus` and `memory` (in bytes) are what its job requests. No job is given more than the limits here.
+        """
         if self.root is None:
             return None
         group = Group(self.root / key)
         group.folder.mkdir(exist_ok=True)  # a killed helper may have left it
-        for name, file in _LIMITS.items():
-            limit = self._limit(name)
+        available = _available(self.root)
+        limits = {name: self._limit(name) for name in _LIMITS}
+        if memory is not None and "memory" in available:
+            limits["memory"] = min(memory, limits["memory"] or memory)
+        for name, limit in limits.items():
             if limit is not None:
-                (group.folder / file).write_text(str(limit))
+                (group.folder / _LIMITS[name]).write_text(str(limit))
+        if cpus is not None and "cpu" in available:
+            quota = max(_LEAST_QUOTA_US, round(cpus * _PERIOD_US))
+            (group.folder / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
         return group
 
     def _limit(self, name: str) -> int | None:
-        return {"memory": self.memory, "pids": self.pids}[name]
+        return {"memory": self.memory, "pids": self.pids}.get(name)
 
     def _enable(self, root: Path) -> set[str]:
         """Enables the controllers for the groups, and returns those that are missing."""
@@ -86,12 +100,16 @@ class Cgroups:
                 own = root / "helper"
                 own.mkdir(exist_ok=True)
                 (own / "cgroup.procs").write_text(str(os.getpid()))
-            available = set((root / "cgroup.controllers").read_text().split()) & _LIMITS.keys()
-            for name in available:
+            available = _available(root)
+            for name in sorted(available):
                 (root / "cgroup.subtree_control").write_text(f"+{name}")
         except OSError as error:
             raise ConfigError(f"--cgroup {root} is no cgroup v2 that the helper may use: {error}") from None
-        return _LIMITS.keys() - available
+        return _CONTROLLERS - available
+
+
+def _available(root: Path) -> set[str]:
+    return set((root / "cgroup.controllers").read_text().split()) & _CONTROLLERS
 
 
 def _own_group(root: Path) -> Path | None:

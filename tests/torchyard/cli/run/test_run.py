@@ -91,6 +91,9 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
     options = {
         "--name": "cracks",
         "--devices": "3",
+        "--gpu": "H100",
+        "--cpus": "1.5",
+        "--memory-gb": "32",
         "--env": "A=b=c",
         "--secret": "WANDB_API_KEY=KEY",
         "--mount": f"photos={url}",
@@ -121,7 +124,9 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
     spec = _job(team, done.stdout.strip())["spec"]
     assert (spec["name"], spec["priority"], spec["launcher"]) == ("cracks", -5, "torchrun")
     assert (spec["time_limit"], spec["visibility"]) == ("2h", "private")
-    assert spec["resources"]["devices_per_node"] == 3
+    asked = {"devices_per_node": 3, "gpu": ["H100"], "cpus": 1.5, "memory_gb": 32}
+    assert spec["resources"].items() >= asked.items()
+    assert {"gpu        H100", "host       1.5 CPUs, 32 GiB of memory"} <= {*done.stderr.splitlines()}
     assert (spec["labels"], spec["preemptible"]) == ({"team": "vision"}, True)
     assert (spec["config"]["checkpoints"], spec["max_restarts"]) == (["out/*.pt"], 1)
     assert spec["env"] == {"A": "b=c", "WANDB_API_KEY": {"secret": "KEY"}, "KEY": {"secret": "KEY"}}

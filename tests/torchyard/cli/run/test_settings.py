@@ -48,6 +48,14 @@ def test_flags_go_before_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert settings.all()["devices"].origin == "--devices"
 
 
+def test_what_is_asked_of_the_host_comes_from_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "torchyard.toml").write_text('[run]\ngpu = ["H100"]\ncpus = 4\n')
+    settings = _in(
+        tmp_path, monkeypatch, {"cpus": 0.5}, TORCHYARD_RUN_GPU="A100-80GB 'RTX 4090'", TORCHYARD_RUN_MEMORY_GB="1.5"
+    )
+    assert (settings["cpus"], settings["gpu"], settings["memory_gb"]) == (0.5, ["A100-80GB", "RTX 4090"], 1.5)
+
+
 def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -65,6 +73,10 @@ def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
         ("devices = 2", "torchyard.toml: devices is no key: there is the table [run]"),
         ("run = 2", "torchyard.toml: run must be a table"),
         ('[run]\ndevices = "2"', "run.devices must be a whole number from 1 to 1024; it is '2'"),
+        ("[run]\ncpus = 0", "run.cpus must be a number above 0, at most 10000; it is 0"),
+        ("[run]\nmemory_gb = nan", "run.memory_gb must be a number of GiB above 0"),
+        ("[run]\ngpu = []", "run.gpu must be a list of at most 16 names"),
+        ('[run]\ngpu = "H100"', "run.gpu must be a list of at most 16 names"),
         ("[run]\ndevices = true", "run.devices must be a whole number from 1 to 1024; it is True"),
         ("[run]\nenv = {A = 1}", "run.env must be a table of texts"),
         ('[run]\ntime_limit = "soon"', "run.time_limit must be a duration: 90s, 15m, 24h or 7d"),

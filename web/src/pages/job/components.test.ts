@@ -67,6 +67,16 @@ test("the head says where the job runs, how far it is and what was best", () => 
     expect(text).toContain(part);
 });
 
+test("the head of a job that waits says what it asks for", () => {
+  const asked = (state: string, more: Record<string, unknown> = {}): string => {
+    const spec = { resources: { device: "cpu", devices_per_node: 2, ...more } };
+    return textOf(head(view({ state, spec })).host.querySelector(".second"));
+  };
+  expect(asked("queued")).toMatch(/^2 CPU slots /);
+  expect(asked("paused", { cpus: 1, memory_gb: 0.5 })).toMatch(/^2 CPU slots 1 CPU, 0.5 GiB of memory /);
+  expect(asked("running", { cpus: 3 })).toMatch(/^box-a:0,1 3 CPUs /);
+});
+
 test("a pause is sent at once, also by its key, and a refusal is told", async () => {
   signIn("member", "jobs:read", "jobs:write");
   let answer: unknown = view({ state: "paused" });

@@ -7,7 +7,10 @@ export function view(changes: Record<string, unknown> = {}): JobView {
   return {
     ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 1, position: 1 },
     ...{ created_at: AT, started_at: AT, finished_at: null, metrics: {}, progress: { step: 0 }, best: null },
-    ...{ status_reason: { code: "running", message: "" }, spec: { resources: { devices_per_node: 2 } } },
+    ...{
+      status_reason: { code: "running", message: "" },
+      spec: { resources: { device: "auto", devices_per_node: 2 } },
+    },
     ...{ devices: [], labels: {}, card: {}, error: null },
     ...changes,
   } as unknown as JobView;

@@ -17,7 +17,7 @@ function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
 }
 
 function worker(...devices: DeviceView[]): WorkerView {
-  return { id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, devices };
+  return { id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, devices, kept: [] };
 }
 
 function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
@@ -71,6 +71,25 @@ test("memory has a column where a device tells of it", async () => {
   expect(textOf(full.querySelector("td.memory"))).toContain("61");
 });
 
+test("a worker says for whom its devices are kept, and names the job to those who may see it", () => {
+  serve(() => ({ devices: [] }));
+  const kept = [
+    { kind: "cuda", owner: "ada", job_id: "a" },
+    { kind: "cpu", owner: "eve", job_id: null },
+  ] as const;
+  const host = show(WorkerDevices, { worker: { ...worker(device(0)), kept }, jobs: new Map() });
+  expect(textsOf(host, ".kept")).toEqual([
+    "GPUs kept for a job of ada until it can start",
+    "CPU slots kept for a job of eve until it can start",
+  ]);
+  expect([...host.querySelectorAll<HTMLAnchorElement>(".kept a")].map((link) => link.pathname)).toEqual([
+    "/jobs/a",
+  ]);
+  expect(
+    show(WorkerDevices, { worker: worker(device(0)), jobs: new Map() }).querySelector(".kept"),
+  ).toBeNull();
+});
+
 test("the history is read again every 15 seconds, while the tab can be seen, until the worker goes", async () => {
   const asked = serve(() => ({ devices: [] }));
   show(WorkerDevices, { worker: worker(device(0)), jobs: new Map() });
@@ -91,14 +110,16 @@ test("a device says whose job holds it: its progress, or for how long", () => {
   expect([textOf(hidden), hidden.querySelector("a")]).toEqual(["running a private job ada for 0s", null]);
 });
 
-test("a waiting job says what it needs, and why it waits as a sentence", () => {
+function entry(changes: Record<string, unknown>): QueueEntry {
   const resources = { device: "cuda", devices_per_node: 2, min_memory_gb: 24 };
-  const entry = (changes: Record<string, unknown>): QueueEntry =>
-    ({
-      ...{ position: 1, job_id: "a", name: "digits", owner: "ada", created_at: AT, resources },
-      ...{ reason: { message: "needs 2; 1 is free" }, not_before: null },
-      ...changes,
-    }) as unknown as QueueEntry;
+  return {
+    ...{ position: 1, job_id: "a", name: "digits", owner: "ada", created_at: AT, resources },
+    ...{ reason: { message: "needs 2; 1 is free" }, not_before: null },
+    ...changes,
+  } as unknown as QueueEntry;
+}
+
+test("a waiting job says what it needs, and why it waits as a sentence", () => {
   const later = new Date(Date.parse(AT) + 3_600_000).toISOString();
   const host = show(Queue, {
     entries: [entry({}), entry({ position: 2, job_id: null, not_before: later })],
@@ -109,6 +130,27 @@ test("a waiting job says what it needs, and why it waits as a sentence", () => {
   expect(plain).toBe("ada. Needs 2; 1 is free.");
   expect(failing).toMatch(/^ada\. Its attempts failed soon after their start: it tries again in .+\.$/);
   expect(textsOf(host, "a")).toEqual(["digits", "All that wait"]);
+});
+
+test("the queue is in the service's order, with what each job asks of the host and the reason of one over its quota", () => {
+  const resources = { device: "cuda", devices_per_node: 1, gpu: ["H100", "L40S"], cpus: 8, memory_gb: 32 };
+  const over = { reason: { code: "quota", message: "bob may run 1 job at once and runs 1 (quota)" } };
+  const entries = [
+    entry({
+      reason: { message: "needs 1 GPU (H100 or L40S), 8 CPUs and 32 GiB of memory; none is free" },
+      resources,
+    }),
+    entry({ position: 2, owner: "bob", priority: 9, resources, ...over }),
+    entry({ position: 3, job_id: null, resources: { ...resources, cpus: 1 }, reason: null }),
+  ];
+  const host = show(Queue, { entries, hasMore: false });
+  expect(textsOf(host, ".position")).toEqual(["1", "2", "3"]);
+  expect(textsOf(host, ".need")).toEqual(["1 GPU", "1 GPU", "1 GPU"]);
+  expect(textsOf(host, ".further")).toEqual([
+    "H100 or L40S, 8 CPUs, 32 GiB of memory",
+    "H100 or L40S, 1 CPU, 32 GiB of memory",
+  ]);
+  expect(textsOf(host, "li p")[1]).toBe("bob may run 1 job at once and runs 1 (quota).");
 });
 
 test("what ended says why it failed, or its best value", () => {

@@ -1,0 +1,182 @@
+"""The hosts while a plan is made, with what is kept and set aside on them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from scheduling.belief import believed_left, believed_length, limit_left, most_left
+from scheduling.forecast import Forecast, forecast
+from scheduling.room import Holder, Room, Sort
+from scheduling.snapshot import Device, Place, Running, Snapshot, Waiting
+
+
+@dataclass(slots=True)
+class Keep:
+    """A place that is kept for a job, its holder."""
+
+    job: Waiting
+    room: Room
+    place: Place
+    since: int
+    _known: tuple[int, Forecast] | None = None
+
+    def forecast(self, now: int) -> Forecast:
+        """Returns when the holder can start here. Its guests make way."""
+        if self._known is None or self._known[0] != self.room.changes:
+            found = forecast(self.room, self.job, now=now, guests_since=self.since)
+            self._known = self.room.changes, found
+        return self._known[1]
+
+    def guests(self) -> list[Holder]:
+        """Returns the guests of the holder that run."""
+        return [
+            holder
+            for holder in self.room.holders.values()
+            if holder.guest_since is not None and holder.guest_since >= self.since and not holder.stopping
+        ]
+
+
+@dataclass(slots=True)
+class Aside:
+    """Devices of a host that are set aside for a job for which others stop."""
+
+    job: Waiting
+    room: Room
+    devices: list[Device]
+    """The free ones among them."""
+    borrowed: list[tuple[Holder, Sort, int]] = field(default_factory=list[tuple[Holder, Sort, int]])
+    """The others, which the victims hold still."""
+
+
+class Cluster:
+    """All hosts. The devices only become fewer while a plan is made."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.now = snapshot.now
+        self.running = {job.job_id: job for job in snapshot.running}
+        self.keeps: dict[Place, Keep] = {}
+        self.asides: dict[str, Aside] = {}
+        self.preemptible: list[Holder] | None = None
+        """Who may stop for a higher priority, once it is known."""
+        self.settled: list[Holder] | None = None
+        """Who may stop for an equal priority, once it is known."""
+        by_host: dict[str, dict[str, Holder]] = defaultdict(dict)
+        for job in snapshot.running:
+            by_host[job.worker_id][job.job_id] = _holder(job, self.now, believed_left(job, self.now))
+        # All workers must consider the hosts in the same order.
+        hosts = sorted(snapshot.hosts, key=lambda host: host.id)
+        self.rooms = {host.id: Room(host, by_host[host.id]) for host in hosts}
+
+    def keep(self, job: Waiting, room: Room, *, since: int) -> None:
+        """Keeps the place of the host that the job can use for it, and no other."""
+        self.release(job.id)
+        place = room.host.id, room.kind(job.resources)
+        self.keeps[place] = Keep(job, room, place, since)
+
+    def release(self, job_id: str) -> bool:
+        """Keeps no place for the job any more. Returns whether one was kept."""
+        places = [place for place, keep in self.keeps.items() if keep.job.id == job_id]
+        for place in places:
+            del self.keeps[place]
+        return bool(places)
+
+    def kept_for(self, job_id: str) -> Keep | None:
+        return next((keep for keep in self.keeps.values() if keep.job.id == job_id), None)
+
+    def before(self, job: Waiting, room: Room) -> list[Keep]:
+        """Returns the keeps that the job must respect on this host: of other jobs whose priority is not lower."""
+        kind, asks = room.kind(job.resources), _asks_for_rest(job)
+        return [
+            keep
+            for keep in self._keeps_of(room)
+            if keep.job.id != job.id
+            and keep.job.priority >= job.priority
+            and (keep.place[1] == kind or (asks and _asks_for_rest(keep.job)))
+        ]
+
+    def holder_of(self, job: Waiting, *, late_us: int = 0, guest: bool = False) -> Holder:
+        """Returns the waiting job as one that holds devices from now on. `late_us`: how much later it may start."""
+        return Holder(
+            job_id=job.id,
+            resources=job.resources,
+            believed_end=self.now + believed_length(job) + late_us,
+            limit_end=self.now + most_left(job) + late_us,
+            guest_since=self.now if guest else None,
+        )
+
+    def set_aside(self, job: Waiting, room: Room, victims: Iterable[Holder]) -> None:
+        """Sets devices of the host aside for the job: free ones, and then those that the victims hold still."""
+        want, holder = room.want(job), self.holder_of(job)
+        aside = Aside(job, room, room.take(holder, room.pick(want)))
+        missing = want.count - len(aside.devices)
+        for victim in victims:
+            victim.stopping, victim.believed_end, victim.limit_end = True, self.now, self.now
+            for sort in want.sorts:
+                count = min(victim.counts.get(sort, 0), missing)
+                if count:
+                    victim.counts[sort] -= count
+                    holder.counts[sort] = holder.counts.get(sort, 0) + count
+                    aside.borrowed.append((victim, sort, count))
+                    missing -= count
+        self.asides[job.id] = aside
+
+    def aside_places(self) -> Iterator[tuple[str, Place]]:
+        """Yields for whom devices are set aside, and where."""
+        for aside in self.asides.values():
+            yield aside.job.owner, (aside.room.host.id, aside.room.kind(aside.job.resources))
+
+    def drop_aside(self, job_id: str) -> Aside | None:
+        """Sets nothing aside for the job any more, and returns what was."""
+        aside = self.asides.pop(job_id, None)
+        if aside is not None:
+            aside.room.give_back(job_id, aside.devices)
+            for victim, sort, count in aside.borrowed:
+                victim.counts[sort] += count
+        return aside
+
+    def is_complete(self, aside: Aside) -> bool:
+        """Returns whether the job can start on what is set aside for it."""
+        want = aside.room.want(aside.job)
+        cpus, memory_gb = aside.room.rest_held()
+        cpus, memory_gb = cpus - want.cpus, memory_gb - want.memory_gb  # its own are among them
+        return len(aside.devices) == want.count and aside.room.has_rest(want, cpus, memory_gb)
+
+    def _keeps_of(self, room: Room) -> Iterator[Keep]:
+        for kind in ("cuda", "cpu"):
+            keep = self.keeps.get((room.host.id, kind))
+            if keep is not None:
+                yield keep
+
+
+def delays(keeps: Iterable[Keep], added: Holder, *, now: int, without: tuple[str, ...] = ()) -> bool:
+    """Returns whether any holder could start later if the job `added` started now, and took all that its limit allows.
+
+    `without`: jobs that end now.
+    """
+    longest = Holder(added.job_id, added.resources, added.limit_end, added.limit_end, added.counts)
+    for keep in keeps:
+        before = keep.forecast(now)
+        after = forecast(keep.room, keep.job, now=now, guests_since=keep.since, without=without, added=longest)
+        if after.due > before.due or after.bound > before.bound:
+            return True
+    return False
+
+
+def spare_sorts(room: Room, keeps: Iterable[Keep]) -> set[Sort]:
+    """Returns the sorts of devices that suit a holder: others better leave them."""
+    return {sort for keep in keeps for sort in room.want(keep.job).sorts}
+
+
+def _holder(job: Running, now: int, left_us: int) -> Holder:
+    return Holder(
+        job_id=job.job_id,
+        resources=job.resources,
+        believed_end=now + left_us,
+        limit_end=now + (0 if job.stopping else limit_left(job, now)),
+        guest_since=job.since if job.guest else None,
+        stopping=job.stopping,
+    )
+
+
+def _asks_for_rest(job: Waiting) -> bool:
+    return bool(job.resources.cpus or job.resources.memory_gb)

@@ -1,0 +1,54 @@
+"""On which host a job starts: the one with the least left over, among those where it may start now."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from scheduling.belief import believed_length, most_left
+from scheduling.cluster import Cluster, delays, spare_sorts
+from scheduling.room import Room
+from scheduling.snapshot import Waiting
+
+Passage = Literal["passes", "guest"]
+
+
+def open_room(cluster: Cluster, job: Waiting) -> Room | None:
+    """Returns the host on which the job starts without regard to what it delays; None if it fits on none.
+
+    What is kept for a lower priority is used last.
+    """
+    found: list[tuple[bool, tuple[int, str], Room]] = []
+    for room in cluster.rooms.values():
+        want = room.want(job)
+        if room.fits(want) and not cluster.before(job, room):
+            place = room.host.id, room.kind(job.resources)
+            taken = place in cluster.keeps and cluster.keeps[place].job.id != job.id
+            found.append((taken, room.left_over(want), room))
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def passage(cluster: Cluster, job: Waiting) -> tuple[Room, Passage] | None:
+    """Returns on which kept host the job may start before its holder, and how; None if on none."""
+    found: list[tuple[bool, tuple[int, str], Room, Passage]] = []
+    for room in cluster.rooms.values():
+        want = room.want(job)
+        if room.fits(want) and (how := _how(cluster, job, room)) is not None:
+            found.append((how == "guest", room.left_over(want), room, how))
+    return min(found, key=lambda one: one[:2])[2:] if found else None
+
+
+def may_be_guest(cluster: Cluster, job: Waiting, rooms: Sequence[Room]) -> bool:
+    """Returns whether the job is believed to end before the holders of these hosts can start."""
+    length_us = believed_length(job)
+    if not job.preemptible or length_us >= most_left(job):
+        return False
+    keeps = [keep for room in rooms for keep in cluster.before(job, room)]
+    return all(cluster.now + length_us <= keep.forecast(cluster.now).due for keep in keeps)
+
+
+def _how(cluster: Cluster, job: Waiting, room: Room) -> Passage | None:
+    keeps = cluster.before(job, room)
+    added = cluster.holder_of(job)
+    added.counts = room.pick(room.want(job), last=spare_sorts(room, keeps))
+    if not delays(keeps, added, now=cluster.now):
+        return "passes"
+    return "guest" if may_be_guest(cluster, job, [room]) else None

@@ -1,0 +1,190 @@
+"""One host while a plan is made: its free devices, and who holds the others until when."""
+
+from bisect import insort
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from scheduling.snapshot import Device, Host, Kind, Request, Waiting
+from torchyard.contract.fitting import suitable
+from torchyard.contract.resources import Resources
+
+Sort = tuple[Kind, int, str]
+"""Kind, memory and name: devices of one sort suit the same jobs."""
+NEVER = 1 << 62
+"""The end of a job of which nothing is known."""
+
+
+@dataclass(slots=True)
+class Holder:
+    """A job that holds devices of the host, or for which some are set aside."""
+
+    job_id: str
+    resources: Resources
+    believed_end: int
+    limit_end: int
+    counts: dict[Sort, int] = field(default_factory=dict[Sort, int])
+    guest_since: int | None = None
+    """When it started as a guest."""
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a job asks for on this host: `sorts` are those of its devices that suit it, the smallest first."""
+
+    count: int
+    sorts: tuple[Sort, ...]
+    cpus: float
+    memory_gb: float
+
+
+class Room:
+    """What one plan leaves of a host."""
+
+    def __init__(self, host: Host, holders: Mapping[str, Holder]) -> None:
+        self.host = host
+        self.changes = 0
+        """Rises when devices are taken or given back."""
+        self.holders: dict[str, Holder] = {}
+        self.free: dict[Sort, list[Device]] = {}
+        """By sort, the lowest index first."""
+        self.counts: dict[Sort, int] = {}
+        """All devices."""
+        self.usable: dict[Sort, int] = {}
+        """How many devices no foreign process or fault blocks."""
+        self.returning: dict[Sort, int] = {}
+        self._wants: dict[Request, Want] = {}
+        self._examples: dict[Sort, Device] = {}
+        for device in sorted(host.devices, key=attrgetter("index")):
+            self._add(device, holders)
+        self.has_gpus = any(sort[0] == "cuda" for sort in self._examples)
+
+    def want(self, job: Waiting) -> Want:
+        """Returns what the job asks for here."""
+        found = self._wants.get(job.request)
+        if found is None:
+            resources = job.resources
+            sorts = {sort_of(device) for device in suitable(resources, [*self._examples.values()])}
+            count = resources.total_devices
+            ordered = tuple(sorted(sorts, key=lambda sort: sort[1:]))
+            found = Want(count, ordered, resources.cpus or 0.0, resources.memory_gb or 0.0)
+            self._wants[job.request] = found
+        return found
+
+    def kind(self, resources: Resources) -> Kind:
+        """Returns the kind of devices that the job would get here."""
+        if resources.device == "auto":
+            return "cuda" if self.has_gpus else "cpu"
+        return resources.device
+
+    def could_run(self, want: Want) -> bool:
+        """Returns whether the job fits if nothing else runs here."""
+        usable = sum([self.usable[sort] for sort in want.sorts])
+        return not self.host.draining and usable >= want.count and self.has_rest(want, 0.0, 0.0)
+
+    def fits(self, want: Want, *, soon: bool = False) -> bool:
+        """Returns whether the job fits now. `soon`: or as soon as GPUs have released their memory."""
+        return not self.host.draining and self.count_free(want, soon=soon) >= want.count and self.hosts_rest(want)
+
+    def count_free(self, want: Want, *, soon: bool = False) -> int:
+        """Returns how many devices that suit the job are free."""
+        free = 0
+        for sort in want.sorts:
+            free += len(self.free[sort])
+            if soon:
+                free += self.returning[sort]
+        return free
+
+    def hosts_rest(self, want: Want) -> bool:
+        """Returns whether the CPUs and the memory that the job asks for are free."""
+        if not (want.cpus or want.memory_gb):
+            return True
+        return self.has_rest(want, *self.rest_held())
+
+    def has_rest(self, want: Want, cpus_held: float, memory_held: float) -> bool:
+        """Returns whether the host has the CPUs and the memory that the job asks for, beside what is held of them."""
+        for wanted, there, held in (
+            (want.cpus, self.host.cpus, cpus_held),
+            (want.memory_gb, self.host.memory_gb, memory_held),
+        ):
+            if wanted and (there is None or held + wanted > there + 1e-9):
+                return False
+        return True
+
+    def rest_held(self) -> tuple[float, float]:
+        """Returns the CPUs and the memory that jobs hold, in GiB."""
+        requests = [holder.resources for holder in self.holders.values()]
+        return sum(one.cpus or 0.0 for one in requests), sum(one.memory_gb or 0.0 for one in requests)
+
+    def left_over(self, want: Want) -> tuple[int, str]:
+        """Returns how good a place this is for a job that fits, the least first: what is left free of its kind."""
+        kinds = {sort[0] for sort in want.sorts}
+        free = sum(len(devices) for sort, devices in self.free.items() if sort[0] in kinds)
+        return free - want.count, self.host.id
+
+    def pick(self, want: Want, *, last: Collection[Sort] = ()) -> dict[Sort, int]:
+        """Returns how many free devices of each sort the job gets. `last`: sorts that are better left to others."""
+        picked: dict[Sort, int] = {}
+        missing = want.count
+        for sort in sorted(want.sorts, key=last.__contains__) if last else want.sorts:
+            count = min(len(self.free[sort]), missing)
+            if count:
+                picked[sort] = count
+                missing -= count
+        return picked
+
+    def take(self, holder: Holder, counts: Mapping[Sort, int]) -> list[Device]:
+        """Gives free devices to the holder, of each sort so many."""
+        taken: list[Device] = []
+        for sort, count in counts.items():
+            devices = self.free[sort]
+            taken += devices[:count]
+            del devices[:count]
+            holder.counts[sort] = holder.counts.get(sort, 0) + count
+        self.holders[holder.job_id] = holder
+        self.changes += 1
+        return taken
+
+    def give_back(self, job_id: str, devices: Iterable[Device]) -> None:
+        """Undoes `take`."""
+        del self.holders[job_id]
+        self.changes += 1
+        for device in devices:
+            insort(self.free[sort_of(device)], device, key=lambda device: device.index)
+
+    def _add(self, device: Device, holders: Mapping[str, Holder]) -> None:
+        sort = sort_of(device)
+        if sort not in self.counts:
+            self._examples[sort], self.free[sort] = device, []
+            self.counts[sort] = self.usable[sort] = self.returning[sort] = 0
+        self.counts[sort] += 1
+        if (job_id := device.job_id) is not None:
+            holder = self.holders.get(job_id)
+            if holder is None:
+                holder = self.holders[job_id] = holders.get(job_id) or _unknown(job_id)
+            holder.counts[sort] = holder.counts.get(sort, 0) + 1
+        elif device.blocked is None:
+            self.free[sort].append(device)
+        elif device.returning:
+            self.returning[sort] += 1
+        else:
+            return
+        self.usable[sort] += 1
+
+
+def gains(counts: dict[Sort, int], sorts: Sequence[Sort]) -> int:
+    """Returns how many of the devices are of these sorts."""
+    found = 0
+    for sort in sorts:
+        found += counts.get(sort, 0)
+    return found
+
+
+def sort_of(device: Device) -> Sort:
+    """Returns what the device has in common with those that suit the same jobs."""
+    return device.kind, device.memory_bytes or 0, device.name
+
+
+def _unknown(job_id: str) -> Holder:
+    return Holder(job_id, Resources(), NEVER, NEVER)

@@ -1,0 +1,107 @@
+"""The line as Redis has it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from typing import Any
+
+from redis import Redis
+
+from scheduling.snapshot import Group
+from store import redis_names
+from store.facts.line import Bucket, LineEntry, Member, Standing
+from store.line import scripts
+from store.line.scripts import Script
+from store.line.source import Mark, Priced
+from store.redis_client import Pause, QueueUnavailable
+
+_MOST_COUNTED = 5000
+"""Of pairs of a bucket and a mark in one script, so that Redis answers others in between."""
+
+
+class LineNotReady(QueueUnavailable):
+    """Redis has no line, or one that is being made."""
+
+
+class RedisLine:
+    """Every method raises QueueUnavailable: Redis is away, forbids it, or has no complete line."""
+
+    def __init__(self, redis: Redis, *, service: Callable[[], str], pause: Pause) -> None:
+        self._redis = redis
+        self._service = service
+        self._pause = pause
+
+    def heads(self) -> Mapping[Group, Member]:
+        found = self._ask(scripts.HEADS)
+        return {group_named(name): _member(job_id, score) for name, job_id, score in _triples(found)}
+
+    def successors(self, group: Group, after: Member, *, limit: int) -> Sequence[Member]:
+        found = self._ask(scripts.SUCCESSORS, group_name(group), after.submitted, after.id, limit)
+        return [_member(job_id, score) for job_id, score in zip(found[::2], found[1::2], strict=True)]
+
+    def buckets(self) -> Mapping[Bucket, int]:
+        found = self._ask(scripts.BUCKETS)
+        return {_bucket_named(name): int(count) for name, count in zip(found[::2], found[1::2], strict=True)}
+
+    def page(self, classes: Sequence[Sequence[Priced]], *, after: Mark | None, limit: int) -> Sequence[Standing]:
+        arguments: list[str | int] = [limit, *(("", "") if after is None else after)]
+        named: dict[str, Bucket] = {}
+        for number, buckets in enumerate(classes):
+            for priced in buckets:
+                name = bucket_name(priced.bucket)
+                named[name] = priced.bucket
+                arguments += [number, priced.credit, name]
+        found = self._ask(scripts.PAGE, *arguments)
+        return [Standing(named[name], _member(job_id, score)) for name, job_id, score in _triples(found)]
+
+    def before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
+        named: list[str | int] = [len(buckets)]
+        for priced in buckets:
+            named += [priced.credit, bucket_name(priced.bucket)]
+        at_once = max(1, _MOST_COUNTED // max(1, len(buckets)))
+        counts: list[int] = []
+        for first in range(0, len(marks), at_once):
+            counts += self._ask(scripts.BEFORE, *named, *itertools.chain(*marks[first : first + at_once]))
+        return counts
+
+    def _ask(self, script: Script, *arguments: str | int) -> list[Any]:
+        with self._pause.translated():
+            found = script.run(self._redis, redis_names.line(self._service()), arguments)
+        if found is None:
+            raise LineNotReady("the line in redis is not complete")
+        return found
+
+
+def written(entry: LineEntry) -> str:
+    """Returns the entry as Redis stores it."""
+    group = "" if entry.group is None else group_name(entry.group)
+    return f"{entry.changed}|{entry.submitted}|{group}|{bucket_name(entry.bucket)}"
+
+
+def bucket_name(bucket: Bucket) -> str:
+    """Returns the bucket's part of a key."""
+    return f"{bucket.priority}:{bucket.request}:{bucket.owner}"
+
+
+def group_name(group: Group) -> str:
+    """Returns the group's part of a key."""
+    shape, priority = group
+    return f"{priority}:{shape}"
+
+
+def group_named(name: str) -> Group:
+    """Returns the group with this part of a key."""
+    priority, _, shape = name.partition(":")
+    return shape, int(priority)
+
+
+def _bucket_named(name: str) -> Bucket:
+    priority, request, owner = name.split(":", 2)
+    return Bucket(owner, request, int(priority))
+
+
+def _member(job_id: str, score: str) -> Member:
+    return Member(job_id, int(float(score)))
+
+
+def _triples(found: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    return zip(found[::3], found[1::3], found[2::3], strict=True)

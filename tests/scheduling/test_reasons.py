@@ -1,0 +1,134 @@
+"""Why jobs wait, and where they start."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduling.plan import plan
+from scheduling.snapshot import Host, OwnerUse
+from tests.scheduling.clusters import HOUR, NOW, gpu, host, runs, seen, slots, starts, waits
+from torchyard.contract.fitting import is_named
+from torchyard.contract.job import Reason
+from torchyard.contract.resources import Resources
+
+
+def explain(resources: Resources, *hosts: Host) -> Reason:
+    """Returns the reason of a job behind another of the same request: for that one a place may be kept."""
+    line = [waits(name, owner=name, resources=resources) for name in ("job_1", "job_2")]
+    return plan(seen(*line, hosts=hosts)).reasons.by_shape[line[1].shape]
+
+
+@pytest.mark.parametrize(
+    ("resources", "hosts", "code", "message"),
+    [
+        (
+            Resources(devices_per_node=64),
+            [host(slots(None, None)), host(slots(None), "there")],
+            "too_big",
+            "needs 64 devices; the largest worker, here, has 2",
+        ),
+        (Resources(device="cuda"), [host(slots(None))], "no_such_device", "needs 1 GPU; no worker has any"),
+        (Resources(), [], "no_such_device", "needs 1 device; no worker has any"),
+        (
+            Resources(device="cuda", min_memory_gb=40.5, gpu=("H100", "A100-80GB")),
+            [host([gpu(0, memory=24)])],
+            "no_such_device",
+            "needs 1 GPU (H100 or A100-80GB) of at least 40.5 GiB; no worker has any",
+        ),
+        (
+            Resources(cpus=64, memory_gb=9),
+            [host(slots(None), cpus=16, memory_gb=8), host(slots(None), "there")],
+            "too_big",
+            "needs 1 device, 64 CPUs and 9 GiB of memory; 16 of 16 CPUs free on here; 8 of 8 GiB of memory free on"
+            " here; there does not say how many CPUs it has; there does not say how many GiB of memory it has",
+        ),
+        (
+            Resources(devices_per_node=2),
+            [host(slots(None, None), draining=True)],
+            "devices_busy",
+            "needs 2 devices; here is draining",
+        ),
+        (
+            Resources(device="cuda"),
+            [host([gpu(0, job="x"), gpu(1, blocked="no free disk space"), gpu(2, blocked="no free disk space")])],
+            "devices_busy",
+            "needs 1 GPU; 0 free on here, which is kept for a job of job_1; no free disk space",
+        ),
+    ],
+)
+def test_the_reason_names_what_is_missing(resources: Resources, hosts: list[Host], code: str, message: str) -> None:
+    reason = explain(resources, *hosts)
+    assert reason.code == code
+    assert reason.message.removesuffix("; a job of job_1 is ahead, as it was submitted earlier") == message
+
+
+def test_the_reason_names_the_resource_that_is_short() -> None:
+    held = runs("job_0", resources=Resources(cpus=6))
+    asks = Resources(cpus=4)
+    line = [waits(name, owner=name, resources=asks) for name in ("job_1", "job_2")]
+    reasons = plan(seen(*line, hosts=[host(slots("job_0", None), cpus=8)], running=[held])).reasons
+    assert reasons.by_job["job_1"].message == (
+        "needs 1 device and 4 CPUs; here is kept for it; 1 free on here; 2 of 8 CPUs free on here"
+    )
+
+
+def test_the_reason_says_for_whom_a_place_is_kept_and_who_is_ahead() -> None:
+    first, second = waits("job_1", 2, submitted=NOW - 3 * HOUR), waits("job_2", owner="eve")
+    snapshot = seen(first, second, hosts=[host(slots("job_0", None))], running=[runs("job_0")])
+    reasons = plan(snapshot).reasons
+    assert reasons.by_job["job_1"] == Reason("reserved", "needs 2 devices; here is kept for it; 1 free on here")
+    kept = "needs 1 device; 1 free on here, which is kept for a job of ada; a job of ada is ahead, as it "
+    assert reasons.of(second) == Reason("devices_busy", kept + "was submitted earlier")
+    later = replace(snapshot, line=(replace(first, submitted=NOW), second), uses=(OwnerUse("eve", "cpu", 1e6),))
+    assert plan(later).reasons.of(second) == Reason("devices_busy", kept + "is of an owner who used less")
+    higher = replace(snapshot, line=(replace(first, priority=1), second))
+    assert plan(higher).reasons.of(second) == Reason("devices_busy", kept + "has a higher priority")
+
+
+def test_a_reason_says_for_whom_devices_are_set_aside() -> None:
+    urgent, small = waits("job_1", 2, owner="zoe", priority=1), waits("job_2")
+    hosts = [host([*slots("job_0", None), gpu(0, job="x")])]
+    wants_gpu = waits("job_3", owner="eve", resources=Resources(device="cuda"))
+    urgent, small = (
+        replace(job, resources=Resources(device="cpu", devices_per_node=job.resources.total_devices))
+        for job in (urgent, small)
+    )
+    running = [runs("job_0", preemptible=True)]
+    reasons = plan(seen(urgent, small, wants_gpu, hosts=hosts, running=running)).reasons
+    assert "devices are reserved for a job of zoe" in reasons.of(replace(small)).message  # type: ignore[union-attr]
+    assert "zoe" not in reasons.of(wants_gpu).message  # type: ignore[union-attr]
+
+
+def test_a_job_starts_where_the_least_is_left_over() -> None:
+    hosts = [host(slots(None, None, None)), host(slots("x", None, None), "there")]
+    (start,) = plan(seen(waits("job_1", 2), hosts=hosts)).starts
+    assert (start.placement.worker_id, start.reservation) == ("wrk_there", None)
+    assert [device.uuid for device in start.placement.devices] == ["cpu-1", "cpu-2"]
+
+
+def test_devices_suit_by_kind_memory_and_name() -> None:
+    mixed = host([*slots(None, None), gpu(0, job="x"), gpu(1, memory=24), gpu(2, blocked="held by pid 7")])
+    assert starts(seen(waits("job_1", resources=Resources(device="cpu")), hosts=[mixed])) == {"job_1": ["cpu-0"]}
+    assert starts(seen(waits("job_1"), hosts=[mixed])) == {"job_1": ["GPU-1"]}, "auto: GPUs if there are any"
+    assert starts(seen(waits("job_1", resources=Resources(min_memory_gb=40)), hosts=[mixed])) == {}
+    named = host([gpu(0, name="NVIDIA A100-SXM4-40GB"), gpu(1, name="NVIDIA A100-SXM4-80GB")])
+    wants = Resources(gpu=("H100", "A100-80GB"))
+    assert starts(seen(waits("job_1", resources=wants), hosts=[named])) == {"job_1": ["GPU-1"]}
+
+
+def test_a_gpu_is_named_by_words_of_its_name() -> None:
+    assert is_named("NVIDIA H100 80GB HBM3", "h100")
+    assert is_named("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3")
+    assert not is_named("NVIDIA H100 80GB HBM3", "H10")
+    assert not is_named("NVIDIA A100-SXM4-40GB", "A100-80GB")
+
+
+def test_a_refused_request_waits_for_the_next_snapshot() -> None:
+    line = (waits("job_1", 2, submitted=NOW - 2 * HOUR), waits("job_2"))
+    snapshot = seen(*line, hosts=[host(slots(None, None))])
+    assert starts(snapshot) == {"job_1": ["cpu-0", "cpu-1"]}
+    refused = snapshot.refusing(Resources(devices_per_node=2))
+    assert starts(refused) == {"job_2": ["cpu-0"]}
+    assert starts(refused.without("job_2")) == {}
+    assert starts(snapshot.after_drain()) == {}
+    assert plan(snapshot.after_drain()).reasons.of(line[0]).message == "needs 2 devices; here is draining"  # type: ignore[union-attr]

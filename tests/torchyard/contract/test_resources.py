@@ -1,0 +1,32 @@
+"""What a job asks for of its hosts."""
+
+from tests.torchyard.contract.test_spec import SCRIPT, refused
+from torchyard.contract.resources import Resources
+from torchyard.contract.spec import parse_spec
+
+
+def test_names_of_gpus_ask_for_gpus() -> None:
+    named = parse_spec(SCRIPT | {"resources": {"gpu": ["H100", "A100-80GB"]}})
+    assert (named.resources.gpu, named.resources.device) == (("H100", "A100-80GB"), "cuda")
+    assert parse_spec(named.model_dump(mode="json")) == named
+    assert parse_spec(SCRIPT | {"resources": {"gpu": ["H100"], "device": "cuda"}}).resources.device == "cuda"
+    with_slots = SCRIPT | {"resources": {"gpu": ["H100"], "device": "cpu"}}
+    assert refused(with_slots) == {"resources": "gpu names GPUs, and device is cpu: leave one of them out"}
+    for wrong in ("", "-", "H100\n", "é", "x" * 101, 100):
+        assert refused(SCRIPT | {"resources": {"gpu": ["A100", wrong]}}).keys() == {"resources.gpu.1"}
+
+
+def test_what_is_not_asked_of_the_host_is_not_written() -> None:
+    written = parse_spec(SCRIPT).model_dump(mode="json")["resources"]
+    assert written.keys() == {"nodes", "devices_per_node", "device", "min_memory_gb"}, "older workers read it"
+    asked = {"cpus": 0.5, "memory_gb": 32, "gpu": ["H100"]}
+    assert parse_spec(SCRIPT | {"resources": asked}).model_dump(mode="json")["resources"].items() >= asked.items()
+
+
+def test_a_request_is_described_in_words() -> None:
+    assert Resources().described == "1 device"
+    asked = Resources(device="cpu", devices_per_node=2, cpus=0.5, memory_gb=32)
+    assert asked.described == "2 CPU slots, 0.5 CPUs and 32 GiB of memory"
+    assert Resources(cpus=1).described == "1 device and 1 CPU"
+    named = Resources.model_validate({"gpu": ["H100", "A100-80GB"], "min_memory_gb": 40.5})
+    assert named.described == "1 GPU (H100 or A100-80GB) of at least 40.5 GiB"
