@@ -51,7 +51,7 @@ def sweep(queue: Queue, database: Database) -> bool:
 
 def clear(queue: Queue) -> None:
     """Removes all jobs from Redis."""
-    queue.upkeep.change((job_id, "", "") for job_id in entries(queue))
+    queue.upkeep.change([(job_id, "", "") for job_id in entries(queue)])
 
 
 def _order(job_id: str, entry: str) -> tuple[int, int, str]:
