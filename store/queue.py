@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
-import itertools
+import json
 from typing import Any
 
 from redis import Redis
@@ -137,11 +137,11 @@ def missing_permissions(url: str, service: str) -> tuple[str, ...]:
 
 
 def _move(pipeline: Pipeline, new: Announcement, *, base: str, whole_script: bool) -> None:
-    changes = itertools.chain.from_iterable(told(job_id, found) for job_id, found in new.line.items())
+    changes = json.dumps([told(job_id, found) for job_id, found in new.line.items()])
     if whole_script:
-        pipeline.eval(scripts.CHANGE.text, 1, base, *changes)
+        pipeline.eval(scripts.CHANGE.text, 1, base, changes)
     else:
-        pipeline.evalsha(scripts.CHANGE.digest, 1, base, *changes)
+        pipeline.evalsha(scripts.CHANGE.digest, 1, base, changes)
 
 
 __all__ = ["Queue", "QueueUnavailable", "RedisForbids", "WakeupListener", "missing_permissions", "server_info"]

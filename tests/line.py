@@ -11,10 +11,9 @@ from store.queue import Queue
 
 def waiting(queue: Queue) -> list[str]:
     """Returns the ids that Redis has, by priority, time of submission and id."""
-    ids = list(entries(queue))
-    found = dict(zip(ids, queue.upkeep.entries(ids), strict=True))
+    found = entries(queue)
     assert not any(entry.startswith("!") for entry in found.values()), "the sets have what the entries say"
-    return sorted(ids, key=lambda job_id: _order(job_id, found[job_id]))
+    return sorted(found, key=lambda job_id: _order(job_id, found[job_id]))
 
 
 def entries(queue: Queue) -> dict[str, str]:
@@ -25,7 +24,8 @@ def entries(queue: Queue) -> dict[str, str]:
         cursor, ids = queue.upkeep.scan(max(cursor, 0), count=1000)
         found.update(ids)
     ids = sorted(found)
-    return dict(zip(ids, queue.upkeep.entries(ids), strict=True))
+    # One that was removed meanwhile has none.
+    return {job_id: entry for job_id, entry in zip(ids, queue.upkeep.entries(ids), strict=True) if entry}
 
 
 def queued(job_id: str, priority: int = 0, *, owner: str = "ada", submitted: int = 1) -> Announcement:
@@ -51,7 +51,7 @@ def sweep(queue: Queue, database: Database) -> bool:
 
 def clear(queue: Queue) -> None:
     """Removes all jobs from Redis."""
-    queue.upkeep.change((job_id, "", "") for job_id in entries(queue))
+    queue.upkeep.change([(job_id, "", "") for job_id in entries(queue)])
 
 
 def _order(job_id: str, entry: str) -> tuple[int, int, str]:

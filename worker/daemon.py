@@ -32,6 +32,9 @@ _WAKEUP_WAIT_S = 1.0
 _STOPPING_WAKEUP_WAIT_S = 0.1
 _IDLE_FACTOR = 1
 """Pause as long as the last pass took."""
+_REST_FACTOR = 100
+_LONGEST_REST_S = 10.0
+"""A pass that nothing has caused comes so many times later than the last one took, but no later than this."""
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
 
@@ -129,6 +132,7 @@ class Daemon:
     def _loop(self, wakeups: WakeupListener) -> None:
         claim_interval = Interval(_CLAIM_INTERVAL_S, self._clock)
         deadline: float | None = None
+        woken: bool | None = None
         while not self._leaving:
             self._duties.run_due()
             attempt_ended = self._reap()
@@ -139,8 +143,11 @@ class Daemon:
                 if not self._runners or self._clock() > deadline:
                     return
             elif claim_interval.due(early=attempt_ended):
-                self._claim()
-            if self._wait(wakeups):
+                took = self._claim()
+                if took is not None and woken is not None:
+                    claim_interval.rest(min(_REST_FACTOR * took, _LONGEST_REST_S))
+            woken = self._wait(wakeups)
+            if woken or self._attempt_ended.is_set():
                 claim_interval.make_due()
                 self._duties.check_drain_soon()
 
@@ -152,7 +159,8 @@ class Daemon:
             self._devices.note_use(use)
         return attempt_ended
 
-    def _claim(self) -> None:
+    def _claim(self) -> float | None:
+        """Passes over the line. Returns how many seconds that took; None if jobs were claimed, or it was cut short."""
         began = self._clock()
         claimed = False
         try:
@@ -163,17 +171,21 @@ class Daemon:
         except Unavailable as error:
             logger.warning("%s", error.message)
             self._leases.database_was_away()
-        if not claimed:
-            # Each submission wakes the worker, and a pass over many different requests takes long.
-            self._attempt_ended.wait(min(_IDLE_FACTOR * (self._clock() - began), _WAKEUP_WAIT_S))
+            return None
+        if claimed:
+            return None
+        took = self._clock() - began
+        # Each submission wakes the worker, and a pass over many different requests takes long.
+        self._attempt_ended.wait(min(_IDLE_FACTOR * took, _WAKEUP_WAIT_S))
+        return took
 
     def _may_claim(self) -> bool:
         if self._stopping or self._leaving or not self._leases.fresh or self._devices.obstacle() is not None:
             return False
         return self._leases.confirm()
 
-    def _wait(self, wakeups: WakeupListener) -> bool:
-        """Waits for a wakeup or for the end of an attempt. Returns whether there may be something to claim."""
+    def _wait(self, wakeups: WakeupListener) -> bool | None:
+        """Waits for a wakeup or for the end of an attempt. Returns whether a wakeup came; None if Redis is away."""
         woken = False
         try:
             if not self._attempt_ended.is_set():
@@ -182,9 +194,10 @@ class Daemon:
             logger.warning("%s; polling the database instead", error.message)
             self._attempt_ended.wait(_WAKEUP_WAIT_S)
             self._runners.recheck_intents()
+            return None
         if woken:
             self._runners.recheck_intents()
-        return woken or self._attempt_ended.is_set()
+        return woken
 
 
 def _worker_id(path: Path) -> str:

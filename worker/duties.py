@@ -39,6 +39,10 @@ class Interval:
         self._next = now + self._seconds
         return True
 
+    def rest(self, seconds: float) -> None:
+        """Has it be due no earlier than in so many seconds."""
+        self._next = max(self._next, self._clock() + seconds)
+
     def make_due(self) -> None:
         self._next = 0.0
 

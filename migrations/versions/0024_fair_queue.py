@@ -47,7 +47,8 @@ def upgrade() -> None:
     op.add_column("attempts", sa.Column("stopped_for", sa.String(40), nullable=True))
     stopped = sa.text("stopped_for IS NOT NULL")
     op.create_index("ix_attempts_stopped", "attempts", ["ended_at"], sqlite_where=stopped, postgresql_where=stopped)
-    op.add_column("jobs", sa.Column("waited_us", sa.BigInteger(), server_default="0", nullable=False))
+    for name in ("waited_us", "waited_first_us"):
+        op.add_column("jobs", sa.Column(name, sa.BigInteger(), server_default="0", nullable=False))
     op.execute(sa.text("UPDATE jobs SET lined_at = reason_since WHERE state = 'queued'"))
     _index_favoured("reason_code IN ('preempting', 'reserved')")
     op.add_column("allocations", sa.Column("kind", sa.String(4), server_default="cpu", nullable=False))
@@ -95,7 +96,8 @@ def downgrade() -> None:
         op.drop_table(table)
     op.drop_column("allocations", "kind")
     _index_favoured("reason_code = 'preempting'")
-    op.drop_column("jobs", "waited_us")
+    for name in ("waited_first_us", "waited_us"):
+        op.drop_column("jobs", name)
     op.drop_index("ix_attempts_stopped", "attempts")
     op.drop_column("attempts", "stopped_for")
     op.drop_column("attempts", "guest")

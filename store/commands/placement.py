@@ -1,13 +1,13 @@
 """Writes of a pass over the queue: claims, kept places, preemptions and reasons. All of them raise Unavailable."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from scheduling.snapshot import Placement
 from store.announcement import QUEUE, announcement_of
 from store.facts.attempts import Claim
 from store.facts.line import Left
 from store.rows import claims, intents, jobs, reasons, reservations, waiting, workers
-from store.rows.reservations import Kept, Place
+from store.rows.reservations import Kept, Place, Runs
 from store.store import Store
 from torchyard.contract.job import JobState, Reason
 
@@ -37,17 +37,20 @@ def claim(
         return taken
 
 
-def keep_places(store: Store, seen: Iterable[Kept], wanted: Iterable[Kept]) -> Mapping[Place, int] | None:
+def keep_places(
+    store: Store, seen: Iterable[Kept], wanted: Iterable[Kept], *, known: Set[Runs]
+) -> Mapping[Place, int] | None:
     """Keeps the `wanted` places where before the `seen` ones were kept. Whoever decides first has decided.
 
-    Returns the versions of the reservations that are new or changed; None, without any change, under the conditions of
+    `known`: the jobs that run, and those that the plan starts, with their workers. Returns the versions of the
+    reservations that are new or changed; None, without any change, under the conditions of
     `store.rows.reservations.reserve`.
     """
     changes = reservations.changes(seen, wanted)
     if not changes:
         return {}
     with store.write("reserve") as session:
-        return reservations.reserve(session, changes)
+        return reservations.reserve(session, changes, known=known)
 
 
 def free_idle_places(store: Store) -> None:

@@ -72,6 +72,10 @@ class Credits:
         """Returns the kind that jobs of this request count as."""
         return self.auto if request == "auto" else request
 
+    def knows(self, bucket: Bucket) -> bool:
+        """Returns whether the credit of the jobs of the bucket was counted."""
+        return (bucket.owner, self.kind_of(bucket.request)) in self.by_owner
+
     def of(self, bucket: Bucket) -> int:
         """Returns the credit of the jobs of a bucket."""
         return self.by_owner.get((bucket.owner, self.kind_of(bucket.request)), self.default)

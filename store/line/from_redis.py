@@ -1,7 +1,7 @@
 """The line as Redis has it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-import itertools
+import json
 from typing import Any
 
 from redis import Redis
@@ -9,12 +9,12 @@ from redis import Redis
 from scheduling.snapshot import Group
 from store import redis_names
 from store.facts.line import Bucket, LineEntry, Member, Standing
-from store.line import scripts
+from store.line import questions
 from store.line.scripts import Script
 from store.line.source import Mark, Priced
 from store.redis_client import Pause, QueueUnavailable
 
-_MOST_COUNTED = 5000
+_MOST_COUNTED = 2000
 """Of pairs of a bucket and a mark in one script, so that Redis answers others in between."""
 
 
@@ -31,36 +31,30 @@ class RedisLine:
         self._pause = pause
 
     def heads(self) -> Mapping[Group, Member]:
-        found = self._ask(scripts.HEADS)
+        found = self._ask(questions.HEADS)
         return {group_named(name): _member(job_id, score) for name, job_id, score in _triples(found)}
 
     def successors(self, group: Group, after: Member, *, limit: int) -> Sequence[Member]:
-        found = self._ask(scripts.SUCCESSORS, group_name(group), after.submitted, after.id, limit)
+        found = self._ask(questions.SUCCESSORS, group_name(group), after.submitted, after.id, limit)
         return [_member(job_id, score) for job_id, score in zip(found[::2], found[1::2], strict=True)]
 
     def buckets(self) -> Mapping[Bucket, int]:
-        found = self._ask(scripts.BUCKETS)
+        found = self._ask(questions.BUCKETS)
         return {_bucket_named(name): int(count) for name, count in zip(found[::2], found[1::2], strict=True)}
 
     def page(self, classes: Sequence[Sequence[Priced]], *, after: Mark | None, limit: int) -> Sequence[Standing]:
-        arguments: list[str | int] = [limit, *(("", "") if after is None else after)]
-        named: dict[str, Bucket] = {}
-        for number, buckets in enumerate(classes):
-            for priced in buckets:
-                name = bucket_name(priced.bucket)
-                named[name] = priced.bucket
-                arguments += [number, priced.credit, name]
-        found = self._ask(scripts.PAGE, *arguments)
+        priced = [_priced(buckets) for buckets in classes]
+        names = (name for buckets in priced for _, name in buckets)
+        named = dict(zip(names, (one.bucket for buckets in classes for one in buckets), strict=True))
+        found = self._ask(questions.PAGE, limit, json.dumps(after or ()), json.dumps(priced))
         return [Standing(named[name], _member(job_id, score)) for name, job_id, score in _triples(found)]
 
     def before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
-        named: list[str | int] = [len(buckets)]
-        for priced in buckets:
-            named += [priced.credit, bucket_name(priced.bucket)]
+        priced = json.dumps(_priced(buckets))
         at_once = max(1, _MOST_COUNTED // max(1, len(buckets)))
         counts: list[int] = []
         for first in range(0, len(marks), at_once):
-            counts += self._ask(scripts.BEFORE, *named, *itertools.chain(*marks[first : first + at_once]))
+            counts += self._ask(questions.BEFORE, priced, json.dumps(marks[first : first + at_once]))
         return counts
 
     def _ask(self, script: Script, *arguments: str | int) -> list[Any]:
@@ -68,7 +62,7 @@ class RedisLine:
             found = script.run(self._redis, redis_names.line(self._service()), arguments)
         if found is None:
             raise LineNotReady("the line in redis is not complete")
-        return found
+        return json.loads(found) or []  # Lua writes an empty list as an empty object
 
 
 def written(entry: LineEntry) -> str:
@@ -92,6 +86,10 @@ def group_named(name: str) -> Group:
     """Returns the group with this part of a key."""
     priority, _, shape = name.partition(":")
     return shape, int(priority)
+
+
+def _priced(buckets: Sequence[Priced]) -> list[tuple[int, str]]:
+    return [(priced.credit, bucket_name(priced.bucket)) for priced in buckets]
 
 
 def _bucket_named(name: str) -> Bucket:

@@ -41,7 +41,7 @@ _NEXT = (
     .order_by(Job.created_at, Job.id)
     .limit(bindparam("limit"))
 )
-_BUCKET = (Job.owner, Job.device_request, Job.priority)
+_BUCKET = (Job.priority, Job.owner, Job.device_request)
 _BUCKETS = select(*_BUCKET, func.count(literal_column("*"))).where(is_queued()).group_by(*_BUCKET)
 # Texts, because a statement of a hundred parts costs more to build than to execute. Parts differ by a number alone.
 _OF_BUCKET = "state = 'queued' AND priority = :priority{0} AND owner = :owner{0} AND device_request = :request{0}"
@@ -69,7 +69,7 @@ class SqlLine:
 
     def buckets(self) -> Mapping[Bucket, int]:
         rows = self._session.execute(_BUCKETS)
-        return {Bucket(owner, request, priority): count for owner, request, priority, count in rows}
+        return {Bucket(owner, request, priority): count for priority, owner, request, count in rows}
 
     def page(self, classes: Sequence[Sequence[Priced]], *, after: Mark | None, limit: int) -> Sequence[Standing]:
         found: list[Standing] = []

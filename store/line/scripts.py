@@ -3,12 +3,14 @@
 Of these there are, where BASE is KEYS[1]:
 
 - `BASE jobs`: a hash of the entries by job id, `changed|submitted|group|bucket`;
-- `BASE bucket:NAME` and `BASE group:NAME`: sorted sets of ids by the time of submission;
+- `BASE bucket:NAME` and `BASE group:NAME`: sorted sets of ids by the time of submission. Every entry is in one of each:
+  in the group without a name is what is held back;
 - `BASE buckets` and `BASE groups`: sorted sets of the names of those that have members;
 - `BASE stamp`: is there while all of this may be read. It expires unless a worker compares it with the rows;
 - `BASE rebuild`: is there while a worker makes all of this anew.
 
-Numbers are written by `%.0f`, because Lua's own form of a number has 14 digits, and a time in microseconds has 16.
+Long arguments and answers are one JSON text each, because the client takes longer for a thousand values than Redis does
+for the script.
 """
 
 from collections.abc import Sequence
@@ -17,6 +19,9 @@ from typing import Any
 
 from redis import Redis
 from redis.exceptions import NoScriptError
+
+LATE_US = 60_000_000
+"""How long before a sweep a change may have been made that was committed after it."""
 
 
 class Script:
@@ -60,192 +65,50 @@ local function move(id, old, new)
   local _, _, group, bucket = fields(old)
   if bucket then
     leave('bucket', bucket, id)
-    if group ~= '' then leave('group', group, id) end
+    leave('group', group, id)
   end
   if new == '' then redis.call('HDEL', JOBS, id) return end
   local _, submitted, group, bucket = fields(new)
   join('bucket', bucket, submitted, id)
-  if group ~= '' then join('group', group, submitted, id) end
+  join('group', group, submitted, id)
   redis.call('HSET', JOBS, id, new)
 end
 """
 
-_ORDER = """
-local function text(number) return string.format('%.0f', number) end
-
-local function before(key, score, id)
-  local low = redis.call('ZCOUNT', key, '-inf', '(' .. text(score))
-  local high = redis.call('ZCOUNT', key, '-inf', text(score))
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if redis.call('ZRANGE', key, middle, middle)[1] < id then low = middle + 1 else high = middle end
-  end
-  return low
-end
-
-local function behind(key, score, id)
-  local rank = before(key, score, id)
-  if redis.call('ZRANGE', key, rank, rank)[1] == id then rank = rank + 1 end
-  return rank
-end
-"""
-
-_READABLE = "if redis.call('EXISTS', STAMP) == 0 then return false end"
-
 CHANGE = Script(
     _MOVES,
+    f"local LATE = {LATE_US}",
     """
 -- Of each job its id, its entry ('' without one), and when that applies: '' always, '<T' unless Redis has an entry that
--- changed after T, '=ENTRY' if Redis has just that one.
-for i = 1, #ARGV, 3 do
-  local id, new, rule = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+-- changed after T, or all that changed until T was compared with the rows; '=ENTRY' if Redis has just that one.
+local stamp = redis.pcall('GET', STAMP)
+local swept_at = type(stamp) == 'string' and tonumber(string.match(stamp, '|(%d+)$'))
+local known = swept_at and swept_at - LATE or 0
+
+for _, change in ipairs(cjson.decode(ARGV[1])) do
+  local id, new, rule = change[1], change[2], change[3]
   local old, kind = redis.call('HGET', JOBS, id) or '', string.sub(rule, 1, 1)
-  local applies = true
-  if kind == '=' then applies = old == string.sub(rule, 2) end
-  if kind == '<' then applies = (tonumber((fields(old))) or 0) <= tonumber(string.sub(rule, 2)) end
+  local applies, of = true, string.sub(rule, 2)
+  if kind == '=' then applies = old == of end
+  if kind == '<' then applies = math.max(tonumber((fields(old))) or 0, known) <= tonumber(of) end
   if applies then move(id, old, new) end
 end
 """,
 )
 
-HEADS = Script(
-    _READABLE,
-    """
-local found = {}
-for _, name in ipairs(redis.call('ZRANGE', base .. 'groups', 0, -1)) do
-  local first = redis.call('ZRANGE', base .. 'group:' .. name, 0, 0, 'WITHSCORES')
-  if first[1] then
-    found[#found + 1] = name
-    found[#found + 1] = first[1]
-    found[#found + 1] = first[2]
-  end
-end
-return found
-""",
-)
-
-SUCCESSORS = Script(
-    _ORDER,
-    _READABLE,
-    """
-local key = base .. 'group:' .. ARGV[1]
-local first = behind(key, tonumber(ARGV[2]), ARGV[3])
-return redis.call('ZRANGE', key, first, first + ARGV[4] - 1, 'WITHSCORES')
-""",
-)
-
-BUCKETS = Script(
-    _READABLE,
-    """
-local found = {}
-for _, name in ipairs(redis.call('ZRANGE', base .. 'buckets', 0, -1)) do
-  found[#found + 1] = name
-  found[#found + 1] = redis.call('ZCARD', base .. 'bucket:' .. name)
-end
-return found
-""",
-)
-
-BEFORE = Script(
-    _ORDER,
-    _READABLE,
-    """
--- The number of buckets, of each its credit and its name, then the key and the id of each job.
-local last = 1 + 2 * ARGV[1]
-local found = {}
-for mark = last + 1, #ARGV, 2 do
-  local key, id, sum = tonumber(ARGV[mark]), ARGV[mark + 1], 0
-  for i = 2, last, 2 do sum = sum + before(base .. 'bucket:' .. ARGV[i + 1], key + tonumber(ARGV[i]), id) end
-  found[#found + 1] = sum
-end
-return found
-""",
-)
-
-PAGE = Script(
-    _ORDER,
-    _READABLE,
-    """
--- How many, the key and the id behind which the first class goes on ('' from its start), then of each bucket its class,
--- its credit and its name, class by class. The next job of all buckets of a class is the root of a heap.
-local limit, mark, found = tonumber(ARGV[1]), tonumber(ARGV[2]), {}
-local heap = {}
-
-local function load(stream, count)
-  stream.ids = redis.call('ZRANGE', stream.set, stream.rank, stream.rank + count - 1, 'WITHSCORES')
-  stream.at, stream.rank = 1, stream.rank + count
-end
-
-local function ready(stream)
-  if stream.at > #stream.ids then load(stream, 16) end
-  stream.id = stream.ids[stream.at]
-  if stream.id then stream.key = stream.ids[stream.at + 1] - stream.credit end
-  return stream.id
-end
-
-local function less(one, two)
-  if one.key ~= two.key then return one.key < two.key end
-  return one.id < two.id
-end
-
-local function up(i)
-  while i > 1 and less(heap[i], heap[math.floor(i / 2)]) do
-    local parent = math.floor(i / 2)
-    heap[i], heap[parent] = heap[parent], heap[i]
-    i = parent
-  end
-end
-
-local function down(i)
-  while true do
-    local least = i
-    for child = 2 * i, 2 * i + 1 do
-      if heap[child] and less(heap[child], heap[least]) then least = child end
-    end
-    if least == i then return end
-    heap[i], heap[least] = heap[least], heap[i]
-    i = least
-  end
-end
-
-local i = 4
-while i <= #ARGV and #found < 3 * limit do
-  local class = ARGV[i]
-  heap = {}
-  while ARGV[i] == class do
-    local credit, name = tonumber(ARGV[i + 1]), ARGV[i + 2]
-    local stream = {credit = credit, name = name, set = base .. 'bucket:' .. name, rank = 0}
-    if mark then stream.rank = behind(stream.set, mark + credit, ARGV[3]) end
-    load(stream, 1)
-    if ready(stream) then
-      heap[#heap + 1] = stream
-      up(#heap)
-    end
-    i = i + 3
-  end
-  mark = nil
-  while heap[1] and #found < 3 * limit do
-    local stream = heap[1]
-    for _, value in ipairs({stream.name, stream.id, stream.ids[stream.at + 1]}) do found[#found + 1] = value end
-    stream.at = stream.at + 2
-    if not ready(stream) then heap[1] = heap[#heap] heap[#heap] = nil end
-    if heap[1] then down(1) end
-  end
-end
-return found
-""",
-)
-
 STATE = Script("""
 -- The stamp, and whether the sets have as many members as there are entries. Fails if a key is of another type.
-local members, waiting = 0, 0
-for _, name in ipairs(redis.call('ZRANGE', base .. 'buckets', 0, -1)) do
-  members = members + redis.call('ZCARD', base .. 'bucket:' .. name)
+local function members(kind)
+  local sum = 0
+  for _, name in ipairs(redis.call('ZRANGE', base .. kind .. 's', 0, -1)) do
+    sum = sum + redis.call('ZCARD', base .. kind .. ':' .. name)
+  end
+  return sum
 end
-for _, name in ipairs(redis.call('ZRANGE', base .. 'groups', 0, -1)) do
-  waiting = waiting + redis.call('ZCARD', base .. 'group:' .. name)
-end
-return {redis.call('GET', STAMP) or '', (redis.call('HLEN', JOBS) == members and waiting <= members) and 1 or 0}
+
+local entries = redis.call('HLEN', JOBS)
+local sound = members('bucket') == entries and members('group') == entries
+return {redis.call('GET', STAMP) or '', sound and 1 or 0}
 """)
 
 LOOK = Script("""
@@ -256,14 +119,13 @@ local function stands(kind, name, submitted, id)
 end
 
 local found = {}
-for i, id in ipairs(ARGV) do
+for i, id in ipairs(cjson.decode(ARGV[1])) do
   local entry = redis.call('HGET', JOBS, id) or ''
   local _, submitted, group, bucket = fields(entry)
-  local sound = bucket and stands('bucket', bucket, submitted, id)
-  if sound and group ~= '' then sound = stands('group', group, submitted, id) end
+  local sound = bucket and stands('bucket', bucket, submitted, id) and stands('group', group, submitted, id)
   found[i] = (entry == '' or sound) and entry or '!' .. entry
 end
-return found
+return cjson.encode(found)
 """)
 
 BEGIN = Script("""

@@ -18,13 +18,12 @@ from store.db.database import in_us, now_us
 from store.db.tables import DeletedJob, Job, Service
 from store.line.conditions import is_queued
 from store.line.entries import COLUMNS, entry_of
+from store.line.scripts import LATE_US
 from store.line.upkeep import Stamp, Upkeep, settled, told
 from store.redis_client import WrongKeys
 
 logger = logging.getLogger(__name__)
 
-_LATE = in_us(timedelta(minutes=1))
-"""How long before a sweep a change may have been made that was committed after it."""
 _OLDEST = in_us(timedelta(minutes=10))
 """A line that nobody compared for longer is filled anew."""
 _AT_ONCE = 1000
@@ -77,7 +76,7 @@ class Sweep:
             if stamp is None or stamp.run_id != run_id or not _is_plausible(stamp, now=now, swept_at=swept_at):
                 return self._rebuild(run_id)
             # All of them, whatever the first ones find.
-            differed = [self.compare(ids) for ids in self._suspects(stamp.swept_at - _LATE)]
+            differed = [self.compare(ids) for ids in self._suspects(stamp.swept_at - LATE_US)]
         except WrongKeys as error:
             logger.warning("%s: the line is filled anew", error.message)
             return self._rebuild(self._upkeep.run_id())
@@ -127,7 +126,7 @@ class Sweep:
         while rows := self._execute(_NEXT, {**passed, "limit": _AT_ONCE}):
             if not self._upkeep.go_on(token):
                 return False
-            self._upkeep.change(told(row.id, entry_of(row)) for row in rows)
+            self._upkeep.change([told(row.id, entry_of(row)) for row in rows])
             count, passed = count + len(rows), _position(rows[-1])
         done = self._upkeep.finish(token, self._swept(run_id, now))
         if done:

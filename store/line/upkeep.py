@@ -1,8 +1,8 @@
 """What a worker says to Redis to keep the line there equal to the rows. Every function raises QueueUnavailable."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-import itertools
+import json
 
 from redis import Redis
 
@@ -62,14 +62,14 @@ class Upkeep:
     def entries(self, job_ids: Sequence[str]) -> list[str]:
         """Returns the entry of each job, '' without one; it begins with '!' if the sets have the job otherwise."""
         with translated():
-            return scripts.LOOK.run(self._redis, self._base, job_ids) if job_ids else []
+            found = scripts.LOOK.run(self._redis, self._base, (json.dumps(job_ids),))
+        return json.loads(found) or []
 
-    def change(self, changes: Iterable[Change]) -> None:
+    def change(self, changes: Sequence[Change]) -> None:
         """Writes entries."""
-        arguments = list(itertools.chain(*changes))
-        if arguments:
+        if changes:
             with translated("rebuild"):
-                scripts.CHANGE.run(self._redis, self._base, arguments)
+                scripts.CHANGE.run(self._redis, self._base, (json.dumps(changes),))
 
     def scan(self, cursor: int, *, count: int) -> tuple[int, list[str]]:
         """Returns about `count` ids that Redis has, and the cursor of the next ones, which is 0 behind the last."""
@@ -103,7 +103,10 @@ class Upkeep:
 
 
 def told(job_id: str, found: LineEntry | Left) -> Change:
-    """Returns the change that a commit made. It applies unless Redis has heard of a later one."""
+    """Returns the change that a commit made.
+
+    It applies unless Redis has heard of a later one, or was compared with the rows long after it.
+    """
     if isinstance(found, LineEntry):
         return job_id, written(found), f"<{found.changed}"
     return job_id, "", "" if found.changed is None else f"<{found.changed}"

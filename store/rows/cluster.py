@@ -53,8 +53,7 @@ _RUNNING = (
         Job.priority,
         Job.created_at,
         Job.ran_us,
-        # All waits, less the first one.
-        (Job.waited_us - (Job.started_at - Job.created_at)).label("waited_us"),
+        (Job.waited_us - Job.waited_first_us).label("waited_us"),
         Job.progress,
         Job.spec["preemptible"].label("preemptible"),
         Job.spec["time_limit"].label("time_limit"),

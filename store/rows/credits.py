@@ -1,9 +1,11 @@
 """How much credit the owners of waiting and running jobs have: by this the line is ordered, beside the jobs."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 import threading
 import time
+from typing import ClassVar
 
 from sqlalchemy.orm import Session
 
@@ -11,12 +13,11 @@ from scheduling.credit import MOST, OwnerKind
 from scheduling.line import credits_among
 from scheduling.snapshot import Kind
 from store.db.database import in_us
-from store.facts.line import Credits
+from store.facts.line import Bucket, Credits
 from store.line.line import line_of
 from store.rows import cluster, quotas
 
 _KEY = "torchyard.credits"
-_LASTING_S = 1.0
 _KINDS: tuple[Kind, Kind] = ("cuda", "cpu")
 
 
@@ -24,16 +25,20 @@ _KINDS: tuple[Kind, Kind] = ("cuda", "cpu")
 class CreditCache:
     """The newest credits of one program. They change slowly, and each answer with a position needs them."""
 
+    lasting_s: ClassVar[float] = 1.0
+    """For so many seconds they are not read again."""
+
     _found: Credits | None = None
     _read_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, session: Session) -> Credits:
-        """Returns credits that were right a second ago."""
+    def get(self, session: Session, buckets: Collection[Bucket]) -> Credits:
+        """Returns credits that were right a second ago, those of the owners of these buckets among them."""
         with self._lock:
-            if self._found is not None and time.monotonic() - self._read_at < _LASTING_S:
-                return self._found
-        found = _read(session)
+            known = self._found if time.monotonic() - self._read_at < self.lasting_s else None
+        if known is not None and all(known.knows(bucket) for bucket in buckets):
+            return known
+        found = _read(session, buckets)
         with self._lock:
             self._found, self._read_at = found, time.monotonic()
         return found
@@ -44,19 +49,22 @@ def attach(session: Session, cache: CreditCache) -> None:
     session.info[_KEY] = cache
 
 
-def credits(session: Session) -> Credits:
-    """Returns what the order of the line depends on besides the jobs."""
+def credits(session: Session, buckets: Collection[Bucket] = ()) -> Credits:
+    """Returns what the order of the line depends on besides the jobs.
+
+    `buckets`: of queued jobs, which the line may not have yet.
+    """
     cache: CreditCache | None = session.info.get(_KEY)
-    return _read(session) if cache is None else cache.get(session)
+    return _read(session, buckets) if cache is None else cache.get(session, buckets)
 
 
-def _read(session: Session) -> Credits:
+def _read(session: Session, buckets: Collection[Bucket]) -> Credits:
     now, hosts = cluster.hosts(session, {})
     devices: Counter[Kind] = Counter(device.kind for host in hosts for device in host.devices)
     auto: Kind = "cuda" if devices["cuda"] else "cpu"
     running = cluster.running(session)
     waiting: set[OwnerKind] = {
-        (bucket.owner, _kind(bucket.request, auto=auto)) for bucket in line_of(session).buckets()
+        (bucket.owner, _kind(bucket.request, auto=auto)) for bucket in (*line_of(session).buckets(), *buckets)
     }
     owners = {owner for owner, _ in waiting} | {job.owner for job in running}
     by_owner = credits_among(

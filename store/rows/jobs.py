@@ -151,6 +151,8 @@ def _line_values(job: Job, source: JobState, target: JobState, *, ran_us: int) -
     values: dict[str, Any] = {"lined_at": now_us()} if JobState.QUEUED in {source, target} else {}
     if source is JobState.QUEUED:
         values["waited_us"] = _WAITED_US
+        if target is JobState.STARTING and job.started_at is None:
+            values["waited_first_us"] = _WAITED_US
     if target is JobState.QUEUED:
         values["shape"] = shape_of(job.owner, job.spec, ran_us=ran_us)
     return values

@@ -14,4 +14,6 @@ from torchyard.contract.job import JobState
 def queue_positions(session: Session, rows: Iterable[Any]) -> dict[str, int]:
     """Returns the positions of those jobs that are queued, from 1, by id. `rows` have the columns of jobs."""
     queued = [standing_of(row) for row in rows if row.state == JobState.QUEUED]
-    return line_of(session).positions(credits(session), queued) if queued else {}
+    if not queued:
+        return {}
+    return line_of(session).positions(credits(session, {job.bucket for job in queued}), queued)

@@ -4,7 +4,7 @@ A place is given to a job under the lock on its worker's row, so that a claim un
 is kept. It may be taken from a job without: that forbids no claim.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -12,13 +12,15 @@ from sqlalchemy import ColumnElement, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from store.announcement import QUEUE, announcement_of
-from store.db.tables import Job, Reservation, Worker
+from store.db.tables import Attempt, Job, Reservation, Worker
 from store.db.upsert import upsert
 from torchyard.contract.job import JobState
 
 Kind = Literal["cuda", "cpu"]
 Place = tuple[str, Kind]
 """The id of a worker, and the kind of its devices."""
+Runs = tuple[str, str]
+"""The id of a job, and that of the worker on which it runs."""
 
 
 class Kept(Protocol):
@@ -110,16 +112,18 @@ def changes(seen: Iterable[Kept], wanted: Iterable[Kept]) -> list[Change]:
     return found
 
 
-def reserve(session: Session, changes: Sequence[Change]) -> dict[Place, int] | None:
+def reserve(session: Session, changes: Sequence[Change], *, known: Set[Runs]) -> dict[Place, int] | None:
     """Makes all `changes`, at most one of a place, or none and returns None if anything is not as it was.
 
     Returns the versions of the reservations that were given to jobs, by their places.
 
-    Each place is as it was seen. Who gets one waits and has no other, on a worker that does not drain.
+    Each place is as it was seen. Who gets one waits and has no other, on a worker that does not drain, and on which no
+    job runs but the `known` ones: another would make the times wrong.
     """
     given = [change for change in changes if change.job_id is not None]
     job_ids = sorted({str(change.job_id) for change in given})
-    if not _lock_offering(session, changes) >= {change.worker_id for change in given}:
+    offering = {change.worker_id for change in given}
+    if not _lock_offering(session, changes) >= offering or not _running_on(session, offering) <= known:
         return None
     if len(job_ids) < len(given) or _lock_waiting(session, job_ids) != len(job_ids):
         return None
@@ -160,6 +164,12 @@ def _lock_offering(session: Session, changes: Iterable[Change]) -> set[str]:
     query = select(Worker.id, Worker.drain_requested_at).where(Worker.id.in_(ids))
     rows = session.execute(query.order_by(Worker.id).with_for_update(key_share=True))
     return {row.id for row in rows if row.drain_requested_at is None}
+
+
+def _running_on(session: Session, worker_ids: Collection[str]) -> set[Runs]:
+    """Returns the jobs that run on these workers."""
+    query = select(Attempt.job_id, Attempt.worker_id).where(Attempt.ended_at.is_(None))
+    return {(row.job_id, row.worker_id) for row in session.execute(query.where(Attempt.worker_id.in_(worker_ids)))}
 
 
 def _lock_waiting(session: Session, job_ids: Sequence[str]) -> int:

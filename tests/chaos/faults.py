@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 import os
 from random import Random
+import shutil
 import signal
 import threading
 import time
@@ -29,6 +30,7 @@ Fault = Literal[
     "worker drained",
     "rank stopped for good",
     "redis wiped",
+    "redis killed and wiped",
     "postgresql restarted",
     "disk full",
     "connections cut",
@@ -138,6 +140,7 @@ class FaultInjector(threading.Thread):
             "worker drained": self._drain,
             "rank stopped for good": self._stop_rank,
             "redis wiped": self._wipe,
+            "redis killed and wiped": self._lose_redis,
             "postgresql restarted": self._restart,
             "disk full": self._fill,
             "connections cut": self._cut,
@@ -308,6 +311,14 @@ class FaultInjector(threading.Thread):
                 redis.flushall()
         except RedisError:
             return False
+        return True
+
+    def _lose_redis(self) -> bool:
+        if self._deployment.components["redis"].send(signal.SIGKILL, rest=self._random.uniform(1, 6)) is None:
+            return False
+        for path in (self._deployment.folder / "redis").iterdir():
+            if path.name.startswith("appendonly"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         return True
 
     def _restart(self) -> bool:

@@ -16,7 +16,7 @@ def reserve(settings: Settings, *wanted: tuple[str, str]) -> bool:
     """Keeps the CPU slots of workers, which nobody has, for jobs."""
     with actions.opened(settings) as store:
         kept = [KeptPlace(worker, "cpu", job_id, "", due=1, bound=2, since=0, version=0) for worker, job_id in wanted]
-        return placement.keep_places(store, [], kept) is not None
+        return placement.keep_places(store, [], kept, known=set()) is not None
 
 
 @pytest.mark.parametrize("point", POINTS)

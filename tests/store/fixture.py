@@ -1,6 +1,6 @@
 """Shortcuts for the operations of the API and the workers on a store, each in its own transaction."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -26,7 +26,7 @@ from store.queries.groups import Groups
 from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
 from store.rows import attempts, claims, intents, job_events, jobs, queue_positions, reasons, reservations, workers
-from store.rows.reservations import Change
+from store.rows.reservations import Change, Runs
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
@@ -90,8 +90,8 @@ class StoreFixture:
             lambda session: claims.claim(session, job_id, placement, reservation=reservation, guest=guest)
         )
 
-    def reserve(self, *changes: Change) -> bool:
-        return self.write(lambda session: reservations.reserve(session, changes)) is not None
+    def reserve(self, *changes: Change, known: Set[Runs] = frozenset()) -> bool:
+        return self.write(lambda session: reservations.reserve(session, changes, known=known)) is not None
 
     def kept(self) -> dict[str, tuple[str, int]]:
         """Returns for whom the CPU slots of each worker are kept, with the version."""
@@ -116,6 +116,12 @@ class StoreFixture:
         """Ends the attempt. `asked`: whether the worker has requested a stop of this reason."""
         report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
         return self.write(lambda session: attempts.end(session, claim, report, requested_stops=stops))
+
+    def complete(self, claim: Claim) -> None:
+        """Lets the attempt run, and its job succeed."""
+        if self.job(claim.job_id).state == JobState.STARTING:
+            self.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
+        self.end(claim, EndReason.COMPLETED)
 
     def cancel(self, job_id: str, *, grace: timedelta | None = None) -> Job:
         return self.write(lambda session: intents.request_cancel(session, job_id, grace=grace))

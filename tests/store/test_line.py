@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+import pytest
 from sqlalchemy import Update, select, update
 
 from store.commands import attempts, placement, requests, submission
@@ -23,6 +24,7 @@ from store.line import order
 from store.line.entries import standing_of
 from store.line.line import Line, line_of
 from store.queue import Queue
+from store.rows.credits import CreditCache
 from tests import servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, placement_on, service_of, store_on
@@ -159,7 +161,10 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
     return Queueing
 
 
-def test_redis_answers_as_sql_does_after_any_sequence_of_operations(databases: Databases, tmp_path: Path) -> None:
+def test_redis_answers_as_sql_does_after_any_sequence_of_operations(
+    databases: Databases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CreditCache, "lasting_s", 0.0)  # two stores ask for the credits one after the other
     with servers.redis_server(tmp_path) as redis_url:
         run_state_machine_as_test(
             machine(databases, redis_url),

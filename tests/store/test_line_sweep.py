@@ -18,6 +18,8 @@ from store.commands import submission
 from store.db.database import Database
 from store.db.tables import Job, Service
 from store.facts.callers import SERVICE
+from store.facts.line import Bucket, LineEntry
+from store.line.from_redis import written
 from store.line.line import line_of
 from store.queries import jobs as queries
 from store.queries.groups import Groups
@@ -74,7 +76,7 @@ class Lined:
         """Checks that Redis has what the rows say, and that it answers."""
         assert line.waiting(self.store.queue) == [job_id for job_id, _ in self.db.read(jobs.queued)]
         assert self.asks_redis()
-        assert self.queued() == line.waiting(self.store.queue)
+        assert sorted(self.queued()) == sorted(line.waiting(self.store.queue))
         assert self.heads() == self.db.heads()
 
 
@@ -237,7 +239,8 @@ def test_what_only_an_audit_finds_is_found_in_turn(at: Lined) -> None:
     at.store.sweep_line()
     lost = at.db.read(jobs.queued)[1100][0]
     at.store.queue.announce(line.left(lost))
-    at.store.queue.announce(line.queued("job_of_nobody", -3))
+    of_nobody = LineEntry(Bucket("ada", "auto", -3), 1, "a-shape", changed=0)
+    at.store.queue.upkeep.change([("job_of_nobody", written(of_nobody), "")])
     found = [at.store.sweep_line() for _ in range(6)]
     assert any(found)
     at.check()
@@ -250,6 +253,31 @@ def test_entries_that_the_sets_do_not_have_are_put_there(at: Lined) -> None:
     assert at.store.sweep_line()
     at.check()
     at.redis.zrem(f"{at.base}bucket:0:auto:admin", job_id)
+    assert at.store.sweep_line()
+    at.check()
+
+
+def test_what_a_process_says_long_after_its_commit_is_not_heard(at: Lined) -> None:
+    first, second = at.db.submit(), at.db.submit()
+    at.age()
+    late = [line.told(at.db.job(job_id)) for job_id in (first, second)]
+    at.db.cancel(first)
+    at.store.sweep_line()
+    for one in late:
+        at.store.queue.announce(one)
+    at.check()
+    assert at.queued() == [second]
+
+
+@pytest.mark.parametrize("lost", ["groups", "buckets", "group", "held back", "bucket:0:auto:ada"])
+def test_keys_that_redis_evicted_are_missed_by_the_next_sweep(at: Lined, lost: str) -> None:
+    waiting, held_back = at.db.submit(), at.db.submit()
+    at.db.hold_back(held_back, seconds=3600)
+    at.age()
+    at.store.sweep_line()
+    assert not at.store.sweep_line()
+    named = {"group": f"group:0:{at.db.job(waiting).shape}", "held back": "group:"}
+    assert at.redis.delete(f"{at.base}{named.get(lost, lost)}")
     assert at.store.sweep_line()
     at.check()
 

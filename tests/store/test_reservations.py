@@ -91,6 +91,20 @@ def test_a_claim_needs_the_reservation_that_its_plan_saw(db: StoreFixture) -> No
     assert not db.attempt(started).guest
 
 
+def test_no_place_is_kept_by_a_plan_that_does_not_know_what_runs_there(db: StoreFixture) -> None:
+    worker, other = db.worker(), db.worker("other")
+    holder, runs = db.submit(), db.submit()
+    claim = db.running(runs, worker, "a")
+    for known in ({(holder, worker)}, {(runs, other)}):
+        assert not db.reserve(keep(worker, holder), known=known)
+    assert db.reserve(keep(other, holder)), "nothing runs on the other worker"
+    assert db.reserve(keep(other, None, seen=1))
+    assert db.reserve(keep(worker, holder), known={(runs, worker)})
+    assert not db.reserve(keep(worker, holder, seen=1, due=6)), "its new times would be wrong"
+    db.end(claim, EndReason.COMPLETED)
+    assert db.reserve(keep(worker, holder, seen=1, due=6))
+
+
 def test_a_place_of_the_other_kind_is_another_place(db: StoreFixture) -> None:
     worker, holder = db.worker(), db.submit()
     assert db.reserve(Change(worker, "cuda", None, holder, 5, 9))
@@ -151,9 +165,10 @@ def test_a_reservation_and_a_claim_have_one_winner(db: StoreFixture) -> None:
             lambda: db.reserve(keep(worker, holder)),  # noqa: B023
             lambda: db.claim(other, worker),  # noqa: B023
         )
-        assert kept is True, "a job that runs may have the devices of a kept place"
-        assert claim is None or isinstance(claim, Claim), claim
-        assert db.kept()[worker] == (holder, 1)
+        assert isinstance(claim, Claim) is not kept, (kept, claim)
+        assert db.kept() == ({worker: (holder, 1)} if kept else {})
+        if kept:
+            db.cancel(holder)
 
 
 def test_claims_on_a_kept_place_and_its_end_have_one_outcome(db: StoreFixture) -> None:

@@ -10,7 +10,7 @@ from scheduling.usage import used_at
 from store.db.database import now_us
 from store.db.tables import Attempt, Job, Usage
 from store.facts.attempts import Claim
-from store.rows import claims, deletion, usage
+from store.rows import claims, cluster, deletion, usage, waiting
 from tests.store.fixture import StoreFixture, placement_on, run_together
 from tests.store.test_races import PAIRS
 from torchyard.contract.job import EndReason
@@ -144,6 +144,35 @@ def test_the_last_two_lengths_of_a_trainer_are_kept_over_all_attempts(db: StoreF
     assert lengths() == {("ada", "script"): (second + third) // 2}
     assert db.read(lambda session: usage.usual_lengths(session, ["bob"])) == {}
     assert _ran(db) >= 17 * HOUR
+
+
+def test_what_a_job_waited_before_its_first_start_is_told_apart(db: StoreFixture) -> None:
+    job_id, worker = db.submit(preemptible=True), db.worker()
+
+    def wait(us: int) -> None:
+        earlier = update(Job).values(lined_at=Job.lined_at - us)
+        db.write(lambda session: session.execute(earlier))
+
+    def after_its_first_start() -> float:
+        (running,) = db.read(cluster.running)
+        return running.waited_us / HOUR
+
+    wait(20 * HOUR)
+    db.pause(job_id)
+    db.resume(job_id)
+    wait(10 * HOUR)
+    claim = db.running(job_id, worker)
+    assert after_its_first_start() == 0
+    db.end(claim, EndReason.PREEMPTED)
+    wait(5 * HOUR)
+    (waits,) = db.read(lambda session: waiting.waiting_among(session, [job_id]))
+    assert waits.waited_us / HOUR == pytest.approx(35, rel=1e-3)
+    claim = db.running(job_id, worker)
+    assert after_its_first_start() == pytest.approx(5, rel=1e-3)
+    db.end(claim, EndReason.PREEMPTED)
+    wait(HOUR)
+    db.running(job_id, worker)
+    assert after_its_first_start() == pytest.approx(6, rel=1e-3)
 
 
 def _ran(db: StoreFixture) -> int:

@@ -91,7 +91,9 @@ class Placer:
 
     def _keep(self, snapshot: Snapshot, planned: Plan) -> Snapshot | None:
         """Stores which places are kept. Returns the snapshot with them, None if another worker decided otherwise."""
-        versions = commands.keep_places(self._store, snapshot.reservations, planned.reservations)
+        known = {(job.job_id, job.worker_id) for job in snapshot.running}
+        known |= {(start.job.id, start.placement.worker_id) for start in planned.starts}
+        versions = commands.keep_places(self._store, snapshot.reservations, planned.reservations, known=known)
         if versions is None:
             return None
         kept = (replace(one, version=versions.get(one.place, one.version)) for one in planned.reservations)

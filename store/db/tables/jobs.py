@@ -113,6 +113,8 @@ class Job(Base):
     """Microseconds that the ended attempts ran together; the time limit covers all of them."""
     waited_us: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """Microseconds that it was queued in all, until `lined_at`."""
+    waited_first_us: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Of these, those until its first start."""
     progress: Mapped[dict[str, Any] | None] = mapped_column(Document)
     card: Mapped[dict[str, Any] | None] = mapped_column(Document)
     """The model card: size, data and speed of the run. At most 64 KiB."""
