@@ -121,7 +121,7 @@ def _cheapest(cluster: Cluster, job: Waiting, candidates: Sequence[Holder]) -> V
                 return None
             continue
         theirs = by_room.get(name)
-        if theirs is None or not room.could_run(want):
+        if theirs is None or not want.possible:
             continue
         theirs.sort(key=lambda holder: _preference(cluster, holder))
         chosen = _cover(room, want, [(_cost(cluster, holder), holder) for holder in theirs])

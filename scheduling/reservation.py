@@ -21,7 +21,7 @@ def restore(cluster: Cluster, stored: Iterable[Reservation], line: Mapping[str, 
         job, room = line.get(one.job_id), cluster.rooms.get(one.worker_id)
         if job is None or room is None or room.kind(job.resources) != one.kind:
             continue
-        if room.could_run(room.want(job)):
+        if room.want(job).possible:
             cluster.keep(job, room, since=one.since)
 
 
@@ -72,7 +72,7 @@ def wanted(cluster: Cluster, stored: Iterable[Reservation], started: Collection[
 
 
 def _able(cluster: Cluster, job: Waiting) -> list[Room]:
-    return [room for room in cluster.rooms.values() if room.could_run(room.want(job))]
+    return [room for room in cluster.rooms.values() if room.want(job).possible]
 
 
 def _best(cluster: Cluster, job: Waiting, rooms: Iterable[Room]) -> tuple[Room, Forecast]:
