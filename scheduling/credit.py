@@ -9,12 +9,11 @@ from datetime import timedelta
 import math
 
 from scheduling.snapshot import Kind, OwnerUse, Waiting
+from scheduling.usage import HALF_LIFE
 from torchyard.contract.resources import Resources
 
 MOST = timedelta(hours=72)
 """The credit of an owner that used nothing."""
-HALF_LIFE = timedelta(days=1)
-"""After which what was used counts half."""
 WEIGHT = 100
 """An owner's, unless the operator set another."""
 

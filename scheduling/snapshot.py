@@ -137,7 +137,7 @@ class OwnerUse:
     owner: str
     kind: Kind
     used_s: float
-    """Device seconds until now, each halved for every `scheduling.credit.HALF_LIFE` that has passed since."""
+    """Device seconds until now, each halved for every `scheduling.usage.HALF_LIFE` that has passed since."""
     weight: int = 100
     """The owner's part in the devices, compared to others'."""
 

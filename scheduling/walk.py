@@ -56,8 +56,8 @@ class Walk:
         self._over_quota: dict[str, Reason] = {}
         self._hopeless: set[object] = set()
         """What fits nowhere on this round, so that equal requests need not be tried."""
-        self._blocked: set[tuple[Kind, int]] = set()
-        """Kinds and priorities of which a job fits nowhere: those behind it pass it."""
+        self._blocked: dict[Kind, int] = {}
+        """The highest priority of each kind of which a job fits nowhere: those behind it pass it."""
         self._deferred: list[Waiting] = []
         """Jobs that fit, but behind one that does not: the shortest of them starts first."""
         self._gave_up = False
@@ -127,12 +127,13 @@ class Walk:
         if aside is not None and self._cluster.is_complete(aside):
             self._start_aside(job)
         elif (room := open_room(self._cluster, job)) is not None:
-            if equal is not None and (self._line.kind(job), job.priority) in self._blocked:
+            if equal is not None and self._blocked.get(self._line.kind(job), job.priority - 1) >= job.priority:
                 self._deferred.append(job)
             else:
                 self._start(job, room)
         else:
-            self._blocked.add((self._line.kind(job), job.priority))
+            kind = self._line.kind(job)
+            self._blocked[kind] = max(job.priority, self._blocked.get(kind, job.priority))
             self._make_way(job, keep)
 
     def _make_way(self, job: Waiting, keep: Keep | None) -> None:
