@@ -31,7 +31,7 @@ def reserve(cluster: Cluster, job: Waiting) -> bool:
     if not rooms or any(cluster.before(job, room) for room in rooms):
         return False
     room, _ = _best(cluster, job, rooms)
-    cluster.keep(job, room, since=cluster.now)
+    cluster.keep(job, room, since=_after_guests(cluster, room))
     return True
 
 
@@ -48,7 +48,7 @@ def move(cluster: Cluster, keep: Keep) -> bool:
     if not better:
         return False
     room, _ = _best(cluster, job, better)
-    cluster.keep(job, room, since=cluster.now)
+    cluster.keep(job, room, since=_after_guests(cluster, room))
     return True
 
 
@@ -78,6 +78,12 @@ def _able(cluster: Cluster, job: Waiting) -> list[Room]:
 def _best(cluster: Cluster, job: Waiting, rooms: Iterable[Room]) -> tuple[Room, Forecast]:
     found = [(room, forecast(room, job, now=cluster.now)) for room in rooms]
     return min(found, key=lambda one: (one[1].due, one[1].bound, one[0].host.id))
+
+
+def _after_guests(cluster: Cluster, room: Room) -> int:
+    """Returns from when on guests of the host are those of a new holder: those that run are of an earlier one."""
+    guests = (holder.guest_since for holder in room.holders.values())
+    return max([cluster.now, *(since + 1 for since in guests if since is not None)])
 
 
 def _gain(here: Forecast, there: Forecast) -> int:
