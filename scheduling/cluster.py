@@ -55,6 +55,8 @@ class Cluster:
         self.now = snapshot.now
         self.running = {job.job_id: job for job in snapshot.running}
         self.keeps: dict[Place, Keep] = {}
+        self._keep_of: dict[str, Keep] = {}
+        """By holder."""
         self.asides: dict[str, Aside] = {}
         self.preemptible: list[Holder] | None = None
         """Who may stop for a higher priority, once it is known."""
@@ -71,17 +73,19 @@ class Cluster:
         """Keeps the place of the host that the job can use for it, and no other."""
         self.release(job.id)
         place = room.host.id, room.kind(job.resources)
-        self.keeps[place] = Keep(job, room, place, since)
+        if place in self.keeps:
+            self.release(self.keeps[place].job.id)
+        self.keeps[place] = self._keep_of[job.id] = Keep(job, room, place, since)
 
     def release(self, job_id: str) -> bool:
         """Keeps no place for the job any more. Returns whether one was kept."""
-        places = [place for place, keep in self.keeps.items() if keep.job.id == job_id]
-        for place in places:
-            del self.keeps[place]
-        return bool(places)
+        keep = self._keep_of.pop(job_id, None)
+        if keep is not None:
+            del self.keeps[keep.place]
+        return keep is not None
 
     def kept_for(self, job_id: str) -> Keep | None:
-        return next((keep for keep in self.keeps.values() if keep.job.id == job_id), None)
+        return self._keep_of.get(job_id)
 
     def before(self, job: Waiting, room: Room) -> list[Keep]:
         """Returns the keeps that the job must respect on this host: of other jobs whose priority is not lower."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from scheduling.cluster import Cluster, delays
-from scheduling.placing import may_be_guest
 from scheduling.room import Holder, Room, Sort, Want, gains
 from scheduling.shapes import looked
 from scheduling.snapshot import Running, Waiting
@@ -121,7 +120,7 @@ def _cheapest(cluster: Cluster, job: Waiting, candidates: Sequence[Holder]) -> V
                 return None
             continue
         theirs = by_room.get(name)
-        if theirs is None or not room.could_run(want):
+        if theirs is None or not want.possible:
             continue
         theirs.sort(key=lambda holder: _preference(cluster, holder))
         chosen = _cover(room, want, [(_cost(cluster, holder), holder) for holder in theirs])
@@ -198,9 +197,7 @@ def _respects_keeps(cluster: Cluster, job: Waiting, room: Room, victims: Sequenc
     want = room.want(job)
     added = cluster.holder_of(job, late_us=_SLACK_US)
     added.counts = _counts_after(room, want, victims)
-    if not delays(keeps, added, now=cluster.now, without=tuple(holder.job_id for holder in victims)):
-        return True
-    return may_be_guest(cluster, job, [room])
+    return not delays(keeps, added, now=cluster.now, without=tuple(holder.job_id for holder in victims))
 
 
 def _counts_after(room: Room, want: Want, victims: Sequence[Holder]) -> dict[Sort, int]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from scheduling.belief import believed_length, most_left
-from scheduling.cluster import Cluster, delays, spare_sorts
+from scheduling.cluster import Cluster, Keep, delays, spare_sorts
 from scheduling.room import Room
 from scheduling.snapshot import Waiting
 
@@ -36,19 +36,18 @@ def passage(cluster: Cluster, job: Waiting) -> tuple[Room, Passage] | None:
     return min(found, key=lambda one: one[:2])[2:] if found else None
 
 
-def may_be_guest(cluster: Cluster, job: Waiting, rooms: Sequence[Room]) -> bool:
-    """Returns whether the job is believed to end before the holders of these hosts can start."""
-    length_us = believed_length(job)
-    if not job.preemptible or length_us >= most_left(job):
-        return False
-    keeps = [keep for room in rooms for keep in cluster.before(job, room)]
-    return all(cluster.now + length_us <= keep.forecast(cluster.now).due for keep in keeps)
-
-
 def _how(cluster: Cluster, job: Waiting, room: Room) -> Passage | None:
     keeps = cluster.before(job, room)
     added = cluster.holder_of(job)
     added.counts = room.pick(room.want(job), last=spare_sorts(room, keeps))
     if not delays(keeps, added, now=cluster.now):
         return "passes"
-    return "guest" if may_be_guest(cluster, job, [room]) else None
+    return "guest" if _may_be_guest(cluster, job, keeps) else None
+
+
+def _may_be_guest(cluster: Cluster, job: Waiting, keeps: Sequence[Keep]) -> bool:
+    """Returns whether the job is believed to end before these holders can start."""
+    length_us = believed_length(job)
+    if not job.preemptible or length_us >= most_left(job):
+        return False
+    return all(cluster.now + length_us <= keep.forecast(cluster.now).due for keep in keeps)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduling.cluster import Cluster, Keep
 from scheduling.line import Line
-from scheduling.room import Room, Want, sort_of
+from scheduling.room import Room, Sort, Want, sort_of
 from scheduling.snapshot import Displacement, Kind, Place, Request, Waiting
 from scheduling.steps import Reasons
 from torchyard.contract.job import Reason
@@ -71,6 +71,7 @@ class Explainer:
         for owner, place in cluster.aside_places():
             self._preemptors.setdefault(place, set()).add(owner)
         self._known: dict[Request, Reason] = {}
+        self._devices: dict[tuple[str, tuple[Sort, ...], bool], tuple[str, list[str]]] = {}
 
     def explain(self, job: Waiting, ahead: str | None) -> Reason:
         """Returns why a job with this request does not start. `ahead`: who is first in the line, and why."""
@@ -103,9 +104,18 @@ class Explainer:
 
     def _shortage(self, room: Room, want: Want, *, kept: bool = False) -> str:
         """Describes what is free on the host. `kept`: and for whom it is kept."""
+        if room.host.draining:
+            return f"{room.host.name} is draining"
+        key = room.host.id, want.sorts, kept
+        if key not in self._devices:
+            self._devices[key] = self._describe_devices(room, want, kept=kept)
+        free, blocked = self._devices[key]
+        rest = [] if room.hosts_rest(want) else [_rest(room, want, *room.rest_held())]
+        return "; ".join([free, *rest, *blocked])
+
+    def _describe_devices(self, room: Room, want: Want, *, kept: bool) -> tuple[str, list[str]]:
+        """Describes how many devices that suit are free, and why others are blocked."""
         host = room.host
-        if host.draining:
-            return f"{host.name} is draining"
         kinds: set[Kind] = {sort[0] for sort in want.sorts}
         owners = sorted({keep.job.owner for keep in self._keeps.get(host.id, []) if keep.place[1] in kinds})
         parts = [f"{room.count_free(want)} free on {host.name}"]
@@ -115,8 +125,7 @@ class Explainer:
             parts.append(f", where devices are reserved for a job of {' and '.join(sorted(preemptors))}")
         devices = [device for device in host.devices if sort_of(device) in want.sorts]
         blocked = [device.blocked for device in devices if device.blocked is not None]
-        rest = [] if room.hosts_rest(want) else [_rest(room, want, *room.rest_held())]
-        return "; ".join(["".join(parts), *rest, *dict.fromkeys(blocked)])
+        return "".join(parts), [*dict.fromkeys(blocked)]
 
 
 def _ahead(first: Waiting, job: Waiting) -> str | None:

@@ -21,7 +21,7 @@ def restore(cluster: Cluster, stored: Iterable[Reservation], line: Mapping[str, 
         job, room = line.get(one.job_id), cluster.rooms.get(one.worker_id)
         if job is None or room is None or room.kind(job.resources) != one.kind:
             continue
-        if room.could_run(room.want(job)):
+        if room.want(job).possible:
             cluster.keep(job, room, since=one.since)
 
 
@@ -31,7 +31,7 @@ def reserve(cluster: Cluster, job: Waiting) -> bool:
     if not rooms or any(cluster.before(job, room) for room in rooms):
         return False
     room, _ = _best(cluster, job, rooms)
-    cluster.keep(job, room, since=cluster.now)
+    cluster.keep(job, room, since=_after_guests(cluster, room))
     return True
 
 
@@ -48,7 +48,7 @@ def move(cluster: Cluster, keep: Keep) -> bool:
     if not better:
         return False
     room, _ = _best(cluster, job, better)
-    cluster.keep(job, room, since=cluster.now)
+    cluster.keep(job, room, since=_after_guests(cluster, room))
     return True
 
 
@@ -72,12 +72,18 @@ def wanted(cluster: Cluster, stored: Iterable[Reservation], started: Collection[
 
 
 def _able(cluster: Cluster, job: Waiting) -> list[Room]:
-    return [room for room in cluster.rooms.values() if room.could_run(room.want(job))]
+    return [room for room in cluster.rooms.values() if room.want(job).possible]
 
 
 def _best(cluster: Cluster, job: Waiting, rooms: Iterable[Room]) -> tuple[Room, Forecast]:
     found = [(room, forecast(room, job, now=cluster.now)) for room in rooms]
     return min(found, key=lambda one: (one[1].due, one[1].bound, one[0].host.id))
+
+
+def _after_guests(cluster: Cluster, room: Room) -> int:
+    """Returns from when on guests of the host are those of a new holder: those that run are of an earlier one."""
+    guests = (holder.guest_since for holder in room.holders.values())
+    return max([cluster.now, *(since + 1 for since in guests if since is not None)])
 
 
 def _gain(here: Forecast, there: Forecast) -> int:

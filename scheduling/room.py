@@ -37,6 +37,8 @@ class Want:
     sorts: tuple[Sort, ...]
     cpus: float
     memory_gb: float
+    possible: bool
+    """Whether the job fits if nothing else runs here."""
 
 
 class Room:
@@ -55,6 +57,9 @@ class Room:
         """How many devices no foreign process or fault blocks."""
         self.returning: dict[Sort, int] = {}
         self._wants: dict[Request, Want] = {}
+        self._sorts: dict[object, tuple[Sort, ...]] = {}
+        """What suits by kind, memory and names."""
+        self._rest_held: tuple[float, float] | None = None
         self._examples: dict[Sort, Device] = {}
         for device in sorted(host.devices, key=attrgetter("index")):
             self._add(device, holders)
@@ -64,12 +69,7 @@ class Room:
         """Returns what the job asks for here."""
         found = self._wants.get(job.request)
         if found is None:
-            resources = job.resources
-            sorts = {sort_of(device) for device in suitable(resources, [*self._examples.values()])}
-            count = resources.total_devices
-            ordered = tuple(sorted(sorts, key=lambda sort: sort[1:]))
-            found = Want(count, ordered, resources.cpus or 0.0, resources.memory_gb or 0.0)
-            self._wants[job.request] = found
+            found = self._wants[job.request] = self._new_want(job.resources)
         return found
 
     def kind(self, resources: Resources) -> Kind:
@@ -77,11 +77,6 @@ class Room:
         if resources.device == "auto":
             return "cuda" if self.has_gpus else "cpu"
         return resources.device
-
-    def could_run(self, want: Want) -> bool:
-        """Returns whether the job fits if nothing else runs here."""
-        usable = sum([self.usable[sort] for sort in want.sorts])
-        return not self.host.draining and usable >= want.count and self.has_rest(want, 0.0, 0.0)
 
     def fits(self, want: Want, *, soon: bool = False) -> bool:
         """Returns whether the job fits now. `soon`: or as soon as GPUs have released their memory."""
@@ -104,18 +99,15 @@ class Room:
 
     def has_rest(self, want: Want, cpus_held: float, memory_held: float) -> bool:
         """Returns whether the host has the CPUs and the memory that the job asks for, beside what is held of them."""
-        for wanted, there, held in (
-            (want.cpus, self.host.cpus, cpus_held),
-            (want.memory_gb, self.host.memory_gb, memory_held),
-        ):
-            if wanted and (there is None or held + wanted > there + 1e-9):
-                return False
-        return True
+        cpus, memory_gb = self.host.cpus, self.host.memory_gb
+        return _suffices(cpus, cpus_held, want.cpus) and _suffices(memory_gb, memory_held, want.memory_gb)
 
     def rest_held(self) -> tuple[float, float]:
         """Returns the CPUs and the memory that jobs hold, in GiB."""
-        requests = [holder.resources for holder in self.holders.values()]
-        return sum(one.cpus or 0.0 for one in requests), sum(one.memory_gb or 0.0 for one in requests)
+        if self._rest_held is None:
+            requests = [holder.resources for holder in self.holders.values()]
+            self._rest_held = sum(one.cpus or 0.0 for one in requests), sum(one.memory_gb or 0.0 for one in requests)
+        return self._rest_held
 
     def left_over(self, want: Want) -> tuple[int, str]:
         """Returns how good a place this is for a job that fits, the least first: what is left free of its kind."""
@@ -143,15 +135,30 @@ class Room:
             del devices[:count]
             holder.counts[sort] = holder.counts.get(sort, 0) + count
         self.holders[holder.job_id] = holder
-        self.changes += 1
+        self._note_change()
         return taken
 
     def give_back(self, job_id: str, devices: Iterable[Device]) -> None:
         """Undoes `take`."""
         del self.holders[job_id]
-        self.changes += 1
+        self._note_change()
         for device in devices:
             insort(self.free[sort_of(device)], device, key=lambda device: device.index)
+
+    def _new_want(self, resources: Resources) -> Want:
+        key = resources.device, resources.min_memory_gb, None if resources.gpu is None else tuple(resources.gpu)
+        sorts = self._sorts.get(key)
+        if sorts is None:
+            found = {sort_of(device) for device in suitable(resources, [*self._examples.values()])}
+            sorts = self._sorts[key] = tuple(sorted(found, key=lambda sort: sort[1:]))
+        count, cpus, memory_gb = resources.total_devices, resources.cpus or 0.0, resources.memory_gb or 0.0
+        usable = sum([self.usable[sort] for sort in sorts])
+        rest = _suffices(self.host.cpus, 0.0, cpus) and _suffices(self.host.memory_gb, 0.0, memory_gb)
+        return Want(count, sorts, cpus, memory_gb, possible=rest and usable >= count and not self.host.draining)
+
+    def _note_change(self) -> None:
+        self.changes += 1
+        self._rest_held = None
 
     def _add(self, device: Device, holders: Mapping[str, Holder]) -> None:
         sort = sort_of(device)
@@ -184,6 +191,11 @@ def gains(counts: dict[Sort, int], sorts: Sequence[Sort]) -> int:
 def sort_of(device: Device) -> Sort:
     """Returns what the device has in common with those that suit the same jobs."""
     return device.kind, device.memory_bytes or 0, device.name
+
+
+def _suffices(there: float | None, held: float, wanted: float) -> bool:
+    """Returns whether so much is free; where it is unknown, none is."""
+    return not wanted or (there is not None and held + wanted <= there + 1e-9)
 
 
 def _unknown(job_id: str) -> Holder:

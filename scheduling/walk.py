@@ -238,7 +238,7 @@ class Walk:
         if job.id in self._cluster.asides or room is None or late or self._refusal(job) is not None:
             return
         victims = [room.holders[one.victim] for one in displacements if one.victim in room.holders]
-        if room.could_run(room.want(job)):
+        if room.want(job).possible:
             self._cluster.set_aside(job, room, victims)
 
     def _give_up(self, job: Waiting) -> None:

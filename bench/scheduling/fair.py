@@ -4,11 +4,11 @@ from collections import defaultdict, deque
 import math
 
 from bench.scheduling.simulator import US, Cluster, Job
-from scheduling.credit import HALF_LIFE
 from scheduling.plan import plan
 from scheduling.shapes import limit_class, looked
 from scheduling.snapshot import Device, Displacement, Host, OwnerUse, Reservation, Running, Snapshot, Waiting
 from scheduling.steps import Plan, Start, Stop
+from scheduling.usage import HALF_LIFE
 from torchyard.contract.resources import Resources
 
 _TAU_S = HALF_LIFE.total_seconds() / math.log(2)

@@ -143,6 +143,8 @@ def test_a_first_look_does_not_delay_a_holder() -> None:
     snapshot = seen(holder, hosts=hosts, running=running)
     snapshot = replace(snapshot, reservations=plan(snapshot).reservations, line=(holder, new))
     assert plan(snapshot).stops == ()
+    usual = replace(new, preemptible=True, usual_us=20 * MINUTE)
+    assert plan(replace(snapshot, line=(holder, usual))).stops == (), "it may run longer than others"
     short = replace(new, limit_us=20 * MINUTE)
     assert stopped(plan(replace(snapshot, line=(holder, short)))) == {"job_0": "job_1"}
 

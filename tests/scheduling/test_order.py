@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from scheduling.credit import HALF_LIFE, MOST, credits_of
+from scheduling.credit import MOST, credits_of
 from scheduling.plan import plan
 from scheduling.quotas import Allowance
 from scheduling.shapes import limit_class, limit_rounded_up
 from scheduling.snapshot import OwnerUse
+from scheduling.usage import HALF_LIFE
 from tests.scheduling.clusters import HOUR, NOW, host, runs, seen, slots, starts, waits
 
 DAY_S = HALF_LIFE.total_seconds()

@@ -217,6 +217,9 @@ def test_a_guest_of_an_earlier_holder_is_not_stopped() -> None:
     guest = runs("job_g", guest=True, preemptible=True, usual_us=2 * HOUR)
     planned = plan(seen(waits("job_a", 2), hosts=[host(slots("job_g", None))], running=[guest]))
     assert (planned.stops, kept(planned)["job_a"].due) == ((), NOW + HOUR)
+    just_started = replace(guest, since=NOW)
+    planned = plan(seen(waits("job_a", 2), hosts=[host(slots("job_g", None))], running=[just_started]))
+    assert (planned.stops, kept(planned)["job_a"].due) == ((), NOW + 2 * HOUR)
 
 
 def test_a_kept_place_stays_kept_until_the_start_is_stored() -> None:
