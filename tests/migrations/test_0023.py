@@ -38,4 +38,5 @@ def test_jobs_that_wait_have_their_places_and_shapes(database_url: str) -> None:
         assert {job.id: (job.shape, job.device_request) for job in map(db.job, before)} == before
         found = db.read(lambda session: (line_of(session).heads(), line_of(session).buckets()))
         assert found == (heads, buckets)
-        assert [job.lined_at for job in map(db.job, before)] == [0] * 4
+        joined = [(job.lined_at, job.reason_since if job.state == "queued" else 0) for job in map(db.job, before)]
+        assert [at for at, _ in joined] == [since for _, since in joined], "revision 0024 knows since when they wait"

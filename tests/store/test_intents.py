@@ -183,9 +183,9 @@ def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     one = db.running(db.submit(preemptible=True, priority=1), worker, "a")
     two = db.running(db.submit(preemptible=True, priority=2), worker, "b")
     firm = db.running(db.submit(priority=1), worker, "c")
-    high, equal = db.submit(priority=5), db.submit(priority=2)
+    high, lower = db.submit(priority=5), db.submit(priority=1)
     assert not db.preempt(one.job_id, firm.job_id, preemptor=high), "a job that may not be preempted"
-    assert not db.preempt(one.job_id, two.job_id, preemptor=equal), "one whose priority is no lower"
+    assert not db.preempt(one.job_id, two.job_id, preemptor=lower), "one whose priority is higher"
     assert [requested_stop(db.job(claim.job_id)) for claim in (one, two, firm)] == [None] * 3
     assert db.preempt(one.job_id, two.job_id, preemptor=high)
     assert not db.preempt(one.job_id, two.job_id, preemptor=high), "room for it is being made already"
