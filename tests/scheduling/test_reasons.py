@@ -30,7 +30,7 @@ def explain(resources: Resources, *hosts: Host) -> Reason:
         (Resources(device="cuda"), [host(slots(None))], "no_such_device", "needs 1 GPU; no worker has any"),
         (Resources(), [], "no_such_device", "needs 1 device; no worker has any"),
         (
-            Resources(device="cuda", min_memory_gb=40.5, gpu=["H100", "A100-80GB"]),
+            Resources(device="cuda", min_memory_gb=40.5, gpu=("H100", "A100-80GB")),
             [host([gpu(0, memory=24)])],
             "no_such_device",
             "needs 1 GPU (H100 or A100-80GB) of at least 40.5 GiB; no worker has any",
