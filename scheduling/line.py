@@ -20,7 +20,7 @@ class Line:
         """`alone`: jobs that do not stand for their groups, as something is kept or set aside for them."""
         devices: Counter[Kind] = Counter(device.kind for host in snapshot.hosts for device in host.devices)
         self._any_gpu = devices["cuda"] > 0
-        owners = {(job.owner, self.kind(job)) for job in snapshot.line}
+        owners: set[OwnerKind] = {(job.owner, self.kind(job)) for job in snapshot.line}
         credit = credits_among(
             devices, snapshot.running, snapshot.uses, owners, now=snapshot.now, any_gpu=self._any_gpu
         )
