@@ -313,7 +313,7 @@ sys.exit()
 SAVES_LAST = """
 import os, torchyard, torchyard.run.context
 os.environ["RANK"] = "0"
-torchyard.run.context._FULL_DISK_S = 0.0  # nobody makes room here
+torchyard.run.context.FULL_DISK_S = 0.0  # nobody makes room here
 def fail(file): raise OSError(28, "No space left on device")
 run = torchyard.init()
 run.save_checkpoint({}, step=1, files={"half": fail}, background=True)
