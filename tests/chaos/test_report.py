@@ -73,5 +73,5 @@ def test_a_seed_determines_the_plan() -> None:
 
 def test_a_short_run_omits_long_faults() -> None:
     names = {fault.what for fault in faults.plan(seed=1, kills=36, seconds=60) if not fault.kill}
-    assert len(names) == 10
+    assert len(names) == 11
     assert not names & {"rank stopped for good", "worker stopped past its lease"}
