@@ -32,7 +32,7 @@ _WAKEUP_WAIT_S = 1.0
 _STOPPING_WAKEUP_WAIT_S = 0.1
 _IDLE_FACTOR = 1
 """Pause as long as the last pass took."""
-_REST_FACTOR = 100
+_REST_FACTOR = 300
 _LONGEST_REST_S = 10.0
 """A pass that nothing has caused comes so many times later than the last one took, but no later than this."""
 _SHUTDOWN_S = 45.0
