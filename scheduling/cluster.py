@@ -49,7 +49,7 @@ class Aside:
 
 
 class Cluster:
-    """All hosts. The devices only become fewer while a plan is made."""
+    """All hosts while a plan is made. Free devices are only taken, never added."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.now = snapshot.now

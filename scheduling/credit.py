@@ -11,11 +11,10 @@ import math
 from scheduling.snapshot import Kind, OwnerUse, Waiting
 from scheduling.usage import HALF_LIFE
 from torchyard.contract.resources import Resources
+from torchyard.contract.team import DEFAULT_SHARE
 
 MOST = timedelta(hours=72)
 """The credit of an owner that used nothing."""
-WEIGHT = 100
-"""An owner's, unless the operator set another."""
 
 _US = timedelta(microseconds=1)
 OwnerKind = tuple[str, Kind]
@@ -44,12 +43,12 @@ def credits_of(
     active = {*needs, *waiting}
     totals: dict[Kind, int] = {}
     for one in sorted(active):
-        totals[one[1]] = totals.get(one[1], 0) + weights.get(one, WEIGHT)
+        totals[one[1]] = totals.get(one[1], 0) + weights.get(one, DEFAULT_SHARE)
     capacity_s = HALF_LIFE.total_seconds() / math.log(2)
     return {
         one: _credit_us(
             used.get(one, 0.0) + needs.get(one, 0.0),
-            devices.get(one[1], 0) * capacity_s * weights.get(one, WEIGHT) / max(1, totals[one[1]]),
+            devices.get(one[1], 0) * capacity_s * weights.get(one, DEFAULT_SHARE) / max(1, totals[one[1]]),
         )
         for one in active
     }

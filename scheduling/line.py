@@ -17,7 +17,7 @@ class Line:
     """The jobs that wait. A job that waits stands for those of its group that are behind it."""
 
     def __init__(self, snapshot: Snapshot, alone: Set[str]) -> None:
-        """`alone`: jobs that do not stand for their groups, as something is kept or set aside for them."""
+        """`alone`: jobs with a kept place or devices set aside, which are considered apart from their groups."""
         devices: Counter[Kind] = Counter(device.kind for host in snapshot.hosts for device in host.devices)
         self._any_gpu = devices["cuda"] > 0
         owners: set[OwnerKind] = {(job.owner, self.kind(job)) for job in snapshot.line}

@@ -58,7 +58,7 @@ class Room:
         self.returning: dict[Sort, int] = {}
         self._wants: dict[Request, Want] = {}
         self._sorts: dict[object, tuple[Sort, ...]] = {}
-        """What suits by kind, memory and names."""
+        """The sorts of devices that suit a request, by its kind, memory and GPU names."""
         self._rest_held: tuple[float, float] | None = None
         self._examples: dict[Sort, Device] = {}
         for device in sorted(host.devices, key=attrgetter("index")):

@@ -203,8 +203,8 @@ class Snapshot:
     hosts: tuple[Host, ...]
     running: tuple[Running, ...]
     line: tuple[Waiting, ...]
-    """The first job of each group, the next ones of groups whose first ones do not wait, those for which others are
-    asked to stop, and those for which places are kept."""
+    """The waiting jobs that a plan needs: the first of each group, the next ones where the first ones start, and all
+    that have a kept place or for which others are asked to stop."""
     displacements: tuple[Displacement, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     allowances: Mapping[str, Allowance] = field(default_factory=dict[str, Allowance])

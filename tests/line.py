@@ -24,7 +24,7 @@ def entries(queue: Queue) -> dict[str, str]:
         cursor, ids = queue.upkeep.scan(max(cursor, 0), count=1000)
         found.update(ids)
     ids = sorted(found)
-    # One that was removed meanwhile has none.
+    # A job that was removed since the scan has no entry.
     return {job_id: entry for job_id, entry in zip(ids, queue.upkeep.entries(ids), strict=True) if entry}
 
 

@@ -78,7 +78,7 @@ def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[
 
 
 def _for_too_big(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:
-    """Says how much there is of what no worker has enough of."""
+    """Names the largest devices_per_node, cpus or memory_gb that some worker can give."""
     most = max((len(suitable(wanted, worker.devices)) for worker in alive), default=0)
     if most < wanted.total_devices:
         return [f"Set resources.devices_per_node to at most {most}."] if most else []

@@ -1,4 +1,4 @@
-"""A cluster on which jobs of a trace start, stop and end by events, as a policy decides."""
+"""Simulates a cluster by events: the jobs of a trace are submitted, and a policy starts and stops them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from scheduling.snapshot import Placement
+from scheduling.snapshot import Place, Placement, Reservation
 from store.announcement import QUEUE, announcement_of
 from store.facts.attempts import Claim
 from store.facts.line import Left
 from store.rows import claims, intents, jobs, reasons, reservations, waiting, workers
-from store.rows.reservations import Kept, Place, Runs
+from store.rows.reservations import Runs
 from store.store import Store
 from torchyard.contract.job import JobState, Reason
 
@@ -38,7 +38,7 @@ def claim(
 
 
 def keep_places(
-    store: Store, seen: Iterable[Kept], wanted: Iterable[Kept], *, known: Set[Runs]
+    store: Store, seen: Iterable[Reservation], wanted: Iterable[Reservation], *, known: Set[Runs]
 ) -> Mapping[Place, int] | None:
     """Keeps the `wanted` places where before the `seen` ones were kept. Whoever decides first has decided.
 

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from scheduling.snapshot import Group
+from scheduling.snapshot import Group, Kind
 
-Kind = Literal["cuda", "cpu"]
 OwnerKind = tuple[str, str]
 """An owner, and the kind of devices that their jobs count as."""
 

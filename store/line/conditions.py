@@ -1,4 +1,4 @@
-"""Which jobs are in the line."""
+"""SQL conditions: whether a job is queued, and whether it waits to be placed."""
 
 from sqlalchemy import ColumnElement, and_, literal_column
 

@@ -39,7 +39,10 @@ def cursor_of(job: Standing, credits: Credits) -> QueueCursor:
 def behind(
     classes: Sequence[tuple[Class, list[Priced]]], cursor: QueueCursor | None
 ) -> tuple[list[list[Priced]], Mark | None]:
-    """Returns the buckets of each class that goes on behind the cursor, and where the first one goes on, if inside."""
+    """Returns the buckets behind the cursor, class by class, and the mark behind which the first class is read.
+
+    The mark is None if the first class is read from its start.
+    """
     if cursor is None:
         return [buckets for _, buckets in classes], None
     place = cursor.over_quota, -cursor.priority

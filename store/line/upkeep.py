@@ -93,7 +93,7 @@ class Upkeep:
             return bool(scripts.GO_ON.run(self._redis, self._base, (token, _ALONE_MS)))
 
     def finish(self, token: str, stamp: Stamp) -> bool:
-        """Lets the line be read. Returns False if another worker has begun meanwhile, or Redis was wiped."""
+        """Sets the stamp: readers use the line. Returns False if another worker rebuilds it, or Redis was wiped."""
         with translated("rebuild"):
             return bool(scripts.FINISH.run(self._redis, self._base, (token, str(stamp), _STAMP_MS)))
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from scheduling.plan import plan
-from scheduling.snapshot import Displacement, Place, RecordedReasons, Reservation, Snapshot
+from scheduling.snapshot import Displacement, Place, RecordedReasons, Snapshot
+from scheduling.steps import Plan
 from store.db.database import Snapshots
 from store.queries.groups import Groups
 from store.rows import cluster, quotas, reasons, reservations, waiting
@@ -23,8 +24,8 @@ Read = Callable[[], AbstractContextManager[Session]]
 
 def read_snapshot(
     read: Read, *, here: str, devices: Sequence[DeviceReport], max_stop_grace: timedelta = LONGEST_STOP_GRACE
-) -> Snapshot | None:
-    """Returns the cluster as the worker `here` reads it; None if no job waits. Raises Unavailable.
+) -> tuple[Snapshot, Plan] | None:
+    """Returns the cluster as the worker `here` reads it, and its plan; None if no job waits. Raises Unavailable.
 
     Jobs are found in the line, and what is said of them is in their rows.
 
@@ -49,7 +50,7 @@ def read_snapshot(
             running=running,
             line=tuple(line.values()),
             displacements=displacements,
-            reservations=tuple(Reservation(**vars(one)) for one in kept),
+            reservations=tuple(kept),
             allowances=quotas.allowances(session, {job.owner for job in line.values()}),
             uses=cluster.uses(session, owners, now=now),
             recorded=RecordedReasons(reasons.by_shape(session), reasons.of_favoured(session, favoured)),
@@ -75,13 +76,18 @@ def kept_version(store: Snapshots, place: Place) -> int | None:
         return reservations.version_of(session, *place)
 
 
-def _with_successors(snapshot: Snapshot, groups: Groups, *, at_once: int) -> Snapshot:
-    """Returns the snapshot with the next jobs of each group whose first ones do not wait, `at_once` in a statement."""
+def _with_successors(snapshot: Snapshot, groups: Groups, *, at_once: int) -> tuple[Snapshot, Plan]:
+    """Adds the next jobs of each group whose first ones do not wait, `at_once` in a statement. Returns the plan, too.
+
+    Only a plan knows whether the first jobs of a group wait.
+    """
     known = {job.id for job in snapshot.line}
     most = len(known) + _MOST_SUCCESSORS
-    while len(known) < most and (more := groups.going_on(plan(snapshot).used_up)):
+    planned = plan(snapshot)
+    while len(known) < most and (more := groups.going_on(planned.used_up)):
         for group in more:
             new = tuple(job for job in groups.more(group, limit=at_once) if job.id not in known)
             known.update(job.id for job in new)
             snapshot = replace(snapshot, line=snapshot.line + new)
-    return snapshot
+        planned = plan(snapshot)
+    return snapshot, planned

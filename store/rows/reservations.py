@@ -6,58 +6,19 @@ is kept. It may be taken from a job without: that forbids no claim.
 
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal, Protocol
 
 from sqlalchemy import ColumnElement, select, tuple_, update
 from sqlalchemy.orm import Session
 
+from scheduling import snapshot
+from scheduling.snapshot import Kind, Place
 from store.announcement import QUEUE, announcement_of
 from store.db.tables import Attempt, Job, Reservation, Worker
 from store.db.upsert import upsert
 from torchyard.contract.job import JobState
 
-Kind = Literal["cuda", "cpu"]
-Place = tuple[str, Kind]
-"""The id of a worker, and the kind of its devices."""
 Runs = tuple[str, str]
 """The id of a job, and that of the worker on which it runs."""
-
-
-class Kept(Protocol):
-    """A place that is kept for a job, as a plan has it."""
-
-    @property
-    def worker_id(self) -> str: ...
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def job_id(self) -> str: ...
-    @property
-    def due(self) -> int: ...
-    @property
-    def bound(self) -> int: ...
-    @property
-    def since(self) -> int: ...
-    @property
-    def version(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class KeptPlace:
-    """A place that is kept for a job. Times are in microseconds since the epoch."""
-
-    worker_id: str
-    kind: Kind
-    job_id: str
-    owner: str
-    """The job's."""
-    due: int
-    """When the job can start there, if those that run end when they are believed to."""
-    bound: int
-    """When it can start there at the latest, by time limits."""
-    since: int
-    """When the place was first kept for this job."""
-    version: int
 
 
 @dataclass(frozen=True)
@@ -91,16 +52,16 @@ _KEPT = select(
 ).join(Job, Job.id == Reservation.job_id)
 
 
-def kept_places(session: Session) -> list[KeptPlace]:
+def kept_places(session: Session) -> list[snapshot.Reservation]:
     """Returns the places that are kept for jobs, by worker and kind."""
     rows = session.execute(_KEPT.order_by(Reservation.worker_id, Reservation.kind))
-    return [KeptPlace(*row) for row in rows]
+    return [snapshot.Reservation(*row) for row in rows]
 
 
-def changes(seen: Iterable[Kept], wanted: Iterable[Kept]) -> list[Change]:
+def changes(seen: Iterable[snapshot.Reservation], wanted: Iterable[snapshot.Reservation]) -> list[Change]:
     """Returns what turns the reservations that were `seen` into the `wanted` ones, by place."""
-    before: dict[Place, Kept] = {(kept.worker_id, kept.kind): kept for kept in seen}
-    after: dict[Place, Kept] = {(kept.worker_id, kept.kind): kept for kept in wanted}
+    before = {kept.place: kept for kept in seen}
+    after = {kept.place: kept for kept in wanted}
     found: list[Change] = []
     for place in sorted(before.keys() | after.keys()):
         old, new = before.get(place), after.get(place)
@@ -149,7 +110,7 @@ def version_of(session: Session, worker_id: str, kind: str) -> int | None:
 
 
 def free_place_of(session: Session, job_id: str) -> None:
-    """Keeps no place for the job any more, which does not wait now."""
+    """Keeps no place for the job any more: it does not wait."""
     _free(session, Reservation.job_id == job_id)
 
 

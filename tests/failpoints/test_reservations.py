@@ -2,8 +2,8 @@
 
 import pytest
 
+from scheduling.snapshot import Reservation
 from store.commands import placement
-from store.rows.reservations import KeptPlace
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
@@ -15,7 +15,7 @@ POINTS = ["store.reserve.before", "store.reserve.after"]
 def reserve(settings: Settings, *wanted: tuple[str, str]) -> bool:
     """Keeps the CPU slots of workers, which nobody has, for jobs."""
     with actions.opened(settings) as store:
-        kept = [KeptPlace(worker, "cpu", job_id, "", due=1, bound=2, since=0, version=0) for worker, job_id in wanted]
+        kept = [Reservation(worker, "cpu", job_id, "", due=1, bound=2, since=0, version=0) for worker, job_id in wanted]
         return placement.keep_places(store, [], kept, known=set()) is not None
 
 

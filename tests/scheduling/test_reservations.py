@@ -128,7 +128,7 @@ def test_a_device_that_a_foreign_process_holds_is_not_waited_for() -> None:
 
 
 def a_kept_place(*line: Waiting) -> Snapshot:
-    """Returns a snapshot in which 3 of 4 slots are kept for a job of 4, due in an hour, bound in 23."""
+    """Returns a snapshot in which 3 of 4 slots are kept for a job of 4, with `due` in 1 h and `bound` in 23 h."""
     running = [runs("job_1", fraction=0.5)]
     holder = waits("job_a", 4, submitted=NOW - 2 * HOUR)
     snapshot = stored(seen(holder, hosts=[host(slots("job_1", None, None, None))], running=running))

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from scheduling.snapshot import Reservation
 from store.commands import placement
 from store.db.tables import Worker
 from store.facts.attempts import Claim
 from store.rows import reservations
-from store.rows.reservations import Change, KeptPlace, changes
+from store.rows.reservations import Change, changes
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.store.test_races import PAIRS
 from torchyard.contract.job import EndReason
@@ -22,7 +23,7 @@ def test_a_place_is_kept_for_one_job_and_a_job_has_one_place(db: StoreFixture) -
     one, two = sorted(db.worker(name) for name in ("one", "two"))
     first, second = db.submit(owner="bob"), db.submit()
     assert db.reserve(keep(one, first, due=7, bound=8))
-    assert db.read(reservations.kept_places) == [KeptPlace(one, "cpu", first, "bob", 7, 8, 0, 1)]
+    assert db.read(reservations.kept_places) == [Reservation(one, "cpu", first, "bob", 7, 8, 0, 1)]
     assert not db.reserve(keep(one, second)), "it was seen as free"
     assert not db.reserve(keep(two, first)), "the job has a place"
     assert not db.reserve(keep(two, second), keep(one, None)), "all of the changes, or none"
@@ -126,8 +127,8 @@ def test_no_place_is_kept_on_workers_that_drain_or_are_lost(db: StoreFixture) ->
 
 
 def test_changes_lead_from_what_was_seen_to_what_is_wanted() -> None:
-    def kept(worker: str, job_id: str, due: int = 1, version: int = 4) -> KeptPlace:
-        return KeptPlace(worker, "cuda", job_id, "ada", due, 9, 3, version)
+    def kept(worker: str, job_id: str, due: int = 1, version: int = 4) -> Reservation:
+        return Reservation(worker, "cuda", job_id, "ada", due, 9, 3, version)
 
     seen = [kept("a", "one"), kept("b", "two"), kept("c", "three"), kept("d", "four")]
     wanted = [kept("d", "four", version=1), kept("c", "three", due=2), kept("b", "five"), kept("e", "two")]

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import select, update
 
-from scheduling.snapshot import Running
+from scheduling.snapshot import Reservation, Running
 from store.commands import placement
 from store.db.stored_spec import parse_resources
 from store.db.tables import Attempt, Job, Worker
 from store.facts.attempts import Claim
 from store.queries.placement import read_snapshot
 from store.rows import cluster, reservations
-from store.rows.reservations import KeptPlace
 from tests.store.fixture import StoreFixture, store_on
 from tests.store.test_usage import now
 from torchyard.contract.job import JobState
@@ -81,14 +80,14 @@ class Several:
     def check_settled(self, worker: str) -> None:
         """Checks that a place is kept, or others stop, if any job waits after the worker has found nothing to do."""
         found = read_snapshot(self._store.database.read, here=worker, devices=[])
-        assert found is None or found.reservations or found.displacements
+        assert found is None or found[0].reservations or found[0].displacements
 
     def _check_devices(self, worker: str, running: Sequence[Running]) -> None:
         held = [device for (held_on, device) in self._store.held() if held_on == worker]
         wanted = sum(job.resources.total_devices for job in running if job.worker_id == worker)
         assert len(held) == wanted <= SLOTS, (held, wanted)
 
-    def _check_bound(self, kept: KeptPlace, running: Sequence[Running], at: int) -> None:
+    def _check_bound(self, kept: Reservation, running: Sequence[Running], at: int) -> None:
         """Checks that the holder can start by its bound, or a tenth later: the times of a row may be as wrong.
 
         What may be stopped is left out: a bound counts on the stops of its plan, which another worker requests.

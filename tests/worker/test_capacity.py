@@ -1,4 +1,4 @@
-"""What a worker offers of its host's CPUs and memory, by the limits of its control groups."""
+"""A worker offers the CPUs and memory of its host, within the limits of its control groups."""
 
 import os
 from pathlib import Path

@@ -50,7 +50,7 @@ DEFAULT_SHARE = 100
 
 
 class Resource(StrEnum):
-    """What a quota sets, for one user."""
+    """What an operator may limit for a user, and the user's share."""
 
     DEVICES = "devices"
     """Devices that running jobs hold at once."""

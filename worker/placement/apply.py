@@ -47,16 +47,17 @@ class Placer:
         are asked to stop. Raises Unavailable.
         """
         for _ in range(_MOST_READS):
-            snapshot = queries.read_snapshot(
+            found = queries.read_snapshot(
                 self._store.read, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace
             )
-            if snapshot is None or (yield from self._carry_out(snapshot, may_claim)):
+            if found is None or (yield from self._carry_out(*found, may_claim)):
                 return
 
-    def _carry_out(self, snapshot: Snapshot, may_claim: Callable[[], bool]) -> Generator[Claim, None, bool]:
-        """Plans until nothing is left for this worker. Returns False if another has kept places meanwhile."""
+    def _carry_out(
+        self, snapshot: Snapshot, planned: Plan, may_claim: Callable[[], bool]
+    ) -> Generator[Claim, None, bool]:
+        """Plans again until nothing is left for this worker. Returns False if another has kept places meanwhile."""
         while True:
-            planned = plan(snapshot)
             kept = self._keep(snapshot, planned)
             if kept is None:
                 return False
@@ -82,6 +83,7 @@ class Placer:
                 else:
                     snapshot = snapshot.refusing(step.job.resources)
                     break
+            planned = plan(snapshot)
 
     def _concerns(self, step: Start | Stop) -> bool:
         """Returns whether the step is one of this worker: its devices, or its jobs."""
