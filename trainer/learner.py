@@ -168,7 +168,10 @@ def _fill(targets: Mapping[str, Tensor], saved: Mapping[str, Tensor], strategy: 
 
 
 def _sharded(saved: Mapping[str, Any], optimizer: Optimizer, strategy: Strategy) -> dict[str, Any]:
-    """Returns the part of an optimizer's whole state that this rank's `optimizer` loads."""
+    """Returns the part of an optimizer's whole state that this rank's `optimizer` loads.
+
+    The groups are the optimizer's own: another device has other kernels (`fused`), and they need what is not saved.
+    """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
     def part(value: Any, parameter: Tensor) -> Any:
@@ -179,4 +182,5 @@ def _sharded(saved: Mapping[str, Any], optimizer: Optimizer, strategy: Strategy)
         index: {key: part(value, parameters[index]) for key, value in entries.items()}
         for index, entries in saved["state"].items()
     }
-    return {"state": state, "param_groups": saved["param_groups"]}
+    own = optimizer.state_dict()
+    return {"state": {**own["state"], **state}, "param_groups": own["param_groups"]}
