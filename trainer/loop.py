@@ -90,6 +90,7 @@ class Training:
                 self.config.lr_scheduler,
                 base_lr=self.base_lr,
                 total_steps=position.total_steps,
+                steps_per_epoch=self.sampler.count(),
                 mode=self.policy.mode,
             ),
             stopping=EarlyStopping(self.config.early_stopping) if self.config.early_stopping else None,
@@ -144,7 +145,7 @@ class Training:
         train_mode(self.task.model)
         report.restart_clock()
         for number, window in enumerate(windows, start=1):
-            lr = self.state.schedule.lr(learner.updates + 1, epoch=position.epoch)
+            lr = self.state.schedule.lr(learner.updates + 1, epochs=position.epochs)
             measured = learner.step(position.step + 1, window, batches, lr=lr)
             position.advance(window.samples)
             report.window.add(measured, window.samples)

@@ -25,6 +25,11 @@ class Position:
         self.total_steps = self._total_steps()
         """Optimizer steps of the whole run."""
 
+    @property
+    def epochs(self) -> float:
+        """Epochs that are done, with the part of the current one. The number of ranks does not change it."""
+        return self.epoch - 1 + self.samples / self._sampler.size
+
     def advance(self, samples: int) -> None:
         """Counts an optimizer step on `samples` samples of all ranks."""
         self.step += 1

@@ -10,16 +10,23 @@ from trainer.stopping import improves
 
 
 class Schedule:
-    """The learning rate as a function of the step and the epoch and, with `plateau`, of the metrics so far.
+    """The learning rate as a function of the step and the epochs and, with `plateau`, of the metrics so far.
 
-    `base_lr` is the rate after the warm-up, `total_steps` the optimizer steps of the whole run, and `mode` says which
-    values of the monitored metric are better. Every rank observes the same values, and so computes the same rate.
+    `base_lr` is the rate after the warm-up, `total_steps` the optimizer steps of the whole run, `steps_per_epoch` those
+    of a whole epoch, and `mode` says which values of the monitored metric are better. Every rank observes the same
+    values, and so computes the same rate.
     """
 
     def __init__(
-        self, config: SchedulerConfig, *, base_lr: float, total_steps: int, mode: Literal["min", "max"]
+        self,
+        config: SchedulerConfig,
+        *,
+        base_lr: float,
+        total_steps: int,
+        steps_per_epoch: int,
+        mode: Literal["min", "max"],
     ) -> None:
-        self._config, self._base_lr = config, base_lr
+        self._config, self._base_lr, self._steps_per_epoch = config, base_lr, steps_per_epoch
         self.total_steps = total_steps
         """Optimizer steps of the whole run, over which `cosine` falls."""
         self._mode: Literal["min", "max"] = mode
@@ -29,19 +36,27 @@ class Schedule:
         self._drops = 0
         """How often `plateau` has multiplied the rate by gamma."""
 
-    def lr(self, update: int, *, epoch: int) -> float:
-        """Returns the learning rate of `update` in `epoch`; both count from 1. Skipped steps are not counted.
+    @property
+    def warmup(self) -> int:
+        """The optimizer steps of the warm-up. `warmup_epochs` are rounded to whole steps, but to one at least."""
+        if not self._config.warmup_epochs:
+            return self._config.warmup_steps
+        return max(round(self._config.warmup_epochs * self._steps_per_epoch), 1)
 
-        The warm-up rises from base_lr / warmup_steps to base_lr. Cosine then falls over the other steps, and would
-        reach min_lr one step after the last.
+    def lr(self, update: int, *, epochs: float) -> float:
+        """Returns the learning rate of `update`, which counts from 1. Skipped steps are not counted.
+
+        `epochs`: the epochs that are done when the step begins, with the part of the current one. The warm-up rises
+        from base_lr / warm-up steps to base_lr. `step` drops at the first step that begins `step_epochs` after the
+        last drop. Cosine falls over the steps after the warm-up, and would reach min_lr one step after the last.
         """
-        if update <= self._config.warmup_steps:
-            return self._base_lr * update / self._config.warmup_steps
+        if update <= self.warmup:
+            return self._base_lr * update / self.warmup
         match self._config.name:
             case "constant":
                 return self._base_lr
             case "step":
-                return self._base_lr * self._config.gamma ** ((epoch - 1) // self._config.step_epochs)
+                return self._base_lr * self._config.gamma ** _drops(epochs, every=self._config.step_epochs)
             case "cosine":
                 return self._cosine(update)
             case "plateau":
@@ -58,21 +73,27 @@ class Schedule:
             return
         if improves(value, self._best, mode=self._mode):
             self._best, self._bad = value, 0
-        elif update > self._config.warmup_steps:
+        elif update > self.warmup:
             self._bad += 1
         if self._bad > self._config.patience:
             self._drops, self._bad = self._drops + 1, 0
 
     def state_dict(self) -> dict[str, Any]:
         """Returns plain numbers. Only `plateau` changes them."""
-        return {"best": self._best, "bad": self._bad, "drops": self._drops}
+        return {
+            "best": self._best,
+            "bad": self._bad,
+            "drops": self._drops,
+            "steps_per_epoch": self._steps_per_epoch,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a saved state."""
+        """Continues from a saved state. The warm-up keeps its steps, whatever the number of ranks."""
         self._best, self._bad, self._drops = state["best"], state["bad"], state["drops"]
+        self._steps_per_epoch = state.get("steps_per_epoch", self._steps_per_epoch)
 
     def _cosine(self, update: int) -> float:
-        warmup, low = self._config.warmup_steps, self._config.min_lr
+        warmup, low = self.warmup, self._config.min_lr
         done = min((update - 1 - warmup) / max(self.total_steps - warmup, 1), 1.0)
         return low + (self._base_lr - low) * (1 + math.cos(math.pi * done)) / 2
 
@@ -85,3 +106,8 @@ def set_lr(optimizer: Optimizer, lr: float) -> None:
     """Sets the learning rate of every parameter group."""
     for group in optimizer.param_groups:
         group["lr"] = lr
+
+
+def _drops(epochs: float, *, every: float) -> int:
+    """Returns how often `every` is in `epochs`. A billionth is added, as 7.2 / 2.4 may be computed as 2.999…"""
+    return int(epochs / every + 1e-9)

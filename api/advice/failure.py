@@ -154,7 +154,7 @@ def steps_for_nonfinite(facts: Facts) -> list[str]:
     return [
         f"Set optimizer.lr to {optimizer.lr / 10:g}: it is {optimizer.lr:g}.",
         "" if optimizer.clip_grad_norm else "Set optimizer.clip_grad_norm to 1.0.",
-        "" if schedule.warmup_steps else "Set lr_scheduler.warmup_steps, such as to 100.",
+        "" if schedule.warmup_steps or schedule.warmup_epochs else "Set lr_scheduler.warmup_steps, such as to 100.",
         "Check that the data itself holds no NaN.",
     ]
 

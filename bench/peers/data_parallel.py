@@ -31,8 +31,14 @@ def main() -> None:
     precision = Precision(training.precision, device)
     batch = training.per_device_batch_size
     sampler = TrainSampler(task.samples, global_batch=batch, batch_size=batch, seed=training.seed)
-    total = training.epochs * sampler.count()
-    schedule = Schedule(config.lr_scheduler, base_lr=config.optimizer.lr, total_steps=total, mode="min")
+    steps = sampler.count()
+    schedule = Schedule(
+        config.lr_scheduler,
+        base_lr=config.optimizer.lr,
+        total_steps=training.epochs * steps,
+        steps_per_epoch=steps,
+        mode="min",
+    )
     step = 0
     for epoch in range(1, training.epochs + 1):
         plan = [window.micro_batches[0].indices for window in sampler.windows(epoch)]
@@ -42,7 +48,7 @@ def main() -> None:
         began = time.monotonic()
         for inputs, targets in batches:
             step += 1
-            set_lr(optimizer, schedule.lr(step, epoch=epoch))
+            set_lr(optimizer, schedule.lr(step, epochs=(step - 1) / steps))
             with precision.autocast():
                 loss: Tensor = task.loss(model(inputs), targets)
             precision.scaler.scale(loss).backward()

@@ -17,14 +17,17 @@ NAN = math.nan
 
 
 def schedule(config: dict[str, Any], *, total_steps: int = 8, mode: Literal["min", "max"] = "min") -> Schedule:
-    return Schedule(SchedulerConfig.model_validate(config), base_lr=1.0, total_steps=total_steps, mode=mode)
+    """Returns a schedule of epochs of two steps."""
+    return Schedule(
+        SchedulerConfig.model_validate(config), base_lr=1.0, total_steps=total_steps, steps_per_epoch=2, mode=mode
+    )
 
 
 def plateau_rates(made: Schedule, values: Sequence[float | None], *, first: int = 1) -> list[float]:
     """Returns the rates of step `first` and the following ones, with one step an evaluation."""
     rates: list[float] = []
     for update, value in enumerate(values, start=first):
-        rates.append(made.lr(update, epoch=update))
+        rates.append(made.lr(update, epochs=update - 1))
         made.observe(value, update=update)
     return rates
 
@@ -37,15 +40,21 @@ def plateau_rates(made: Schedule, values: Sequence[float | None], *, first: int 
         ({"name": "step", "step_epochs": 1}, [1.0, 1.0, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001]),
         ({"name": "step", "step_epochs": 2, "gamma": 0.5}, [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5]),
         ({"name": "step", "step_epochs": 1, "warmup_steps": 3}, [1 / 3, 2 / 3, 1.0, 0.1, 0.01, 0.01, 0.001, 0.001]),
+        ({"name": "step", "step_epochs": 0.5}, [1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7]),
+        ({"name": "step", "step_epochs": 1.2, "gamma": 0.5}, [1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25, 0.25]),
+        ({"name": "constant", "warmup_epochs": 2}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ({"name": "constant", "warmup_epochs": 0.01}, [1.0] * 8),
+        ({"name": "step", "step_epochs": 1, "warmup_epochs": 1.5}, [1 / 3, 2 / 3, 1.0, 0.1, 0.01, 0.01, 0.001, 0.001]),
         ({"name": "cosine"}, [1.0, 0.961940, 0.853553, 0.691342, 0.5, 0.308658, 0.146447, 0.038060]),
         ({"name": "cosine", "min_lr": 0.5, "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 0.926777, 0.75, 0.573223]),
+        ({"name": "cosine", "min_lr": 0.5, "warmup_epochs": 2}, [0.25, 0.5, 0.75, 1.0, 1.0, 0.926777, 0.75, 0.573223]),
         ({"name": "plateau"}, [1.0] * 8),
         ({"name": "plateau", "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]),
     ],
 )
 def test_the_rate_of_each_step(config: dict[str, Any], expected: list[float]) -> None:
     made = schedule(config)
-    rates = [made.lr(step, epoch=1 + (step - 1) // 2) for step in range(1, 9)]
+    rates = [made.lr(step, epochs=(step - 1) / 2) for step in range(1, 9)]
     assert rates == pytest.approx(expected, abs=1e-6)
 
 
@@ -124,7 +133,7 @@ def test_a_resumed_plateau_equals_an_uninterrupted_one(values: list[float | None
 )
 def test_every_rate_is_above_zero_and_at_most_the_base_rate(name: str, warmup: int, total: int, epochs: int) -> None:
     made = schedule({"name": name, "warmup_steps": warmup, "step_epochs": 1}, total_steps=total)
-    rates = [made.lr(update, epoch=1 + update * epochs // (total + 1)) for update in range(1, total + 1)]
+    rates = [made.lr(update, epochs=update * epochs / (total + 1)) for update in range(1, total + 1)]
     assert all(0 < rate <= 1 for rate in rates)
     rising, falling = rates[:warmup], rates[warmup:]
     assert rising == sorted(rising)
@@ -133,12 +142,31 @@ def test_every_rate_is_above_zero_and_at_most_the_base_rate(name: str, warmup: i
 
 def test_a_warm_up_longer_than_the_run_stays_above_zero() -> None:
     made = schedule({"warmup_steps": 100}, total_steps=10)
-    assert [made.lr(step, epoch=1) for step in (1, 10)] == pytest.approx([0.01, 0.1])
+    assert [made.lr(step, epochs=0) for step in (1, 10)] == pytest.approx([0.01, 0.1])
+
+
+def test_efficientnets_drops_come_every_2_4_epochs() -> None:
+    """0.97 every 2.4 epochs (Tan and Le, arXiv 1905.11946), at the first step that begins then."""
+    made = schedule({"name": "step", "step_epochs": 2.4, "gamma": 0.97})
+    steps = 10
+    rates = [made.lr(step + 1, epochs=step / steps) for step in range(240)]
+    assert [step for step in range(1, 240) if rates[step] != rates[step - 1]] == list(range(24, 240, 24))
+    assert rates[-1] == pytest.approx(0.97**9)
+
+
+def test_a_resumed_warm_up_in_epochs_keeps_its_steps() -> None:
+    config = SchedulerConfig(name="constant", warmup_epochs=2.5)
+    first, more_ranks = (
+        Schedule(config, base_lr=1.0, total_steps=90, steps_per_epoch=steps, mode="min") for steps in (10, 9)
+    )
+    assert (first.warmup, more_ranks.warmup) == (25, 22)
+    more_ranks.load_state_dict(first.state_dict())
+    assert more_ranks.warmup == 25
 
 
 def test_steps_after_the_last_keep_the_last_rate() -> None:
     made = schedule({"name": "cosine", "min_lr": 0.25}, total_steps=4)
-    assert [made.lr(step, epoch=1) for step in (5, 9)] == pytest.approx([0.25, 0.25])
+    assert [made.lr(step, epochs=0) for step in (5, 9)] == pytest.approx([0.25, 0.25])
 
 
 def test_every_group_gets_the_rate() -> None:

@@ -132,6 +132,21 @@ def test_a_finished_epoch_resumes_on_another_number_of_ranks(tmp_path: Path, sma
     assert again
 
 
+def test_rates_by_parts_of_epochs_are_those_of_the_same_step_on_another_number_of_ranks(
+    tmp_path: Path, small: str
+) -> None:
+    scheduler = {"name": "step", "step_epochs": 0.45, "gamma": 0.5, "warmup_epochs": 0.3}
+    config = {**CONFIG, "lr_scheduler": scheduler, "logging": {"every_steps": 1}}
+    stopped = launch(tmp_path / "1", config, data=small, stop_at=2)
+    (saved,) = stopped.checkpoints.glob("step-*")
+    resumed = launch(tmp_path / "2", config, data=small, ranks=1, resume_from=saved)
+    # A step takes 16 of the 150 samples: the drops are at 0.45, 0.9, 1.35 and 1.8 epochs.
+    drops = {5: 0, 6: 1, 9: 1, 10: 2, 11: 2, 14: 2, 15: 3, 18: 3, 19: 4, 20: 4}
+    rates = {step: rate / 0.002 for step, rate in points(stopped, "train/lr") + points(resumed, "train/lr")}
+    assert {step: rates[step] for step in (1, 2, 3)} == pytest.approx({1: 1 / 3, 2: 2 / 3, 3: 1.0})
+    assert {step: -math.log2(rates[step]) for step in drops} == pytest.approx(drops)
+
+
 def finished(run: RunDir) -> Path:
     return run.checkpoints / "epoch-0002"
 

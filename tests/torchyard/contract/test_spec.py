@@ -358,6 +358,8 @@ def test_a_variable_of_the_users_own_is_not(name: str) -> None:
         ("config.optimizer.lr_scaling", "cubic"),
         ("config.lr_scheduler.name", "exponential"),
         ("config.lr_scheduler.gamma", 0),
+        ("config.lr_scheduler.step_epochs", 0),
+        ("config.lr_scheduler.warmup_epochs", -0.5),
         ("config.distributed.strategy", "ddp2"),
         ("config.distributed.comm_hook", "fp8"),
         ("config.distributed.local_sgd.period", 0),

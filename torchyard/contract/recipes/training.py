@@ -1,7 +1,7 @@
 """The configuration that all recipes share: training, optimizer, schedule, averages, early stopping, strategy."""
 
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -89,7 +89,12 @@ class SchedulerConfig(Schema):
     warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=0, description="optimizer steps of a linear warm-up; 0: none"
     )
-    step_epochs: Count = Field(default=30, description="`step`: epochs between two drops")
+    warmup_epochs: Annotated[float, Field(ge=0, le=1_000_000)] = Field(
+        default=0.0, description="the warm-up in epochs instead of steps, such as 0.5; 0: warmup_steps counts"
+    )
+    step_epochs: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
+        default=30.0, description="`step`: epochs between two drops; a fraction drops within an epoch, such as 2.4"
+    )
     gamma: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.1, description="`step`, `plateau`: factor of each drop"
     )
@@ -99,6 +104,19 @@ class SchedulerConfig(Schema):
     min_lr: Annotated[float, Field(ge=0)] = Field(
         default=0.0, description="`cosine`: the last learning rate; `plateau`: the lowest"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _epochs_replace_default_steps(cls, given: Any) -> Any:
+        if isinstance(given, dict) and cast(dict[str, Any], given).get("warmup_epochs"):
+            return {"warmup_steps": 0, **cast(dict[str, Any], given)}
+        return given
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.warmup_steps and self.warmup_epochs:
+            raise ValueError("warmup_steps and warmup_epochs cannot be combined: leave out one of them")
+        return self
 
 
 class EmaConfig(Schema):
