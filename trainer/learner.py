@@ -152,7 +152,8 @@ class Learner:
             batch = next(batches)
             with self.strategy.micro_batch(last=index == len(weights)):
                 with self.precision.autocast():
-                    part = self._task.loss(self.strategy.model(batch.inputs), batch.targets) * weight
+                    part = self._task.loss(self.strategy.model(batch.inputs), batch.targets)
+                    part = part if weight == 1.0 else part * weight
                 scaled = self.precision.scaler.scale(part)
                 # The gradient is NaN if the loss is not finite: the all-reduce then tells all ranks.
                 scaled.backward(scaled.detach() * 0 + 1)
