@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
+from torchyard.run import accelerator
 from trainer.sampler import TrainSampler
 from trainer.task import Task
 from trainer.world import World
@@ -66,7 +67,7 @@ def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str,
         per_device_batch_size=sampler.batch_size,
         gradient_accumulation_steps=micro_batches,
         world_size=world.size,
-        device=torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "CPU",
+        device=accelerator.name(world.device),
         precision=precision,
         data_hash=data_hash,
         split_hash=task.split_hash,
@@ -81,14 +82,20 @@ def flops(model: nn.Module, inputs: Any) -> int:
     """
     modes = [(module, module.training) for module in model.modules()]
     parameter = next(model.parameters(), None)
-    devices = [parameter.device] if parameter is not None and parameter.device.type == "cuda" else []
+    device = torch.device("cpu") if parameter is None else parameter.device
+    devices = [device] if accelerator.is_accelerator(device) else []
     fast = torch.backends.mha.get_fastpath_enabled()
     counter = FlopCounterMode(display=False)
     model.eval()
     # Not every fused attention kernel is counted. Plain matrix products are.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.random.fork_rng(devices), torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+        with (
+            torch.random.fork_rng(devices, device_type=device.type),
+            torch.no_grad(),
+            sdpa_kernel(SDPBackend.MATH),
+            counter,
+        ):
             model(inputs)
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
@@ -99,8 +106,8 @@ def flops(model: nn.Module, inputs: Any) -> int:
 
 def peak_memory(device: torch.device) -> int:
     """Returns the peak bytes of tensors on the GPU, or of this process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+    if accelerator.is_accelerator(device):
+        return accelerator.peak_memory(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from torchyard.contract.errors import ConfigError, DataError, TorchyardError
 from torchyard.contract.recipes import REGISTRY, Recipe
 from torchyard.host.collector import paused
+from torchyard.run.accelerator import own_device
 
 with paused():
     import torch
@@ -88,7 +89,7 @@ def _config(path: Path, state: dict[str, Any]) -> Recipe:
 
 def _device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return own_device(0)
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:

@@ -6,6 +6,7 @@ import logging
 import torch
 
 from torchyard.contract.recipes import Recipe
+from torchyard.run import accelerator
 from trainer.models.initial import train_mode
 from trainer.precision import Precision
 from trainer.randomness import random_state, set_random_state
@@ -49,8 +50,7 @@ def largest_fitting_batch(task: Task, *, batch_size: int, config: Recipe, precis
         if size == 1:
             raise failure or MemoryError("another rank has too little memory for a single sample")
         size //= 2
-        if world.device.type == "cuda":
-            torch.cuda.empty_cache()
+        accelerator.release_unused_memory()
         logger.info("a micro-batch of %d samples does not fit in memory: trying %d", size * 2, size)
 
 

@@ -9,8 +9,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes import OptimizerConfig
-
-_FUSED_DEVICES = {"cpu", "cuda"}
+from torchyard.run.accelerator import is_accelerator
 
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig, *, lr: float, device: torch.device) -> Optimizer:
@@ -66,11 +65,9 @@ def _fused(config: OptimizerConfig, device: torch.device, *, sharded: bool) -> b
     """Returns the `fused` argument of torch.optim: True, or None for its default."""
     lacking = config.name == "rmsprop" or (config.name == "sgd" and sharded)
     if config.fused == "auto":
-        return True if device.type == "cuda" and not lacking else None
+        return True if is_accelerator(device) and not lacking else None
     if not config.fused:
         return None
     if config.name == "rmsprop":
         raise ConfigError("optimizer.fused: PyTorch has no fused rmsprop: leave it at auto")
-    if device.type not in _FUSED_DEVICES:
-        raise ConfigError(f"optimizer.fused: {config.name} has no fused kernel on {device.type}: leave it at auto")
     return True

@@ -7,6 +7,8 @@ from torch import Tensor, autocast
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
+from torchyard.run import accelerator
+
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -62,5 +64,4 @@ def _step_on_device(optimizer: Optimizer, norm: Tensor) -> None:
 def _resolve(wanted: str, device: torch.device) -> str:
     if wanted != "auto":
         return wanted
-    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return "bf16" if has_bf16 else "fp32"
+    return "bf16" if accelerator.computes_bf16(device) else "fp32"

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchyard.run import accelerator
+
 
 def seed_everything(seed: int) -> None:
     """Seeds the generators of Python, NumPy and PyTorch."""
@@ -35,16 +37,15 @@ def random_state() -> dict[str, Any]:
             "gauss": float(cached),
         },
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+        "device": accelerator.random_state(),
     }
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Restores what `random_state` returned. Ignores the state of a CUDA generator if there is no GPU."""
+    """Restores what `random_state` returned. Ignores the state of a GPU's generator if there is no GPU."""
     python, numpy = state["python"], state["numpy"]
     random.setstate((python["version"], tuple(python["state"].tolist()), python["gauss"]))
     keys = numpy["keys"].numpy().astype(np.uint32)
     np.random.set_state(("MT19937", keys, numpy["position"], numpy["has_gauss"], numpy["gauss"]))
     torch.set_rng_state(state["torch"])
-    if state["cuda"] is not None and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
+    accelerator.set_random_state(state["device"])

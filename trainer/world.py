@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, distributed
 from torch.serialization import safe_globals
 
+from torchyard.run import accelerator
+
 T = TypeVar("T")
 
 
@@ -61,19 +63,19 @@ class World:
 
 @contextmanager
 def joined(timeout: timedelta) -> Generator[World]:
-    """Joins the process group that torchrun's environment describes: NCCL if there is a GPU for this rank, else Gloo.
+    """Joins the process group that torchrun's environment describes: NCCL if this host has GPUs, else Gloo.
 
     `timeout`: the timeout of one collective. Raises ValueError without that environment.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    if torch.cuda.is_available():
-        torch.cuda.set_device(local_rank)  # before anything creates a context on GPU 0
-        device = torch.device("cuda", local_rank)
-        distributed.init_process_group("nccl", timeout=timeout, device_id=device)
+    device = accelerator.own_device(local_rank)
+    backend = distributed.get_default_backend_for_device(device)
+    if accelerator.is_accelerator(device):
+        accelerator.select(device)  # before anything creates a context on GPU 0
+        distributed.init_process_group(backend, timeout=timeout, device_id=device)
         host = cast(distributed.ProcessGroup, distributed.new_group(timeout=timeout, backend="gloo"))
     else:
-        device = torch.device("cpu")
-        distributed.init_process_group("gloo", timeout=timeout)
+        distributed.init_process_group(backend, timeout=timeout)
         host = None
     yield World(
         rank=distributed.get_rank(),

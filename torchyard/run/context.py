@@ -10,7 +10,6 @@ import json
 import os
 from pathlib import Path
 import signal
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +19,7 @@ from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE, Env, RunDir
 from torchyard.contract.text import storable
 from torchyard.host.disk import retry_while_unavailable
+from torchyard.run import accelerator
 from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.eventlog import EventLog
@@ -60,9 +60,9 @@ class Run:
         self._warned: set[str] = set()
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
-            self._events = EventLog(self._dir.events, synchronize=_synchronize) if self.rank == 0 else None
+            self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize) if self.rank == 0 else None
             self._agreement = StopAgreement(
-                self._dir, rank=self.rank, world_size=self.world_size, synchronize=_synchronize
+                self._dir, rank=self.rank, world_size=self.world_size, synchronize=accelerator.synchronize
             )
 
     @cached_property
@@ -72,10 +72,8 @@ class Run:
 
     @cached_property
     def device(self) -> "torch.device":
-        """This rank's device: its GPU if there is one, else the CPU."""
-        import torch
-
-        return torch.device("cuda", self.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+        """This rank's device: its GPU (or other accelerator) if there is one, else the CPU."""
+        return accelerator.own_device(self.local_rank)
 
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
         """Records numbers or one-element tensors, measured at optimizer step `step`. NaN and infinities are kept.
@@ -285,9 +283,3 @@ class Run:
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `values` as JSON reads them back: with lists for tuples."""
     return json.loads(json.dumps(dict(values)))
-
-
-def _synchronize() -> None:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.synchronize()

@@ -5,6 +5,8 @@ import copy
 import importlib.util
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torchyard.run import accelerator
+
 if TYPE_CHECKING:
     import torch
 
@@ -29,7 +31,7 @@ def on_host(tree: T, *, clone: bool) -> tuple[T, Callable[[], None]]:
             if id(tensor) not in copies and (clone or tensor.device.type != "cpu"):
                 copies[id(tensor)] = _on_host(tensor, storages)
             copies.setdefault(id(tensor), tensor)
-    events = [torch.cuda.current_stream(device).record_event() for device in devices if device.type == "cuda"]
+    events = accelerator.record_events(devices)
 
     def wait() -> None:
         for event in events:
@@ -95,7 +97,7 @@ def _on_host(tensor: "torch.Tensor", storages: "dict[tuple[object, ...], torch.U
 def _copied(storage: "torch.UntypedStorage") -> "torch.UntypedStorage":
     import torch
 
-    cuda = storage.device.type == "cuda"
+    elsewhere = accelerator.is_accelerator(storage.device)
     source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-    target = torch.empty(source.numel(), dtype=torch.uint8, pin_memory=cuda)
-    return target.copy_(source, non_blocking=cuda).untyped_storage()
+    target = torch.empty(source.numel(), dtype=torch.uint8, pin_memory=elsewhere)
+    return target.copy_(source, non_blocking=elsewhere).untyped_storage()

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torchyard.contract.recipes import Normalization
+from torchyard.run.accelerator import free_memory, is_accelerator
 from trainer.data.identity import Identity
 from trainer.data.loading import to_device
 
@@ -61,7 +62,7 @@ class InMemory:
         """Yields pictures and labels of each batch of indices in `plan`, on `device`."""
         if not plan:
             return
-        if device.type == "cuda" and self._fits(device):
+        if is_accelerator(device) and self._fits(device):
             self.pictures, self.labels = self.pictures.to(device), self.labels.to(device)
         # One copy of all indices: a copy before each batch would take longer.
         indices = to_device(torch.cat(list(plan)), self.pictures.device)
@@ -70,7 +71,7 @@ class InMemory:
 
     def _fits(self, device: torch.device) -> bool:
         """Returns whether the pictures take a small part of the free memory of the GPU."""
-        return self.pictures.device == device or self.pictures.nbytes < torch.cuda.mem_get_info(device)[0] / 8
+        return self.pictures.device == device or self.pictures.nbytes < free_memory(device) / 8
 
 
 class Normalizer:

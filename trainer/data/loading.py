@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from torchyard.contract.errors import DataError
+from torchyard.run.accelerator import is_accelerator
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def load_batches(
         sampler=plan,
         batch_size=None,
         num_workers=min(workers, len(plan)),
-        pin_memory=device.type == "cuda",
+        pin_memory=is_accelerator(device),
         worker_init_fn=_start_loader,
         generator=torch.Generator(),  # its own: every loader would draw from the shared one
     )
@@ -60,7 +61,7 @@ def loader_count(wanted: int | Literal["auto"], *, local_size: int) -> int:
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Returns the tensor on the device. The copy to a GPU is from pinned memory, and nothing waits for it."""
-    if device.type != "cuda" or tensor.device.type == "cuda":
+    if not is_accelerator(device) or is_accelerator(tensor.device):
         return tensor.to(device)
     return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)
 

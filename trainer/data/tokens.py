@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 import torch
 from torch import Tensor
 
+from torchyard.run.accelerator import free_memory, is_accelerator
 from trainer.data.batch import Batch
 from trainer.data.loading import to_device
 from trainer.data.texts import Texts
@@ -88,7 +89,7 @@ class Tokens:
             return
         # One copy of all indices: a copy before each batch would take longer.
         indices = to_device(torch.cat(list(plan)), self.ids.device)
-        multiple = 8 if device.type == "cuda" else 1
+        multiple = 8 if is_accelerator(device) else 1
         for batch, chosen in zip(plan, indices.split([len(batch) for batch in plan]), strict=True):
             width = -(-int(self.lengths[batch].max()) // multiple) * multiple
             inputs, labels = self._padded(chosen, width), self.labels[chosen]
@@ -122,7 +123,7 @@ def tokenize(texts: Texts, *, tokenizer: TokenizerFiles, max_length: int, paddin
         lengths += [len(encoding) for encoding in encodings]
         parts.append(torch.tensor([token for encoding in encodings for token in encoding.ids], dtype=torch.int32))
     ids = torch.cat(parts)
-    where = device if device.type == "cuda" and ids.nbytes < torch.cuda.mem_get_info(device)[0] / 8 else ids.device
+    where = device if is_accelerator(device) and ids.nbytes < free_memory(device) / 8 else ids.device
     return Tokens(
         ids=ids.to(where),
         starts=torch.tensor([0, *accumulate(lengths)]).to(where),

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from torchyard.contract.recipes import DistributedConfig, Recipe
+from torchyard.run.accelerator import is_accelerator
 
 
 def home(config: DistributedConfig, device: torch.device) -> torch.device:
@@ -17,7 +18,7 @@ def home(config: DistributedConfig, device: torch.device) -> torch.device:
 def memory_format(config: Recipe, device: torch.device) -> torch.memory_format:
     """Returns the memory format of pictures and convolutions that `training.channels_last` asks for on `device`."""
     wanted = config.training.channels_last
-    channels_last = device.type == "cuda" if wanted == "auto" else wanted
+    channels_last = is_accelerator(device) if wanted == "auto" else wanted
     return torch.channels_last if channels_last else torch.contiguous_format
 
 

@@ -13,17 +13,17 @@ from trainer.world import World
 def synchronized(model: nn.Module, world: World) -> nn.Module:
     """Returns the model with synchronized batch norms. Parameters keep their values and names.
 
-    These are PyTorch's SyncBatchNorm on CUDA. It does not support CPUs, where CpuSyncBatchNorm computes the same.
+    These are PyTorch's SyncBatchNorm on CUDA. It supports no other device, where PlainSyncBatchNorm computes the same.
     """
-    if world.device.type == "cuda":
+    if world.device.type == "cuda":  # the only device with its kernels
         return nn.SyncBatchNorm.convert_sync_batchnorm(model)
     for module in model.modules():
         if isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
-            module.__class__ = CpuSyncBatchNorm
+            module.__class__ = PlainSyncBatchNorm
     return model
 
 
-class CpuSyncBatchNorm(_BatchNorm):
+class PlainSyncBatchNorm(_BatchNorm):
     """Normalizes (N, C, …) by mean and variance of each channel over all ranks, whose N may differ."""
 
     def forward(self, input: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from torchyard.run.accelerator import is_accelerator
 from trainer.world import World
 
 RANK = 2
@@ -84,8 +85,10 @@ def _compress(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
     before = state.q_memory_dict[index].clone() if index in state.q_memory_dict else None
     # To draw its first matrices, the hook seeds the generators of all devices and restores only that of the CPU: all
     # ranks would continue with the same dropout.
-    draws = before is None and gradients.device.type == "cuda"
-    with torch.random.fork_rng(devices=[gradients.get_device()] if draws else [], enabled=draws):
+    draws = before is None and is_accelerator(gradients.device)
+    with torch.random.fork_rng(
+        devices=[gradients.get_device()] if draws else [], enabled=draws, device_type=gradients.device.type
+    ):
         future = powerSGD_hook(state, bucket)
     future = future.then(lambda done: _forget_overflow(state, index, before, done.value()))
     if gradients.device.type == "cpu":

@@ -8,6 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.contract.recipes import DistributedConfig
+from torchyard.run.accelerator import is_accelerator
 from trainer.world import World
 
 
@@ -35,7 +36,7 @@ def wrap(model: nn.Module, config: DistributedConfig, world: World) -> Distribut
     """Returns the model in DistributedDataParallel, whose buckets stay the same from the first step on."""
     wrapped = DistributedDataParallel(
         model,
-        device_ids=[world.device.index] if world.device.type == "cuda" else None,
+        device_ids=[world.device.index] if is_accelerator(world.device) else None,
         find_unused_parameters=config.find_unused_parameters,
         static_graph=config.static_graph,
         gradient_as_bucket_view=config.gradient_as_bucket_view,
