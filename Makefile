@@ -75,6 +75,7 @@ test-gpu: $(STAMP)  ## Run the tests that need a CUDA GPU
 check: $(STAMP) $(TEST_TOOLS)  ## Check format, lint and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(BIN)/python -m tests.device.build  # beside the tests, which then find it
 	$(BIN)/pyright
 	@$(MAKE) --no-print-directory web-check
 

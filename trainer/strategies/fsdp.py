@@ -1,10 +1,9 @@
 """`fsdp`: every rank keeps a shard of each parameter, its gradient and its optimizer state."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -29,7 +28,6 @@ class Fsdp:
     in_step = True
 
     def __init__(self, model: nn.Module, world: World) -> None:
-        _broadcast_weights(model, world)
         self.model = model
         self._world = world
         self._root = _shard(model, world)
@@ -76,22 +74,17 @@ class Fsdp:
         pass
 
 
-@torch.no_grad()
-def _broadcast_weights(model: nn.Module, world: World) -> None:
-    """Gives all ranks rank 0's weights, contiguous as shards must be. Moves one tensor at a time to the device."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        on_device = tensor.to(world.device).contiguous()
-        broadcast([on_device])
-        tensor.data = on_device.to(tensor.device)
-
-
 def _shard(model: nn.Module, world: World) -> FSDPModule:
     mesh = init_device_mesh(world.device.type, (world.size,))
     try:
         # The root's parameters must be shards outside forward and backward, too: otherwise averaged weights that are
         # written to them go into a copy.
-        for block in _blocks(model):
+        blocks = _blocks(model)
+        inside = {module for block in blocks for module in block.modules()}
+        for block in blocks:
+            _move([*block.modules()], world)
             fully_shard(block, mesh=mesh, reshard_after_forward=True)
+        _move([module for module in model.modules() if module not in inside], world)
         root = fully_shard(model, mesh=mesh, reshard_after_forward=True)
     except (ValueError, NotImplementedError) as error:
         raise ConfigError(f"distributed.strategy: fsdp cannot shard this model: {error}") from error
@@ -101,6 +94,19 @@ def _shard(model: nn.Module, world: World) -> FSDPModule:
             module.unshard()
             module.reshard()
     return root
+
+
+def _move(modules: Sequence[nn.Module], world: World) -> None:
+    """Moves the modules' own tensors to the device, with rank 0's values, and contiguous as shards must be."""
+
+    def moved(tensor: Tensor) -> Tensor:
+        return tensor.to(world.device).contiguous()
+
+    for module in modules:
+        module._apply(moved, recurse=False)  # pyright: ignore[reportPrivateUsage] `to` would move inner modules
+    broadcast(
+        tensor for module in modules for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+    )
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:

@@ -1,0 +1,85 @@
+"""Trains on the simulated device, as a rank of a job does."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from tests.device import sim
+from tests.trainer.ranks import environment, job, on_ranks, results
+import torchyard
+from torchyard.contract.rundir import RunDir
+from trainer.__main__ import make_training, read_config
+from trainer.loop import Training
+from trainer.randomness import use_deterministic_algorithms
+from trainer.window import Step
+from trainer.world import joined
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one rank saw of a run."""
+
+    waits: tuple[int, ...]
+    """How often the host waited for the device in each step."""
+    weights: dict[str, list[float]]
+    """A few numbers of each tensor of the model at the end."""
+    peaks: tuple[int, int]
+    """The peak bytes on both devices."""
+    device: int
+
+
+def train(
+    root: Path,
+    library: Path,
+    config: dict[str, Any],
+    *,
+    data: str = "digits",
+    trainer: str = "image-classification",
+    resume_from: Path | None = None,
+    change: Callable[[Training], None] | None = None,
+) -> tuple[RunDir, list[Outcome]]:
+    """Runs a job on two ranks with a device each. `change` gets the prepared run of each rank."""
+    run = job(root, config, trainer=trainer)
+    env = environment(run, data=data, resume_from=resume_from)
+    return run, results(on_ranks(2, _main, library, change, env=env))
+
+
+def _main(library: Path, change: Callable[[Training], None] | None) -> Outcome:
+    sim.load(library, devices=2)
+    run = torchyard.init()
+    config = read_config(run)
+    if config.training.deterministic:
+        use_deterministic_algorithms()
+    with joined(config.distributed.collective_timeout()) as world:
+        training = make_training(run, config=config, world=world)
+        if change:
+            change(training)
+        waits = _count_waits(training)
+        training.train()
+        state = training.task.model.state_dict()
+        weights = {name: _whole(tensor).flatten()[:8].tolist() for name, tensor in state.items()}
+    run.close()
+    peaks = (torch.accelerator.max_memory_allocated(0), torch.accelerator.max_memory_allocated(1))
+    return Outcome(tuple(waits), weights, peaks, world.device.index)
+
+
+def _count_waits(training: Training) -> list[int]:
+    waits: list[int] = []
+    step = training.learner.step
+
+    def watched(*arguments: Any, **named: Any) -> Step:
+        before = sim.host_waits()
+        measured = step(*arguments, **named)
+        waits.append(sim.host_waits() - before)
+        return measured
+
+    training.learner.step = watched
+    return waits
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

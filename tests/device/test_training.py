@@ -1,0 +1,104 @@
+"""The trainer on the simulated device: every strategy in every number format, and every recipe, on two ranks."""
+
+from itertools import product
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.device.runs import train
+from tests.trainer.recipes.test_text import source
+from tests.trainer.runs import points, same, small_pictures, state
+from tests.trainer.walls import walls
+
+SIZES: dict[str, Any] = {"epochs": 1, "max_steps": 12, "per_device_batch_size": 16}
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "ddp": {},
+    "fsdp": {"strategy": "fsdp"},
+    "local_sgd": {"strategy": "local_sgd", "local_sgd": {"warmup_steps": 3, "period": 4}},
+    "powersgd": {"comm_hook": "powersgd"},
+}
+TECHNIQUES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "ema": {"ema": {"decay": 0.9}},
+    "lookahead": {"optimizer": {"lookahead": {"every_steps": 4}}},
+    "accumulation": {"training": {"gradient_accumulation_steps": 3}},
+}
+FORMATS = ("fp32", "bf16", "fp16")
+ADMITTED = [
+    (strategy, precision)
+    for strategy, precision in product(STRATEGIES, FORMATS)
+    if precision != "fp16" or strategy in {"ddp", "powersgd"}
+]
+POWERSGD_STARTS = 11
+"""The step in which PowerSGD draws its first matrices, on the host."""
+
+
+def config(strategy: str, precision: str, technique: str = "plain", **training: Any) -> dict[str, Any]:
+    sections = TECHNIQUES[technique]
+    options = {**SIZES, "precision": precision, **sections.get("training", {}), **training}
+    return {
+        **sections,
+        "training": options,
+        "distributed": STRATEGIES[strategy],
+        "logging": {"every_steps": 4},
+    }
+
+
+@pytest.mark.parametrize(("strategy", "precision"), ADMITTED)
+def test_ranks_on_a_device_learn_the_same_weights_and_never_wait(
+    tmp_path: Path, library: Path, strategy: str, precision: str
+) -> None:
+    run, outcomes = train(tmp_path, library, config(strategy, precision, gradient_accumulation_steps=2))
+    losses = [loss for _, loss in points(run, "train/loss")]
+    assert len(losses) == 3
+    assert losses[-1] < losses[0] < 3
+    one, other = outcomes
+    assert one.weights == other.weights
+    assert all(math.isfinite(value) for values in one.weights.values() for value in values)
+    for outcome in outcomes:
+        # The first step copies the data, and PowerSGD draws matrices once.
+        watched = [waits for step, waits in enumerate(outcome.waits, start=1) if step not in {1, POWERSGD_STARTS}]
+        assert watched == [0] * len(watched)
+        assert outcome.peaks[outcome.device] > 2**20
+        assert outcome.peaks[1 - outcome.device] == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("technique", [name for name in TECHNIQUES if name != "plain"])
+@pytest.mark.parametrize(("strategy", "precision"), ADMITTED)
+def test_a_resumed_run_on_a_device_ends_bit_equal(
+    tmp_path: Path, library: Path, strategy: str, precision: str, technique: str
+) -> None:
+    data = small_pictures(tmp_path)
+    wanted = config(strategy, precision, technique, epochs=2, max_steps=None, per_device_batch_size=8)
+    whole, _ = train(tmp_path / "whole", library, wanted, data=data)
+    begun = whole.checkpoints / "epoch-0001"
+    resumed, outcomes = train(tmp_path / "resumed", library, wanted, data=data, resume_from=begun)
+    assert same(state(resumed, "epoch-0002"), state(whole, "epoch-0002"))
+    assert outcomes[0].weights == outcomes[1].weights
+
+
+def test_segmentation_trains_on_a_device(tmp_path: Path, library: Path) -> None:
+    wanted = {
+        "data": {"source": "file:///x", "image_size": 32, "workers": 0},
+        "model": {"name": "unet_resnet34"},
+        "training": {"epochs": 1, "max_steps": 3, "per_device_batch_size": 2, "precision": "bf16"},
+        "distributed": {"sync_batchnorm": True},
+    }
+    data = str(walls(tmp_path / "walls", count=16))
+    _, outcomes = train(tmp_path / "run", library, wanted, data=data, trainer="segmentation")
+    assert outcomes[0].weights == outcomes[1].weights
+
+
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.thorough)])
+def test_texts_train_on_a_device(tmp_path: Path, library: Path, strategy: str) -> None:
+    wanted = {
+        "data": {"source": "file:///x", "vocabulary": 300, "max_length": 16},
+        "training": {"epochs": 1, "max_steps": 3, "per_device_batch_size": 4, "precision": "bf16"},
+        "distributed": STRATEGIES[strategy],
+    }
+    data = str(source(tmp_path / "texts"))
+    _, outcomes = train(tmp_path / "run", library, wanted, data=data, trainer="text-classification")
+    assert outcomes[0].weights == outcomes[1].weights
