@@ -42,6 +42,8 @@ class Learner:
         wanted = config.optimizer.lookahead
         self.lookahead = Lookahead(task.model, wanted) if wanted else None
         self.ema = ExponentialAverage(task.model, config.ema) if config.ema else None
+        self._in_sync = False
+        """Whether `sync_ranks` was called after the last step."""
 
     def step(self, number: int, window: Window, batches: Iterator[Batch], *, lr: float) -> Step:
         """Takes optimizer step `number` along the gradient of the mean loss over the window's samples of all ranks.
@@ -49,6 +51,7 @@ class Learner:
         If the loss or the gradient norm is not finite, the step changes no weights, moments or averages. Waits for the
         device only with an optimizer that is not fused.
         """
+        self._in_sync = False
         set_lr(self.optimizer, lr)
         loss = self._backward(window, batches)
         scale = self.precision.scale
@@ -68,8 +71,10 @@ class Learner:
         return Step(loss, norm, scale)
 
     def sync_ranks(self) -> None:
-        """Gives all ranks the same weights, averages and buffers. A collective."""
-        self.strategy.sync_ranks(*([self.ema.tensors] if self.ema else []))
+        """Gives all ranks the same weights, averages and buffers, once after each step. A collective."""
+        if not self._in_sync:
+            self.strategy.sync_ranks(*([self.ema.tensors] if self.ema else []))
+            self._in_sync = True
 
     def averaged(self) -> AbstractContextManager[object]:
         """Returns a context in which the model has its averaged weights, if there is an average."""
@@ -84,7 +89,6 @@ class Learner:
             "optimizer": self.optimizer.state_dict(),
             "ema": self.ema.tensors if self.ema else None,
             "lookahead": self.lookahead.tensors if self.lookahead else None,
-            "scaler": self.precision.state_dict(),
         }
         return pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().cpu().clone(), differing)
 
@@ -120,7 +124,7 @@ class Learner:
             self._task.model.load_state_dict(own["model"])
         optimizer = own["optimizer"] if own else state["optimizer"]
         self.optimizer.load_state_dict(_sharded(optimizer, self.optimizer, self.strategy))
-        self.precision.load_state_dict((own or {}).get("scaler", state["scaler"]))
+        self.precision.load_state_dict(state["scaler"])
         if self.ema and state["raw"]:
             _fill(self.ema.tensors, own["ema"] if own else state["model"], self.strategy)
         if self.lookahead and state["slow"]:

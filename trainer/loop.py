@@ -199,7 +199,7 @@ class Training:
                 on_batch=_StopCheck(self.run, self.world, self._report_progress),
                 batch_size=min(self.sampler.batch_size, self.config.training.per_device_batch_size),
             )
-        evaluation = replace(evaluation, metrics=self.world.from_rank_0(evaluation.metrics))
+        evaluation = replace(evaluation, metrics=self.world.numbers_from_rank_0(evaluation.metrics))
         self.run.log(evaluation.metrics, step=self.position.step)
         return evaluation
 
