@@ -17,6 +17,7 @@ from trainer.optimization import make_optimizer
 from trainer.precision import Precision
 from trainer.sampler import Window
 from trainer.schedule import set_lr
+from trainer.skipping import take_step
 from trainer.strategies import make_strategy
 from trainer.strategies.strategy import Strategy
 from trainer.task import Task
@@ -32,49 +33,48 @@ class Learner:
 
     def __init__(self, task: Task, *, config: Recipe, world: World, precision: Precision, lr: float) -> None:
         self.precision = precision
-        self.updates = 0
-        """Optimizer steps that changed the weights. Steps with a non-finite loss or gradient norm do not."""
         self._task, self._world = task, world
         self._clip = config.optimizer.clip_grad_norm
         if config.training.compile:
             compile_in_place(task.model)
         self.strategy = make_strategy(task.model, config.distributed, world)
         self.optimizer = make_optimizer(task.model, config.optimizer, lr=lr, device=world.device)
-        # In this order, so that the average follows the weights after Lookahead.
         wanted = config.optimizer.lookahead
-        self.lookahead = Lookahead(task.model, wanted, self.optimizer) if wanted else None
-        self.ema = ExponentialAverage(task.model, config.ema, self.optimizer) if config.ema else None
-        # A fused optimizer skips a step on the device. Other optimizers and the averages skip it on the host.
-        fused = all(group.get("fused") for group in self.optimizer.param_groups)
-        self._waits_for_norm = not fused or self.lookahead is not None or self.ema is not None
+        self.lookahead = Lookahead(task.model, wanted) if wanted else None
+        self.ema = ExponentialAverage(task.model, config.ema) if config.ema else None
+        self._in_sync = False
+        """Whether `sync_ranks` was called after the last step."""
 
     def step(self, number: int, window: Window, batches: Iterator[Batch], *, lr: float) -> Step:
         """Takes optimizer step `number` along the gradient of the mean loss over the window's samples of all ranks.
 
         If the loss or the gradient norm is not finite, the step changes no weights, moments or averages. Waits for the
-        device in fp16, with averages, and with an optimizer that is not fused.
+        device only with an optimizer that is not fused.
         """
+        self._in_sync = False
         set_lr(self.optimizer, lr)
         loss = self._backward(window, batches)
-        self.precision.scaler.unscale_(self.optimizer)
+        scale = self.precision.scale
+        self.precision.unscale(self.optimizer)
         norm = self.strategy.grad_norm()
         if self._clip is not None:
             self.strategy.clip(self._clip, norm=norm)
-        scales = self.precision.scales
-        taken = self.precision.step(self.optimizer, norm=norm, wait=self._waits_for_norm)
-        self.updates += taken or not self._skips_are_known
+        skipped = take_step(self.optimizer, norm=norm)
+        self.precision.update(skipped)
         self.optimizer.zero_grad(set_to_none=True)
+        # In this order, so that the average follows the weights after Lookahead.
+        if self.lookahead:
+            self.lookahead.update(number, skipped=skipped)
+        if self.ema:
+            self.ema.update(number, skipped=skipped)
         self.strategy.after_step(number)
-        return Step(loss, norm, overflowed=scales and not taken)
-
-    def subtract_skipped(self, skipped: int) -> None:
-        """Subtracts skipped steps from `updates` if `step` could not know of them; all ranks learn of them here."""
-        if not self._skips_are_known:
-            self.updates -= skipped
+        return Step(loss, norm, scale)
 
     def sync_ranks(self) -> None:
-        """Gives all ranks the same weights, averages and buffers. A collective."""
-        self.strategy.sync_ranks(*([self.ema.tensors] if self.ema else []))
+        """Gives all ranks the same weights, averages and buffers, once after each step. A collective."""
+        if not self._in_sync:
+            self.strategy.sync_ranks(*([self.ema.tensors] if self.ema else []))
+            self._in_sync = True
 
     def averaged(self) -> AbstractContextManager[object]:
         """Returns a context in which the model has its averaged weights, if there is an average."""
@@ -88,9 +88,7 @@ class Learner:
             "model": self._task.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "ema": self.ema.tensors if self.ema else None,
-            "ema_state": self.ema.state_dict() if self.ema else None,
             "lookahead": self.lookahead.tensors if self.lookahead else None,
-            "lookahead_state": self.lookahead.state_dict() if self.lookahead else None,
         }
         return pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().cpu().clone(), differing)
 
@@ -108,11 +106,8 @@ class Learner:
         return {
             "model": whole(self.ema.tensors) if self.ema else raw,
             "raw": raw if self.ema else None,
-            "updates": self.updates,
             "optimizer": whole(self.optimizer.state_dict()),
-            "scaler": self.precision.scaler.state_dict(),
-            "ema": self.ema.state_dict() if self.ema else None,
-            "lookahead": self.lookahead.state_dict() if self.lookahead else None,
+            "scaler": self.precision.state_dict(),
             "slow": whole(self.lookahead.tensors) if self.lookahead else None,
             "strategy": self.strategy.state_dict(),
             "own": self._world.collect(rank_local) if self.strategy.local else None,
@@ -127,39 +122,34 @@ class Learner:
         own = ranks[self._world.rank] if len(ranks) == self._world.size else None
         if own is not None:
             self._task.model.load_state_dict(own["model"])
-        self.updates = state["updates"]
         optimizer = own["optimizer"] if own else state["optimizer"]
         self.optimizer.load_state_dict(_sharded(optimizer, self.optimizer, self.strategy))
-        self.precision.scaler.load_state_dict(state["scaler"])
-        if self.ema and state["ema"]:
-            self.ema.load_state_dict(own["ema_state"] if own else state["ema"])
+        self.precision.load_state_dict(state["scaler"])
+        if self.ema and state["raw"]:
             _fill(self.ema.tensors, own["ema"] if own else state["model"], self.strategy)
-        if self.lookahead and state["lookahead"]:
-            self.lookahead.load_state_dict(own["lookahead_state"] if own else state["lookahead"])
+        if self.lookahead and state["slow"]:
             _fill(self.lookahead.tensors, own["lookahead"] if own else state["slow"], self.strategy)
         self.strategy.load_state_dict(state["strategy"])
 
-    @property
-    def _skips_are_known(self) -> bool:
-        """Whether `step` knows at once, and equally on all ranks, that the optimizer skipped it."""
-        return self.precision.scaler.is_enabled() or (self._waits_for_norm and not self.strategy.local)
-
     def _backward(self, window: Window, batches: Iterator[Batch]) -> Tensor:
         """Computes the gradients of a window. Returns this rank's part of its loss, detached."""
-        loss: Tensor | None = None
+        total: Tensor | None = None
         weights = window.weights(self._world.size)
+        scale = 1.0 if self.precision.scale is None else self.precision.scale
         for index, weight in enumerate(weights, start=1):
             batch = next(batches)
             with self.strategy.micro_batch(last=index == len(weights)):
                 with self.precision.autocast():
-                    part = self._task.loss(self.strategy.model(batch.inputs), batch.targets)
-                    part = part if weight == 1.0 else part * weight
-                scaled = self.precision.scaler.scale(part)
+                    loss = self._task.loss(self.strategy.model(batch.inputs), batch.targets)
+                    if self.precision.scale is not None:
+                        loss = loss.float()  # the first scale is infinite in fp16
+                value = loss.detach()
                 # The gradient is NaN if the loss is not finite: the all-reduce then tells all ranks.
-                scaled.backward(scaled.detach() * 0 + 1)
-            loss = part.detach() if loss is None else loss + part.detach()
-        assert loss is not None, "a window has a micro-batch"
-        return loss
+                loss.backward(value * 0 + scale * weight)
+            part = value if weight == 1.0 else value * weight
+            total = part if total is None else total + part
+        assert total is not None, "a window has a micro-batch"
+        return total
 
 
 def _fill(targets: Mapping[str, Tensor], saved: Mapping[str, Tensor], strategy: Strategy) -> None:

@@ -145,13 +145,13 @@ class Training:
         train_mode(self.task.model)
         report.restart_clock()
         for number, window in enumerate(windows, start=1):
-            lr = self.state.schedule.lr(learner.updates + 1, epochs=position.epochs)
+            lr = self.state.schedule.lr(position.step + 1, epochs=position.epochs)
             measured = learner.step(position.step + 1, window, batches, lr=lr)
             position.advance(window.samples)
             report.window.add(measured, window.samples)
             last = number == len(windows)
             if last or position.step % self.config.logging.every_steps == 0:
-                learner.subtract_skipped(report.log(position.step, lr=lr))
+                report.log(position.step, lr=lr)
             self._report_progress()
             if learner.strategy.in_step and self.run.should_stop():
                 return False
@@ -199,13 +199,13 @@ class Training:
                 on_batch=_StopCheck(self.run, self.world, self._report_progress),
                 batch_size=min(self.sampler.batch_size, self.config.training.per_device_batch_size),
             )
-        evaluation = replace(evaluation, metrics=self.world.from_rank_0(evaluation.metrics))
+        evaluation = replace(evaluation, metrics=self.world.numbers_from_rank_0(evaluation.metrics))
         self.run.log(evaluation.metrics, step=self.position.step)
         return evaluation
 
     def _observe(self, metrics: Mapping[str, float]) -> bool:
         """Gives the metrics to the schedule and to early stopping. Returns whether the run ends early."""
-        self.state.schedule.observe(metrics.get(self.policy.monitor), update=self.learner.updates)
+        self.state.schedule.observe(metrics.get(self.policy.monitor), step=self.position.step)
         stopping = self.state.stopping
         if stopping is None or not stopping.observe(metrics, epoch=self.position.epoch):
             return False

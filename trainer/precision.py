@@ -1,64 +1,66 @@
-"""The number format of the forward pass, and the optimizer's step with fp16 loss scaling."""
+"""The number format of the forward pass, and the scale of the loss in fp16."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, autocast
-from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from torchyard.run import accelerator
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_FIRST_SCALE = 2.0**16
+_GROWTH, _BACKOFF, _GROWTH_STEPS = 2.0, 0.5, 2000
+"""GradScaler's: what the scale is multiplied by after so many steps without an overflow, and after an overflow."""
 
 
 class Precision:
     """`bf16`, `fp16` or `fp32`; `auto` is bf16 on a GPU that has it, else fp32.
 
-    fp16 scales the loss, so that small gradients do not underflow, and waits for the device after each step to learn
-    whether the gradients overflowed.
+    fp16 scales the loss as GradScaler does, so that small gradients do not underflow, but never waits for the device.
     """
 
     def __init__(self, wanted: str, device: torch.device) -> None:
         self.name = _resolve(wanted, device)
-        self.scaler = GradScaler(device.type, enabled=self.name == "fp16")
+        self.scale: Tensor | None = None
+        """What the loss is multiplied by, on the device; None: 1, always."""
         self._device = device
+        if self.name == "fp16":
+            self.scale = torch.full((), _FIRST_SCALE, device=device)
+            self._steps = torch.zeros((), dtype=torch.int32, device=device)
+            """The steps since the scale was changed."""
 
     def autocast(self) -> autocast | nullcontext[None]:
         """Returns the context of a forward pass in training and of its loss."""
         dtype = _DTYPES.get(self.name)
         return nullcontext() if dtype is None else autocast(self._device.type, dtype=dtype)
 
-    def step(self, optimizer: Optimizer, *, norm: Tensor, wait: bool) -> bool:
-        """Takes the optimizer's step, or skips it if `norm`, of the unscaled gradients, is not finite.
+    def unscale(self, optimizer: Optimizer) -> None:
+        """Divides the gradients by the scale."""
+        if self.scale is None:
+            return
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if gradients:
+            torch._foreach_mul_(gradients, self.scale.reciprocal())  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
-        Returns False if the step is known to be skipped. With `wait`, and in fp16, this is always known. Without `wait`
-        the device decides, and the optimizer must be fused.
-        """
-        if not wait and not self.scaler.is_enabled():
-            _step_on_device(optimizer, norm)
-            return True
-        finite = bool(norm.isfinite())
-        if finite:
-            self.scaler.step(optimizer)
-        self.scaler.update()
-        return finite
+    def update(self, skipped: Tensor) -> None:
+        """Adapts the scale after a step. `skipped`: 1 if its gradients overflowed, else 0."""
+        if self.scale is not None:
+            self.scale = self.scale.clone()  # the scale of the steps before is still to be read
+            torch._amp_update_scale_(self.scale, self._steps, skipped, _GROWTH, _BACKOFF, _GROWTH_STEPS)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
-    @property
-    def scales(self) -> bool:
-        """Whether gradients may overflow only because the loss is scaled. The next step then scales it less."""
-        return self.scaler.is_enabled() and self.scaler.get_scale() > 1
+    def state_dict(self) -> dict[str, Any]:
+        """Returns plain numbers, by GradScaler's names. Empty if nothing is scaled."""
+        return {} if self.scale is None else {"scale": self.scale.item(), "_growth_tracker": self._steps.item()}
 
-
-def _step_on_device(optimizer: Optimizer, norm: Tensor) -> None:
-    """Takes the step of a fused optimizer. Its kernels change nothing if `norm` is not finite."""
-    # GradScaler passes these attributes to fused optimizers.
-    vars(optimizer)["grad_scale"] = None
-    vars(optimizer)["found_inf"] = norm.isfinite().logical_not().float()
-    try:
-        optimizer.step()
-    finally:
-        del vars(optimizer)["grad_scale"], vars(optimizer)["found_inf"]
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a saved state."""
+        if self.scale is not None and state:
+            self.scale = torch.full_like(self.scale, state["scale"])
+            self._steps.fill_(state["_growth_tracker"])
 
 
 def _resolve(wanted: str, device: torch.device) -> str:

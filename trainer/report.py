@@ -57,15 +57,14 @@ class Report:
         """Restarts the clocks of the speed and of the wait: training begins, or continues after an evaluation."""
         self._clock, self._waited = time.monotonic(), WAITED.seconds
 
-    def log(self, step: int, *, lr: float) -> int:
+    def log(self, step: int, *, lr: float) -> None:
         """Logs the means over the window of steps that ends at `step`. A collective.
 
         `time/data_wait` is the share of the window's time (0…1, the mean over the ranks) in which a rank waited for its
         data loader: 0 for data in memory. It is the host's time. A GPU may still compute meanwhile what the host has
         queued before, so it may idle for less than that.
 
-        Returns the number of skipped steps, whose loss or gradient norm is not finite. Raises NonFiniteLoss after the
-        means are logged.
+        Raises NonFiniteLoss after the means are logged.
         """
         waited = self.window.sync(step, waited=WAITED.seconds - self._waited)
         now = time.monotonic()
@@ -81,10 +80,8 @@ class Report:
             raise NonFiniteLoss(self.window.failure)
         self._samples += self.window.samples
         self._seconds += seconds
-        skipped = self.window.skipped
         self.window.reset()
         self._clock, self._waited = now, WAITED.seconds
-        return skipped
 
     def raise_if_nonfinite(self, step: int) -> None:
         """Raises NonFiniteLoss if too many steps up to `step` in a row were not finite. A collective."""

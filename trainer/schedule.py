@@ -43,27 +43,27 @@ class Schedule:
             return self._config.warmup_steps
         return max(round(self._config.warmup_epochs * self._steps_per_epoch), 1)
 
-    def lr(self, update: int, *, epochs: float) -> float:
-        """Returns the learning rate of `update`, which counts from 1. Skipped steps are not counted.
+    def lr(self, step: int, *, epochs: float) -> float:
+        """Returns the learning rate of optimizer step `step`, which counts from 1. Skipped steps count, too.
 
         `epochs`: the epochs that are done when the step begins, with the part of the current one. The warm-up rises
         from base_lr / warm-up steps to base_lr. `step` drops at the first step that begins `step_epochs` after the
         last drop. Cosine falls over the steps after the warm-up, and would reach min_lr one step after the last.
         """
-        if update <= self.warmup:
-            return self._base_lr * update / self.warmup
+        if step <= self.warmup:
+            return self._base_lr * step / self.warmup
         match self._config.name:
             case "constant":
                 return self._base_lr
             case "step":
                 return self._base_lr * self._config.gamma ** _drops(epochs, every=self._config.step_epochs)
             case "cosine":
-                return self._cosine(update)
+                return self._cosine(step)
             case "plateau":
                 return self._plateau()
 
-    def observe(self, value: float | None, *, update: int) -> None:
-        """Observes the monitored metric after `update` steps; None: it was not measured.
+    def observe(self, value: float | None, *, step: int) -> None:
+        """Observes the monitored metric after optimizer step `step`; None: it was not measured.
 
         With `plateau`, more than `patience` evaluations in a row without a better value multiply the rate by gamma.
         Evaluations within the warm-up do not count, but later values must be better than the best of them. NaN is never
@@ -73,7 +73,7 @@ class Schedule:
             return
         if improves(value, self._best, mode=self._mode):
             self._best, self._bad = value, 0
-        elif update > self.warmup:
+        elif step > self.warmup:
             self._bad += 1
         if self._bad > self._config.patience:
             self._drops, self._bad = self._drops + 1, 0
@@ -92,9 +92,9 @@ class Schedule:
         self._best, self._bad, self._drops = state["best"], state["bad"], state["drops"]
         self._steps_per_epoch = state.get("steps_per_epoch", self._steps_per_epoch)
 
-    def _cosine(self, update: int) -> float:
+    def _cosine(self, step: int) -> float:
         warmup, low = self.warmup, self._config.min_lr
-        done = min((update - 1 - warmup) / max(self.total_steps - warmup, 1), 1.0)
+        done = min((step - 1 - warmup) / max(self.total_steps - warmup, 1), 1.0)
         return low + (self._base_lr - low) * (1 + math.cos(math.pi * done)) / 2
 
     def _plateau(self) -> float:

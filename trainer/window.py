@@ -20,8 +20,8 @@ class Step(NamedTuple):
     """This rank's part: the mean over all ranks is the loss."""
     grad_norm: Tensor
     """The norm of all gradients before clipping; of this rank's gradients if they were not all-reduced."""
-    overflowed: bool = False
-    """Whether the gradients overflowed in fp16 because the loss scale was too large. This is not a failure."""
+    scale: Tensor | None = None
+    """The scale of the loss, if it may be above 1. Gradients that overflow only because of it are not a failure."""
 
 
 @dataclass
@@ -34,7 +34,6 @@ class _Sums:
     norms: float = 0.0
     normed: int = 0
     """The steps whose norms were added: those that did not overflow."""
-    skipped: int = 0
 
 
 @dataclass
@@ -51,7 +50,6 @@ class LossWindow:
     _waiting: list[Step] = field(default_factory=list[Step])
     _stacked: list[Tensor] = field(default_factory=list[Tensor])
     _samples: list[int] = field(default_factory=list[int])
-    _overflowed: list[bool] = field(default_factory=list[bool])
     _sums: _Sums = field(default_factory=_Sums)
     nonfinite: int = 0
     """The last steps in a row whose loss or norm is not finite."""
@@ -60,7 +58,6 @@ class LossWindow:
         """Adds one step of this rank. `samples`: the samples of all ranks in this step."""
         self._waiting.append(step)
         self._samples.append(samples)
-        self._overflowed.append(step.overflowed)
         if len(self._waiting) == STACK_STEPS:
             self._stack()
 
@@ -73,14 +70,13 @@ class LossWindow:
         if not self._stacked:
             return 0.0
         # In the tensor that is reduced anyway.
-        own = self._stacked[0].new_tensor([[waited], [0.0]])
-        losses, norms = self.world.sum(torch.cat([*self._stacked, own], dim=1)).div_(self.world.size).tolist()
-        mean_waited = losses.pop()
-        norms.pop()
-        first = step - len(losses) + 1
-        steps = zip(losses, norms, self._samples, self._overflowed, strict=True)
+        own = self._stacked[0].new_tensor([[waited], [0.0], [0.0]])
+        rows = self.world.sum(torch.cat([*self._stacked, own], dim=1)).div_(self.world.size)
+        *steps, (mean_waited, _, _) = rows.T.tolist()
         sums = self._sums
-        for at, (loss, norm, samples, overflowed) in enumerate(steps, start=first):
+        first = step - len(steps) + 1
+        for at, ((loss, norm, scale), samples) in enumerate(zip(steps, self._samples, strict=True), start=first):
+            overflowed = scale > 1 and not math.isfinite(norm)
             sums.losses += loss * samples
             sums.samples += samples
             if not overflowed:
@@ -89,14 +85,15 @@ class LossWindow:
             self._count_nonfinite(at, loss, 0.0 if overflowed else norm)
         self._stacked.clear()
         self._samples.clear()
-        self._overflowed.clear()
         return mean_waited
 
     def _stack(self) -> None:
         if self._waiting:
             losses = torch.stack([step.loss.detach() for step in self._waiting]).double()
             norms = torch.stack([step.grad_norm.detach() for step in self._waiting]).double()
-            self._stacked.append(torch.stack([losses, norms]))
+            scales = [step.scale for step in self._waiting if step.scale is not None]
+            known = torch.stack(scales).double() if scales else torch.ones_like(losses)
+            self._stacked.append(torch.stack([losses, norms, known]))
             self._waiting.clear()
 
     def _count_nonfinite(self, at: int, loss: float, norm: float) -> None:
@@ -104,7 +101,6 @@ class LossWindow:
             self.nonfinite = 0
             return
         self.nonfinite += 1
-        self._sums.skipped += 1
         if self.failure is None and self.nonfinite >= self.max_nonfinite:
             what = f"the gradient norm was {norm}" if math.isfinite(loss) else f"the loss was {loss}"
             self.failure = (
@@ -127,11 +123,6 @@ class LossWindow:
         """Samples of the synced steps since the last `reset`."""
         return self._sums.samples
 
-    @property
-    def skipped(self) -> int:
-        """Synced steps since the last `reset` whose loss or norm is not finite."""
-        return self._sums.skipped
-
     def reset(self) -> None:
         """Starts new means."""
         self._sums = _Sums()
@@ -144,7 +135,6 @@ class LossWindow:
             "norm_total": self._sums.norms,
             "norms": self._sums.normed,
             "nonfinite": self.nonfinite,
-            "skipped": self._sums.skipped,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -155,5 +145,4 @@ class LossWindow:
             samples=state["count"],
             norms=state["norm_total"],
             normed=state["norms"],
-            skipped=state["skipped"],
         )

@@ -1,6 +1,6 @@
 """The process group of a run: this rank's place in it, and collectives over host memory."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,6 +52,13 @@ class World:
         with safe_globals([bytes]):  # an empty one is pickled by its name
             distributed.gather_object(value, values or None, dst=0, group=self.host, weights_only=True)
         return cast(list[T], values)
+
+    def numbers_from_rank_0(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Returns the numbers of rank 0. All ranks have the same names. A collective."""
+        numbers = torch.tensor(list(values.values()), dtype=torch.float64)
+        if self.size > 1 and values:
+            distributed.broadcast(numbers, src=0, group=self.host)
+        return dict(zip(values, numbers.tolist(), strict=True))
 
     def from_rank_0(self, value: T) -> T:
         """Returns the `value` of rank 0, so that all ranks decide the same. A collective."""

@@ -8,6 +8,7 @@ import time
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 
 from torchyard.run import Run
 from trainer.__main__ import read_config
@@ -29,6 +30,7 @@ def main() -> None:
     model = nn.DataParallel(task.model)
     optimizer = make_optimizer(task.model, config.optimizer, lr=config.optimizer.lr, device=device)
     precision = Precision(training.precision, device)
+    scaler = GradScaler(device.type, enabled=precision.name == "fp16")
     batch = training.per_device_batch_size
     sampler = TrainSampler(task.samples, global_batch=batch, batch_size=batch, seed=training.seed)
     steps = sampler.count()
@@ -51,9 +53,9 @@ def main() -> None:
             set_lr(optimizer, schedule.lr(step, epochs=(step - 1) / steps))
             with precision.autocast():
                 loss: Tensor = task.loss(model(inputs), targets)
-            precision.scaler.scale(loss).backward()
-            precision.scaler.step(optimizer)
-            precision.scaler.update()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
             optimizer.zero_grad(set_to_none=True)
         last = loss.item()  # waits for the device
         speed = task.samples / (time.monotonic() - began)

@@ -2,23 +2,27 @@ from collections.abc import Callable, Iterable, Sequence
 import copy
 import io
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 import torch
 from torch import Tensor, distributed, nn
-from torch.amp import GradScaler
-from torch.optim import SGD, Optimizer
+from torch.nn.utils import get_total_norm
+from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.trainer.ranks import on_ranks, results
 from torchyard.contract.recipes import EmaConfig, LookaheadConfig, OptimizerConfig
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.optimization import make_optimizer
+from trainer.precision import Precision
+from trainer.skipping import take_step
 
 CPU = torch.device("cpu")
+TAKEN, SKIPPED = torch.tensor(0.0), torch.tensor(1.0)
+Average: TypeAlias = ExponentialAverage | Lookahead
 
 
 class Walk(nn.Module):
@@ -35,13 +39,15 @@ class Walk(nn.Module):
         self.register_buffer("count", torch.tensor(0))
         self.register_buffer("cache", torch.tensor([0.0]), persistent=False)
 
-    def go(self, optimizer: Optimizer, to: Sequence[float]) -> None:
-        """Takes an optimizer step to each value. One buffer becomes twice the value, another counts the steps."""
-        for value in to:
-            self.weight.grad = self.weight.detach() - value
+    def go(self, *averages: Average, to: Sequence[float], start: int = 1) -> None:
+        """Takes a step to each value. One buffer becomes twice the value, another counts the steps."""
+        for step, value in enumerate(to, start=start):
+            with torch.no_grad():
+                self.weight.fill_(value)
             self.mean.fill_(2 * value)
             self.count += 1
-            optimizer.step()
+            for average in averages:
+                average.update(step, skipped=TAKEN)
 
 
 class Net(nn.Module):
@@ -59,16 +65,14 @@ class Net(nn.Module):
         return self.tied(self.inner(self.stem(inputs)).relu())
 
 
-def sgd(model: nn.Module) -> SGD:
-    return SGD([item for item in model.parameters() if item.requires_grad], lr=1.0)
-
-
-def train(model: nn.Module, optimizer: Optimizer, steps: Iterable[int]) -> None:
+def train(model: nn.Module, optimizer: Optimizer, steps: Iterable[int], *averages: Average) -> None:
     for step in steps:
         inputs = torch.randn(4, 1, 4, 4, generator=torch.Generator().manual_seed(step))
         optimizer.zero_grad()
         model(inputs).square().mean().backward()
         optimizer.step()
+        for average in averages:
+            average.update(step + 1, skipped=TAKEN)
 
 
 def net() -> tuple[Net, Optimizer]:
@@ -100,9 +104,8 @@ def saved(state: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.9])
 def test_an_average_of_a_straight_line_lags_behind(decay: float) -> None:
     model = Walk()
-    optimizer = sgd(model)
-    ema = ExponentialAverage(model, EmaConfig(decay=decay, ramp=0), optimizer)
-    model.go(optimizer, range(1, 21))
+    ema = ExponentialAverage(model, EmaConfig(decay=decay, ramp=0))
+    model.go(ema, to=range(1, 21))
     lagging = 20 - decay * (1 - decay**20) / (1 - decay)
     assert ema.tensors["weight"].item() == pytest.approx(lagging, rel=1e-12)
     assert ema.tensors["mean"].item() == pytest.approx(2 * lagging, rel=1e-12)
@@ -110,11 +113,10 @@ def test_an_average_of_a_straight_line_lags_behind(decay: float) -> None:
 
 def test_a_ramped_average_starts_with_the_newest_weights() -> None:
     model = Walk(start=5.0)
-    optimizer = sgd(model)
-    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=4), optimizer)
+    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=4))
     seen: list[float] = []
-    for value in (1.0, 2.0, 4.0):
-        model.go(optimizer, [value])
+    for step, value in enumerate((1.0, 2.0, 4.0), start=1):
+        model.go(ema, to=[value], start=step)
         seen.append(ema.tensors["weight"].item())
     # d(u) = 0.9 · (1 − exp(−u / 4)): 0.199079, 0.354122, 0.474870
     assert seen == pytest.approx([1.7963172, 1.9278714, 3.0160081])
@@ -128,21 +130,18 @@ def test_a_ramped_average_starts_with_the_newest_weights() -> None:
 )
 def test_an_average_is_the_weighted_sum_of_all_values(walk: list[float], decay: float, ramp: int) -> None:
     model = Walk(start=7.0)
-    optimizer = sgd(model)
-    ema = ExponentialAverage(model, EmaConfig(decay=decay, ramp=ramp), optimizer)
-    model.go(optimizer, walk)
+    ema = ExponentialAverage(model, EmaConfig(decay=decay, ramp=ramp))
+    model.go(ema, to=walk)
     decays = [decay * (1 - math.exp(-u / ramp)) if ramp else decay for u in range(1, len(walk) + 1)]
     later = [math.prod(decays[at:]) for at in range(len(walk) + 1)]  # the weight of an earlier value
     expected = 7.0 * later[0] + sum(value * (1 - decays[at]) * later[at + 1] for at, value in enumerate(walk))
     assert ema.tensors["weight"].item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    assert ema.updates == len(walk)
 
 
 def test_weights_and_floating_point_buffers_are_averaged() -> None:
     model = Walk()
-    optimizer = sgd(model)
-    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0), optimizer)
-    model.go(optimizer, [1.0, 2.0, 3.0])
+    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0))
+    model.go(ema, to=[1.0, 2.0, 3.0])
     assert ema.tensors.keys() == model.state_dict().keys() == {"weight", "frozen", "mean", "count"}
     assert ema.tensors["count"].item() == 3
     assert ema.tensors["frozen"].item() == 0.1
@@ -154,8 +153,8 @@ def test_weights_and_floating_point_buffers_are_averaged() -> None:
 def test_tied_weights_are_averaged_once() -> None:
     model, optimizer = net()
     start = model.inner.weight.detach().clone()
-    ema = ExponentialAverage(model, EmaConfig(decay=0.25, ramp=0), optimizer)
-    train(model, optimizer, [1])
+    ema = ExponentialAverage(model, EmaConfig(decay=0.25, ramp=0))
+    train(model, optimizer, [1], ema)
     assert ema.tensors.keys() == model.state_dict().keys()
     torch.testing.assert_close(ema.tensors["inner.weight"], 0.25 * start + 0.75 * model.inner.weight.detach())
     assert ema.tensors["tied.weight"] is ema.tensors["inner.weight"]
@@ -163,8 +162,8 @@ def test_tied_weights_are_averaged_once() -> None:
 
 def test_the_average_is_applied_inside_the_context() -> None:
     model, optimizer = net()
-    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0), optimizer)
-    train(model, optimizer, range(3))
+    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0))
+    train(model, optimizer, range(3), ema)
     with torch.no_grad():
         model.inner.bias[0], model.inner.bias[1] = math.nan, -0.0
     average, own = copies(ema.tensors), copies(model.state_dict())
@@ -179,8 +178,8 @@ def test_the_average_is_applied_inside_the_context() -> None:
 
 def test_the_models_weights_are_restored_after_an_error() -> None:
     model, optimizer = net()
-    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0), optimizer)
-    train(model, optimizer, range(3))
+    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0))
+    train(model, optimizer, range(3), ema)
     own = copies(model.state_dict())
 
     def evaluate() -> None:
@@ -197,9 +196,9 @@ def test_applying_the_average_does_not_change_training() -> None:
     states: list[dict[str, Tensor]] = []
     for applies in (False, True):
         model, optimizer = net()
-        ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=3), optimizer)
+        ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=3))
         for step in range(4):
-            train(model, optimizer, [step])
+            train(model, optimizer, [step], ema)
             if applies:
                 with ema.applied():
                     model.eval()(torch.ones(2, 1, 4, 4))
@@ -210,11 +209,10 @@ def test_applying_the_average_does_not_change_training() -> None:
 
 def test_lookahead_by_hand() -> None:
     model = Walk()
-    optimizer = sgd(model)
-    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.25), optimizer)
+    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.25))
     seen: list[tuple[float, float]] = []
-    for _ in range(6):
-        model.go(optimizer, [model.weight.item() + 4.0])
+    for step in range(1, 7):
+        model.go(lookahead, to=[model.weight.item() + 4.0], start=step)
         seen.append((model.weight.item(), lookahead.tensors["weight"].item()))
     assert seen == [(4, 0), (2, 2), (6, 2), (4, 4), (8, 4), (6, 6)]
     assert lookahead.tensors.keys() == {"weight"}
@@ -223,10 +221,9 @@ def test_lookahead_by_hand() -> None:
 
 def test_the_average_follows_the_weights_after_lookahead() -> None:
     model = Walk()
-    optimizer = sgd(model)
-    Lookahead(model, LookaheadConfig(every_steps=1, alpha=0.5), optimizer)
-    ema = ExponentialAverage(model, EmaConfig(decay=0.0, ramp=0), optimizer)
-    model.go(optimizer, [8.0])
+    lookahead = Lookahead(model, LookaheadConfig(every_steps=1, alpha=0.5))
+    ema = ExponentialAverage(model, EmaConfig(decay=0.0, ramp=0))
+    model.go(lookahead, ema, to=[8.0])
     assert model.weight.item() == 4.0
     assert ema.tensors["weight"].item() == 4.0
 
@@ -235,30 +232,29 @@ def test_the_average_follows_the_weights_after_lookahead() -> None:
 def test_resumed_averages_equal_uninterrupted_ones(cut: int) -> None:
     def make() -> tuple[Net, Optimizer, Lookahead, ExponentialAverage]:
         model, optimizer = net()
-        lookahead = Lookahead(model, LookaheadConfig(every_steps=3, alpha=0.5), optimizer)
-        return model, optimizer, lookahead, ExponentialAverage(model, EmaConfig(decay=0.9, ramp=5), optimizer)
+        lookahead = Lookahead(model, LookaheadConfig(every_steps=3, alpha=0.5))
+        return model, optimizer, lookahead, ExponentialAverage(model, EmaConfig(decay=0.9, ramp=5))
 
     whole, optimizer, whole_lookahead, whole_ema = make()
-    train(whole, optimizer, range(10))
+    train(whole, optimizer, range(10), whole_lookahead, whole_ema)
 
     first, optimizer, lookahead, ema = make()
-    train(first, optimizer, range(cut))
+    train(first, optimizer, range(cut), lookahead, ema)
     state = saved(
         {
             "model": first.state_dict(),
             "optimizer": optimizer.state_dict(),
-            "lookahead": {**lookahead.state_dict(), "tensors": lookahead.tensors},
-            "ema": {**ema.state_dict(), "tensors": ema.tensors},
+            "lookahead": lookahead.tensors,
+            "ema": ema.tensors,
         }
     )
     second, optimizer, lookahead, ema = make()
     second.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     for part, name in ((lookahead, "lookahead"), (ema, "ema")):
-        part.load_state_dict(state[name])
         for key, tensor in part.tensors.items():
-            tensor.copy_(state[name]["tensors"][key])
-    train(second, optimizer, range(cut, 10))
+            tensor.copy_(state[name][key])
+    train(second, optimizer, range(cut, 10), lookahead, ema)
 
     assert same(copies(second.state_dict()), copies(whole.state_dict()))
     assert same(ema.tensors, whole_ema.tensors)
@@ -266,30 +262,32 @@ def test_resumed_averages_equal_uninterrupted_ones(cut: int) -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("unscale", [True, False])
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
-def test_an_overflowed_step_changes_nothing(name: str, unscale: bool, fused: bool) -> None:
-    """`unscale`: as with clipping, which reads the gradients before the step."""
+def test_an_overflowed_step_changes_nothing(name: str, fused: bool) -> None:
     model, _ = net()
     config = OptimizerConfig.model_validate({"name": name, "fused": fused})
     optimizer = make_optimizer(model, config, lr=0.01, device=CPU)
-    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.5), optimizer)
-    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0), optimizer)
-    scaler = GradScaler("cpu", init_scale=2.0**16)
+    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.5))
+    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0))
+    precision = Precision("fp16", CPU)
 
-    def step(factor: float) -> None:
+    def step(number: int, factor: float) -> None:
+        assert precision.scale is not None
         optimizer.zero_grad()
-        scaler.scale(model(torch.ones(2, 1, 4, 4)).square().mean() * factor).backward()
-        if unscale:
-            scaler.unscale_(optimizer)
-        scaler.step(optimizer)
-        scaler.update()
+        loss = model(torch.ones(2, 1, 4, 4)).square().mean() * factor
+        loss.backward(precision.scale)
+        precision.unscale(optimizer)
+        norm = get_total_norm([item.grad for item in model.parameters() if item.grad is not None])
+        skipped = take_step(optimizer, norm=norm)
+        precision.update(skipped)
+        for average in (lookahead, ema):
+            average.update(number, skipped=skipped)
 
     def state() -> dict[str, Tensor]:
         moments = optimizer.state_dict()["state"]
         return copies(
             {f"model.{key}": item for key, item in model.named_parameters()}
-            | {f"ema.{key}": item for key, item in ema.tensors.items()}
+            | {f"ema.{key}": item for key, item in ema.tensors.items() if item.is_floating_point()}
             | {f"slow.{key}": item for key, item in lookahead.tensors.items()}
             | {
                 f"{at}.{key}": item
@@ -299,15 +297,25 @@ def test_an_overflowed_step_changes_nothing(name: str, unscale: bool, fused: boo
             }
         )
 
-    step(1.0)
-    before, scale = state(), scaler.get_scale()
-    step(1e38)
-    assert scaler.get_scale() < scale  # the step overflowed
+    step(1, 1.0)
+    before, scale = state(), precision.state_dict()["scale"]
+    step(2, 1e38)
+    assert precision.state_dict() == {"scale": scale / 2, "_growth_tracker": 0}
     assert same(state(), before)
-    assert (ema.updates, lookahead.steps) == (1, 1)
-    step(1.0)
+    step(3, 1.0)
     assert not same(state(), before)
-    assert (ema.updates, lookahead.steps) == (2, 2)
+    assert precision.state_dict() == {"scale": scale / 2, "_growth_tracker": 1}
+
+
+def test_lookahead_waits_for_the_next_time_if_its_step_was_skipped() -> None:
+    model = Walk()
+    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.25))
+    model.go(lookahead, to=[8.0])
+    lookahead.update(2, skipped=SKIPPED)
+    assert (model.weight.item(), lookahead.tensors["weight"].item()) == (8, 0)
+    lookahead.update(3, skipped=TAKEN)
+    lookahead.update(4, skipped=TAKEN)
+    assert (model.weight.item(), lookahead.tensors["weight"].item()) == (2, 2)
 
 
 class Recorded(TorchDispatchMode):
@@ -323,14 +331,17 @@ class Recorded(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_an_update_is_a_few_foreach_operations_and_does_not_wait() -> None:
+def test_an_update_is_a_few_operations_and_does_not_wait() -> None:
     model, _ = net()
-    optimizer = sgd(model)
-    Lookahead(model, LookaheadConfig(every_steps=1), optimizer)
-    ExponentialAverage(model, EmaConfig(), optimizer)
+    lookahead, ema = Lookahead(model, LookaheadConfig(every_steps=1)), ExponentialAverage(model, EmaConfig())
     with Recorded() as recorded:
-        optimizer.step()  # without gradients only the hooks run
-    assert recorded.names == ["_foreach_lerp_", "_foreach_copy_", "_foreach_lerp_", "_foreach_copy_"]
+        lookahead.update(1, skipped=TAKEN)
+        ema.update(1, skipped=TAKEN)
+    moved = ["_foreach_sub", "_foreach_mul_", "_foreach_add_"]
+    replaced = ["_foreach_mul", "_foreach_mul_", "_foreach_add_"]
+    assert [name for name in recorded.names if name.startswith("_foreach")] == [*moved, *replaced, *moved]
+    assert len(recorded.names) == 15
+    assert "_local_scalar_dense" not in recorded.names
 
 
 def sharded_average() -> dict[str, Any]:
@@ -354,15 +365,17 @@ def averaged_run(wrap: Callable[[nn.Module], object]) -> tuple[nn.Module, dict[s
     model.register_buffer("mean", torch.zeros(2, dtype=torch.float64))
     wrap(model)
     optimizer = make_optimizer(model, OptimizerConfig(name="adamw", weight_decay=0.5), lr=0.1, device=CPU)
-    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.5), optimizer)
-    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0), optimizer)
+    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.5))
+    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0))
     inputs = torch.arange(12, dtype=torch.float64).reshape(4, 3)
     outputs: list[Tensor] = []
-    for _ in range(5):
+    for step in range(1, 6):
         optimizer.zero_grad()
         model.get_buffer("mean").add_(1.0)
         model(inputs).square().mean().backward()
         optimizer.step()
+        for average in (lookahead, ema):
+            average.update(step, skipped=TAKEN)
         outputs.append(evaluated(model, inputs))
         with ema.applied():
             outputs.append(evaluated(model, inputs))

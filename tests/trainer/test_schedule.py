@@ -26,9 +26,9 @@ def schedule(config: dict[str, Any], *, total_steps: int = 8, mode: Literal["min
 def plateau_rates(made: Schedule, values: Sequence[float | None], *, first: int = 1) -> list[float]:
     """Returns the rates of step `first` and the following ones, with one step an evaluation."""
     rates: list[float] = []
-    for update, value in enumerate(values, start=first):
-        rates.append(made.lr(update, epochs=update - 1))
-        made.observe(value, update=update)
+    for step, value in enumerate(values, start=first):
+        rates.append(made.lr(step, epochs=step - 1))
+        made.observe(value, step=step)
     return rates
 
 
@@ -133,7 +133,7 @@ def test_a_resumed_plateau_equals_an_uninterrupted_one(values: list[float | None
 )
 def test_every_rate_is_above_zero_and_at_most_the_base_rate(name: str, warmup: int, total: int, epochs: int) -> None:
     made = schedule({"name": name, "warmup_steps": warmup, "step_epochs": 1}, total_steps=total)
-    rates = [made.lr(update, epochs=update * epochs / (total + 1)) for update in range(1, total + 1)]
+    rates = [made.lr(step, epochs=step * epochs / (total + 1)) for step in range(1, total + 1)]
     assert all(0 < rate <= 1 for rate in rates)
     rising, falling = rates[:warmup], rates[warmup:]
     assert rising == sorted(rising)

@@ -38,9 +38,15 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
     """Returns the copies to the host within each of seven steps. The last one logs. Under 0: one copy, as a control."""
     config = recipe(
         **{
-            "training": {"per_device_batch_size": 16, "gradient_accumulation_steps": 2, "max_steps": 7, "epochs": 1},
-            "logging": {"every_steps": 100},
             **options,
+            "training": {
+                "per_device_batch_size": 16,
+                "gradient_accumulation_steps": 2,
+                "max_steps": 7,
+                "epochs": 1,
+                **options.get("training", {}),
+            },
+            "logging": {"every_steps": 100},
             "optimizer": {
                 "fused": True,
                 **options.get("optimizer", {}),
@@ -76,6 +82,8 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
             "distributed": {"sync_batchnorm": True, "comm_hook": "bf16"},
         },
         {"distributed": {"strategy": "fsdp"}, "optimizer": {"clip_grad_norm": 1.0}},
+        {"optimizer": {"clip_grad_norm": 1.0, "lookahead": {}}, "ema": {}, "distributed": {"comm_hook": "bf16"}},
+        {"training": {"precision": "fp16"}, "optimizer": {"clip_grad_norm": 1.0}, "ema": {}},
         pytest.param({"distributed": {"strategy": "local_sgd"}}, marks=pytest.mark.thorough),
     ],
 )
@@ -87,11 +95,11 @@ def test_no_step_fetches_a_number(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"optimizer": {"clip_grad_norm": 1.0, "lookahead": {}}, "ema": {}, "distributed": {"comm_hook": "bf16"}},
         {"optimizer": {"name": "sgd", "fused": False}},
+        {"training": {"precision": "fp16"}, "optimizer": {"name": "sgd", "fused": False}, "ema": {}},
     ],
 )
-def test_averages_and_unfused_optimizers_fetch_one_number_a_step(
+def test_an_optimizer_that_is_not_fused_fetches_one_number_a_step(
     options: dict[str, Any],
 ) -> None:
     for found in results(on_ranks(2, fetches, options)):
