@@ -12,12 +12,14 @@ from torchyard.contract.recipes import REGISTRY, Recipe
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.host.collector import paused
 from torchyard.run import Run
+from torchyard.run.accelerator import is_accelerator
 
 with paused():
     import torch
     import torch._dynamo  # pyright: ignore[reportUnusedImport] the first optimizer imports it
 
     from trainer.loop import Training
+    from trainer.precision import use_fast_kernels
     from trainer.randomness import seed_everything, use_deterministic_algorithms
     from trainer.recipes import make_task
     from trainer.recipes.tally import TOP
@@ -35,6 +37,8 @@ def main() -> None:
     if config.training.deterministic:
         use_deterministic_algorithms()
     with joined(config.distributed.collective_timeout()) as world:
+        if is_accelerator(world.device) and not config.training.deterministic:
+            use_fast_kernels()
         make_training(run, config=config, world=world).train()
     run.close()
 

@@ -20,6 +20,7 @@ from torchyard.run.accelerator import own_device
 with paused():
     import torch
 
+    from trainer.precision import Precision
     from trainer.recipes import make_task
 
 
@@ -61,7 +62,8 @@ def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto
         raise ConfigError(f"the data does not fit the checkpoint's model: {error}") from error
     task.model.to(where)  # with fsdp it was built on the CPU
     batch_size = state.get("sampler", {}).get("batch_size")
-    evaluation = task.evaluate(None, on_batch=lambda: None, batch_size=batch_size)
+    with Precision(config.training.precision, where).evaluation():
+        evaluation = task.evaluate(None, on_batch=lambda: None, batch_size=batch_size)
     metrics = {key.removeprefix("val/"): value for key, value in evaluation.metrics.items()}
     return {**metrics, "samples": evaluation.samples}
 

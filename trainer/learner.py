@@ -37,7 +37,7 @@ class Learner:
         self._clip = config.optimizer.clip_grad_norm
         if config.training.compile:
             compile_in_place(task.model)
-        self.strategy = make_strategy(task.model, config.distributed, world)
+        self.strategy = make_strategy(task.model, config.distributed, world, compute=precision.dtype)
         self.optimizer = make_optimizer(task.model, config.optimizer, lr=lr, device=world.device)
         wanted = config.optimizer.lookahead
         self.lookahead = Lookahead(task.model, wanted) if wanted else None

@@ -193,7 +193,7 @@ class Training:
         Raises _StopRequested.
         """
         self.learner.sync_ranks()
-        with self.learner.averaged():
+        with self.learner.averaged(), self.learner.precision.evaluation():
             evaluation = self.task.evaluate(
                 self.world,
                 on_batch=_StopCheck(self.run, self.world, self._report_progress),

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, autocast
+from torch import Tensor
 from torch.optim import Optimizer
 
 from torchyard.run import accelerator
@@ -24,6 +24,8 @@ class Precision:
 
     def __init__(self, wanted: str, device: torch.device) -> None:
         self.name = _resolve(wanted, device)
+        self.dtype = _DTYPES.get(self.name)
+        """The format of matrix products and convolutions; None: that of the weights."""
         self.scale: Tensor | None = None
         """What the loss is multiplied by, on the device; None: 1, always."""
         self._device = device
@@ -32,10 +34,13 @@ class Precision:
             self._steps = torch.zeros((), dtype=torch.int32, device=device)
             """The steps since the scale was changed."""
 
-    def autocast(self) -> autocast | nullcontext[None]:
+    def autocast(self) -> torch.autocast | nullcontext[None]:
         """Returns the context of a forward pass in training and of its loss."""
-        dtype = _DTYPES.get(self.name)
-        return nullcontext() if dtype is None else autocast(self._device.type, dtype=dtype)
+        return nullcontext() if self.dtype is None else torch.autocast(self._device.type, dtype=self.dtype)
+
+    def evaluation(self) -> torch.autocast | nullcontext[None]:
+        """Returns the context of an evaluation: in bf16 where training is, else in single precision."""
+        return self.autocast() if self.name == "bf16" else nullcontext()
 
     def unscale(self, optimizer: Optimizer) -> None:
         """Divides the gradients by the scale."""
@@ -61,6 +66,12 @@ class Precision:
         if self.scale is not None and state:
             self.scale = torch.full_like(self.scale, state["scale"])
             self._steps.fill_(state["_growth_tracker"])
+
+
+def use_fast_kernels() -> None:
+    """Lets GPUs multiply fp32 matrices in TF32, and try which convolution is the fastest for a shape."""
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
 
 
 def _resolve(wanted: str, device: torch.device) -> str:

@@ -37,8 +37,8 @@ def measure(
 ) -> None:
     """Adds each of `samples` samples to `tally` once, on all ranks together. A collective if there is a world.
 
-    `batches` returns the batch of each tensor of sample indices. The model computes in single precision, whatever the
-    precision of training: the result depends on the weights alone. Leaves the model in training mode.
+    `batches` returns the batch of each tensor of sample indices. The number format is that of the
+    caller's autocast. Leaves the model in training mode.
     """
     rank, size = (world.rank, world.size) if world else (0, 1)
     shares = evaluation_batches(samples, batch_size=batch_size, world_size=size, rank=rank)

@@ -1,5 +1,6 @@
 """The strategies by which several ranks train one model: `distributed.strategy` selects one."""
 
+import torch
 from torch import nn
 
 from torchyard.contract.recipes import DistributedConfig
@@ -13,16 +14,18 @@ from trainer.world import World
 __all__ = ["Strategy", "make_strategy"]
 
 
-def make_strategy(model: nn.Module, config: DistributedConfig, world: World) -> Strategy:
+def make_strategy(
+    model: nn.Module, config: DistributedConfig, world: World, *, compute: torch.dtype | None = None
+) -> Strategy:
     """Returns the strategy that trains `model`, and gives all ranks rank 0's weights. A collective. Raises ConfigError.
 
     Make the optimizer and the averages of weights afterwards: `fsdp` replaces the model's parameters by shards. Every
-    call of the model is then a collective.
+    call of the model is then a collective. `compute`: the dtype that autocast gives matrix products.
     """
     if config.sync_batchnorm:
         model = synchronized(model, world)
     if config.strategy == "fsdp":
-        return Fsdp(model, world)
+        return Fsdp(model, world, compute=compute)
     if config.strategy == "local_sgd":
         return LocalSgd(model, config, world)
     return Ddp(model, config, world)

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage] the base of all of them
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.contract.errors import ConfigError
@@ -21,16 +23,17 @@ class Fsdp:
     """FSDP2: `fully_shard` of each repeated block of a model and of the rest. Raises ConfigError.
 
     Parameters keep their names and are whole only during forward and backward. Buffers stay whole. The model may be in
-    host memory if it does not fit on the device.
+    host memory if it does not fit on the device. With `compute`, whole parameters are gathered in that dtype, and
+    gradients are added up in fp32; batch norms stay in fp32, as their kernels need it.
     """
 
     local = False
     in_step = True
 
-    def __init__(self, model: nn.Module, world: World) -> None:
+    def __init__(self, model: nn.Module, world: World, *, compute: torch.dtype | None = None) -> None:
         self.model = model
         self._world = world
-        self._root = _shard(model, world)
+        self._root = _shard(model, world, compute)
         self._syncs = True
 
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
@@ -74,18 +77,16 @@ class Fsdp:
         pass
 
 
-def _shard(model: nn.Module, world: World) -> FSDPModule:
+def _shard(model: nn.Module, world: World, compute: torch.dtype | None) -> FSDPModule:
     mesh = init_device_mesh(world.device.type, (world.size,))
+    blocks = _blocks(model)
+    inside = {module for block in blocks for module in block.modules()}
+    parts = {block: [*block.modules()] for block in blocks}
+    parts[model] = [module for module in model.modules() if module not in inside]  # the root is the last one
     try:
-        # The root's parameters must be shards outside forward and backward, too: otherwise averaged weights that are
-        # written to them go into a copy.
-        blocks = _blocks(model)
-        inside = {module for block in blocks for module in block.modules()}
-        for block in blocks:
-            _move([*block.modules()], world)
-            fully_shard(block, mesh=mesh, reshard_after_forward=True)
-        _move([module for module in model.modules() if module not in inside], world)
-        root = fully_shard(model, mesh=mesh, reshard_after_forward=True)
+        for part, modules in parts.items():
+            _move(modules, world)
+            _shard_part(part, modules, mesh=mesh, compute=compute)
     except (ValueError, NotImplementedError) as error:
         raise ConfigError(f"distributed.strategy: fsdp cannot shard this model: {error}") from error
     for module in model.modules():
@@ -93,7 +94,26 @@ def _shard(model: nn.Module, world: World) -> FSDPModule:
             # Whole parameters that are first made in inference mode cannot be trained.
             module.unshard()
             module.reshard()
-    return root
+    assert isinstance(model, FSDPModule)
+    return model
+
+
+def _shard_part(
+    part: nn.Module, modules: Sequence[nn.Module], *, mesh: DeviceMesh, compute: torch.dtype | None
+) -> None:
+    """Shards a part of the model, which owns `modules`. Its batch norms are shards of their own.
+
+    The root's parameters, too, must be shards outside forward and backward: otherwise averaged weights that are written
+    to them go into a copy.
+    """
+    norms: list[nn.Module] = [item for item in modules if isinstance(item, _BatchNorm) and item.affine]
+    if norms and part not in norms:
+        fully_shard(norms, mesh=mesh, reshard_after_forward=True)
+    if compute is None or part in norms:
+        policy = MixedPrecisionPolicy()
+    else:
+        policy = MixedPrecisionPolicy(compute, torch.float32, cast_forward_inputs=False)
+    fully_shard(part, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
 
 
 def _move(modules: Sequence[nn.Module], world: World) -> None:

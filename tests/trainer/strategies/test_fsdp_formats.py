@@ -1,0 +1,62 @@
+"""FSDP gathers weights in the format of matrix products, and keeps and adds up in fp32."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+
+from tests.trainer.ranks import on_ranks, results
+from torchyard.contract.recipes import DistributedConfig
+from trainer.strategies import make_strategy
+from trainer.world import joined
+
+WEIGHTS = 2 * (8 * 3 * 3 * 3 + 8) + 8 * 16
+"""Of convolutions and the linear layer below."""
+NORMS = 2 * 2 * 8
+"""Of the batch norms below."""
+
+
+def block() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right, self.head = block(), block(), nn.Linear(8, 16, bias=False)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return self.head((self.left(pictures) + self.right(pictures)).mean((2, 3)))
+
+
+def gathered(compute: torch.dtype | None) -> tuple[int, set[str], set[str]]:
+    """Returns the bytes that a forward pass gathers, and the formats of shards and of gradients."""
+    bytes_seen = 0
+    gather = distributed.all_gather_single
+
+    def counted(output_tensor: Tensor, *arguments: Any, **named: Any) -> Any:
+        nonlocal bytes_seen
+        bytes_seen += output_tensor.nbytes
+        return gather(output_tensor, *arguments, **named)
+
+    with joined(timedelta(minutes=1)) as world:
+        strategy = make_strategy(Network(), DistributedConfig(strategy="fsdp"), world, compute=compute)
+        distributed.all_gather_single = counted
+        with torch.autocast("cpu", dtype=compute or torch.bfloat16, enabled=compute is not None):
+            loss = strategy.model(torch.randn(4, 3, 8, 8)).float().square().mean()
+        seen = bytes_seen
+        loss.backward()
+        parameters = list(strategy.model.parameters())
+        formats = {str(item.dtype) for item in parameters}
+        return seen, formats, {str(item.grad.dtype) for item in parameters if item.grad is not None}
+
+
+@pytest.mark.parametrize(("compute", "width"), [(None, 4), (torch.bfloat16, 2)])
+def test_weights_are_gathered_in_the_format_of_products_and_kept_in_fp32(
+    compute: torch.dtype | None, width: int
+) -> None:
+    for seen, kept, gradients in results(on_ranks(2, gathered, compute)):
+        assert seen == WEIGHTS * width + NORMS * 4
+        assert kept == gradients == {"torch.float32"}
