@@ -33,7 +33,7 @@ class Learner:
 
     def __init__(self, task: Task, *, config: Recipe, world: World, precision: Precision, lr: float) -> None:
         self.precision = precision
-        self._task, self._world = task, world
+        self._task, self._world, self._score = task, world, task.score
         self._clip = config.optimizer.clip_grad_norm
         if config.training.compile:
             compile_in_place(task.model)
@@ -140,9 +140,13 @@ class Learner:
             batch = next(batches)
             with self.strategy.micro_batch(last=index == len(weights)):
                 with self.precision.autocast():
-                    loss = self._task.loss(self.strategy.model(batch.inputs), batch.targets)
+                    outputs = self.strategy.model(batch.inputs)
+                    loss = self._task.loss(outputs, batch.targets)
                     if self.precision.scale is not None:
                         loss = loss.float()  # the first scale is infinite in fp16
+                if self._score is not None and weight:  # a stand-in batch has no weight
+                    self._score.add(outputs, batch.targets)
+                del outputs  # the loss has kept what it needs of them
                 value = loss.detach()
                 # The gradient is NaN if the loss is not finite: the all-reduce then tells all ranks.
                 loss.backward(value * 0 + scale * weight)

@@ -79,7 +79,7 @@ class Training:
             precision=precision.name,
             data_hash=self.contents.data_hash,
         )
-        window = LossWindow(world, training.max_nonfinite_steps)
+        window = LossWindow(world, training.max_nonfinite_steps, self.task.score)
         report = Report(self.run, card=card, window=window, device=world.device)
         learner = Learner(self.task, config=self.config, world=world, precision=precision, lr=self.base_lr)
         position = Position(self.sampler, training)

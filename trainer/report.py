@@ -66,11 +66,13 @@ class Report:
 
         Raises NonFiniteLoss after the means are logged.
         """
-        waited = self.window.sync(step, waited=WAITED.seconds - self._waited)
+        of_ranks = self.window.sync(step, own=[WAITED.seconds - self._waited])
+        waited = sum(seconds for (seconds,) in of_ranks) / max(len(of_ranks), 1)
         now = time.monotonic()
         seconds = max(now - self._clock, 1e-9)
         self.metrics = {
             "train/loss": self.window.mean,
+            **self.window.shares,
             "train/grad_norm": self.window.mean_norm,
             "train/lr": lr,
             "train/samples_per_second": self.window.samples / seconds,

@@ -19,7 +19,7 @@ class RecipeEntry:
     config: type[Recipe]
     """The schema of `config` in a job spec; its docstring describes the recipe to users."""
     measures: frozenset[str]
-    """The validation metrics of this recipe beside `val/loss`."""
+    """The metrics of this recipe beside those that all measure: of the validation split, and its score in training."""
 
     @property
     def metrics(self) -> frozenset[str]:
