@@ -18,7 +18,7 @@ from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.recipes.entry import DATA_WAIT
 from torchyard.contract.rundir import Env
 from torchyard.contract.spec import CheckpointPolicy
-from trainer import report
+from trainer import pace
 from trainer.data import loading
 from trainer.data.batch import Batch
 from trainer.data.loading import WAITED, load_batches
@@ -85,7 +85,7 @@ def train(make: Callable[[World], Task], config: ImageClassification) -> None:
 def in_fixed_time(loads: Sequence[float]) -> None:
     """A step loads for as many seconds as the rank has in `loads`, and computes for one."""
     clock = Clock()
-    loading.__dict__["time"] = report.__dict__["time"] = clock
+    loading.__dict__["time"] = pace.__dict__["time"] = clock
 
     def make(world: World) -> Task:
         def load() -> None:
