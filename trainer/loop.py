@@ -152,7 +152,7 @@ class Training:
             report.window.add(measured, window.samples)
             last = number == len(windows)
             if last or position.step % self.config.logging.every_steps == 0:
-                report.log(position.step, lr=lr)
+                report.log(position.step, lr=lr, rank_wait=learner.waited_for_ranks())
             self._report_progress()
             if learner.strategy.in_step and self.run.should_stop():
                 return False

@@ -1,10 +1,11 @@
 """The speed of a run between two log lines, and what each rank has at each: its wait for data, its peak memory."""
 
 from collections.abc import Sequence
+import math
 import time
 from typing import NamedTuple
 
-from torchyard.contract.recipes.entry import DATA_WAIT
+from torchyard.contract.recipes.entry import DATA_WAIT, RANK_LAG, RANK_WAIT, SLOWEST_RANK
 from trainer.card import Card, peak_memory
 from trainer.data.loading import TOKENS, WAITED
 from trainer.peaks import peak_flops, utilisation
@@ -23,6 +24,8 @@ class Own(NamedTuple):
     tokens: float
     memory: float
     """The peak bytes so far."""
+    rank_wait: float = math.nan
+    """Seconds from its own last gradient to the end of the exchange with the other ranks; NaN: not measured."""
 
 
 class Pace:
@@ -41,12 +44,13 @@ class Pace:
         self._clock, self._waited, self._tokens = time.monotonic(), WAITED.seconds, TOKENS.count
         self._epoch = 0.0 if whole_epoch else None
 
-    def own(self) -> Own:
+    def own(self, rank_wait: float) -> Own:
         """Returns the numbers of this rank. Does not wait for the device."""
         return Own(
             data_wait=WAITED.seconds - self._waited,
             tokens=TOKENS.count - self._tokens,
             memory=peak_memory(self._device),
+            rank_wait=rank_wait,
         )
 
     def measure(self, ranks: Sequence[Own], *, samples: int) -> tuple[float, dict[str, float]]:
@@ -68,6 +72,7 @@ class Pace:
             **({"train/tokens_per_second": tokens / seconds} if tokens else {}),
             **({} if used is None else {"train/mfu": used}),
             **of_ranks("memory_gib", [own.memory / 2**30 for own in ranks]),
+            **_waits([min(own.rank_wait / seconds, 1.0) for own in ranks]),
         }
 
     def epoch_metrics(self) -> dict[str, float]:
@@ -80,3 +85,15 @@ def of_ranks(name: str, values: Sequence[float]) -> dict[str, float]:
     if len(values) <= EACH_RANK:
         return {f"{name}/rank{rank}": value for rank, value in enumerate(values)}
     return {f"{name}/min": min(values), f"{name}/max": max(values)}
+
+
+def _waits(shares: Sequence[float]) -> dict[str, float]:
+    """Returns the metrics of each rank's share of the time in exchanges; none if one is not measured."""
+    if not shares or any(math.isnan(share) for share in shares):
+        return {}
+    return {
+        RANK_WAIT: sum(shares) / len(shares),
+        RANK_LAG: max(shares) - min(shares),
+        SLOWEST_RANK: float(shares.index(min(shares))),
+        **of_ranks("wait", shares),
+    }

@@ -58,12 +58,13 @@ class Report:
         """
         self._pace.restart(whole_epoch=whole_epoch)
 
-    def log(self, step: int, *, lr: float) -> None:
+    def log(self, step: int, *, lr: float, rank_wait: float) -> None:
         """Logs the means over the window of steps that ends at `step`, and what `Pace` measures. A collective.
 
+        `rank_wait`: the seconds in which this rank exchanged gradients or weights; NaN if that is not measured.
         Raises NonFiniteLoss after the means are logged.
         """
-        ranks = [Own(*numbers) for numbers in self.window.sync(step, own=self._pace.own())]
+        ranks = [Own(*numbers) for numbers in self.window.sync(step, own=self._pace.own(rank_wait))]
         speed, measured = self._pace.measure(ranks, samples=self.window.samples - self._earlier)
         self._earlier = 0
         self.metrics = {
