@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from api.advice.judgement import judge
+from tests.api.advice.facts import facts
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
 from torchyard.contract.spec import CheckpointPolicy
@@ -34,7 +36,7 @@ class Late(Regression):
         if self._late:
             while not (self._folder / str(self._step)).exists():
                 pass
-            for _ in range(30):
+            for _ in range(100):
                 torch.mm(torch.randn(200, 200), torch.randn(200, 200))
         return super().loss(outputs, targets)
 
@@ -82,6 +84,8 @@ def test_the_rank_that_the_other_waits_for_is_named(tmp_path: Path, options: dic
             "wait/mean": pytest.approx(sum(shares) / 2),
             "wait/lag": pytest.approx(shares[1 - slow] - shares[slow]),
         }
+    advice = judge(facts(metrics=first[-1], gpus=[{}, {}]))
+    assert advice.headline.startswith(f"rank {slow} is the slowest: another one waits for it for ")
 
 
 @pytest.mark.parametrize(("ranks", "options"), [(1, {}), (2, {"distributed": {"strategy": "fsdp"}})])
