@@ -32,6 +32,7 @@ CARD = Card(
     parameters=1,
     trainable_parameters=1,
     flops_per_sample=10**12,
+    inference_seconds=None,
     training_samples=1,
     global_batch=1,
     per_device_batch_size=1,
