@@ -49,7 +49,16 @@ test("toggling adds and takes away", () => {
 });
 
 test("keys are grouped: training first, times and memory last", () => {
-  const keys = ["memory_gib/rank0", "time/step", "lr", "val/iou", "train/loss", "wait/lag", "gan/d", "val/accuracy"];
+  const keys = [
+    "memory_gib/rank0",
+    "time/step",
+    "lr",
+    "val/iou",
+    "train/loss",
+    "wait/lag",
+    "gan/d",
+    "val/accuracy",
+  ];
   expect(grouped(keys).map(({ name, keys }) => [name, ...keys])).toEqual([
     ["train", "train/loss"],
     ["val", "val/accuracy", "val/iou"],
