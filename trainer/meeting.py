@@ -76,8 +76,10 @@ class EventTimer:
 
     def take(self) -> float:
         """Returns the mean of the exchanges that are done times the number of all."""
-        done = [pair for pair in self._pending if pair.end.query()]
-        self._pending = [pair for pair in self._pending if pair not in done]
+        ended = 0
+        while ended < len(self._pending) and self._pending[ended].end.query():
+            ended += 1
+        done, self._pending = self._pending[:ended], self._pending[ended:]
         self._free += done
         exchanges, self._exchanges = self._exchanges, 0
         milliseconds = sum(pair.begin.elapsed_time(pair.end) for pair in done)

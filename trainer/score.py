@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 KEPT_BATCHES = 64
-"""Batches whose classes `Accuracy` keeps before it adds them up: that takes one operation a batch."""
+"""Batches whose classes or pixels are kept before they are added up: an operation for all is cheaper than one for each.
+"""
 
 
 class Score(Protocol):
@@ -69,13 +70,25 @@ class Iou:
 
     def __init__(self, *, cut: float, device: torch.device) -> None:
         self._cut = cut
+        self._common: list[Tensor] = []
+        self._either: list[Tensor] = []
         self._sums = torch.zeros(2, dtype=torch.float64, device=device)
 
     def add(self, outputs: Tensor, targets: Tensor) -> None:
         """Adds logits and masks of 0 and 1, both (samples, 1, height, width)."""
-        predicted, truth = outputs > self._cut, targets > 0
-        self._sums += torch.stack([(predicted & truth).sum(), (predicted | truth).sum()])
+        predicted = outputs > self._cut
+        self._common.append(predicted.logical_and(targets).sum())
+        self._either.append(predicted.logical_or(targets).sum())
+        if len(self._common) == KEPT_BATCHES:
+            self._add_up()
 
     def take(self) -> Tensor:
+        self._add_up()
         sums, self._sums = self._sums, torch.zeros_like(self._sums)
         return sums
+
+    def _add_up(self) -> None:
+        if self._common:
+            self._sums += torch.stack([torch.stack(self._common).sum(), torch.stack(self._either).sum()])
+            self._common.clear()
+            self._either.clear()

@@ -57,9 +57,12 @@ def test_iou_is_of_the_pixels_of_all_pictures_together() -> None:
     score = Iou(cut=0.5, device=CPU)
     logits = torch.tensor([[1.0, 0.4, 2.0], [9.0, 0.6, -1.0]]).reshape(2, 1, 1, 3)
     masks = torch.tensor([[1, 1, 0], [1, 0, 0]], dtype=torch.uint8).reshape(2, 1, 1, 3)
-    for picture, mask in zip(logits.split(1), masks.split(1), strict=True):
-        score.add(picture, mask)
-    assert score.take().tolist() == [2, 5]
+    for _ in range(KEPT_BATCHES):
+        for picture, mask in zip(logits.split(1), masks.split(1), strict=True):
+            score.add(picture, mask)
+    score.add(logits, masks)
+    assert score.take().tolist() == [2 * (KEPT_BATCHES + 1), 5 * (KEPT_BATCHES + 1)]
+    assert score.take().tolist() == [0, 0]
 
 
 def test_a_step_costs_one_operation() -> None:
