@@ -97,7 +97,7 @@ class LossWindow:
             self._waiting.clear()
 
     def _reduced(self, own: Sequence[float]) -> list[float]:
-        """Returns sums over all ranks, by one copy: losses, norms, scales, the score's two sums, and each rank's `own`."""
+        """Returns sums over all ranks, by one copy: losses, norms, scales, the score's two, each rank's `own`."""
         steps = torch.cat(self._stacked, dim=1).flatten()
         score = steps.new_zeros(2) if self.score is None else self.score.take()
         of_ranks = [0.0] * (len(own) * self.world.size)
