@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.cuda import nccl
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
-from torch.utils.flop_counter import FlopCounterMode
 
 from torchyard.run import accelerator
+from trainer.forward import flops, inference_seconds
 from trainer.sampler import TrainSampler
 from trainer.task import Task
 from trainer.world import World
@@ -28,6 +27,8 @@ class Card:
     trainable_parameters: int
     flops_per_sample: int | None
     """Floating-point operations of the forward pass: a multiply-add counts as two. None if they cannot be counted."""
+    inference_seconds: float | None
+    """The time of that pass of one sample on the device, in single precision. None if it was not measured."""
     training_samples: int
     global_batch: int
     """Samples of an optimizer step on all ranks together."""
@@ -52,16 +53,17 @@ class Card:
 def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str, data_hash: str | None) -> Card:
     """Returns the card of a run that has not begun; `precision` is the resolved one, never `auto`.
 
-    The model must not be wrapped or sharded yet. Only rank 0 counts the FLOPs, as only its card is written.
+    The model must not be wrapped or sharded yet. Only rank 0 counts the FLOPs and takes the time, as only its card is
+    written.
     """
     parameters = list(task.model.parameters())
+    operations, seconds = _forward(task, parameters, world) if world.rank == 0 else (None, None)
     micro_batches = -(-sampler.global_batch // (sampler.batch_size * world.size))
     return Card(
         parameters=sum(parameter.numel() for parameter in parameters),
         trainable_parameters=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
-        flops_per_sample=_flops_if_countable(task.model, _on_device_of(task.example_inputs(), parameters))
-        if world.rank == 0
-        else None,
+        flops_per_sample=operations,
+        inference_seconds=seconds,
         training_samples=task.samples,
         global_batch=sampler.global_batch,
         per_device_batch_size=sampler.batch_size,
@@ -73,35 +75,6 @@ def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str,
         split_hash=task.split_hash,
         versions=versions(),
     )
-
-
-def flops(model: nn.Module, inputs: Any) -> int:
-    """Counts the multiplications and additions of a forward pass of `inputs` in evaluation mode.
-
-    Modes, buffers and the state of torch's generators are unchanged afterwards.
-    """
-    modes = [(module, module.training) for module in model.modules()]
-    parameter = next(model.parameters(), None)
-    device = torch.device("cpu") if parameter is None else parameter.device
-    devices = [device] if accelerator.is_accelerator(device) else []
-    fast = torch.backends.mha.get_fastpath_enabled()
-    counter = FlopCounterMode(display=False)
-    model.eval()
-    # Not every fused attention kernel is counted. Plain matrix products are.
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with (
-            torch.random.fork_rng(devices, device_type=device.type),
-            torch.no_grad(),
-            sdpa_kernel(SDPBackend.MATH),
-            counter,
-        ):
-            model(inputs)
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-        for module, training in modes:
-            module.training = training
-    return counter.get_total_flops()
 
 
 def peak_memory(device: torch.device) -> int:
@@ -124,10 +97,14 @@ def versions() -> dict[str, str | None]:
     }
 
 
-def _on_device_of(inputs: Any, parameters: Sequence[Tensor]) -> Any:
-    """Returns the inputs on the device of the parameters."""
+def _forward(task: Task, parameters: Sequence[Tensor], world: World) -> tuple[int | None, float | None]:
+    """Returns the FLOPs of a sample, and the time of its forward pass if the model is on the rank's device."""
     device = parameters[0].device
-    return pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), inputs)
+    inputs = pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), task.example_inputs())
+    operations = _flops_if_countable(task.model, inputs)
+    # With `fsdp` the model is still in host memory. What cannot be counted has had no first pass.
+    timed = operations is not None and device.type == world.device.type
+    return operations, inference_seconds(task.model, inputs) if timed else None
 
 
 def _flops_if_countable(model: nn.Module, inputs: Any) -> int | None:

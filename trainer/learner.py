@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+import math
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torchyard.contract.recipes import Recipe
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.compilation import compile_in_place
 from trainer.data.batch import Batch
+from trainer.meeting import Meeting
 from trainer.optimization import make_optimizer
 from trainer.precision import Precision
 from trainer.sampler import Window
@@ -33,11 +35,14 @@ class Learner:
 
     def __init__(self, task: Task, *, config: Recipe, world: World, precision: Precision, lr: float) -> None:
         self.precision = precision
-        self._task, self._world = task, world
+        self._task, self._world, self._score = task, world, task.score
         self._clip = config.optimizer.clip_grad_norm
         if config.training.compile:
             compile_in_place(task.model)
         self.strategy = make_strategy(task.model, config.distributed, world, compute=precision.dtype)
+        # With shards the ranks meet in every layer.
+        meets = world.size > 1 and config.distributed.strategy != "fsdp"
+        self._meeting = Meeting(task.model, world.device) if meets else None
         self.optimizer = make_optimizer(task.model, config.optimizer, lr=lr, device=world.device)
         wanted = config.optimizer.lookahead
         self.lookahead = Lookahead(task.model, wanted) if wanted else None
@@ -54,6 +59,8 @@ class Learner:
         self._in_sync = False
         set_lr(self.optimizer, lr)
         loss = self._backward(window, batches)
+        if self._meeting is not None:
+            self._meeting.leave()
         scale = self.precision.scale
         self.precision.unscale(self.optimizer)
         norm = self.strategy.grad_norm()
@@ -67,8 +74,15 @@ class Learner:
             self.lookahead.update(number, skipped=skipped)
         if self.ema:
             self.ema.update(number, skipped=skipped)
-        self.strategy.after_step(number)
+        self._after_step(number)
         return Step(loss, norm, scale)
+
+    def waited_for_ranks(self) -> float:
+        """Returns the seconds in which this rank exchanged gradients or weights with the others, or waited for them.
+
+        Of the steps since the last call; NaN if that is not measured. Does not wait for the device.
+        """
+        return math.nan if self._meeting is None else self._meeting.take()
 
     def sync_ranks(self) -> None:
         """Gives all ranks the same weights, averages and buffers, once after each step. A collective."""
@@ -131,6 +145,14 @@ class Learner:
             _fill(self.lookahead.tensors, own["lookahead"] if own else state["slow"], self.strategy)
         self.strategy.load_state_dict(state["strategy"])
 
+    def _after_step(self, number: int) -> None:
+        exchanges = self._meeting if self.strategy.local else None
+        if exchanges is not None:
+            exchanges.arrive()
+        self.strategy.after_step(number)
+        if exchanges is not None:
+            exchanges.leave()
+
     def _backward(self, window: Window, batches: Iterator[Batch]) -> Tensor:
         """Computes the gradients of a window. Returns this rank's part of its loss, detached."""
         total: Tensor | None = None
@@ -140,9 +162,13 @@ class Learner:
             batch = next(batches)
             with self.strategy.micro_batch(last=index == len(weights)):
                 with self.precision.autocast():
-                    loss = self._task.loss(self.strategy.model(batch.inputs), batch.targets)
+                    outputs = self.strategy.model(batch.inputs)
+                    loss = self._task.loss(outputs, batch.targets)
                     if self.precision.scale is not None:
                         loss = loss.float()  # the first scale is infinite in fp16
+                if self._score is not None and weight:  # a stand-in batch has no weight
+                    self._score.add(outputs, batch.targets)
+                del outputs  # the loss has kept what it needs of them
                 value = loss.detach()
                 # The gradient is NaN if the loss is not finite: the all-reduce then tells all ranks.
                 loss.backward(value * 0 + scale * weight)

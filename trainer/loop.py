@@ -79,8 +79,8 @@ class Training:
             precision=precision.name,
             data_hash=self.contents.data_hash,
         )
-        window = LossWindow(world, training.max_nonfinite_steps)
-        report = Report(self.run, card=card, window=window, device=world.device)
+        window = LossWindow(world, training.max_nonfinite_steps, self.task.score)
+        report = Report(self.run, card=card, window=window, world=world)
         learner = Learner(self.task, config=self.config, world=world, precision=precision, lr=self.base_lr)
         position = Position(self.sampler, training)
         return RunState(
@@ -140,10 +140,11 @@ class Training:
         """Trains to the end of the epoch or of the run. Returns False if the ranks stop before."""
         position, learner, report = self.position, self.learner, self.report
         windows = self.sampler.windows(position.epoch, position.samples)[: position.total_steps - position.step]
+        whole_epoch = len(windows) == self.sampler.count()
         plan = [micro_batch.indices for window in windows for micro_batch in window.micro_batches]
         batches = self.task.training_batches(plan, epoch=position.epoch)
         train_mode(self.task.model)
-        report.restart_clock()
+        report.restart_clock(whole_epoch=whole_epoch)
         for number, window in enumerate(windows, start=1):
             lr = self.state.schedule.lr(position.step + 1, epochs=position.epochs)
             measured = learner.step(position.step + 1, window, batches, lr=lr)
@@ -151,7 +152,7 @@ class Training:
             report.window.add(measured, window.samples)
             last = number == len(windows)
             if last or position.step % self.config.logging.every_steps == 0:
-                report.log(position.step, lr=lr)
+                report.log(position.step, lr=lr, rank_wait=learner.waited_for_ranks())
             self._report_progress()
             if learner.strategy.in_step and self.run.should_stop():
                 return False

@@ -3,18 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import replace
 import logging
-import time
 from typing import Any
-
-import torch
 
 from torchyard.contract.errors import NonFiniteLoss
 from torchyard.contract.recipes import Recipe
-from torchyard.contract.recipes.entry import DATA_WAIT
 from torchyard.run import Run
 from trainer.card import Card, peak_memory
-from trainer.data.loading import WAITED
+from trainer.pace import Own, Pace
 from trainer.window import LossWindow
+from trainer.world import World
 
 logger = logging.getLogger(__name__)
 
@@ -22,13 +19,14 @@ logger = logging.getLogger(__name__)
 class Report:
     """Every rank computes the same report; only rank 0's is written. `card`: what is known before training."""
 
-    def __init__(self, run: Run, *, card: Card, window: LossWindow, device: torch.device) -> None:
+    def __init__(self, run: Run, *, card: Card, window: LossWindow, world: World) -> None:
         self.metrics: dict[str, float] = {}
         """The newest training metrics."""
         self.window = window
-        self._run, self._card, self._device = run, card, device
-        self._samples, self._seconds = 0, 0.0
-        self._clock, self._waited = time.monotonic(), WAITED.seconds
+        self._run, self._card, self._device = run, card, world.device
+        self._pace = Pace(world, card=card)
+        self._earlier = 0
+        """Samples in the window that an earlier attempt has trained on."""
 
     def introduce(self, description: str, *, config: Recipe, base_lr: float, total_steps: int) -> None:
         """Writes what is about to be trained."""
@@ -53,35 +51,33 @@ class Report:
         """Writes a warning to the job's events."""
         self._run.message(text, level="warning")
 
-    def restart_clock(self) -> None:
-        """Restarts the clocks of the speed and of the wait: training begins, or continues after an evaluation."""
-        self._clock, self._waited = time.monotonic(), WAITED.seconds
+    def restart_clock(self, *, whole_epoch: bool) -> None:
+        """Restarts the clocks: training begins, or continues after an evaluation.
 
-    def log(self, step: int, *, lr: float) -> None:
-        """Logs the means over the window of steps that ends at `step`. A collective.
+        `whole_epoch`: all of the epoch is about to be trained.
+        """
+        self._pace.restart(whole_epoch=whole_epoch)
 
-        `time/data_wait` is the share of the window's time (0…1, the mean over the ranks) in which a rank waited for its
-        data loader: 0 for data in memory. It is the host's time. A GPU may still compute meanwhile what the host has
-        queued before, so it may idle for less than that.
+    def log(self, step: int, *, lr: float, rank_wait: float) -> None:
+        """Logs the means over the window of steps that ends at `step`, and what `Pace` measures. A collective.
 
+        `rank_wait`: the seconds in which this rank exchanged gradients or weights; NaN if that is not measured.
         Raises NonFiniteLoss after the means are logged.
         """
-        waited = self.window.sync(step, waited=WAITED.seconds - self._waited)
-        now = time.monotonic()
-        seconds = max(now - self._clock, 1e-9)
+        ranks = [Own(*numbers) for numbers in self.window.sync(step, own=self._pace.own(rank_wait))]
+        speed, measured = self._pace.measure(ranks, samples=self.window.samples - self._earlier)
+        self._earlier = 0
         self.metrics = {
             "train/loss": self.window.mean,
+            **self.window.shares,
             "train/grad_norm": self.window.mean_norm,
             "train/lr": lr,
-            "train/samples_per_second": self.window.samples / seconds,
+            "train/samples_per_second": speed,
         }
-        self._run.log({**self.metrics, DATA_WAIT: min(waited / seconds, 1.0)}, step=step)
+        self._run.log({**self.metrics, **measured}, step=step)
         if self.window.failure is not None:
             raise NonFiniteLoss(self.window.failure)
-        self._samples += self.window.samples
-        self._seconds += seconds
         self.window.reset()
-        self._clock, self._waited = now, WAITED.seconds
 
     def raise_if_nonfinite(self, step: int) -> None:
         """Raises NonFiniteLoss if too many steps up to `step` in a row were not finite. A collective."""
@@ -90,7 +86,11 @@ class Report:
             raise NonFiniteLoss(self.window.failure)
 
     def log_epoch(self, measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
-        """Writes a line with the newest metrics to the log. `torchyard.cli.follow` knows it by its beginning."""
+        """Logs how long the epoch took, and writes a line with the newest metrics to the log.
+
+        `torchyard.cli.follow` knows the line by its beginning.
+        """
+        self._run.log(self._pace.epoch_metrics(), step=step)
         shown = "  ".join(f"{key} {value:.4g}" for key, value in {**self.metrics, **measured}.items())
         logger.info("epoch %d/%d  step %d  %s", epoch, epochs, step, shown)
 
@@ -102,9 +102,11 @@ class Report:
         """Continues from a saved state. Its `metrics` may hold those of an evaluation, too, which are left out."""
         self.metrics = {key: value for key, value in state["metrics"].items() if key.startswith("train/")}
         self.window.load_state_dict(state["window"])
+        self._earlier = self.window.samples
 
     @property
     def card(self) -> Card:
         """The model card with speed and memory as measured so far."""
-        speed = self._samples / self._seconds if self._seconds else None
+        pace = self._pace
+        speed = pace.samples / pace.seconds if pace.seconds else None
         return replace(self._card, samples_per_second=speed, peak_memory_bytes=peak_memory(self._device))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torchyard.run.publishing import Content
 from trainer.data.batch import Batch
 from trainer.data.identity import Identity
+from trainer.score import Score
 from trainer.world import World
 
 
@@ -59,6 +60,11 @@ class Task(Protocol):
     @property
     def split_hash(self) -> str:
         """A digest of which samples train and which are held out."""
+        ...
+
+    @property
+    def score(self) -> Score | None:
+        """Counts what the model gets right in training; None if that is no share of anything."""
         ...
 
     def loss(self, outputs: Any, targets: Any) -> Tensor:

@@ -1,5 +1,6 @@
-"""Means of loss and gradient norm over all ranks between two log lines, without waiting for the device each step."""
+"""Loss, gradient norm and score over all ranks between two log lines, without waiting for the device each step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 import math
 from typing import Any, NamedTuple
@@ -7,10 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trainer.score import Score
 from trainer.world import World
 
 STACK_STEPS = 64
 """Losses that are kept as separate tensors, at most; more are stacked."""
+_ROWS = 3  # of what is stacked: losses, norms and scales
 
 
 class Step(NamedTuple):
@@ -34,11 +37,14 @@ class _Sums:
     norms: float = 0.0
     normed: int = 0
     """The steps whose norms were added: those that did not overflow."""
+    right: float = 0.0
+    scored: float = 0.0
+    """What was right by the score, and of how much."""
 
 
 @dataclass
 class LossWindow:
-    """Collects the loss and the gradient norm of each step on their device.
+    """Collects the loss and the gradient norm of each step on their device, beside the score that a task counts.
 
     `sync` copies their means over all ranks to the host, so that every rank sees the same. After `max_nonfinite` steps
     in a row with a NaN or infinite loss or norm, `failure` says so.
@@ -46,6 +52,7 @@ class LossWindow:
 
     world: World
     max_nonfinite: int
+    score: Score | None = None
     failure: str | None = None
     _waiting: list[Step] = field(default_factory=list[Step])
     _stacked: list[Tensor] = field(default_factory=list[Tensor])
@@ -61,31 +68,24 @@ class LossWindow:
         if len(self._waiting) == STACK_STEPS:
             self._stack()
 
-    def sync(self, step: int, *, waited: float = 0.0) -> float:
+    def sync(self, step: int, *, own: Sequence[float] = ()) -> list[list[float]]:
         """Copies to the host what was added up to optimizer step `step`. A collective.
 
-        Returns the mean of `waited` over all ranks: how long each has waited for its data. 0 if nothing was added.
+        Returns the numbers in `own` of each rank, in the order of ranks; no ranks if nothing was added.
         """
         self._stack()
         if not self._stacked:
-            return 0.0
-        # In the tensor that is reduced anyway.
-        own = self._stacked[0].new_tensor([[waited], [0.0], [0.0]])
-        rows = self.world.sum(torch.cat([*self._stacked, own], dim=1)).div_(self.world.size)
-        *steps, (mean_waited, _, _) = rows.T.tolist()
-        sums = self._sums
-        first = step - len(steps) + 1
-        for at, ((loss, norm, scale), samples) in enumerate(zip(steps, self._samples, strict=True), start=first):
-            overflowed = scale > 1 and not math.isfinite(norm)
-            sums.losses += loss * samples
-            sums.samples += samples
-            if not overflowed:
-                sums.norms += norm
-                sums.normed += 1
-            self._count_nonfinite(at, loss, 0.0 if overflowed else norm)
+            return []
+        count, size = len(self._samples), self.world.size
+        numbers = self._reduced(own)
+        rows = [[total / size for total in numbers[row * count : (row + 1) * count]] for row in range(_ROWS)]
+        self._count(*rows, last=step)
+        right, scored, *of_ranks = numbers[_ROWS * count :]
+        self._sums.right += right
+        self._sums.scored += scored
         self._stacked.clear()
         self._samples.clear()
-        return mean_waited
+        return [of_ranks[rank * len(own) : (rank + 1) * len(own)] for rank in range(size)]
 
     def _stack(self) -> None:
         if self._waiting:
@@ -95,6 +95,27 @@ class LossWindow:
             known = torch.stack(scales).double() if scales else torch.ones_like(losses)
             self._stacked.append(torch.stack([losses, norms, known]))
             self._waiting.clear()
+
+    def _reduced(self, own: Sequence[float]) -> list[float]:
+        """Returns sums over all ranks, by one copy: losses, norms, scales, the score's two, each rank's `own`."""
+        steps = torch.cat(self._stacked, dim=1).flatten()
+        score = steps.new_zeros(2) if self.score is None else self.score.take()
+        of_ranks = [0.0] * (len(own) * self.world.size)
+        of_ranks[self.world.rank * len(own) : (self.world.rank + 1) * len(own)] = own
+        return self.world.sum(torch.cat([steps, score, steps.new_tensor(of_ranks)])).tolist()
+
+    def _count(self, losses: list[float], norms: list[float], scales: list[float], *, last: int) -> None:
+        """Adds steps up to step `last` to the sums."""
+        steps = zip(losses, norms, scales, self._samples, strict=True)
+        sums = self._sums
+        for at, (loss, norm, scale, samples) in enumerate(steps, start=last - len(losses) + 1):
+            overflowed = scale > 1 and not math.isfinite(norm)
+            sums.losses += loss * samples
+            sums.samples += samples
+            if not overflowed:
+                sums.norms += norm
+                sums.normed += 1
+            self._count_nonfinite(at, loss, 0.0 if overflowed else norm)
 
     def _count_nonfinite(self, at: int, loss: float, norm: float) -> None:
         if math.isfinite(loss) and math.isfinite(norm):
@@ -119,6 +140,12 @@ class LossWindow:
         return self._sums.norms / self._sums.normed if self._sums.normed else float("nan")
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The score of the synced steps since the last `reset` by its name, if there is one."""
+        sums = self._sums
+        return {} if self.score is None else {self.score.name: sums.right / sums.scored if sums.scored else 1.0}
+
+    @property
     def samples(self) -> int:
         """Samples of the synced steps since the last `reset`."""
         return self._sums.samples
@@ -135,6 +162,8 @@ class LossWindow:
             "norm_total": self._sums.norms,
             "norms": self._sums.normed,
             "nonfinite": self.nonfinite,
+            "right": self._sums.right,
+            "scored": self._sums.scored,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -145,4 +174,6 @@ class LossWindow:
             samples=state["count"],
             norms=state["norm_total"],
             normed=state["norms"],
+            right=state["right"],
+            scored=state["scored"],
         )

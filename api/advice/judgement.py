@@ -1,6 +1,6 @@
 """The one judgement of a job: what is the matter, what shows it, and what to do. A pure function of facts."""
 
-from api.advice import failure, running, waiting
+from api.advice import failure, ranks, running, waiting
 from api.advice.facts import Facts, evidence, shown
 from torchyard.contract.job import JobState
 from torchyard.contract.views.advice import AdviceView
@@ -31,15 +31,16 @@ def _paused(facts: Facts) -> AdviceView:
 
 
 def _succeeded(facts: Facts) -> AdviceView:
-    best = facts.job.best
+    best, longer = facts.job.best, ranks.more_epochs(facts)
+    steps = [longer] if longer else []
     if best is None:
-        return AdviceView(headline="succeeded")
+        return AdviceView(headline="succeeded", steps=steps)
     metric, where = shown(best.metric), "" if best.epoch is None else f" in epoch {best.epoch}"
     reached = f"{metric} {best.value:.6g} at step {best.step}{where}"
     return AdviceView(
         headline=f"succeeded: the best {metric} is {best.value:.6g}",
         evidence=[evidence("metric", reached)],
-        steps=[f"Download the checkpoint with that value: `best`, {best.checkpoint_id}."],
+        steps=[f"Download the checkpoint with that value: `best`, {best.checkpoint_id}.", *steps],
     )
 
 

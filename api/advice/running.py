@@ -3,7 +3,7 @@
 from datetime import timedelta
 import math
 
-from api.advice import loaders
+from api.advice import loaders, ranks
 from api.advice.facts import Facts, evidence, percent, shown
 from api.advice.failure import longer_stall, steps_for_nonfinite
 from torchyard.contract.durations import format_duration
@@ -26,11 +26,11 @@ _FEW_BYTES = 0.4
 
 
 def judge(facts: Facts) -> AdviceView:
-    """Returns the most urgent advice: a state that must pass, a stall, a loss that is not finite, idle devices."""
+    """Returns the most urgent advice: a state that must pass, a stall, a loss that is not finite, a wait."""
     job = facts.job
     if job.state == JobState.STARTING or job.status_reason.code == "stopping":
         return _passing(facts)
-    return _stalled(facts) or _nonfinite(facts) or _starved(facts) or _idle(facts) or _healthy(facts)
+    return _stalled(facts) or _nonfinite(facts) or _starved(facts) or _slowed(facts) or _idle(facts) or _healthy(facts)
 
 
 def _passing(facts: Facts) -> AdviceView:
@@ -118,6 +118,10 @@ def _starved(facts: Facts) -> AdviceView | None:
     )
 
 
+def _slowed(facts: Facts) -> AdviceView | None:
+    return ranks.slowest(facts) or ranks.slower_than_one(facts)
+
+
 def _larger_batch(facts: Facts) -> str | None:
     """Proposes twice the micro-batch, if the memory of each device has room for it."""
     shares = [
@@ -137,10 +141,11 @@ def _larger_batch(facts: Facts) -> str | None:
 
 
 def _healthy(facts: Facts) -> AdviceView:
-    fraction = facts.job.progress.fraction
+    fraction, longer = facts.job.progress.fraction, ranks.more_epochs(facts)
     return AdviceView(
         headline="runs" if fraction is None else f"runs: {percent(fraction)} is done",
         evidence=_utilization_evidence(facts),
+        steps=[longer] if longer else [],
     )
 
 

@@ -15,8 +15,10 @@ from torchyard.contract.views.jobs import JobView
 from torchyard.contract.views.telemetry import EventView, MetricView
 
 _WEIGHTS = "model.safetensors"
-_TIMING = frozenset({"train/samples_per_second", "time/data_wait"})
+_TIMING = re.compile(r"train/\w+_per_second|train/mfu|(?:time|wait|memory_gib)/.*")
 """Series that may differ between two runs."""
+_OF_WHOLE_EPOCHS = "time/epoch"
+"""This one has no point of an epoch that was interrupted."""
 _MOST_POINTS = 100_000
 _CONTINUES = re.compile(r"continues job \S+ from step ([0-9]+)")
 
@@ -140,12 +142,12 @@ def _wrong_curve(history: JobHistory, reference: JobHistory) -> list[str]:
         # At the step itself, a stop may have come before the evaluation.
         last = max(whole) if succeeded else max(saved - 1, *ours, first)
         expected = {step: value for step, value in whole.items() if first < step <= last}
-        if missing := sorted(expected.keys() - ours.keys()):
+        if key != _OF_WHOLE_EPOCHS and (missing := sorted(expected.keys() - ours.keys())):
             found.append(f"{key} has lost {len(missing)} points, such as that of step {missing[0]}")
         if extra := sorted(ours.keys() - expected.keys()):
             found.append(f"{key} has {len(extra)} points too many, such as that of step {extra[0]}")
         other = [step for step in sorted(expected.keys() & ours.keys()) if ours[step] != expected[step]]
-        if other and key not in _TIMING:
+        if other and not _TIMING.fullmatch(key):
             step = other[0]
             found.append(
                 f"{key} differs at {len(other)} steps, first at {step}: {ours[step]!r}, not {expected[step]!r}"

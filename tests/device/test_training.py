@@ -54,6 +54,8 @@ def test_ranks_on_a_device_learn_the_same_weights_and_never_wait(
     losses = [loss for _, loss in points(run, "train/loss")]
     assert len(losses) == 3
     assert losses[-1] < losses[0] < 3
+    assert [len(points(run, key)) for key in ("train/accuracy", "memory_gib/rank1")] == [3, 3]
+    assert len(points(run, "wait/slowest_rank")) == (0 if strategy == "fsdp" else 3)
     one, other = outcomes
     assert one.weights == other.weights
     assert all(math.isfinite(value) for values in one.weights.values() for value in values)

@@ -26,6 +26,7 @@ class Regression:
     metadata: dict[str, Any] = {}
     files: Mapping[str, Content] = {}
     samples = SAMPLES
+    score = None
     identity, split_hash = Identity(digest="0" * 64), "0" * 64
 
     def __init__(self, *extra: nn.Module, values: Sequence[float] = ()) -> None:

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.ranks import recipe
-from trainer.card import Card, describe, flops, peak_memory, versions
+from trainer import forward
+from trainer.card import Card, describe, peak_memory, versions
+from trainer.forward import MOST_PASSES, flops, inference_seconds
 from trainer.models.initial import freeze, train_mode
 from trainer.recipes.classification import Classifier, make_task
 from trainer.sampler import TrainSampler
@@ -80,7 +82,10 @@ def test_a_card_describes_the_run() -> None:
     plain = found.as_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert plain["samples_per_second"] is plain["peak_memory_bytes"] is None
-    assert card(rank=1)[1].flops_per_sample is None, "counted once, by the rank that reports it"
+    assert found.inference_seconds is not None
+    assert found.inference_seconds > 0
+    other = card(rank=1)[1]
+    assert other.flops_per_sample is other.inference_seconds is None, "measured once, by the rank that reports it"
 
 
 def test_flops_that_cannot_be_counted_are_none() -> None:
@@ -99,7 +104,41 @@ def test_flops_that_cannot_be_counted_are_none() -> None:
         precision="fp32",
         data_hash=None,
     )
-    assert found.flops_per_sample is None
+    assert found.flops_per_sample is found.inference_seconds is None
+
+
+class Timed(nn.Module):
+    """Takes the time in `taken` for its passes, one after the other, by a clock that it sets."""
+
+    def __init__(self, *taken: float) -> None:
+        super().__init__()
+        self.taken, self.now, self.weight = list(taken), 0.0, nn.Parameter(torch.ones(1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        assert not self.training
+        assert not torch.is_grad_enabled()
+        torch.rand(1)
+        self.now += self.taken.pop(0)
+        return inputs
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected", "passes"),
+    [([0.003, 0.001, 0.009, 0.002, 0.004, 1.0], 0.003, MOST_PASSES), ([0.02, 0.04, 1.0], 0.03, 2), ([0.3], 0.3, 1)],
+)
+def test_the_time_of_inference_is_the_median_of_few_passes(
+    monkeypatch: pytest.MonkeyPatch, taken: list[float], expected: float, passes: int
+) -> None:
+    model = Timed(*taken)
+    monkeypatch.setattr(forward, "time", model)
+    numbers = torch.random.get_rng_state()
+    assert inference_seconds(model, torch.ones(1)) == pytest.approx(expected)
+    assert len(model.taken) == len(taken) - passes
+    assert model.training
+    assert torch.equal(torch.random.get_rng_state(), numbers)
 
 
 def test_the_peak_memory_of_a_process_is_in_bytes() -> None:

@@ -18,7 +18,7 @@ from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.recipes.entry import DATA_WAIT
 from torchyard.contract.rundir import Env
 from torchyard.contract.spec import CheckpointPolicy
-from trainer import report
+from trainer import pace
 from trainer.data import loading
 from trainer.data.batch import Batch
 from trainer.data.loading import WAITED, load_batches
@@ -85,7 +85,7 @@ def train(make: Callable[[World], Task], config: ImageClassification) -> None:
 def in_fixed_time(loads: Sequence[float]) -> None:
     """A step loads for as many seconds as the rank has in `loads`, and computes for one."""
     clock = Clock()
-    loading.__dict__["time"] = report.__dict__["time"] = clock
+    loading.__dict__["time"] = pace.__dict__["time"] = clock
 
     def make(world: World) -> Task:
         def load() -> None:
@@ -149,13 +149,13 @@ def test_the_clock_runs_only_while_a_batch_is_loaded(monkeypatch: pytest.MonkeyP
 
 
 def test_the_wait_is_reduced_with_the_losses() -> None:
-    assert results(on_ranks(2, reduced)) == [[1.5, 0.0, 3.0, 2.5]] * 2
+    assert results(on_ranks(2, reduced)) == [([[1.0], [2.0]], [], 3.0, 2.5)] * 2
 
 
-def reduced() -> list[float]:
+def reduced() -> tuple[object, ...]:
     with joined(timedelta(minutes=1)) as world:
         window = LossWindow(world, 3)
         for loss in (2.0, 4.0):
             window.add(Step(torch.tensor(loss), torch.tensor(2.5)), samples=2)
-        waits = [window.sync(2, waited=float(1 + world.rank)), window.sync(2, waited=9.0)]
-        return [*waits, window.mean, window.mean_norm]
+        waits = [window.sync(2, own=[float(1 + world.rank)]), window.sync(2, own=[9.0])]
+        return (*waits, window.mean, window.mean_norm)

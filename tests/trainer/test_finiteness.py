@@ -103,10 +103,10 @@ def spoil(training: Training) -> None:
         log_epoch(measured, epoch=epoch, epochs=epochs, step=step)
 
     @torch.no_grad()
-    def restored() -> None:
+    def restored(*, whole_epoch: bool) -> None:
         if kept:
             weight.copy_(kept.pop())
-        restart_clock()
+        restart_clock(whole_epoch=whole_epoch)
 
     training.report.log_epoch, training.report.restart_clock = spoiled, restored
 

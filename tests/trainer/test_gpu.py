@@ -13,6 +13,7 @@ from tests.trainer.ranks import on_ranks, recipe, results
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.loop import Training
+from trainer.meeting import EventTimer
 from trainer.recipes import make_task
 from trainer.window import Step
 from trainer.world import joined
@@ -61,6 +62,31 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
         assert training.train()
         card = training.report.card
         return card.precision, training.report.metrics["train/loss"], card.peak_memory_bytes or 0
+
+
+def timed_exchange() -> float:
+    """Times an exchange by events. Waiting for the device meanwhile is an error."""
+    device = torch.device("cuda", 0)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        timer = EventTimer(lambda: torch.Event(device, enable_timing=True))
+        timer.arrive()
+        numbers = torch.ones(1000, 1000, device=device)
+        for _ in range(10):
+            numbers = numbers @ numbers
+        timer.leave()
+        timer.take()  # whether it is done or not
+        timer.arrive()
+        timer.leave()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    return timer.take()
+
+
+def test_an_exchange_is_timed_by_events_without_waiting() -> None:
+    (seconds,) = results(on_ranks(1, timed_exchange))
+    assert 0 <= seconds < 60
 
 
 def _not_a_number(gradient: Tensor) -> Tensor:

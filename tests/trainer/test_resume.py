@@ -124,5 +124,5 @@ def test_a_run_killed_at_random_steps_ends_bit_equal_to_an_uninterrupted_one(
     assert ours is not None
     assert theirs is not None
     assert same(load(ours), load(theirs))
-    for key in ("train/loss", "train/lr", "val/loss", "val/accuracy"):
+    for key in ("train/loss", "train/accuracy", "train/lr", "val/loss", "val/accuracy"):
         assert killed.points(key) == alone.points(key)

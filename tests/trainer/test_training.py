@@ -118,7 +118,7 @@ def test_a_run_stopped_inside_an_epoch_resumes_bit_equal(
 
     ours, theirs = state(resumed, "epoch-0002"), state(whole, "epoch-0002")
     assert same(ours, theirs)
-    for key in ("train/loss", "train/lr", "val/loss", "val/accuracy"):
+    for key in ("train/loss", "train/accuracy", "train/lr", "val/loss", "val/accuracy"):
         assert points(stopped, key) + points(resumed, key) == points(whole, key)
 
 

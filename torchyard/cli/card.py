@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 _KNOWN_KEYS = (
-    *("parameters", "trainable_parameters", "flops_per_sample", "training_samples", "global_batch"),
+    *("parameters", "trainable_parameters", "flops_per_sample", "inference_seconds"),
+    *("training_samples", "global_batch"),
     *("per_device_batch_size", "gradient_accumulation_steps", "world_size", "device", "precision"),
     *("samples_per_second", "peak_memory_bytes", "data_hash", "split_hash", "versions"),
 )

@@ -29,6 +29,17 @@ WAITED = WaitClock()
 """The clock of this process."""
 
 
+@dataclass
+class TokenCount:
+    """Counts the tokens of the texts in the batches that this process takes, without padding."""
+
+    count: int = 0
+
+
+TOKENS = TokenCount()
+"""The count of this process."""
+
+
 def load_batches(
     load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int, device: torch.device
 ) -> Iterator[T]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchyard.run.accelerator import free_memory, is_accelerator
 from trainer.data.batch import Batch
-from trainer.data.loading import to_device
+from trainer.data.loading import TOKENS, to_device
 from trainer.data.texts import Texts
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -91,7 +91,9 @@ class Tokens:
         indices = to_device(torch.cat(list(plan)), self.ids.device)
         multiple = 8 if is_accelerator(device) else 1
         for batch, chosen in zip(plan, indices.split([len(batch) for batch in plan]), strict=True):
-            width = -(-int(self.lengths[batch].max()) // multiple) * multiple
+            lengths: list[int] = self.lengths[batch].tolist()
+            TOKENS.count += sum(lengths)
+            width = -(-max(lengths) // multiple) * multiple
             inputs, labels = self._padded(chosen, width), self.labels[chosen]
             yield Batch({name: to_device(tensor, device) for name, tensor in inputs.items()}, to_device(labels, device))
 

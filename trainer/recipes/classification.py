@@ -27,6 +27,7 @@ from trainer.models.initial import freeze, initialize
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
+from trainer.score import Accuracy
 from trainer.task import Evaluation
 from trainer.world import World
 
@@ -46,6 +47,7 @@ class Classifier:
     device: torch.device
     memory_format: torch.memory_format
     workers: int
+    score: Accuracy
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -163,6 +165,7 @@ def make_task(
         device=device,
         memory_format=memory_format(config, device),
         workers=workers,
+        score=Accuracy(device),
     )
 
 

@@ -26,6 +26,7 @@ from trainer.models.weights import file_state, fill, is_published, torchvision_s
 from trainer.recipes.measuring import measure
 from trainer.recipes.overlays import overlays
 from trainer.recipes.pixels import PixelLoss, PixelTally, logit
+from trainer.score import Iou
 from trainer.task import Evaluation
 from trainer.world import World
 
@@ -53,6 +54,7 @@ class Segmenter:
     workers: int
     normalizer: Normalizer
     pixel_loss: PixelLoss
+    score: Iou
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -201,6 +203,7 @@ def make_task(
         device=device,
         memory_format=memory_format(config, device),
         workers=workers,
+        score=Iou(cut=logit(config.evaluation.threshold), device=device),
     )
 
 

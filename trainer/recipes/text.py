@@ -26,6 +26,7 @@ from trainer.models.initial import freeze, initialize
 from trainer.models.pretrained import load
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
+from trainer.score import Accuracy
 from trainer.task import Evaluation
 from trainer.world import World
 
@@ -45,6 +46,7 @@ class TextClassifier:
     identity: Identity
     split_hash: str
     device: torch.device
+    score: Accuracy
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -150,6 +152,7 @@ def make_task(
         identity=data.identity,
         split_hash=data.split_hash,
         device=device,
+        score=Accuracy(device),
     )
 
 

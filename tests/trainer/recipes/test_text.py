@@ -22,6 +22,7 @@ from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
 from trainer.models.pretrained import load
 from trainer.recipes.text import TextClassifier, make_task
+from trainer.score import Accuracy
 from trainer.task import Task
 from trainer.world import joined
 
@@ -96,6 +97,7 @@ def bagged(root: Path, *, classes: int = 2) -> TextClassifier:
         identity=data.identity,
         split_hash=data.split_hash,
         device=CPU,
+        score=Accuracy(CPU),
     )
 
 

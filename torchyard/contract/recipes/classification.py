@@ -31,5 +31,5 @@ class ImageClassification(Recipe):
 RECIPE = RecipeEntry(
     name="image-classification",
     config=ImageClassification,
-    measures=frozenset({"val/accuracy", "val/accuracy_top5"}),
+    measures=frozenset({"train/accuracy", "val/accuracy", "val/accuracy_top5"}),
 )

@@ -92,5 +92,5 @@ class Segmentation(Recipe):
 RECIPE = RecipeEntry(
     name="segmentation",
     config=Segmentation,
-    measures=frozenset({"val/iou", "val/dice", "val/precision", "val/recall"}),
+    measures=frozenset({"train/iou", "val/iou", "val/dice", "val/precision", "val/recall"}),
 )

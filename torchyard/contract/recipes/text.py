@@ -102,5 +102,5 @@ class TextClassification(Recipe):
 RECIPE = RecipeEntry(
     name="text-classification",
     config=TextClassification,
-    measures=frozenset({"val/accuracy"}),
+    measures=frozenset({"train/accuracy", "val/accuracy"}),
 )

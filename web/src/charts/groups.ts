@@ -1,11 +1,11 @@
-/** Keys by their first part: train and val first, time and system last. In each, the losses come first. */
+/** Keys by their first part: train and val first, times, memory and system last. In each, the losses come first. */
 export interface Group {
   readonly name: string;
   readonly keys: readonly string[];
 }
 
 const FIRST = ["train", "val", "test"];
-const LAST = ["time", "system", "gpu"];
+const LAST = ["time", "wait", "memory_gib", "system", "gpu"];
 
 export function grouped(keys: readonly string[], filter = ""): readonly Group[] {
   const wanted = filter.trim().toLowerCase();

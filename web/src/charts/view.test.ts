@@ -48,14 +48,25 @@ test("toggling adds and takes away", () => {
   expect(toggled(toggled(["a"], "b"), "a")).toEqual(["b"]);
 });
 
-test("keys are grouped: training first, times last", () => {
-  const keys = ["time/step", "lr", "val/iou", "train/loss", "gan/d", "val/accuracy"];
+test("keys are grouped: training first, times and memory last", () => {
+  const keys = [
+    "memory_gib/rank0",
+    "time/step",
+    "lr",
+    "val/iou",
+    "train/loss",
+    "wait/lag",
+    "gan/d",
+    "val/accuracy",
+  ];
   expect(grouped(keys).map(({ name, keys }) => [name, ...keys])).toEqual([
     ["train", "train/loss"],
     ["val", "val/accuracy", "val/iou"],
     ["gan", "gan/d"],
     ["other", "lr"],
     ["time", "time/step"],
+    ["wait", "wait/lag"],
+    ["memory_gib", "memory_gib/rank0"],
   ]);
   expect(grouped(keys, " IOU ").flatMap((group) => group.keys)).toEqual(["val/iou"]);
 });

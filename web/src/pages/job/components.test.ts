@@ -123,9 +123,15 @@ test("advice leads to the lines of the log that show it", () => {
 });
 
 test("the card shows what recipes write first, with units, and leaves out what is unknown", () => {
-  const card = { zeta: "own", peak_memory_bytes: 2 ** 30, parameters: 7_760_000, data_hash: null };
+  const card = {
+    zeta: "own",
+    inference_seconds: 0.02,
+    peak_memory_bytes: 2 ** 30,
+    parameters: 7_760_000,
+    data_hash: null,
+  };
   const host = show(Card, { job: view({ card }) });
-  expect(textsOf(host, "dt, th")).toEqual(["parameters", "peak memory", "zeta"]);
+  expect(textsOf(host, "dt, th")).toEqual(["parameters", "inference seconds", "peak memory", "zeta"]);
   expect(textOf(host)).not.toContain("data hash");
 });
 

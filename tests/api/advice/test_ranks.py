@@ -1,0 +1,107 @@
+"""What is advised about the ranks of a job together."""
+
+from typing import Any
+
+import pytest
+
+from api.advice.judgement import judge
+from tests.api.advice.facts import facts
+from torchyard.contract.recipes.entry import DATA_WAIT, RANK_LAG, RANK_WAIT, SLOWEST_RANK
+from torchyard.contract.views.advice import AdviceView
+
+GPUS = [{"utilization": 0.9}, {"utilization": 0.8}, {"utilization": 0.7}, {"utilization": 0.9}]
+HEALTHY = "runs: 24% is done"
+
+
+def waiting(lag: float = 0.4, rank: float = 2.0, mean: float = 0.35, **more: Any) -> AdviceView:
+    metrics = {RANK_LAG: lag, SLOWEST_RANK: rank, RANK_WAIT: mean, **more.pop("metrics", {})}
+    return judge(facts(metrics=metrics, gpus=more.pop("gpus", GPUS), **more))
+
+
+@pytest.mark.parametrize("trainer", ["segmentation", "script"])
+def test_the_rank_that_the_others_wait_for_is_named_with_its_device(trainer: str) -> None:
+    advice = waiting(trainer=trainer)
+    assert advice.headline == "rank 2 is the slowest: another one waits for it for 40% of each step"
+    assert advice.cause is not None
+    assert advice.cause.startswith("Rank 2, on device 2 (H100) of box-a, comes last")
+    assert [(item.kind, item.text, item.rank) for item in advice.evidence] == [
+        ("metric", "wait/lag is 0.40", None),
+        ("metric", "wait/mean is 0.35", None),
+        ("utilization", "cuda 2: 70% at the newest sample", 2),
+    ]
+    assert advice.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("lag", "rank"), [(0.19, 2), (float("nan"), 2), (7.0, 2), (0.4, 4), (0.4, -1), (0.4, 1.5), (0.4, float("nan"))]
+)
+def test_no_rank_is_blamed_for_a_small_lag_or_without_a_device(lag: float, rank: float) -> None:
+    assert waiting(lag, rank).headline == HEALTHY
+
+
+def test_a_wait_for_data_comes_before_the_rank_that_has_the_most_of_it() -> None:
+    advice = waiting(metrics={DATA_WAIT: 0.5}, gpus=[{"utilization": 0.2}] * 4)
+    assert "waits for the data loader" in advice.headline
+
+
+@pytest.mark.parametrize(
+    ("devices", "wait", "slower"),
+    [
+        (2, 0.6, True),
+        (2, 0.5, False),
+        (2, 1.0, True),
+        (4, 0.6, False),
+        (4, 0.8, True),
+        (1, 0.9, False),
+        (2, 3.0, False),
+    ],
+)
+def test_devices_do_not_pay_where_they_compute_less_than_one_alone(devices: int, wait: float, slower: bool) -> None:
+    advice = waiting(0.1, 0, wait, gpus=GPUS[:devices])
+    assert advice.headline.startswith(f"{devices} devices are slower than one here" if slower else HEALTHY)
+
+
+def test_one_device_is_advised_with_the_same_global_batch() -> None:
+    config = {"training": {"gradient_accumulation_steps": 3}}
+    advice = waiting(0.1, 0, 0.62, gpus=GPUS[:2], config=config)
+    assert advice.headline == "2 devices are slower than one here: 62% of each step waits for the other ranks"
+    assert advice.cause is not None
+    assert "together as much as 0.76 devices" in advice.cause
+    assert advice.steps[0] == (
+        "Set resources.devices_per_node to 1 and training.gradient_accumulation_steps to 6: the same global batch."
+    )
+    script = waiting(0.1, 0, 0.62, gpus=GPUS[:2], trainer="script")
+    assert "training." not in " ".join(script.steps)
+
+
+def scaled(state: str, scaling: str, batch: Any, **training: Any) -> AdviceView:
+    config = {"optimizer": {"lr_scaling": scaling}, "training": {"epochs": 10, "per_device_batch_size": 32, **training}}
+    return judge(facts(state, config=config, card={"global_batch": batch}))
+
+
+@pytest.mark.parametrize("state", ["running", "succeeded"])
+@pytest.mark.parametrize("scaling", ["linear", "sqrt"])
+def test_more_epochs_are_advised_where_the_rate_was_scaled_to_a_larger_batch(state: str, scaling: str) -> None:
+    advice = scaled(state, scaling, 128)
+    assert advice.severity == "info"
+    assert "a global batch of 128 makes 1/4 of the updates" in advice.steps[-1]
+    assert "training.epochs 40 makes as many as 10 did with batches of 32." in advice.steps[-1]
+
+
+@pytest.mark.parametrize(
+    ("scaling", "batch", "training"),
+    [
+        ("none", 128, {}),
+        ("linear", 32, {}),
+        ("linear", 63, {}),
+        ("linear", "128", {}),
+        ("linear", None, {}),
+        ("linear", 128, {"max_steps": 100}),
+    ],
+)
+def test_no_epochs_are_advised_otherwise(scaling: str, batch: Any, training: dict[str, Any]) -> None:
+    assert scaled("succeeded", scaling, batch, **training).steps == []
+
+
+def test_a_script_may_have_any_card() -> None:
+    assert judge(facts("succeeded", trainer="script", card={"global_batch": 128})).steps == []
