@@ -57,6 +57,27 @@ def test_the_batch_fits_every_rank_and_the_global_batch_stays() -> None:
     assert first[4]
 
 
+class Library(nn.Module):
+    """A model whose library of kernels finds no memory for more than three samples."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if len(inputs) > 3:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+        return inputs
+
+
+def begin_with_library() -> int:
+    with joined(timedelta(minutes=1)) as world:
+        config = recipe(training={"per_device_batch_size": 10, "auto_batch": True})
+        task = Regression(Library())
+        training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
+        return training.sampler.batch_size
+
+
+def test_a_shortage_that_a_library_reports_halves_too() -> None:
+    assert results(on_ranks(1, begin_with_library)) == [2]
+
+
 def test_too_little_memory_for_one_sample_is_an_error() -> None:
     (outcome,) = on_ranks(1, begin, [0])
     with pytest.raises(RuntimeError, match="can't allocate memory: you tried to allocate 536870912 bytes"):
