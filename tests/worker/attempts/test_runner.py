@@ -104,10 +104,33 @@ def test_an_attempt_costs_few_transactions(simulated: SimulatedRunnerFixture) ->
 def test_the_resolved_configuration_is_written_for_the_ranks(simulated: SimulatedRunnerFixture) -> None:
     attempt = simulated.start_ranks()
     config = json.loads(simulated.run.config.read_text())
+    assert config.pop("memory_shortages") == 0
     assert set(config) == {"trainer", "config", "checkpoint"}
     assert parse_spec(config).config == parse_spec(simulated.job.spec).config
     assert attempt.plan.env["TORCHYARD_CONFIG"] == str(simulated.run.config)
     assert simulated.run.config.stat().st_mode & 0o777 == 0o400
+
+
+@pytest.mark.parametrize("spec", [{"max_restarts": 5}])
+def test_the_ranks_learn_how_often_the_job_ran_out_of_memory_since_its_checkpoint(
+    simulated: SimulatedRunnerFixture,
+) -> None:
+    def run_out_of_memory(*steps: int) -> int:
+        """Runs the next attempt. Returns what its ranks were told."""
+        attempt = simulated.start_ranks()
+        told = json.loads(simulated.run.config.read_text())["memory_shortages"]
+        for step in steps:
+            simulated.save_checkpoint(step)
+        attempt.end(EndReason.OUT_OF_MEMORY)
+        assert simulated.wait_for_end().state == JobState.QUEUED
+        simulated.claim = simulated.store.starting(simulated.claim.job_id, simulated.store.worker())
+        return told
+
+    assert [run_out_of_memory(), run_out_of_memory(), run_out_of_memory(7), run_out_of_memory()] == [0, 1, 2, 1]
+    attempt = simulated.start_ranks()
+    assert json.loads(simulated.run.config.read_text())["memory_shortages"] == 2
+    attempt.end()
+    assert simulated.wait_for_end().state == JobState.SUCCEEDED
 
 
 def test_an_attempt_that_completes_before_its_ranks_were_seen_succeeds(simulated: SimulatedRunnerFixture) -> None:
