@@ -9,7 +9,7 @@ _DEVICE = re.compile(
     r"\b(?:CUDA|HIP)\b.{0,40}\bout of memory\b"  # the driver, the allocator, Triton; NCCL: Cuda failure 2 '…'
     r"|\bCU[A-Z]+_(?:STATUS_)?ALLOC_FAILED\b"  # cuBLAS, cuDNN 8, cuSOLVER, cuSPARSE, cuFFT
     r"|\bCUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED\b"
-    r"|\bFailed to CUDA [a-z ]*(?:malloc|calloc)\b",  # NCCL, after an allocation that gave it nothing
+    r"|\bFailed to CUDA [a-z ]{0,20}(?:malloc|calloc)\b",  # NCCL, after an allocation that gave it nothing
     re.ASCII | re.IGNORECASE,
 )
 """Not cuDNN's `unable to find an engine`: it is said of shapes that no engine takes, too."""
