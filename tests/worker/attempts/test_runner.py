@@ -19,7 +19,8 @@ from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.spec import parse_spec
-from worker.attempts import intents, pace
+from worker.attempts import intents, pace, straying
+from worker.engines.base import StrayMemory
 
 
 def one_hour(**_: float) -> float:
@@ -131,6 +132,22 @@ def test_the_ranks_learn_how_often_the_job_ran_out_of_memory_since_its_checkpoin
     assert json.loads(simulated.run.config.read_text())["memory_shortages"] == 2
     attempt.end()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
+
+
+def test_a_rank_that_holds_memory_on_the_gpu_of_another_one_is_named_once(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(straying, "LOOK_EVERY_S", 0.0)
+    attempt = simulated.start_ranks()
+    attempt.stray = [StrayMemory(1, 0, 512 << 20)]
+    wait_for(simulated.messages, "the warning")
+    attempt.stray = [StrayMemory(1, 0, 600 << 20), StrayMemory(2, 0, 0)]
+    wait_for(lambda: len(simulated.messages()) == 2, "the second warning")
+    attempt.end()
+    simulated.wait_for_end()
+    first, second = simulated.messages()
+    assert first.startswith("rank 1 holds 0.5 GiB on the GPU of rank 0, beside its own: ")
+    assert second.startswith("rank 2 holds memory on the GPU of rank 0, beside its own: ")
 
 
 def test_an_attempt_that_completes_before_its_ranks_were_seen_succeeds(simulated: SimulatedRunnerFixture) -> None:
