@@ -43,6 +43,10 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --no-deps --no-build-isolation . ./deploy/server
 
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+# torch.compile builds its kernels with it: C++ on CPUs, what starts them on GPUs.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends g++=4:12.2.0-3 \
+    && rm -rf /var/lib/apt/lists/*
 # A new volume takes the owner of the folder on which it is mounted: /data is a worker's, /data/blobs is shared.
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin torchyard \
     && install --directory --mode 0700 --owner torchyard --group torchyard /data /data/blobs

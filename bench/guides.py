@@ -3,7 +3,7 @@
 It compares one process, DataParallel, DDP, and DDP with gradient accumulation over windows of micro-batches, with the
 same data, model, global batch and epochs. The trainer itself trains, and a script trains with DataParallel. Each way
 trains with several seeds, in turns with the others. The variation of the final metric between seeds tells which ways
-end equal.
+end equal. At last it compares the loss curves of windows of 2 and of 80 micro-batches.
 """
 
 import argparse
@@ -18,16 +18,15 @@ from statistics import mean, median, variance
 import sys
 from typing import Any
 
-from bench import table
+from bench import accumulation, table
 from bench.service import scratch
 from bench.table import Row
-from bench.torchrun import clean_up_on_sigterm, environment, run_dir, started
+from bench.torchrun import clean_up_on_sigterm
+from bench.training import TRAINER, train
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.events import Metric, parse_line
-from torchyard.contract.records import RankError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
-from torchyard.host.recordfiles import read_record
 
 METRICS = {"image-classification": "val/accuracy", "segmentation": "val/iou", "text-classification": "val/accuracy"}
 DEVIATIONS = 3
@@ -35,7 +34,6 @@ DEVIATIONS = 3
 NOTHING = 0.5
 """A difference of at most this many percent is never significant."""
 _SPEED = "train/samples_per_second"
-_TRAINER = ("-P", "-u", "-m", "torchyard.run.rank", "-m", "trainer")
 _DATA_PARALLEL = ("-m", "bench.peers.data_parallel")
 
 
@@ -128,7 +126,7 @@ def main() -> None:
     for line in left_out(processes=processes, gpus=gpus):
         print(line, flush=True)
     clean_up_on_sigterm()
-    table.main(partial(measure, comparison, ways, repeats=options.repeats))
+    table.main(partial(_measure_all, comparison, ways, processes=processes, repeats=options.repeats))
 
 
 def ways_of(global_batch: int, *, processes: int, windows: Sequence[int], gpus: int) -> list[Way]:
@@ -189,6 +187,11 @@ def noise(outcomes: Sequence[Sequence[Outcome]]) -> float | None:
     return max(DEVIATIONS * math.sqrt(pooled), NOTHING)
 
 
+def _measure_all(comparison: Comparison, ways: Sequence[Way], *, processes: int, repeats: int) -> Iterator[Row]:
+    yield from measure(comparison, ways, repeats=repeats)
+    yield from accumulation.measure(processes=processes, repeats=repeats)
+
+
 def _check(options: argparse.Namespace, *, processes: int, gpus: int) -> None:
     """Exits with a message if the options cannot work."""
     if options.data is None and options.recipe != "image-classification":
@@ -220,13 +223,9 @@ def _validate(comparison: Comparison, ways: Sequence[Way]) -> None:
 
 def _train(comparison: Comparison, way: Way, *, seed: int) -> Outcome:
     with scratch() as folder:
-        run = run_dir(folder / "run", comparison.job(way, seed=seed))
-        env, log = environment(run, data=comparison.source), folder / "torchrun.log"
-        program, processes = (_DATA_PARALLEL, 1) if way.data_parallel else (_TRAINER, way.processes)
-        with started(program, processes=processes, env=env, log=log) as process:
-            process.communicate()
-        if process.returncode:
-            sys.exit(f"{way.name}: {_failure(run, log)}")
+        program, processes = (_DATA_PARALLEL, 1) if way.data_parallel else (TRAINER, way.processes)
+        job, source = comparison.job(way, seed=seed), comparison.source
+        run = train(job, name=way.name, folder=folder, source=source, processes=processes, program=program)
         outcome = outcome_of(run, comparison.metric)
     print(f"{way.name}, seed {seed}: {outcome}", file=sys.stderr, flush=True)
     return outcome
@@ -240,13 +239,6 @@ def outcome_of(run: RunDir, metric: str) -> Outcome:
     evaluated = [line for line in logged if metric in line.values]
     seconds = [(after.time - before.time) / 1e6 for before, after in pairwise(evaluated)]
     return Outcome(median(speeds[1:]), median(seconds), 100 * evaluated[-1].values[metric])
-
-
-def _failure(run: RunDir, log: Path) -> str:
-    """Returns the error of the first rank that failed, or the end of the launcher's log."""
-    records = [read_record(path, RankError) for path in run.errors.iterdir()]
-    first = min((record for record in records if record), key=lambda record: record.time, default=None)
-    return first.message if first else "\n".join(log.read_text(errors="replace").splitlines()[-20:])
 
 
 def _gpus() -> int:

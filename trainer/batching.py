@@ -25,7 +25,8 @@ def make_sampler(
     """Returns the sampler of the training split. Raises ConfigError.
 
     A resumed run keeps the global batch of the checkpoint's `state`, whatever the number of ranks. `auto_batch` makes
-    the micro-batch as small as the memory needs. The model must not be wrapped yet.
+    the micro-batch as small as the memory needs, and halves it for each attempt that ran out of memory since the
+    checkpoint. The model must not be wrapped yet.
     """
     training = config.training
     wanted = training.per_device_batch_size
@@ -35,13 +36,10 @@ def make_sampler(
     wanted = min(wanted, -(-global_batch // world.size))
     batch_size = wanted
     if training.auto_batch:
-        batch_size = largest_fitting_batch(task, batch_size=wanted, config=config, precision=precision, world=world)
-    if batch_size < wanted:
-        run.message(
-            f"a micro-batch of {wanted} samples does not fit in memory: it is reduced to {batch_size}. An optimizer "
-            f"step takes more micro-batches, and the global batch stays {global_batch}",
-            level="warning",
-        )
+        fitting = largest_fitting_batch(task, batch_size=wanted, config=config, precision=precision, world=world)
+        _tell(run, f"a micro-batch of {wanted} samples does not fit in memory", (wanted, fitting), global_batch)
+        batch_size = max(1, fitting >> run.config.get("memory_shortages", 0))
+        _tell(run, "training ran out of memory before", (fitting, batch_size), global_batch)
     if config.distributed.static_graph:
         if global_batch > batch_size * world.size:
             raise ConfigError(
@@ -57,3 +55,14 @@ def make_sampler(
         rank=world.rank,
         seed=training.seed,
     )
+
+
+def _tell(run: Run, why: str, sizes: tuple[int, int], global_batch: int) -> None:
+    """Tells the job's people that the micro-batch is reduced from one size to another, unless they are equal."""
+    before, after = sizes
+    if after < before:
+        run.message(
+            f"{why}: micro-batches are reduced from {before} samples to {after}. An optimizer step takes more of them, "
+            f"and the global batch stays {global_batch}",
+            level="warning",
+        )

@@ -7,6 +7,7 @@ import torch
 
 from torchyard.contract.recipes import Recipe
 from torchyard.run import accelerator
+from torchyard.run.outofmemory import short_memory
 from trainer.models.initial import train_mode
 from trainer.precision import Precision
 from trainer.randomness import random_state, set_random_state
@@ -64,10 +65,7 @@ def _out_of_memory(attempt: Callable[[], None]) -> Exception | None:
     try:
         attempt()
     except Exception as error:
-        lacking = isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-            type(error) is RuntimeError and "can't allocate memory" in str(error)
-        )
-        if not lacking:
+        if short_memory(error) is None:
             raise
         return error.with_traceback(None)  # the frames of its traceback would keep the tensors
     return None

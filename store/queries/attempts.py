@@ -7,8 +7,9 @@ from store.db.database import Snapshots
 from store.facts.attempts import AttemptFacts, Claim, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.output import Room
-from store.rows import artifacts, attempts, checkpoints, intents, jobs, secrets
+from store.rows import artifacts, attempt_facts, attempts, checkpoints, intents, jobs, secrets
 from store.store import Store
+from torchyard.contract.job import EndReason
 
 
 def read(store: Store, claim: Claim) -> AttemptFacts:
@@ -57,6 +58,12 @@ def checkpoints_of_job(store: Snapshots, claim: Claim) -> list[CheckpointFacts]:
     """Returns the checkpoints of the attempt's job, newest first."""
     with store.read() as session:
         return checkpoints.newest_first(session, claim.job_id)
+
+
+def count_ended(store: Snapshots, claim: Claim, reason: EndReason, *, since: int) -> int:
+    """Returns how many attempts of the same job, from number `since` on, ended for that reason."""
+    with store.read() as session:
+        return attempt_facts.count_ended(session, claim.job_id, reason, since=since)
 
 
 def checkpoint_names(store: Snapshots, claim: Claim) -> list[str]:

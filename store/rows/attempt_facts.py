@@ -1,6 +1,6 @@
 """What is told of the attempts of a job, each with its worker and its devices."""
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Allocation, Attempt, Worker
@@ -8,6 +8,7 @@ from store.facts import pages
 from store.facts.jobs import HeldBefore, ListedAttempt
 from store.facts.pages import FactPage
 from torchyard.contract.devices import DeviceReport
+from torchyard.contract.job import EndReason
 
 _TOLD = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step")
 """Columns that are told as they are."""
@@ -45,3 +46,10 @@ def listed(session: Session, job_id: str, *, after: int, limit: int) -> FactPage
         for row in rows
     ]
     return FactPage(attempts, found.has_more)
+
+
+def count_ended(session: Session, job_id: str, reason: EndReason, *, since: int) -> int:
+    """Returns how many of the job's attempts, from number `since` on, ended for that reason."""
+    query = select(func.count()).select_from(Attempt)
+    ended = (Attempt.job_id == job_id, Attempt.number >= since, Attempt.end_reason == reason.value)
+    return session.scalars(query.where(*ended)).one()

@@ -160,6 +160,13 @@ def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_the_image_that_runs_has_the_compiler_that_torch_compile_looks_for() -> None:
+    last = (ROOT / "Dockerfile").read_text().split("\nFROM ")[-1]
+    installed = re.findall(r"apt-get install [^&]*", last)
+    assert any(re.search(r"\sg\+\+=\S", line) for line in installed)
+    assert "CXX" not in last  # another one than `trainer.compilation` finds
+
+
 def test_the_dockerfile_copies_every_installed_package() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"}
     assert {*packages, "pyproject.toml", "README.md", "deploy/server"} <= {*_copied()}

@@ -42,7 +42,8 @@ def losses(job: Job) -> dict[int, float]:
 
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize(
-    "name", ["ddp.py", "fsdp2.py", "accelerate_loop.py", "lightning_trainer.py", "huggingface_trainer.py"]
+    "name",
+    ["ddp.py", "fsdp2.py", "pipeline.py", "accelerate_loop.py", "lightning_trainer.py", "huggingface_trainer.py"],
 )
 def test_a_job_that_is_paused_and_resumed_has_the_curve_of_one_that_is_not(
     service: Service, folder: Path, name: str, devices: int

@@ -32,7 +32,7 @@ MADE_AT_RUN_TIME = {
     "torchyard/cli/follow.py:_is_in_log": "two numbers between what is known",
     "torchyard/client/references.py:_last_number": "an escaped name, and a number",
     "torchyard/contract/codec.py:matching": "its callers' expressions are found, too",
-    "worker/engines/local/stacks.py:_has_signal": "the name of a signal mask, in /proc/PID/status",
+    "worker/engines/local/supervisor/ranks.py:has_signal": "the name of a signal mask, in /proc/PID/status",
 }
 """Expressions that are not known before a call, and why they are harmless."""
 LINEAR_ENGINES = {"store/queries/log_patterns.py": "re2"}

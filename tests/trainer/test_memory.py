@@ -12,7 +12,10 @@ from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
+from trainer.batching import make_sampler
 from trainer.loop import Training
+from trainer.position import Position
+from trainer.precision import Precision
 from trainer.world import joined
 
 A_SAMPLE = 512 * 2**20
@@ -55,6 +58,48 @@ def test_the_batch_fits_every_rank_and_the_global_batch_stays() -> None:
     assert plain[:2] == (10, 20)
     assert torch.equal(first[3], plain[3])
     assert first[4]
+
+
+class Library(nn.Module):
+    """A model whose library of kernels finds no memory for more than three samples."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if len(inputs) > 3:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+        return inputs
+
+
+def begin_with_library() -> int:
+    with joined(timedelta(minutes=1)) as world:
+        config = recipe(training={"per_device_batch_size": 10, "auto_batch": True})
+        task = Regression(Library())
+        training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
+        return training.sampler.batch_size
+
+
+def test_a_shortage_that_a_library_reports_halves_too() -> None:
+    assert results(on_ranks(1, begin_with_library)) == [2]
+
+
+def choose_after_shortages() -> list[tuple[int, int]]:
+    """Chooses batches for attempts that resume one from the other. Returns micro-batch and global batch."""
+    chosen: list[tuple[int, int]] = []
+    state = None
+    with joined(timedelta(minutes=1)) as world:
+        config = recipe(training={"per_device_batch_size": 10, "auto_batch": True})
+        precision = Precision("fp32", world.device)
+        for shortages in (1, 0, 1, 9):
+            run = Run({})
+            run.config["memory_shortages"] = shortages
+            sampler = make_sampler(Regression(), config=config, precision=precision, world=world, run=run, state=state)
+            state = Position(sampler, config.training).state_dict()
+            chosen.append((sampler.batch_size, sampler.global_batch))
+    return chosen
+
+
+def test_an_attempt_that_ran_out_of_memory_halves_the_micro_batch_once_and_for_all_later_ones() -> None:
+    first, second = results(on_ranks(2, choose_after_shortages))
+    assert first == second == [(5, 20), (5, 20), (2, 20), (1, 20)]
 
 
 def test_too_little_memory_for_one_sample_is_an_error() -> None:

@@ -112,6 +112,45 @@ stuck_here()
 """
 )
 
+HANGS_IN_A_COLLECTIVE = (
+    READY
+    + """
+import torch
+from torch import distributed
+import torchyard
+run = torchyard.init()
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+distributed.init_process_group("gloo")
+distributed.all_reduce(torch.ones(3))
+if rank == "0":
+    run.log({"loss": 1.0}, step=1)
+    run.flush()
+    distributed.all_reduce(torch.ones(5, 2))
+while True: time.sleep(1)
+"""
+)
+"""Rank 0 waits for its second collective in C, where Python calls no handler. Rank 1 never begins it."""
+WAITS_IN_C = """
+import ctypes
+lock = ctypes.create_string_buffer(64)
+take = ctypes.CDLL(None).pthread_mutex_lock
+take(lock)
+take(lock)
+"""
+"""Waits without end in C, as for NCCL: no signal ends the wait, and Python calls no handler."""
+LOSES_A_PEER = (
+    READY
+    + """
+import torchyard
+run = torchyard.init()
+if rank == "1":
+    while not (root / "ready-0").exists(): time.sleep(0.01)
+    raise ValueError("the cause")
+if rank == "0": ready()
+"""
+    + WAITS_IN_C
+)
+
 
 STOPS_ONE_RANK = (
     READY

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 
-from tests.worker.attempt import EACH_LAUNCH, Attempt, wait_for
+from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt, wait_for
 from tests.worker.programs import (
+    LOSES_A_PEER,
     READY,
     RUNS_FOREVER,
     SAVES_ON_SIGTERM,
@@ -47,6 +48,15 @@ def test_the_other_ranks_of_a_killed_one_can_save_before_they_end(attempt: Attem
     known = (EndReason.USER_ERROR, None) if attempt.launcher == "torchrun" else (EndReason.KILLED, 1)
     assert (report.reason, report.rank) == known
     assert (attempt.run.job / "saved-0").exists()
+    assert attempt.running_processes() == []
+
+
+@WARM_LAUNCH
+def test_a_rank_that_waits_in_c_for_a_failed_one_leaves_by_itself(attempt: Attempt) -> None:
+    attempt.start(LOSES_A_PEER, world_size=2)
+    report = attempt.report()
+    assert (report.reason, report.rank, report.message) == (EndReason.USER_ERROR, 1, "ValueError: the cause")
+    assert "another rank has failed, and this one waits: it ends" in attempt.log("rank-0", "stderr")
     assert attempt.running_processes() == []
 
 

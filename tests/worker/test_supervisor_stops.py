@@ -1,6 +1,7 @@
 """How the supervisor stops an attempt: on request, at the time limit, after a stall."""
 
 from dataclasses import replace
+import json
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from tests.worker.attempt import LAUNCHER, WARM_LAUNCH, Attempt, wait_for
 from tests.worker.programs import (
     FINISHES_ON_SIGTERM,
     HANGS,
+    HANGS_IN_A_COLLECTIVE,
     POLLS_SHOULD_STOP,
     READY,
     SAVES_ON_SIGTERM,
@@ -158,6 +160,20 @@ def test_a_stall_ends_as_a_hang_with_the_stacks_of_every_rank(attempt: Attempt) 
     assert "in stuck_here" in attempt.log("rank-1", "stderr")
     assert report.traceback is not None
     assert report.traceback.count("in stuck_here") == 2
+
+
+@pytest.mark.parametrize("attempt", ["warm"], indirect=True)
+def test_a_hang_says_for_which_collective_each_rank_waits(attempt: Attempt) -> None:
+    attempt.start(HANGS_IN_A_COLLECTIVE, world_size=2, stall=3)
+    report = attempt.report()
+    assert report.reason is EndReason.HANG
+    assert report.message == (
+        "no progress for 3s; each rank's stderr ends with its stacks; "
+        "rank 0 waits for gloo:all_reduce 2 of default_pg on [[5, 2]]; "
+        "rank 1 waits for no collective, after gloo:all_reduce 1 of default_pg on [[3]]"
+    )
+    dump = json.loads((attempt.run.collectives / "0.dump.json").read_text())
+    assert [entry["collective_seq_id"] for entry in dump["others"]["entries"]] == [1, 2]
 
 
 @WARM_LAUNCH

@@ -149,6 +149,28 @@ class RankError(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Collective(Record):
+    """A call of a process group. The job may forge it, so what is too long is cut."""
+
+    name: Annotated[str, cut_at(100)]
+    number: Annotated[int, between(0, 2**63 - 1)]
+    """Counts the collectives of the group: a rank whose number is lower is behind."""
+    group: Annotated[str, cut_at(100)]
+    sizes: Annotated[str, cut_at(200)]
+    """The shapes of its inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankCollectives(Record):
+    """Where one rank is in its collectives."""
+
+    waits_for: Collective | None = None
+    """The oldest one that has begun and not ended."""
+    ended: Collective | None = None
+    """The newest one that has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ManifestFile(Record):
     path: Annotated[str, matching(rf"{_FILE_NAME}(/{_FILE_NAME}){{0,4}}", _FILE_WORDS)]
     size: Annotated[int, between(0, 2**63 - 1)]

@@ -22,6 +22,7 @@ The supervisor and the ranks share only this folder and the environment variable
       ranks/N.json     the process of rank N                         rank N writes it when it starts
       ranks/N.finished its program has done all its work             rank N touches it
       errors/N.json    the exception of rank N                       rank N writes it
+      collectives/     what PyTorch's flight recorder knew at a hang          each rank writes its own files
       stacks/N.txt     the stacks of rank N, for who asked           rank N appends
       stop/            the ranks' agreement on the last step         the ranks write it
       logs/            one file per rank and stream                  the ranks' output, copied by the operating system
@@ -135,6 +136,10 @@ class RunDir:
         return self.job / "stacks"
 
     @property
+    def collectives(self) -> Path:
+        return self.job / "collectives"
+
+    @property
     def agreement(self) -> Path:
         return self.job / "stop"
 
@@ -178,8 +183,8 @@ class RunDir:
         """Creates the folders, for their owner alone. Makes sealed inputs writable again. Raises OSError."""
         self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = (self.root, self.ctl, self.input, self.job)
-        written = (self.ranks, self.errors, self.stacks, self.agreement, self.logs, self.checkpoints, self.artifacts)
-        for folder in (*own, *written):
+        shown = (self.errors, self.stacks, self.collectives, self.logs)
+        for folder in (*own, *shown, self.ranks, self.agreement, self.checkpoints, self.artifacts):
             folder.mkdir(mode=0o700, exist_ok=True)
         for folder, _, files in os.walk(self.input):
             _set_modes(Path(folder), files, folder_mode=0o700, file_mode=0o600)

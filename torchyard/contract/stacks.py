@@ -1,6 +1,9 @@
-"""The signal at which a rank appends the stacks of its threads to its file in the run directory."""
+"""The signals at which a rank shows what it does: it writes that into the run directory."""
 
 import signal
 
 STACKS_SIGNAL = signal.SIGRTMAX
-"""Not SIGUSR1: scripts have handlers of their own for it. Where they have none, it writes the stacks into the log."""
+"""The stacks of its threads. Not SIGUSR1: scripts have handlers of their own for it. Where they have none, it writes
+the stacks into the log."""
+COLLECTIVES_SIGNAL = signal.SIGRTMIN
+"""Its collectives, as PyTorch's flight recorder knows them."""

@@ -64,6 +64,11 @@ class StopAgreement:
         self.told |= last
         return last
 
+    def another_has_failed(self) -> bool:
+        """Whether another rank has ended before its program had done its work. Any thread may ask."""
+        others = (rank for rank in range(self._world_size) if rank != self._rank)
+        return any(self._has_ended(rank) and not os.path.lexists(self._run.finished(rank)) for rank in others)
+
     def _is_requested(self) -> bool:
         now = time.monotonic()
         if not self._requested and now - self._checked_at >= POLL_S:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+import threading
 import time
 
 from torchyard.host.disk import FULL, retry_while_unavailable
@@ -36,13 +37,15 @@ class CheckpointWriter:
         self._writing: tuple[PendingCheckpoint, Future[None]] | None = None
         self._waiting: PendingCheckpoint | None = None
         self._next_try = 0.0
+        self._disk = threading.Lock()
+        """Held while a checkpoint is written."""
 
     def write_in_background(self, make: Callable[[], PendingCheckpoint]) -> None:
         """Makes a checkpoint and lets a thread write it. Drops the checkpoint that waits, if any."""
         self._finish_writing()
         self._waiting = None  # before there is another one in memory
         checkpoint = make()
-        self._writing = checkpoint, self._thread.submit(checkpoint.write)
+        self._writing = checkpoint, self._thread.submit(self._write, checkpoint)
 
     def write(self, make: Callable[[], PendingCheckpoint], *, make_copy: Callable[[], PendingCheckpoint]) -> None:
         """Makes a checkpoint and writes it. Drops the checkpoint that waits, if any.
@@ -52,7 +55,7 @@ class CheckpointWriter:
         self._finish_writing()
         self._waiting = None
         try:
-            make().write()
+            self._write(make())
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -64,7 +67,7 @@ class CheckpointWriter:
             if self._writing[1].done():
                 self._finish_writing()
         elif self._waiting is not None and time.monotonic() >= self._next_try:
-            self._writing = self._waiting, self._thread.submit(self._waiting.write)
+            self._writing = self._waiting, self._thread.submit(self._write, self._waiting)
 
     def finish(self, *, seconds: float, on_error: Callable[[OSError], object]) -> None:
         """Returns when the newest checkpoint is on the disk.
@@ -75,7 +78,16 @@ class CheckpointWriter:
         self._finish_writing()
         last, self._waiting = self._waiting, None
         if last is not None:
-            retry_while_unavailable(last.write, seconds=seconds, on_error=on_error, pause_s=LAST_RETRY_S)
+            retry_while_unavailable(lambda: self._write(last), seconds=seconds, on_error=on_error, pause_s=LAST_RETRY_S)
+
+    def settle(self, seconds: float) -> None:
+        """Waits for the checkpoint that is being written now, if any, at most so long. Any thread may call it."""
+        if self._disk.acquire(timeout=seconds):
+            self._disk.release()
+
+    def _write(self, checkpoint: PendingCheckpoint) -> None:
+        with self._disk:
+            checkpoint.write()
 
     def _finish_writing(self) -> None:
         """Waits for the thread."""

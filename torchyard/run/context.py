@@ -24,6 +24,7 @@ from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.eventlog import EventLog
 from torchyard.run.publishing import Content
+from torchyard.run.reactions import Reactions
 from torchyard.run.saved import Saved, Unfit
 from torchyard.run.tensors import has_safetensors
 from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
@@ -234,6 +235,8 @@ class Run:
         if self._agreement is None:
             return
         self.hear_sigterm()
+        if self._dir is not None and threading.current_thread() is threading.main_thread():
+            Reactions(self._dir, self.rank, self._agreement, self._checkpoints, lambda: self.hears_sigterm).start()
         os.register_at_fork(after_in_child=self._detach)
         # A program that ended without an error has flushed before. Another must not wait for a disk.
         atexit.register(self._close, wait_s=0.0)

@@ -32,6 +32,7 @@ from torchyard.host.recordfiles import write_record
 from torchyard.run.current import flush, has_finished
 from torchyard.run.exiting import leave
 from torchyard.run.memory import describe_shortage
+from torchyard.run.outofmemory import short_memory
 from torchyard.run.traces import traceback_of
 
 MESSAGE_LIMIT = 4_000
@@ -217,7 +218,7 @@ def _reason(error: BaseException) -> _Reason:
         return EndReason.DATA_ERROR
     if isinstance(error, ConfigError):
         return EndReason.CONFIG_ERROR
-    if _host_is_out_of_memory(error) or _device_is_out_of_memory(error):
+    if short_memory(error) is not None:
         return EndReason.OUT_OF_MEMORY
     if isinstance(error, RuntimeError) and device_fault(_message(error)) is not None:  # as all errors of torch are
         return EndReason.DEVICE_FAULT
@@ -249,23 +250,10 @@ def _sandbox_advice(error: BaseException) -> str:
     )
 
 
-def _host_is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or (
-        type(error) is RuntimeError and "DefaultCPUAllocator: can't allocate memory" in _message(error)
-    )
-
-
-def _device_is_out_of_memory(error: BaseException) -> bool:
-    torchs = {base.__name__ for base in type(error).__mro__ if base.__module__.split(".")[0] == "torch"}
-    return "OutOfMemoryError" in torchs or (
-        "AcceleratorError" in torchs and "CUDA error: out of memory" in _message(error)
-    )
-
-
 def _shortage(error: BaseException) -> str:
     """Says how much memory was wanted, how much is free, and what to do. A GPU's allocator says the first two."""
     text = _message(error)
-    known = describe_shortage(text) if _host_is_out_of_memory(error) else "\n".join(text.splitlines()[:_LINES])
+    known = describe_shortage(text) if short_memory(error) == "host" else "\n".join(text.splitlines()[:_LINES])
     advice = _SMALLER_RECIPE if Env.DATA in os.environ else _SMALLER_SCRIPT
     return f"{known}: {advice}" if known else advice
 

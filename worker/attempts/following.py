@@ -12,6 +12,7 @@ from worker.attempts.output import OutputRecorder, output_of
 from worker.attempts.pace import Pace
 from worker.attempts.phases import Drained, Undrained, WantedStop
 from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
+from worker.attempts.straying import StrayMemoryWatch
 from worker.engines import base
 from worker.engines.base import Handle
 
@@ -26,6 +27,7 @@ class Following:
         self._handle = Handle(attempt.key, 0)
         self._output: OutputRecorder | None = None
         self._stacks = StacksAnswerer(attempt.worker.engine, attempt.records)
+        self._stray: StrayMemoryWatch | None = None
         self._pace = Pace()
         self._unwatch: Callable[[], object] = _nothing
 
@@ -39,6 +41,7 @@ class Following:
         """Begins to relay the attempt's output and to watch for its end. The facts may be those of its beginning."""
         self._handle = handle
         output = self._open_output(facts)
+        self._stray = StrayMemoryWatch(self._attempt.worker.engine, self._attempt.notices, facts.devices)
         self._pace = Pace()
         self._unwatch = self._attempt.worker.engine.watch(handle, self._attempt.instructions.wake)
         output.remove_checkpoint_copies()
@@ -58,10 +61,12 @@ class Following:
     def store_some(self, *, stacks_requested_at: int | None) -> None:
         """Stores what one turn may take, and goes on with the newest request for stacks."""
         assert self._output is not None
+        assert self._stray is not None
         if self._output.store_some():
             self._pace.output_stored()
         self._attempt.records.write_running()
         self._stacks.take_turn(self._handle, stacks_requested_at)
+        self._stray.take_turn(self._handle)
 
     def store_rest(self) -> Drained | Undrained:
         """Stores the next part of what is left, after all processes have ended."""

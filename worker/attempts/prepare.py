@@ -6,14 +6,15 @@ from datetime import timedelta
 import logging
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
-from torchyard.contract.codec import Record
+from torchyard.contract.codec import Record, between
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host import disk
@@ -39,6 +40,8 @@ class _Config(Record):
     trainer: str
     config: dict[str, Any]
     checkpoint: dict[str, Any]
+    memory_shortages: Annotated[int, between(0, 2**31 - 1)]
+    """The attempts that ended out of memory since the checkpoint to resume from was saved."""
 
 
 class NotWanted(Exception):
@@ -78,7 +81,7 @@ class Preparation:
         code.remove_copy(self.run)
         remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
-        resume_from = self._fetch_checkpoint()
+        checkpoint = self._fetch_checkpoint()
         unpacked = code.prepare(
             spec,
             run=self.run,
@@ -95,19 +98,21 @@ class Preparation:
             claimed_at=attempt.started_at,
             run=self.run,
             devices=tuple(attempt.devices),
-            resume_from=resume_from,
+            resume_from=None if checkpoint is None else self.run.resume,
             time_left=attempt.time_left,
             allowed=self.allowed,
             secrets=self.records.secrets.values,
             unpacked=unpacked,
         )
-        self._write_config(spec)
+        self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt)
         self.run.seal()
         return plan
 
-    def _write_config(self, spec: Spec) -> None:
+    def _write_config(self, spec: Spec, *, since: int) -> None:
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
-        write_record(self.run.config, _Config.from_dict(resolved))
+        first = self.key.number == 1
+        shortages = 0 if first else self.records.count_ended(EndReason.OUT_OF_MEMORY, since=since)
+        write_record(self.run.config, _Config.from_dict({**resolved, "memory_shortages": shortages}))
 
     def _move_stale_directory(self, claimed_at: int) -> None:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):
@@ -121,7 +126,7 @@ class Preparation:
             raise OSError(unkillable)
         rundirs.move_aside(self.run)
 
-    def _fetch_checkpoint(self) -> Path | None:
+    def _fetch_checkpoint(self) -> CheckpointFacts | None:
         """Copies the newest intact checkpoint into the run directory, and tells the owner which ones were skipped."""
         skipped: list[CheckpointFacts] = []
         found: CheckpointFacts | None = None
@@ -137,10 +142,9 @@ class Preparation:
         if skipped:
             names = ", ".join(row.id for row in skipped)
             self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
-        if found is None:
-            return None
-        self.notices.send_once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
-        return self.run.resume
+        if found is not None:
+            self.notices.send_once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
+        return found
 
     def _copy(self, checkpoint: CheckpointFacts) -> bool:
         folder = self.run.resume

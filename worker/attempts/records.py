@@ -57,6 +57,10 @@ class AttemptRecords:
         """Returns the job's checkpoints, newest first."""
         return self._patience.call(lambda: queries.checkpoints_of_job(self._store, self._claim))
 
+    def count_ended(self, reason: EndReason, *, since: int) -> int:
+        """Returns how many attempts of the job, from number `since` on, ended for that reason."""
+        return self._patience.call(lambda: queries.count_ended(self._store, self._claim, reason, since=since))
+
     def checkpoint_names(self) -> list[str]:
         """Returns the names of all checkpoints that the attempt has ever listed."""
         return self._patience.call(lambda: queries.checkpoint_names(self._store, self._claim))

@@ -1,6 +1,6 @@
 """The interface of an engine, which starts an attempt, observes it, asks it to stop and ends it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -137,6 +137,17 @@ class RankStacks:
     """Why there is no text and will be none, or what is missing of it."""
 
 
+@dataclass(frozen=True)
+class StrayMemory:
+    """Memory that a rank holds on the device of another one, such as the context of a GPU that it uses by mistake."""
+
+    rank: int
+    device_of: int
+    """The rank whose device it is."""
+    memory_bytes: int
+    """0: the driver does not say."""
+
+
 class Engine(Protocol):
     """Every method may be called from any thread, for different attempts at once."""
 
@@ -179,6 +190,10 @@ class Engine(Protocol):
 
         Neither waits for a rank. Both raise OSError.
         """
+        ...
+
+    def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[StrayMemory]:
+        """Returns what the ranks hold on each other's devices now, as far as it can tell. `devices`: UUIDs, by rank."""
         ...
 
     def kill(self, handle: Handle) -> str | None:

@@ -281,6 +281,8 @@ def test_a_gpus_allocator_is_quoted_and_a_recipe_told_what_to_set(rank: Rank) ->
         ("CUDA error: device-side assert triggered", EndReason.USER_ERROR),
         ("CUDA error: unspecified launch failure", EndReason.USER_ERROR),
         ("CUDA error: out of memory", EndReason.OUT_OF_MEMORY),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", EndReason.OUT_OF_MEMORY),
+        ("NCCL error in: a.cpp:3\nFailed to CUDA calloc async 608 bytes", EndReason.OUT_OF_MEMORY),
         ("my parser met a hardware stack error", EndReason.USER_ERROR),
     ],
 )

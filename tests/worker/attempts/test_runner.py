@@ -19,7 +19,8 @@ from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.spec import parse_spec
-from worker.attempts import intents, pace
+from worker.attempts import intents, pace, straying
+from worker.engines.base import StrayMemory
 
 
 def one_hour(**_: float) -> float:
@@ -104,10 +105,49 @@ def test_an_attempt_costs_few_transactions(simulated: SimulatedRunnerFixture) ->
 def test_the_resolved_configuration_is_written_for_the_ranks(simulated: SimulatedRunnerFixture) -> None:
     attempt = simulated.start_ranks()
     config = json.loads(simulated.run.config.read_text())
+    assert config.pop("memory_shortages") == 0
     assert set(config) == {"trainer", "config", "checkpoint"}
     assert parse_spec(config).config == parse_spec(simulated.job.spec).config
     assert attempt.plan.env["TORCHYARD_CONFIG"] == str(simulated.run.config)
     assert simulated.run.config.stat().st_mode & 0o777 == 0o400
+
+
+@pytest.mark.parametrize("spec", [{"max_restarts": 5}])
+def test_the_ranks_learn_how_often_the_job_ran_out_of_memory_since_its_checkpoint(
+    simulated: SimulatedRunnerFixture,
+) -> None:
+    def run_out_of_memory(*steps: int) -> int:
+        """Runs the next attempt. Returns what its ranks were told."""
+        attempt = simulated.start_ranks()
+        told = json.loads(simulated.run.config.read_text())["memory_shortages"]
+        for step in steps:
+            simulated.save_checkpoint(step)
+        attempt.end(EndReason.OUT_OF_MEMORY)
+        assert simulated.wait_for_end().state == JobState.QUEUED
+        simulated.claim = simulated.store.starting(simulated.claim.job_id, simulated.store.worker())
+        return told
+
+    assert [run_out_of_memory(), run_out_of_memory(), run_out_of_memory(7), run_out_of_memory()] == [0, 1, 2, 1]
+    attempt = simulated.start_ranks()
+    assert json.loads(simulated.run.config.read_text())["memory_shortages"] == 2
+    attempt.end()
+    assert simulated.wait_for_end().state == JobState.SUCCEEDED
+
+
+def test_a_rank_that_holds_memory_on_the_gpu_of_another_one_is_named_once(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(straying, "LOOK_EVERY_S", 0.0)
+    attempt = simulated.start_ranks()
+    attempt.stray = [StrayMemory(1, 0, 512 << 20)]
+    wait_for(simulated.messages, "the warning")
+    attempt.stray = [StrayMemory(1, 0, 600 << 20), StrayMemory(2, 0, 0)]
+    wait_for(lambda: len(simulated.messages()) == 2, "the second warning")
+    attempt.end()
+    simulated.wait_for_end()
+    first, second = simulated.messages()
+    assert first.startswith("rank 1 holds 0.5 GiB on the GPU of rank 0, beside its own: ")
+    assert second.startswith("rank 2 holds memory on the GPU of rank 0, beside its own: ")
 
 
 def test_an_attempt_that_completes_before_its_ranks_were_seen_succeeds(simulated: SimulatedRunnerFixture) -> None:

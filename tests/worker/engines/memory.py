@@ -1,6 +1,6 @@
 """An engine without processes: a test decides what happens to each attempt."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.devices.inventory import Inventory
 from worker.engines import base
-from worker.engines.base import AttemptPlan, Handle, RankStacks
+from worker.engines.base import AttemptPlan, Handle, RankStacks, StrayMemory
 from worker.host.attempt_key import AttemptKey
 
 
@@ -29,6 +29,8 @@ class Simulated:
     stacks: list[RankStacks] = field(default_factory=list[RankStacks])
     """What its ranks answer when they are asked for their stacks."""
     stacks_requests: int = 0
+    stray: list[StrayMemory] = field(default_factory=list[StrayMemory])
+    """What its ranks hold on each other's devices."""
     watchers: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def end(self, reason: EndReason = EndReason.COMPLETED, message: str = "") -> None:
@@ -85,6 +87,11 @@ class MemoryEngine:
         found = self.attempts[handle.key]
         found.stacks_requests += 1
         return lambda: list(found.stacks)
+
+    def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[StrayMemory]:
+        found = self.attempts[handle.key]
+        assert tuple(devices) == found.plan.devices
+        return list(found.stray)
 
     def kill(self, handle: Handle) -> str | None:
         found = self.attempts.get(handle.key)

@@ -1,6 +1,6 @@
 """The engine of one host: each attempt is a supervisor and the processes below it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 import logging
@@ -20,7 +20,7 @@ from torchyard.host.untrusted import read_untrusted
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptPlan, Handle
-from worker.engines.local import leftovers, stacks, supervisors
+from worker.engines.local import leftovers, stacks, stray, supervisors
 from worker.engines.local.confinement import Confinement
 from worker.engines.local.exits import ExitWatcher
 from worker.engines.local.launch_plans import launch_plan
@@ -152,6 +152,10 @@ class LocalEngine:
         supervisor = LocalHandle.from_dict(handle.stored)
         run = self._run_dir(handle.key)
         return stacks.request_stacks(run, supervisor, world_size=handle.world_size)
+
+    def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[base.StrayMemory]:
+        supervisor = LocalHandle.from_dict(handle.stored)
+        return stray.stray_memory(self._run_dir(handle.key), supervisor, self._inventory, devices=devices)
 
     def kill(self, handle: Handle) -> str | None:
         run = self._run_dir(handle.key)

@@ -12,7 +12,7 @@ from torchyard.contract.text import storable
 from torchyard.host.untrusted import read_tail
 from worker.engines.base import RankStacks
 from worker.engines.local.launchers import strictness
-from worker.engines.local.supervisor.ranks import running_ranks
+from worker.engines.local.supervisor.ranks import has_signal, running_ranks
 from worker.host import process
 
 _LIMIT = 1 << 16
@@ -54,21 +54,14 @@ def _signal(rank: ProcessIdentity | None, send: process.Send) -> str | None:
     if process.is_stopped(rank):
         return "is stopped by a signal"
     try:
-        if not _has_signal(rank, "SigCgt"):
+        if not has_signal(rank, "SigCgt", STACKS_SIGNAL):
             return _NO_HANDLER
         # A rank that blocks the signal would get each of them later.
-        if not _has_signal(rank, "ShdPnd") and not send(rank, STACKS_SIGNAL):
+        if not has_signal(rank, "ShdPnd", STACKS_SIGNAL) and not send(rank, STACKS_SIGNAL):
             return "does not run"
     except OSError as error:
         return f"cannot be asked: {error}"
     return None
-
-
-def _has_signal(rank: ProcessIdentity, mask: str) -> bool:
-    """Returns whether the signal is in a mask of the process, as `/proc/PID/status` shows it. Raises OSError."""
-    status = Path(f"/proc/{rank.pid}/status").read_bytes()  # the name in it may be no UTF-8
-    found = re.search(rf"^{mask}:\s+([0-9a-f]+)$".encode(), status, re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) & (1 << (STACKS_SIGNAL - 1)))
 
 
 def _read(file: Path, start: int, limit: int) -> RankStacks:

@@ -12,9 +12,9 @@ from typing import Annotated, Literal, TypeVar
 
 from torchyard.contract.codec import Record, between, matching, parse_object
 from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.stacks import STACKS_SIGNAL
+from torchyard.contract.stacks import COLLECTIVES_SIGNAL, STACKS_SIGNAL
 
-SIGNALS = frozenset({signal.SIGTERM, signal.SIGUSR1, STACKS_SIGNAL})
+SIGNALS = frozenset({signal.SIGTERM, signal.SIGUSR1, STACKS_SIGNAL, COLLECTIVES_SIGNAL})
 """The signals that the helper sends on request."""
 LONGEST = 1 << 16
 """Bytes of a message, at most."""

@@ -7,6 +7,7 @@ import signal
 from typing import Literal, Protocol
 
 from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan
 
 
@@ -69,7 +70,8 @@ def rank_environment(plan: AttemptPlan, *, slots: int) -> tuple[dict[str, str], 
     `slots`: the devices of the host, which share its cores.
     """
     threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(plan.devices)))
-    return {"OMP_NUM_THREADS": str(threads)}, {
+    dump = RunDir.of_job(Path(plan.env[Env.RUN_DIR])).collectives / "nccl_trace_rank_"
+    return {"OMP_NUM_THREADS": str(threads), "TORCH_FR_DUMP_TEMP_FILE": str(dump)}, {
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(plan.gpus),

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 import contextlib
 from pathlib import Path
 import re
+import signal
 
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
@@ -23,6 +24,13 @@ def running_ranks(run: RunDir, processes: Iterable[ProcessIdentity], *, world_si
     times = {found.start_time for found in recorded.values() if found is not None}
     named = {as_recorded(item): item for item in processes if item.start_time in times}
     return {rank: named[found] for rank, found in recorded.items() if found is not None and found in named}
+
+
+def has_signal(rank: ProcessIdentity, mask: str, number: signal.Signals) -> bool:
+    """Returns whether the signal is in a mask of the process, as `/proc/PID/status` shows it. Raises OSError."""
+    status = Path(f"/proc/{rank.pid}/status").read_bytes()  # the name in it may be no UTF-8
+    found = re.search(rf"^{mask}:\s+([0-9a-f]+)$".encode(), status, re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) & (1 << (number - 1)))
 
 
 def as_recorded(process: ProcessIdentity) -> ProcessIdentity:

@@ -10,6 +10,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from worker.engines.local.launchers.logtail import tail_of_stderr
+from worker.engines.local.supervisor import collectives
 from worker.host import process
 
 _DUMP_S = 1.0
@@ -41,7 +42,7 @@ class StallDetector:
         return time.monotonic() - self._changed_at > self._plan.stall_timeout.total_seconds()
 
     def report(self, ranks: Mapping[int, ProcessIdentity], *, send: process.Send) -> ExitReport:
-        """Has every rank write the stacks of its threads to its stderr, and quotes them.
+        """Has every rank write the stacks of its threads and its place in its collectives, and quotes them.
 
         `ranks`: those that run. `send` signals one of them.
         """
@@ -50,6 +51,7 @@ class StallDetector:
         stopped = sorted(rank for rank, item in ranks.items() if process.is_stopped(item))
         for item in ranks.values():
             send(item, signal.SIGUSR1)
+        collectives.request(ranks, send=send)
         time.sleep(_DUMP_S)
         stacks: list[str] = []
         for rank, offset in before.items():
@@ -58,7 +60,8 @@ class StallDetector:
                 continue
             state = "is stopped" if rank in stopped else "runs" if rank in ranks else "does not run"
             stacks.append(f"rank {rank} {state}; it wrote no stacks")
-        message = _message(self._plan, stopped=stopped, any_runs=bool(ranks))
+        places = collectives.describe(self._run, world_size=self._plan.world_size)
+        message = "; ".join([_message(self._plan, stopped=stopped, any_runs=bool(ranks)), *places])
         return ExitReport(reason=EndReason.HANG, message=message, traceback="\n".join(stacks)[:_STACKS_LENGTH])
 
 

@@ -1,0 +1,136 @@
+"""A rank that waits in C leaves an attempt that another rank has failed, and no other one."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.worker.attempt import wait_for
+from tests.worker.programs import WAITS_IN_C
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ProcessIdentity, StopRequest
+from torchyard.contract.rundir import Env, RunDir
+from torchyard.host.recordfiles import write_record
+
+BEGINS = """
+import os, pathlib, signal, sys, threading, time
+import torchyard
+from torchyard.run import reactions
+from torchyard.run.checkpoint_writer import PendingCheckpoint
+reactions.PEER_GRACE_S = 0.0
+reactions.record_collectives = lambda *_: (root / "heard").touch()
+run = torchyard.init()
+root = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
+def ready(): (root / "ready").touch()
+def wait(name):
+    while not (root / name).exists(): time.sleep(0.01)
+def was_heard():
+    '''Returns once the thread has reacted to SIGTERM: it takes the signals one after the other.'''
+    os.kill(os.getpid(), signal.SIGRTMIN)
+    wait("heard")
+"""
+STAYS = "ready()\nwait('sent')\nassert run.stop_requested\nwas_heard()\n"
+SAVES = """
+def write():
+    ready()
+    wait("sent")
+    (root / "written").touch()
+run._checkpoints.write_in_background(lambda: PendingCheckpoint(1, write))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunDir:
+    run = RunDir(tmp_path / "run")
+    run.create()
+    return run
+
+
+@pytest.fixture
+def failed_peer(folder: RunDir) -> None:
+    """Rank 1 has ended, and its program had not done its work."""
+    write_record(folder.ranks / "1.json", ProcessIdentity(pid=2**22 + 1, start_time=1, boot_id="an earlier one"))
+
+
+@pytest.fixture
+def started(folder: RunDir) -> Iterator[list[subprocess.Popen[bytes]]]:
+    programs: list[subprocess.Popen[bytes]] = []
+    yield programs
+    for program in programs:
+        program.kill()
+        program.wait()
+
+
+def start(folder: RunDir, started: list[subprocess.Popen[bytes]], text: str) -> subprocess.Popen[bytes]:
+    """Starts rank 0 of 2, waits until it is ready, and sends it SIGTERM. Then it finds the file `sent`."""
+    env = {**os.environ, Env.RUN_DIR: str(folder.job), "RANK": "0", "WORLD_SIZE": "2"}
+    program = subprocess.Popen([sys.executable, "-P", "-c", BEGINS + text], env=env)
+    started.append(program)
+    wait_for((folder.job / "ready").exists, "the program")
+    program.send_signal(signal.SIGTERM)
+    (folder.job / "sent").touch()
+    return program
+
+
+@pytest.mark.usefixtures("failed_peer")
+def test_a_rank_in_c_ends_as_by_sigterm(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
+    assert start(folder, started, "ready()\n" + WAITS_IN_C).wait() == -signal.SIGTERM
+
+
+@pytest.mark.usefixtures("failed_peer")
+def test_a_checkpoint_that_is_being_written_is_whole_before(
+    folder: RunDir, started: list[subprocess.Popen[bytes]]
+) -> None:
+    assert start(folder, started, SAVES + WAITS_IN_C).wait() == -signal.SIGTERM
+    assert (folder.job / "written").exists()
+
+
+@pytest.mark.usefixtures("failed_peer")
+def test_at_a_stop_the_program_decides_when_to_leave(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
+    write_record(folder.stop, StopRequest(reason=EndReason.PAUSED, grace=timedelta(seconds=30)))
+    assert start(folder, started, STAYS).wait() == 0
+
+
+def test_without_a_failed_rank_the_program_decides(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
+    assert start(folder, started, STAYS).wait() == 0
+
+
+@pytest.mark.usefixtures("failed_peer")
+def test_a_rank_that_had_done_its_work_has_not_failed(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
+    folder.finished(1).touch()
+    assert start(folder, started, STAYS).wait() == 0
+
+
+@pytest.mark.usefixtures("failed_peer")
+@pytest.mark.parametrize(
+    ("own", "after"),
+    [
+        ("signal.signal(signal.SIGTERM, lambda *_: None)", "was_heard()"),
+        ("reading, writing = os.pipe()\nos.set_blocking(writing, False)\nsignal.set_wakeup_fd(writing)", ""),
+    ],
+    ids=["handler", "wakeup"],
+)
+def test_a_program_with_a_handler_or_a_wakeup_descriptor_of_its_own_is_left_alone(
+    folder: RunDir, started: list[subprocess.Popen[bytes]], own: str, after: str
+) -> None:
+    text = f"{own}\nready()\nwait('sent')\n{after}"
+    assert start(folder, started, text).wait() == 0
+
+
+@pytest.mark.usefixtures("failed_peer")
+def test_a_signal_of_a_forked_child_is_not_the_ranks(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
+    child = """
+child = os.fork()
+if child == 0:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    os.kill(os.getpid(), signal.SIGTERM)
+    while True: time.sleep(1)
+assert os.waitpid(child, 0)[1] == 0
+assert threading.active_count() == 2
+"""
+    assert start(folder, started, child + "ready()\n" + WAITS_IN_C).wait() == -signal.SIGTERM

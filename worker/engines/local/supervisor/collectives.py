@@ -1,0 +1,45 @@
+"""Asks the ranks of an attempt that hangs where they are in their collectives, and says it in words."""
+
+from collections.abc import Mapping
+import contextlib
+
+from torchyard.contract.records import Collective, ProcessIdentity, RankCollectives
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.stacks import COLLECTIVES_SIGNAL
+from torchyard.contract.text import storable
+from torchyard.host.untrusted import read_untrusted
+from worker.engines.local.supervisor.ranks import has_signal
+from worker.host import process
+
+_MOST_PLACES = 8
+"""Different places that a message names."""
+
+
+def request(ranks: Mapping[int, ProcessIdentity], *, send: process.Send) -> None:
+    """Signals those ranks that write an answer: the others would be ended by the signal. Waits for none."""
+    for rank in ranks.values():
+        with contextlib.suppress(OSError):  # it has ended
+            if has_signal(rank, "SigCgt", COLLECTIVES_SIGNAL):
+                send(rank, COLLECTIVES_SIGNAL)
+
+
+def describe(run: RunDir, *, world_size: int) -> list[str]:
+    """Returns where the ranks are, by what they wrote, ranks at one place together. The job may have forged it."""
+    places: dict[str, list[int]] = {}
+    for rank in range(world_size):
+        found = read_untrusted(run.collectives / f"{rank}.json", RankCollectives)
+        if found is not None:
+            places.setdefault(_place(found), []).append(rank)
+    said = [f"rank {', '.join(map(str, ranks))} {place}" for place, ranks in places.items()]
+    return [*said[:_MOST_PLACES], "and so on"] if len(said) > _MOST_PLACES else said
+
+
+def _place(found: RankCollectives) -> str:
+    if found.waits_for is not None:
+        return f"waits for {_shown(found.waits_for)}"
+    return "waits for no collective" + (f", after {_shown(found.ended)}" if found.ended is not None else "")
+
+
+def _shown(collective: Collective) -> str:
+    text = f"{collective.name} {collective.number} of {collective.group} on {collective.sizes}"
+    return storable(" ".join(text.split()))
