@@ -1,7 +1,8 @@
 """`python -m bench.trainer_overhead` times the trainer beside a DDP loop by hand, Lightning and accelerate.
 
 All train the same model on the same batches with the same optimizer, and end with the same weights. They take turns, as
-`bench.turns` describes. A turn contains no evaluation and no checkpoint, but it logs the loss.
+`bench.turns` describes. A turn contains no evaluation and no checkpoint, but it logs the loss. Two more turns count the
+operations and the functions that a step calls.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from bench import table
 from bench.service import scratch
 from bench.table import Row
 from bench.torchrun import clean_up_on_sigterm, environment, run_dir
-from bench.turns import CLASSES, SIDE, TrainingSettings, running, take_turns
+from bench.turns import CLASSES, SIDE, Measured, TrainingSettings, running, take_turns
 
 RATIO = 0.99
 """The least ratio of the trainer's speed to that of another program."""
@@ -59,21 +60,30 @@ def main() -> None:
 def measure(trainings: Sequence[TrainingSettings]) -> Iterator[Row]:
     for settings in trainings:
         with scratch() as folder:
-            seconds = _race(settings, folder)
-        yield from rows(settings, seconds)
+            measured = _race(settings, folder)
+        yield from rows(settings, measured)
 
 
-def rows(settings: TrainingSettings, seconds: Mapping[str, Sequence[float]]) -> Iterator[Row]:
-    """Yields the rows of the trainer beside each program from the seconds of their turns, and the machine's noise."""
+def rows(settings: TrainingSettings, measured: Mapping[str, Measured]) -> Iterator[Row]:
+    """Yields the rows of the trainer beside each program, of their speeds and of their calls, and the machine's noise.
+
+    The loop by hand computes no gradient norm and skips no step; tests/trainer/test_overhead.py counts beside one that
+    does.
+    """
     samples = settings.steps * settings.batch * settings.processes
-    speeds = {name: [samples / value for value in values] for name, values in seconds.items()}
+    speeds = {name: [samples / value for value in found.seconds] for name, found in measured.items()}
     what = f"{settings.model}, {settings.processes} × {settings.batch}"
     for name in (RAW, *OTHERS):
         yield Row(what, "samples/s", speeds[OURS], peer=name, theirs=speeds[name], ratio_at_least=RATIO)
     yield Row(f"– the noise: {RAW}, a second time", "samples/s", speeds[AGAIN], peer=RAW, theirs=speeds[RAW])
+    own = measured[OURS]
+    for name in (RAW, *OTHERS):
+        theirs = measured[name]
+        yield Row(f"{what}, a step", "operations", [own.operations], peer=name, theirs=[theirs.operations])
+        yield Row(f"{what}, a step", "calls of functions", [own.calls], peer=name, theirs=[theirs.calls])
 
 
-def _race(settings: TrainingSettings, folder: Path) -> dict[str, list[float]]:
+def _race(settings: TrainingSettings, folder: Path) -> dict[str, Measured]:
     settings = replace(settings, data=str(_pictures(folder / "pictures.npz", settings)))
     file = folder / "settings.json"
     settings.write(file)

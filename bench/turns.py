@@ -21,7 +21,11 @@ from bench.torchrun import started
 if TYPE_CHECKING:
     from torch import nn
 
+    from bench.counting import Operations, PythonCalls
+
 SIDE, CLASSES = 28, 10
+COUNTED = 2
+"""The turns at the end in which calls are counted: of operations, then of functions."""
 
 _GO = b"."
 _ALIKE = 1e-3
@@ -59,13 +63,18 @@ class TrainingSettings:
         return self.settling + self.steps
 
     @property
+    def timed(self) -> int:
+        """The turns that are timed. In one more turn each, operations and calls are counted."""
+        return 1 + self.turns
+
+    @property
     def skipped(self) -> int:
         return self.log_every // 2
 
     @property
     def samples(self) -> int:
         """The number of samples that the data must have."""
-        return ((1 + self.turns) * self.turn - self.skipped) * self.batch * self.processes
+        return ((self.timed + COUNTED) * self.turn - self.skipped) * self.batch * self.processes
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))
@@ -83,7 +92,9 @@ class Clock:
         self._settings = settings
         self._place = settings.skipped
         """The steps of this turn so far."""
+        self._turn = 0
         self._began = 0.0
+        self._counter: Operations | PythonCalls | None = None
 
     def ready(self) -> None:
         self._tell("ready", 0)
@@ -92,15 +103,32 @@ class Clock:
     def step(self) -> None:
         self._place += 1
         if self._place == self._settings.settling:
-            self._began = _now()
+            self._begin()
         elif self._place == self._settings.turn:
-            self._tell("seconds", _now() - self._began)
-            self._place = 0
+            self._end()
+            self._place, self._turn = 0, self._turn + 1
             _wait()
 
     def finish(self, model: "nn.Module") -> None:
         norm = math.sqrt(sum(parameter.double().square().sum().item() for parameter in model.parameters()))
         self._tell("norm", norm)
+
+    def _begin(self) -> None:
+        """Begins the measured part of a turn. What counts calls would slow a timed turn, and has a turn of its own."""
+        from bench.counting import Operations, PythonCalls
+
+        counted = self._turn - self._settings.timed
+        if counted >= 0:
+            self._counter = Operations() if counted == 0 else PythonCalls()
+            self._counter.__enter__()
+        self._began = _now()
+
+    def _end(self) -> None:
+        value = _now() - self._began
+        if self._counter is not None:
+            self._counter.__exit__(None, None, None)
+            value, self._counter = self._counter.count / self._settings.steps, None
+        self._tell("measured", value)
 
     def _tell(self, what: str, value: float) -> None:
         if self.rank == 0:
@@ -153,25 +181,35 @@ def running(
         yield found
 
 
-def take_turns(programs: Sequence[Program], *, turns: int) -> dict[str, list[float]]:
-    """Returns the seconds of the turns of each program, by name. In each round, another program comes first.
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one program."""
+
+    seconds: list[float]
+    """Of its timed turns."""
+    operations: float
+    """Calls in a step."""
+    calls: float
+    """Calls of functions of Python and C in a step."""
+
+
+def take_turns(programs: Sequence[Program], *, turns: int) -> dict[str, Measured]:
+    """Returns what was measured of each program, by name. In each round, another program comes first.
 
     Exits if the trained weights differ.
     """
     for program in programs:
         program.told("ready")
-    seconds: dict[str, list[float]] = {program.name: [] for program in programs}
-    for number in range(1 + turns):
+    values: dict[str, list[float]] = {program.name: [] for program in programs}
+    for number in range(1 + turns + COUNTED):
         first = number % len(programs)
         for program in (*programs[first:], *programs[:first]):
             program.go()
-            taken = program.told("seconds")
-            if number:
-                seconds[program.name].append(taken)
+            values[program.name].append(program.told("measured"))
     for program in programs:
         program.go()
     check_alike({program.name: program.told("norm") for program in programs})
-    return seconds
+    return {name: Measured(taken[1:-COUNTED], *taken[-COUNTED:]) for name, taken in values.items()}
 
 
 def check_alike(norms: Mapping[str, float]) -> None:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from torchyard.contract.recipes import EmaConfig, LookaheadConfig
-from trainer.skipping import move, replace
+from trainer.offloading import HostUpdates, host_copy
+from trainer.skipping import by_dtype, move, replace
 
 
 class ExponentialAverage:
@@ -19,34 +20,49 @@ class ExponentialAverage:
 
     After step u, average = d · average + (1 − d) · model, with d = decay · (1 − exp(−u / ramp)), for trainable
     parameters and floating-point buffers. Frozen parameters and other buffers are shared with the model. Make the
-    average after the model was moved to its device, memory format and shards.
+    average after the model was moved to its device, memory format and shards. On the device `cpu` a thread updates it.
     """
 
     def __init__(self, model: nn.Module, config: EmaConfig) -> None:
         state = {name: live for name, live in model.state_dict(keep_vars=True).items() if isinstance(live, Tensor)}
-        shadows = {id(live): live.detach().clone() if _is_averaged(live) else live.detach() for live in state.values()}
-        self.tensors = {name: shadows[id(live)] for name, live in state.items()}
-        """The averages by the names of the model's state_dict. Two names of a shared tensor have one average."""
+        copied = host_copy if config.device == "cpu" else torch.clone
+        shadows = {id(live): copied(live.detach()) if _is_averaged(live) else live.detach() for live in state.values()}
+        self._tensors = {name: shadows[id(live)] for name, live in state.items()}
         self._model, self._config = model, config
         self._lives = list({id(live): live for live in state.values() if _is_averaged(live)}.values())
         self._shadows = [shadows[id(live)] for live in self._lives]
-        self._alike = _by_dtype(self._lives, self._shadows)
+        self._alike = by_dtype(self._shadows, self._lives)
         self._counts = [live for live in state.values() if not live.is_floating_point()]
+        self._host = HostUpdates(self._lives, self._shadows) if config.device == "cpu" else None
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The averages by the names of the model's state_dict. Two names of a shared tensor have one average."""
+        if self._host is not None:
+            self._host.finish()
+        return self._tensors
 
     def update(self, step: int, *, skipped: Tensor) -> None:
         """Updates the average after optimizer step `step` of the run. `skipped`: 1 if it changed nothing, else 0."""
-        for lives, shadows in self._alike:
-            move(_local(shadows), _local(lives), 1 - self._decay(step), skipped=skipped)
+        weight = 1 - self._decay(step)
+        if self._host is not None:
+            self._host.start(weight, skipped=skipped)
+            return
+        for shadows, lives in self._alike:
+            move(_local(shadows), _local(lives), weight, skipped=skipped)
 
     @contextmanager
     def applied(self) -> Generator[None]:
         """Returns a context in which the model has the averaged state. Its own state is restored exactly afterwards.
 
-        Changes of the model inside the context are lost. Takes the memory of a copy of the model.
+        Changes of the model inside the context are lost. Takes the memory of a copy of the model where the average is.
         """
+        if self._host is not None:
+            self._host.finish()
         with torch.no_grad():
             _reshard(self._model)
-            kept = [live.clone() for live in (*_local(self._lives), *self._counts)]
+            lives = [*_local(self._lives), *self._counts]
+            kept = [live.to("cpu", copy=True) if self._host else live.clone() for live in lives]
             _copy(_local(self._lives), _local(self._shadows))
         try:
             yield
@@ -74,7 +90,7 @@ class Lookahead:
         self.tensors = {name: parameter.detach().clone() for name, parameter in trained.items()}
         """The slow weights by the names of the model's parameters."""
         self._config = config
-        self._alike = _by_dtype(list[Tensor](trained.values()), list(self.tensors.values()))
+        self._alike = by_dtype(list[Tensor](trained.values()), list(self.tensors.values()))
 
     def update(self, step: int, *, skipped: Tensor) -> None:
         """Updates the weights after optimizer step `step` of the run. `skipped`: 1 if it changed nothing, else 0."""
@@ -100,15 +116,6 @@ def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
     from torch.distributed.tensor import DTensor  # slow to import, but every optimizer has imported it
 
     return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
-
-
-def _by_dtype(lives: list[Tensor], averages: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
-    """Returns the tensors of each dtype, as foreach kernels are fast for tensors of one dtype."""
-    dtypes = dict.fromkeys(live.dtype for live in lives)
-    return [
-        ([item for item in lives if item.dtype == dtype], [item for item in averages if item.dtype == dtype])
-        for dtype in dtypes
-    ]
 
 
 def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:

@@ -57,7 +57,11 @@ def largest_fitting_batch(task: Task, *, batch_size: int, config: Recipe, precis
 
 def _reserved_bytes(task: Task, config: Recipe) -> int:
     weights = sum(parameter.nbytes for parameter in task.model.parameters() if parameter.requires_grad)
-    copies = _MOMENTS[config.optimizer.name] + bool(config.ema) + bool(config.optimizer.lookahead)
+    copies = (
+        _MOMENTS[config.optimizer.name]
+        + bool(config.ema and config.ema.device == "model")
+        + bool(config.optimizer.lookahead)
+    )
     return weights * (copies + (not config.distributed.gradient_as_bucket_view))
 
 

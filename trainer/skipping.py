@@ -1,5 +1,7 @@
 """Steps whose gradient is not finite change nothing: the one place that decides it."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -48,6 +50,15 @@ def replace(targets: list[Tensor], values: list[Tensor], *, skipped: Tensor) -> 
         new = torch._foreach_mul(values, taken)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         torch._foreach_mul_(targets, 1 - taken)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         torch._foreach_add_(targets, new)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+
+
+def by_dtype(targets: Sequence[Tensor], ends: Sequence[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
+    """Returns the targets of each dtype and their ends, as `move` and `replace` take them."""
+    dtypes = dict.fromkeys(target.dtype for target in targets)
+    return [
+        ([item for item in targets if item.dtype == dtype], [item for item in ends if item.dtype == dtype])
+        for dtype in dtypes
+    ]
 
 
 def _taken(skipped: Tensor, like: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class Task(Protocol):
 
         Random changes of a sample (augmentation) depend on the seed, the epoch and the sample alone, so that a run can
         resume anywhere in the plan, on any number of ranks and loader processes. Random changes of a whole batch
-        (mixup) draw from torch's global generator when the batch is taken, never ahead of it.
+        (mixup) draw from the global generators when the batch is taken, never ahead of it.
         """
         ...
 

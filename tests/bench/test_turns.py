@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bench.turns import Program, TrainingSettings, check_alike, take_turns
+from bench.turns import Measured, Program, TrainingSettings, check_alike, take_turns
 
 RANK = """
 import os, sys
@@ -18,7 +18,7 @@ print("ready 0", flush=True)
 os.read(0, 1)
 for turn in range(turns):
     print(name, turn, file=told, flush=True)
-    print("seconds", 10 + turn, flush=True)
+    print("measured", 10 + turn, flush=True)
     os.read(0, 1)
 print("norm", norm, flush=True)
 """
@@ -38,14 +38,16 @@ def programs(folder: Path, norms: Mapping[str, str], *, turns: int) -> Generator
 
 
 def test_programs_take_turns_and_the_first_turn_does_not_count(tmp_path: Path) -> None:
-    with programs(tmp_path, {"a": "5.0", "b": "5.0"}, turns=3) as both:
-        assert take_turns(both, turns=2) == {"a": [11.0, 12.0], "b": [11.0, 12.0]}
-    assert (tmp_path / "told").read_text().split("\n")[:-1] == ["a 0", "b 0", "b 1", "a 1", "a 2", "b 2"]
+    with programs(tmp_path, {"a": "5.0", "b": "5.0"}, turns=5) as both:
+        measured = Measured([11.0, 12.0], operations=13.0, calls=14.0)
+        assert take_turns(both, turns=2) == {"a": measured, "b": measured}
+    told = (tmp_path / "told").read_text().split()
+    assert " ".join(told) == "a 0 b 0 b 1 a 1 a 2 b 2 b 3 a 3 a 4 b 4"
 
 
 def test_programs_with_different_models_are_not_compared(tmp_path: Path) -> None:
     with (
-        programs(tmp_path, {"a": "5.0", "b": "5.1"}, turns=2) as both,
+        programs(tmp_path, {"a": "5.0", "b": "5.1"}, turns=4) as both,
         pytest.raises(SystemExit, match="different weights"),
     ):
         take_turns(both, turns=1)
@@ -65,6 +67,6 @@ def test_different_weights_are_reported(norm: float) -> None:
 
 def test_the_data_suffices_for_all_turns(tmp_path: Path) -> None:
     settings = TrainingSettings("small_cnn", batch=4, settling=2, steps=8, log_every=10, turns=3, processes=2)
-    assert settings.samples == (4 * 10 - 5) * 4 * 2
+    assert settings.samples == (6 * 10 - 5) * 4 * 2
     settings.write(tmp_path / "settings.json")
     assert TrainingSettings.read(str(tmp_path / "settings.json")) == settings

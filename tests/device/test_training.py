@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.device.runs import train
 from tests.trainer.recipes.test_text import source
@@ -22,6 +23,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 TECHNIQUES: dict[str, dict[str, Any]] = {
     "plain": {},
     "ema": {"ema": {"decay": 0.9}},
+    "ema in host memory": {"ema": {"decay": 0.9, "device": "cpu"}},
     "lookahead": {"optimizer": {"lookahead": {"every_steps": 4}}},
     "accumulation": {"training": {"gradient_accumulation_steps": 3}},
 }
@@ -67,9 +69,36 @@ def test_ranks_on_a_device_learn_the_same_weights_and_never_wait(
         assert outcome.peaks[1 - outcome.device] == 0
 
 
+AVERAGED: dict[str, Any] = {"optimizer": {"lookahead": {"every_steps": 4}, "clip_grad_norm": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("precision", "place"),
+    [("fp16", "cpu"), ("bf16", "model"), pytest.param("fp32", "cpu", marks=pytest.mark.thorough)],
+)
+def test_averages_on_a_device_and_in_host_memory_never_wait(
+    tmp_path: Path, library: Path, precision: str, place: str
+) -> None:
+    wanted = {**config("ddp", precision), **AVERAGED, "ema": {"decay": 0.9, "ramp": 2, "device": place}}
+    run, outcomes = train(tmp_path, library, wanted)
+    for outcome in outcomes:
+        # The thread that updates an average in host memory waits for each copy: the step does not.
+        assert sum(outcome.waits[1:]) <= (12 if place == "cpu" else 0)
+    (name,) = (folder.name for folder in run.checkpoints.iterdir())
+    saved = state(run, name)
+    assert all(bool(tensor.isfinite().all()) for tensor in saved["model"].values())
+    assert not any(torch.equal(saved["model"][key], saved["raw"][key]) for key in saved["model"] if "weight" in key)
+
+
+RESUMED = [
+    (*combination, technique)
+    for combination, technique in product(ADMITTED, TECHNIQUES)
+    if technique != "plain" and (combination[0], technique) != ("fsdp", "ema in host memory")
+]
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("technique", [name for name in TECHNIQUES if name != "plain"])
-@pytest.mark.parametrize(("strategy", "precision"), ADMITTED)
+@pytest.mark.parametrize(("strategy", "precision", "technique"), RESUMED)
 def test_a_resumed_run_on_a_device_ends_bit_equal(
     tmp_path: Path, library: Path, strategy: str, precision: str, technique: str
 ) -> None:

@@ -192,6 +192,35 @@ def test_the_models_weights_are_restored_after_an_error() -> None:
     assert same(copies(model.state_dict()), own)
 
 
+def test_an_average_in_host_memory_is_the_same_one() -> None:
+    averages: list[list[dict[str, Tensor]]] = []
+    for device in ("model", "cpu"):
+        model, optimizer = net()
+        config = EmaConfig.model_validate({"decay": 0.9, "ramp": 3, "device": device})
+        ema = ExponentialAverage(model, config)
+        seen: list[dict[str, Tensor]] = []
+        for step in range(1, 8):
+            train(model, optimizer, [step])
+            ema.update(step, skipped=SKIPPED if step == 4 else TAKEN)
+            if step % 2:  # else the next update follows at once
+                own = copies(model.state_dict())
+                with ema.applied():
+                    seen.append(copies(model.state_dict()))
+                assert same(copies(model.state_dict()), own)
+                assert same(copies(ema.tensors), seen[-1])
+        averages.append(seen)
+    assert all(same(one, other) for one, other in zip(*averages, strict=True))
+
+
+def test_a_failure_of_the_thread_is_raised_by_the_next_step() -> None:
+    model, _ = net()
+    ema = ExponentialAverage(model, EmaConfig(device="cpu"))
+    ema.tensors["inner.weight"].resize_(3)
+    ema.update(1, skipped=TAKEN)
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        ema.update(2, skipped=TAKEN)
+
+
 def test_applying_the_average_does_not_change_training() -> None:
     states: list[dict[str, Tensor]] = []
     for applies in (False, True):

@@ -34,7 +34,11 @@ EVERYTHING: dict[str, Any] = {
 }
 STRATEGIES: dict[str, dict[str, Any]] = {
     "ddp": EVERYTHING,
-    "powersgd": {**EVERYTHING, "distributed": {"comm_hook": "powersgd"}},
+    "powersgd": {
+        **EVERYTHING,
+        "ema": {**EVERYTHING["ema"], "device": "cpu"},
+        "distributed": {"comm_hook": "powersgd"},
+    },
     "fsdp": {
         **EVERYTHING,
         "training": {**EVERYTHING["training"], "precision": "bf16"},
@@ -43,6 +47,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "local_sgd": {
         **EVERYTHING,
         "training": {**EVERYTHING["training"], "precision": "bf16"},
+        "ema": {**EVERYTHING["ema"], "device": "cpu"},
         "distributed": {"strategy": "local_sgd", "local_sgd": {"warmup_steps": 3, "period": 5}},
     },
 }

@@ -24,7 +24,7 @@ class LocalSgd(Replica):
 
     def __init__(self, model: nn.Module, config: DistributedConfig, world: World) -> None:
         super().__init__(model)
-        self._config = config.local_sgd
+        self._config, self._device = config.local_sgd, world.device
         self._wrapped = wrap(model, config, world) if self._config.warmup_steps else None
         self._trained = {name: item for name, item in model.named_parameters() if item.requires_grad}
         self._step = 0
@@ -57,7 +57,7 @@ class LocalSgd(Replica):
         share_buffers(self.module, more)
         if self._step > self._config.warmup_steps:
             for tensors in more:
-                average([tensors[name] for name in self._trained if name in tensors])
+                average([tensors[name] for name in self._trained if name in tensors], device=self._device)
 
     def state_dict(self) -> dict[str, Any]:
         return {"step": self._step}

@@ -126,7 +126,7 @@ TECHNIQUES: dict[str, Any] = {
         "lr_scaling": "sqrt",
     },
     "config.lr_scheduler": {"name": "plateau", "warmup_steps": 10, "patience": 0},
-    "config.ema": {"decay": 0.99, "ramp": 0},
+    "config.ema": {"decay": 0.99, "ramp": 0, "device": "cpu"},
     "config.early_stopping": {"patience": 3, "min_delta": 0.01},
     "config.distributed": {"sync_batchnorm": True, "find_unused_parameters": True, "comm_hook": "powersgd"},
 }
@@ -612,6 +612,10 @@ def test_a_script_monitors_what_it_likes() -> None:
         ({"distributed": {"static_graph": True}, "training": {"gradient_accumulation_steps": 2}}, "no_sync"),
         ({"distributed": {"static_graph": True}, "training": {"auto_batch": True}}, "which may accumulate"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"precision": "fp16"}}, "use bf16 or fp32"),
+        (
+            {"distributed": {"strategy": "fsdp"}, "ema": {"device": "cpu"}},
+            "ema.device cpu cannot be combined with fsdp",
+        ),
         ({"distributed": {"strategy": "fsdp"}, "training": {"compile": True}}, "compile cannot be combined with fsdp"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"auto_batch": True}}, "auto_batch cannot be combined"),
         ({"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd", "fused": True}}, "optimizer.fused sgd"),

@@ -128,6 +128,10 @@ class EmaConfig(Schema):
     ramp: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=2000, description="optimizer steps over which the decay rises: decay · (1 − exp(−step / ramp)); 0: none"
     )
+    device: Literal["model", "cpu"] = Field(
+        default="model",
+        description="where the average is: on the model's device, or in host memory, where a thread updates it",
+    )
 
 
 class EarlyStoppingConfig(Schema):
@@ -243,6 +247,10 @@ class Recipe(Schema):
             raise ValueError("distributed.static_graph cannot be combined with auto_batch, which may accumulate")
         if strategy == "fsdp" and training.precision == "fp16":
             raise ValueError("training.precision fp16 cannot be combined with fsdp: use bf16 or fp32")
+        if strategy == "fsdp" and self.ema is not None and self.ema.device == "cpu":
+            raise ValueError(
+                "ema.device cpu cannot be combined with fsdp, which has a shard of the average on each device"
+            )
         if strategy == "fsdp" and training.compile:
             raise ValueError("training.compile cannot be combined with fsdp yet")
         if strategy == "fsdp" and self.optimizer.name == "sgd" and self.optimizer.fused is True:
