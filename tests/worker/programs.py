@@ -142,6 +142,7 @@ LOSES_A_PEER = (
     READY
     + """
 import torchyard
+os.environ["WORLD_SIZE"] = "2"  # the stand-in for torchrun does not set it
 run = torchyard.init()
 if rank == "1":
     while not (root / "ready-0").exists(): time.sleep(0.01)

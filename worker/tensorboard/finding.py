@@ -11,7 +11,7 @@ Parts: TypeAlias = tuple[str, ...]
 
 _DEEPEST = 12
 _MOST_ENTRIES = 50_000
-_OWN = frozenset({"ranks", "errors", "stacks", "stop", "logs", "torchrun", "checkpoints"})
+_OWN = frozenset({"ranks", "errors", "stacks", "collectives", "stop", "logs", "torchrun", "checkpoints"})
 """Folders at the top whose content the service or the rank's start defines."""
 
 
