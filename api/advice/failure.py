@@ -18,6 +18,7 @@ from torchyard.contract.views.jobs import ErrorView
 _SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED}
 """End reasons whose own message is the best headline."""
 _NONFINITE = "NonFiniteLoss"
+_HALVED = "Wait for the next attempt: as training.auto_batch is true, it takes half of the micro-batch."
 _HOUR = timedelta(hours=1)
 
 
@@ -160,7 +161,9 @@ def steps_for_nonfinite(facts: Facts) -> list[str]:
 
 
 def _for_out_of_memory(facts: Facts, failure: ErrorView) -> list[str]:
-    return memory.steps(memory.shortage(failure.message), facts.recipe, facts.job.spec.resources)
+    steps = memory.steps(memory.shortage(failure.message), facts.recipe, facts.job.spec.resources)
+    halves = facts.recipe is not None and facts.recipe.training.auto_batch and not facts.job.state.terminal
+    return [_HALVED, *steps] if halves else steps
 
 
 def _for_hang(facts: Facts, failure: ErrorView) -> list[str]:

@@ -177,6 +177,15 @@ def test_a_job_that_waits_for_its_next_attempt_has_the_cause_of_the_last_one() -
     assert advice.steps[-1] == "The next attempt begins at the start: there is no checkpoint."
 
 
+@pytest.mark.parametrize(("auto_batch", "state"), [(True, "queued"), (True, "failed"), (False, "queued")])
+def test_a_job_that_halves_its_micro_batches_by_itself_says_so_before_it_does(auto_batch: bool, state: str) -> None:
+    config = {"training": {"auto_batch": auto_batch}}
+    error, reason = failed("out_of_memory", CUDA_OOM, rank=1), ("retrying", "attempt 1 ended: CUDA out of memory")
+    steps = judge(facts(state, config=config, failure=error, reason=reason)).steps
+    said = "Wait for the next attempt: as training.auto_batch is true, it takes half of the micro-batch."
+    assert (steps[0] == said) == (auto_batch and state == "queued")
+
+
 def test_texts_of_a_job_are_bounded_and_control_nothing() -> None:
     hostile = "\x1b]0;title\x07\x9b2J\x1b[31mred\x1b[0m\u202e\nsecond" + "x" * 100_000
     frame = f'  File "/code/\x1b[2J{"y" * 900}.py", line 7, in \x1b]0;a\x07load\n    \x1b[31mpass\nError: {hostile}'
