@@ -36,7 +36,9 @@ def make_sampler(
     wanted = min(wanted, -(-global_batch // world.size))
     batch_size = wanted
     if training.auto_batch:
-        fitting = largest_fitting_batch(task, batch_size=wanted, config=config, precision=precision, world=world)
+        fitting = largest_fitting_batch(
+            task, batch_size=wanted, global_batch=global_batch, config=config, precision=precision, world=world
+        )
         _tell(run, f"a micro-batch of {wanted} samples does not fit in memory", (wanted, fitting), global_batch)
         batch_size = max(1, fitting >> run.config.get("memory_shortages", 0))
         _tell(run, "training ran out of memory before", (fitting, batch_size), global_batch)

@@ -1,46 +1,47 @@
 """Finds how large a micro-batch fits in memory, by trying."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 import logging
 
 import torch
+from torch import Tensor, nn
 
-from torchyard.contract.recipes import Recipe
+from torchyard.contract.recipes import DistributedConfig, Recipe
 from torchyard.run import accelerator
 from torchyard.run.outofmemory import short_memory
+from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.models.initial import train_mode
+from trainer.optimization import make_optimizer
 from trainer.precision import Precision
 from trainer.randomness import random_state, set_random_state
+from trainer.skipping import take_step
 from trainer.task import Task
 from trainer.world import World
 
 logger = logging.getLogger(__name__)
 
-_MOMENTS = {"sgd": 1, "rmsprop": 2, "adam": 2, "adamw": 2}
+_COMPRESSED = {"none": 0.0, "fp16": 0.5, "bf16": 0.5, "powersgd": 1.0}
+"""What a communication hook holds beside the gradients, in sizes of the gradients."""
 
 
-def largest_fitting_batch(task: Task, *, batch_size: int, config: Recipe, precision: Precision, world: World) -> int:
-    """Returns the largest of batch_size, half of it, … for which forward and backward fit in the memory of every rank.
+def largest_fitting_batch(
+    task: Task, *, batch_size: int, global_batch: int, config: Recipe, precision: Precision, world: World
+) -> int:
+    """Returns the largest of batch_size, half of it, … with which a step fits in the memory of every rank.
 
-    The memory of the optimizer's moments and of averages is reserved meanwhile. The model, its gradients and the random
-    generators are unchanged afterwards. A collective. Call it before the model is wrapped: a pass must not contain a
-    collective, as one rank alone may fail in it. Raises the out-of-memory error if not even one sample fits.
+    Each is tried with all that the step of a run has: gradients in buckets, the optimizer's moments and the averages.
+    The model, its gradients and the random generators are unchanged afterwards. A collective. Call it before the model
+    is wrapped: a pass must not contain a collective, as one rank alone may fail in it. Raises the out-of-memory error
+    if not even one sample fits.
     """
     model, size = task.model, batch_size
-    reserved = _reserved_bytes(task, config)
     numbers = random_state()
     buffers = [buffer.clone() for buffer in model.buffers()]
-
-    def attempt() -> None:
-        held = torch.empty(reserved, dtype=torch.uint8, device=world.device)
-        batch = task.largest_batch(size)
-        with precision.autocast():
-            loss = task.loss(model(batch.inputs), batch.targets)
-        loss.backward()
-        del held
-
     train_mode(model)
     while True:
+        accumulates = global_batch > size * world.size
+        attempt = partial(_take_step, task, size, accumulates, config=config, precision=precision, world=world)
         failure = _out_of_memory(attempt)
         model.zero_grad(set_to_none=True)
         set_random_state(numbers)
@@ -55,14 +56,51 @@ def largest_fitting_batch(task: Task, *, batch_size: int, config: Recipe, precis
         logger.info("a micro-batch of %d samples does not fit in memory: trying %d", size * 2, size)
 
 
-def _reserved_bytes(task: Task, config: Recipe) -> int:
-    weights = sum(parameter.nbytes for parameter in task.model.parameters() if parameter.requires_grad)
-    copies = (
-        _MOMENTS[config.optimizer.name]
-        + bool(config.ema and config.ema.device == "model")
-        + bool(config.optimizer.lookahead)
-    )
-    return weights * (copies + (not config.distributed.gradient_as_bucket_view))
+def _take_step(task: Task, size: int, accumulates: bool, *, config: Recipe, precision: Precision, world: World) -> None:
+    """Does what a step of a run does, but changes no weight: gradients and learning rate are 0."""
+    model, device = task.model, world.device
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    in_buckets = _has_gradients_in_buckets(config.distributed, accumulates)
+    held = _held_by_ddp(trained, config.distributed, in_buckets)
+    optimizer = make_optimizer(model, config.optimizer, lr=0.0, device=device)
+    lookahead = Lookahead(model, config.optimizer.lookahead) if config.optimizer.lookahead else None
+    ema = ExponentialAverage(model, config.ema) if config.ema and config.ema.device == "model" else None
+    _clear_gradients(trained)
+    optimizer.step()  # makes the moments
+    if not (accumulates or in_buckets):
+        optimizer.zero_grad(set_to_none=True)
+    batch, following = task.largest_batch(size), task.largest_batch(size)
+    with precision.autocast():
+        loss = task.loss(model(batch.inputs), batch.targets)
+    loss.backward()
+    del loss, following
+    _clear_gradients(trained)
+    skipped = take_step(optimizer, norm=torch.zeros((), device=device)).fill_(1.0)
+    if config.optimizer.lookahead and lookahead:
+        lookahead.update(config.optimizer.lookahead.every_steps, skipped=skipped)
+    if ema:
+        ema.update(1, skipped=skipped)
+        with ema.applied(), torch.no_grad():
+            model(batch.inputs)
+    del held
+
+
+def _clear_gradients(trained: Sequence[nn.Parameter]) -> None:
+    for parameter in trained:
+        parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.zero_()
+
+
+def _has_gradients_in_buckets(config: DistributedConfig, accumulates: bool) -> bool:
+    """Whether gradients are views of DDP's buckets, which stay between steps. Without all-reduce they are not."""
+    return config.gradient_as_bucket_view and config.strategy == "ddp" and not accumulates
+
+
+def _held_by_ddp(trained: Sequence[nn.Parameter], config: DistributedConfig, in_buckets: bool) -> Tensor:
+    """Returns as much memory as DDP holds beside the gradients."""
+    wrapped = config.strategy == "ddp" or config.local_sgd.warmup_steps > 0
+    copies = _COMPRESSED[config.comm_hook] + (wrapped and not in_buckets)
+    size = sum(parameter.nbytes for parameter in trained)
+    return torch.empty(int(size * copies), dtype=torch.uint8, device=trained[0].device)
 
 
 def _out_of_memory(attempt: Callable[[], None]) -> Exception | None:

@@ -30,6 +30,7 @@ class Outcome:
     peaks: tuple[int, int]
     """The peak bytes on both devices."""
     device: int
+    micro_batch: int
 
 
 def train(
@@ -41,15 +42,21 @@ def train(
     trainer: str = "image-classification",
     resume_from: Path | None = None,
     change: Callable[[Training], None] | None = None,
+    memory: int = 0,
 ) -> tuple[RunDir, list[Outcome]]:
-    """Runs a job on two ranks with a device each. `change` gets the prepared run of each rank."""
+    """Runs a job on two ranks with a device each. `change` gets the prepared run of each rank.
+
+    `memory`: the bytes of each device; 0 is enough for anything.
+    """
     run = job(root, config, trainer=trainer)
     env = environment(run, data=data, resume_from=resume_from)
-    return run, results(on_ranks(2, _main, library, change, env=env))
+    return run, results(on_ranks(2, _main, library, change, memory, env=env))
 
 
-def _main(library: Path, change: Callable[[Training], None] | None) -> Outcome:
+def _main(library: Path, change: Callable[[Training], None] | None, memory: int) -> Outcome:
     sim.load(library, devices=2)
+    for device in range(2):
+        sim.limit_memory(memory, device=device)
     run = torchyard.init()
     config = read_config(run)
     if config.training.deterministic:
@@ -64,7 +71,7 @@ def _main(library: Path, change: Callable[[Training], None] | None) -> Outcome:
         weights = {name: _whole(tensor).flatten()[:8].tolist() for name, tensor in state.items()}
     run.close()
     peaks = (torch.accelerator.max_memory_allocated(0), torch.accelerator.max_memory_allocated(1))
-    return Outcome(tuple(waits), weights, peaks, world.device.index)
+    return Outcome(tuple(waits), weights, peaks, world.device.index, training.sampler.batch_size)
 
 
 def _count_waits(training: Training) -> list[int]:

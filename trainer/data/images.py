@@ -56,22 +56,21 @@ class InMemory:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def place(self, device: torch.device) -> None:
+        """Moves the pictures to an accelerator if they take a small part of its free memory."""
+        if is_accelerator(device) and self.pictures.nbytes < free_memory(device) / 8:
+            self.pictures, self.labels = self.pictures.to(device), self.labels.to(device)
+
     def batches(
         self, plan: Sequence[Tensor], *, device: torch.device, workers: int = 0
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields pictures and labels of each batch of indices in `plan`, on `device`."""
         if not plan:
             return
-        if is_accelerator(device) and self._fits(device):
-            self.pictures, self.labels = self.pictures.to(device), self.labels.to(device)
         # One copy of all indices: a copy before each batch would take longer.
         indices = to_device(torch.cat(list(plan)), self.pictures.device)
         for batch in indices.split([len(item) for item in plan]):
             yield to_device(self.pictures[batch], device), to_device(self.labels[batch], device)
-
-    def _fits(self, device: torch.device) -> bool:
-        """Returns whether the pictures take a small part of the free memory of the GPU."""
-        return self.pictures.device == device or self.pictures.nbytes < free_memory(device) / 8
 
 
 class Normalizer:

@@ -17,7 +17,7 @@ from trainer.data.augment import Augment
 from trainer.data.batch import Batch
 from trainer.data.folders import load_folders
 from trainer.data.identity import Identity
-from trainer.data.images import ImageData, Normalizer, choose_normalization
+from trainer.data.images import ImageData, InMemory, Normalizer, choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.mixup import mixup
 from trainer.data.sources import local_path
@@ -155,6 +155,9 @@ def make_task(
         normalization = Normalization.model_validate(metadata["normalization"])
     else:
         normalization = _normalization(config, data, channels=channels, source=source, workers=workers)
+    for part in (data.train, data.val):
+        if isinstance(part, InMemory):
+            part.place(device)  # before anything is tried in the memory that is left
     return Classifier(
         model=placed(model, config, device),
         config=config,

@@ -1,0 +1,46 @@
+"""`auto_batch` approves what fits with all that a step of the run holds, and nothing more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.device.runs import train
+
+HELD: dict[str, dict[str, Any]] = {
+    "adamw": {},
+    "sgd": {"optimizer": {"name": "sgd", "lr": 0.01, "clip_grad_norm": 1.0}},
+    "rmsprop": {"optimizer": {"name": "rmsprop", "lr": 0.001}},
+    "ema": {"ema": {}},
+    "lookahead": {"optimizer": {"lookahead": {"every_steps": 2}}},
+    "buckets": {"distributed": {"gradient_as_bucket_view": False}},
+    "powersgd": {"distributed": {"comm_hook": "powersgd"}},
+    "local_sgd": {"distributed": {"strategy": "local_sgd", "local_sgd": {"warmup_steps": 2, "period": 3}}},
+}
+BATCH = 128
+
+
+def config(held: str, *, auto_batch: bool) -> dict[str, Any]:
+    sizes = {"epochs": 1, "max_steps": 12, "per_device_batch_size": BATCH, "auto_batch": auto_batch}
+    return {"training": sizes, "evaluation": {"every_epochs": 1}, **HELD[held]}
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "rmsprop",
+        "ema",
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in HELD if name not in {"rmsprop", "ema"}),
+    ],
+)
+def test_a_batch_is_approved_if_its_run_fits(tmp_path: Path, library: Path, held: str) -> None:
+    _, free = train(tmp_path / "free", library, config(held, auto_batch=False))
+    needed = max(outcome.peaks[outcome.device] for outcome in free)
+
+    def chosen(name: str, memory: int) -> set[int]:
+        _, outcomes = train(tmp_path / name, library, config(held, auto_batch=True), memory=memory)
+        return {outcome.micro_batch for outcome in outcomes}
+
+    (less,) = chosen("short", needed * 99 // 100)  # the whole run fits
+    assert less in {BATCH // 2, BATCH // 4}
+    assert chosen("enough", needed * 108 // 100) == {BATCH}
