@@ -153,6 +153,8 @@ class Training:
             last = number == len(windows)
             if last or position.step % self.config.logging.every_steps == 0:
                 report.log(position.step, lr=lr, rank_wait=learner.waited_for_ranks())
+            else:
+                report.poll()
             self._report_progress()
             if learner.strategy.in_step and self.run.should_stop():
                 return False
@@ -163,6 +165,7 @@ class Training:
     def _end_epoch(self) -> bool:
         """Evaluates and saves if that is due at the end of an epoch or of the run. Returns False if the ranks stop."""
         position = self.position
+        self.report.raise_if_nonfinite(position.step)
         last = position.step >= position.total_steps
         evaluation, stops_early = Evaluation({}), False
         if last or position.epoch % self.config.evaluation.every_epochs == 0:

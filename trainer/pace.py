@@ -45,13 +45,10 @@ class Pace:
         self._epoch = 0.0 if whole_epoch else None
 
     def own(self, rank_wait: float) -> Own:
-        """Returns the numbers of this rank. Does not wait for the device."""
-        return Own(
-            data_wait=WAITED.seconds - self._waited,
-            tokens=TOKENS.count - self._tokens,
-            memory=peak_memory(self._device),
-            rank_wait=rank_wait,
-        )
+        """Returns the numbers of this rank since the last call. Does not wait for the device."""
+        waited, self._waited = WAITED.seconds - self._waited, WAITED.seconds
+        tokens, self._tokens = TOKENS.count - self._tokens, TOKENS.count
+        return Own(data_wait=waited, tokens=tokens, memory=peak_memory(self._device), rank_wait=rank_wait)
 
     def measure(self, ranks: Sequence[Own], *, samples: int) -> tuple[float, dict[str, float]]:
         """Returns the samples a second of all ranks, and metrics that nothing monitors, of the time since the last
@@ -61,7 +58,7 @@ class Pace:
         """
         now = time.monotonic()
         seconds = max(now - self._clock, 1e-9)
-        self._clock, self._waited, self._tokens = now, WAITED.seconds, TOKENS.count
+        self._clock = now
         self.samples += samples
         self.seconds += seconds
         self._epoch = None if self._epoch is None else self._epoch + seconds

@@ -8,6 +8,7 @@ from typing import Any
 from torchyard.contract.errors import NonFiniteLoss
 from torchyard.contract.recipes import Recipe
 from torchyard.run import Run
+from torchyard.run.accelerator import is_accelerator
 from trainer.card import Card, peak_memory
 from trainer.pace import Own, Pace
 from trainer.window import LossWindow
@@ -25,6 +26,8 @@ class Report:
         self.window = window
         self._run, self._card, self._device = run, card, world.device
         self._pace = Pace(world, card=card)
+        self._line: tuple[int, float] | None = None
+        """The step and the learning rate of a line whose numbers are on their way to the host."""
         self._earlier = 0
         """Samples in the window that an earlier attempt has trained on."""
 
@@ -62,9 +65,27 @@ class Report:
         """Logs the means over the window of steps that ends at `step`, and what `Pace` measures. A collective.
 
         `rank_wait`: the seconds in which this rank exchanged gradients or weights; NaN if that is not measured.
-        Raises NonFiniteLoss after the means are logged.
+        Does not wait for the device: `poll` and `finish` write the line when its numbers are there. Raises
+        NonFiniteLoss if too many steps in a row were not finite up to `step`, or, on a device, up to the line before.
         """
-        ranks = [Own(*numbers) for numbers in self.window.sync(step, own=self._pace.own(rank_wait))]
+        self.finish()
+        self.window.begin(step, own=self._pace.own(rank_wait))
+        self._line = step, lr
+        if not is_accelerator(self._device):
+            self.finish()
+        self._raise_failure()
+
+    def poll(self) -> None:
+        """Writes the last line if its numbers are there. Does not wait."""
+        if self._line is not None and self.window.arrived:
+            self.finish()
+
+    def finish(self) -> None:
+        """Waits for the numbers of the last line, and writes it."""
+        if self._line is None:
+            return
+        (step, lr), self._line = self._line, None
+        ranks = [Own(*numbers) for numbers in self.window.end()]
         speed, measured = self._pace.measure(ranks, samples=self.window.samples - self._earlier)
         self._earlier = 0
         self.metrics = {
@@ -75,13 +96,18 @@ class Report:
             "train/samples_per_second": speed,
         }
         self._run.log({**self.metrics, **measured}, step=step)
-        if self.window.failure is not None:
-            raise NonFiniteLoss(self.window.failure)
         self.window.reset()
 
     def raise_if_nonfinite(self, step: int) -> None:
-        """Raises NonFiniteLoss if too many steps up to `step` in a row were not finite. A collective."""
+        """Writes the last line, and raises NonFiniteLoss if too many steps up to `step` in a row were not finite.
+
+        A collective.
+        """
+        self.finish()
         self.window.sync(step)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
         if self.window.failure is not None:
             raise NonFiniteLoss(self.window.failure)
 

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torchyard.run.accelerator import is_accelerator, record_events
+from trainer.data.loading import to_device
 from trainer.score import Score
 from trainer.world import World
 
@@ -29,7 +31,7 @@ class Step(NamedTuple):
 
 @dataclass
 class _Sums:
-    """Sums over the synced steps since the last `reset`."""
+    """Sums over the counted steps since the last `reset`."""
 
     losses: float = 0.0
     """Each loss times its samples."""
@@ -42,12 +44,26 @@ class _Sums:
     """What was right by the score, and of how much."""
 
 
+@dataclass(frozen=True)
+class _Copy:
+    """Sums over all ranks on their way to the host."""
+
+    last: int
+    """The step of the last loss."""
+    samples: list[int]
+    own: int
+    """How many numbers each rank has of its own."""
+    numbers: Tensor
+    events: list[torch.Event]
+    """They are done when `numbers` are there."""
+
+
 @dataclass
 class LossWindow:
     """Collects the loss and the gradient norm of each step on their device, beside the score that a task counts.
 
-    `sync` copies their means over all ranks to the host, so that every rank sees the same. After `max_nonfinite` steps
-    in a row with a NaN or infinite loss or norm, `failure` says so.
+    `begin` and `end` copy their means over all ranks to the host, so that every rank sees the same. After
+    `max_nonfinite` steps in a row with a NaN or infinite loss or norm, `failure` says so.
     """
 
     world: World
@@ -58,6 +74,7 @@ class LossWindow:
     _stacked: list[Tensor] = field(default_factory=list[Tensor])
     _samples: list[int] = field(default_factory=list[int])
     _sums: _Sums = field(default_factory=_Sums)
+    _copy: _Copy | None = None
     nonfinite: int = 0
     """The last steps in a row whose loss or norm is not finite."""
 
@@ -68,24 +85,47 @@ class LossWindow:
         if len(self._waiting) == STACK_STEPS:
             self._stack()
 
-    def sync(self, step: int, *, own: Sequence[float] = ()) -> list[list[float]]:
-        """Copies to the host what was added up to optimizer step `step`. A collective.
+    def begin(self, step: int, *, own: Sequence[float] = ()) -> None:
+        """Begins to copy to the host what was added up to optimizer step `step`. A collective. Does not wait.
 
-        Returns the numbers in `own` of each rank, in the order of ranks; no ranks if nothing was added.
+        `own`: numbers of this rank, which go with it.
         """
         self._stack()
         if not self._stacked:
-            return []
-        count, size = len(self._samples), self.world.size
+            return
         numbers = self._reduced(own)
+        on_device = is_accelerator(numbers.device)
+        host = torch.empty_like(numbers, device="cpu", pin_memory=on_device).copy_(numbers, non_blocking=on_device)
+        self._copy = _Copy(step, self._samples, len(own), host, record_events([numbers.device]))
+        self._stacked, self._samples = [], []
+
+    @property
+    def arrived(self) -> bool:
+        """Whether `end` would not wait."""
+        return self._copy is None or all(event.query() for event in self._copy.events)
+
+    def end(self) -> list[list[float]]:
+        """Waits for what `begin` copies, and counts it.
+
+        Returns the numbers in `own` of each rank, in the order of ranks; no ranks if nothing was added.
+        """
+        copied, self._copy = self._copy, None
+        if copied is None:
+            return []
+        for event in copied.events:
+            event.synchronize()
+        numbers, count, size = copied.numbers.tolist(), len(copied.samples), self.world.size
         rows = [[total / size for total in numbers[row * count : (row + 1) * count]] for row in range(_ROWS)]
-        self._count(*rows, last=step)
+        self._count(*rows, samples=copied.samples, last=copied.last)
         right, scored, *of_ranks = numbers[_ROWS * count :]
         self._sums.right += right
         self._sums.scored += scored
-        self._stacked.clear()
-        self._samples.clear()
-        return [of_ranks[rank * len(own) : (rank + 1) * len(own)] for rank in range(size)]
+        return [of_ranks[rank * copied.own : (rank + 1) * copied.own] for rank in range(size)]
+
+    def sync(self, step: int) -> None:
+        """Copies to the host what was added up to optimizer step `step`, and waits for it. A collective."""
+        self.begin(step)
+        self.end()
 
     def _stack(self) -> None:
         if self._waiting:
@@ -96,22 +136,25 @@ class LossWindow:
             self._stacked.append(torch.stack([losses, norms, known]))
             self._waiting.clear()
 
-    def _reduced(self, own: Sequence[float]) -> list[float]:
-        """Returns sums over all ranks, by one copy: losses, norms, scales, the score's two, each rank's `own`."""
+    def _reduced(self, own: Sequence[float]) -> Tensor:
+        """Returns sums over all ranks in one tensor: losses, norms, scales, the score's two, each rank's `own`."""
         steps = torch.cat(self._stacked, dim=1).flatten()
         score = steps.new_zeros(2) if self.score is None else self.score.take()
         of_ranks = [0.0] * (len(own) * self.world.size)
         of_ranks[self.world.rank * len(own) : (self.world.rank + 1) * len(own)] = own
-        return self.world.sum(torch.cat([steps, score, steps.new_tensor(of_ranks)])).tolist()
+        ranks = to_device(torch.tensor(of_ranks, dtype=steps.dtype), steps.device)
+        return self.world.sum(torch.cat([steps, score, ranks]))
 
-    def _count(self, losses: list[float], norms: list[float], scales: list[float], *, last: int) -> None:
+    def _count(
+        self, losses: list[float], norms: list[float], scales: list[float], *, samples: list[int], last: int
+    ) -> None:
         """Adds steps up to step `last` to the sums."""
-        steps = zip(losses, norms, scales, self._samples, strict=True)
+        steps = zip(losses, norms, scales, samples, strict=True)
         sums = self._sums
-        for at, (loss, norm, scale, samples) in enumerate(steps, start=last - len(losses) + 1):
+        for at, (loss, norm, scale, count) in enumerate(steps, start=last - len(losses) + 1):
             overflowed = scale > 1 and not math.isfinite(norm)
-            sums.losses += loss * samples
-            sums.samples += samples
+            sums.losses += loss * count
+            sums.samples += count
             if not overflowed:
                 sums.norms += norm
                 sums.normed += 1
@@ -131,23 +174,23 @@ class LossWindow:
 
     @property
     def mean(self) -> float:
-        """The mean loss over the samples of the synced steps since the last `reset`."""
+        """The mean loss over the samples of the counted steps since the last `reset`."""
         return self._sums.losses / self._sums.samples if self._sums.samples else float("nan")
 
     @property
     def mean_norm(self) -> float:
-        """The mean norm of the synced steps since the last `reset` that did not overflow."""
+        """The mean norm of the counted steps since the last `reset` that did not overflow."""
         return self._sums.norms / self._sums.normed if self._sums.normed else float("nan")
 
     @property
     def shares(self) -> dict[str, float]:
-        """The score of the synced steps since the last `reset` by its name, if there is one."""
+        """The score of the counted steps since the last `reset` by its name, if there is one."""
         sums = self._sums
         return {} if self.score is None else {self.score.name: sums.right / sums.scored if sums.scored else 1.0}
 
     @property
     def samples(self) -> int:
-        """Samples of the synced steps since the last `reset`."""
+        """Samples of the counted steps since the last `reset`."""
         return self._sums.samples
 
     def reset(self) -> None:

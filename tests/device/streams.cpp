@@ -44,12 +44,14 @@ bool covers(const Copy& copy, c10::Stream stream, int64_t number) {
 }
 
 void deliver_if(const std::function<bool(const Copy&)>& due) {
+  // Ends after the lock: the end of a tensor may wait for Python, and Python for the lock.
+  std::vector<std::function<void()>> delivered;
   std::lock_guard<std::recursive_mutex> lock(mutex);
   for (auto copy = copies.begin(); copy != copies.end();) {
     if (due(*copy)) {
-      const auto deliver = std::move(copy->deliver);
+      delivered.push_back(std::move(copy->deliver));
       copy = copies.erase(copy);
-      deliver();
+      delivered.back()();
     } else {
       ++copy;
     }

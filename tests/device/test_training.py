@@ -1,5 +1,6 @@
 """The trainer on the simulated device: every strategy in every number format, and every recipe, on two ranks."""
 
+from collections.abc import Mapping
 from itertools import product
 import math
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from tests.device import sim
 from tests.device.runs import train
 from tests.trainer.recipes.test_text import source
 from tests.trainer.runs import points, same, small_pictures, state
 from tests.trainer.walls import walls
+from trainer.loop import Training
 
 SIZES: dict[str, Any] = {"epochs": 1, "max_steps": 12, "per_device_batch_size": 16}
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -88,6 +91,33 @@ def test_averages_on_a_device_and_in_host_memory_never_wait(
     saved = state(run, name)
     assert all(bool(tensor.isfinite().all()) for tensor in saved["model"].values())
     assert not any(torch.equal(saved["model"][key], saved["raw"][key]) for key in saved["model"] if "weight" in key)
+
+
+def watch_log_lines(training: Training) -> None:
+    """Makes a log line that waits for the device an error, and one that is not written by the next."""
+    log, written = training.report.log, training.run.log
+    begun: list[int] = []
+    seen: list[int] = []
+
+    def watched(step: int, **named: Any) -> None:
+        before = sim.host_waits()
+        log(step, **named)
+        assert sim.host_waits() == before
+        assert seen == begun
+        begun.append(step)
+
+    def note(values: Mapping[str, Any], *, step: int) -> None:
+        if "train/loss" in values:
+            assert all(math.isfinite(value) for value in values.values())
+            seen.append(step)
+        written(values, step=step)
+
+    training.report.log, training.run.log = watched, note
+
+
+def test_a_log_line_does_not_wait_for_the_device(tmp_path: Path, library: Path) -> None:
+    run, _ = train(tmp_path, library, config("ddp", "fp16"), change=watch_log_lines)
+    assert [step for step, _ in points(run, "train/loss")] == [4, 8, 12]
 
 
 RESUMED = [

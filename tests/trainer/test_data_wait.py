@@ -157,5 +157,9 @@ def reduced() -> tuple[object, ...]:
         window = LossWindow(world, 3)
         for loss in (2.0, 4.0):
             window.add(Step(torch.tensor(loss), torch.tensor(2.5)), samples=2)
-        waits = [window.sync(2, own=[float(1 + world.rank)]), window.sync(2, own=[9.0])]
+        waits: list[list[list[float]]] = []
+        for own in ([float(1 + world.rank)], [9.0]):
+            window.begin(2, own=own)
+            assert window.arrived
+            waits.append(window.end())
         return (*waits, window.mean, window.mean_norm)

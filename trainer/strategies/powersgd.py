@@ -107,6 +107,7 @@ def _forget_overflow(state: PowerSGDState, index: int, before: Tensor | None, gr
     if before is None:
         before = torch.randn(q.shape, generator=torch.Generator().manual_seed(index), dtype=q.dtype).to(q.device)
     finite = gradients.isfinite().all()
+    state.p_memory_dict[index] = torch.where(finite, state.p_memory_dict[index], 0.0)  # not read again, but saved
     state.q_memory_dict[index] = torch.where(finite, q, before)
     state.error_dict[index] = torch.where(finite, state.error_dict[index], 0.0)
     return gradients

@@ -612,10 +612,7 @@ def test_a_script_monitors_what_it_likes() -> None:
         ({"distributed": {"static_graph": True}, "training": {"gradient_accumulation_steps": 2}}, "no_sync"),
         ({"distributed": {"static_graph": True}, "training": {"auto_batch": True}}, "which may accumulate"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"precision": "fp16"}}, "use bf16 or fp32"),
-        (
-            {"distributed": {"strategy": "fsdp"}, "ema": {"device": "cpu"}},
-            "ema.device cpu cannot be combined with fsdp",
-        ),
+        ({"distributed": {"strategy": "fsdp"}, "ema": {"device": "cpu"}}, "ema.device cpu cannot be combined"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"compile": True}}, "compile cannot be combined with fsdp"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"auto_batch": True}}, "auto_batch cannot be combined"),
         ({"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd", "fused": True}}, "optimizer.fused sgd"),
@@ -623,10 +620,7 @@ def test_a_script_monitors_what_it_likes() -> None:
             {"distributed": {"strategy": "local_sgd"}, "training": {"precision": "fp16"}},
             "the ranks would skip different steps",
         ),
-        (
-            {"distributed": {"strategy": "local_sgd", "sync_batchnorm": True}},
-            "sync_batchnorm cannot be combined with local_sgd",
-        ),
+        ({"distributed": {"strategy": "local_sgd", "sync_batchnorm": True}}, "sync_batchnorm cannot be combined with"),
     ],
 )
 def test_options_that_exclude_each_other_are_refused(

@@ -105,6 +105,7 @@ def overflow() -> dict[str, Any]:
         strategy = begin(model, world, comm_hook="powersgd", bucket_cap_mb=1)
         train(strategy, model, world, range(START))
         skipped: list[bool] = []
+        finite = True
         for step in (START, START + 2):
             with strategy.micro_batch(last=True):
                 factor = float("inf") if world.rank == 1 else 1.0
@@ -113,12 +114,16 @@ def overflow() -> dict[str, Any]:
                 any(not bool(item.grad.isfinite().all()) for item in model.parameters() if item.grad is not None)
             )
             model.zero_grad()
+            saved = strategy.state_dict()["powersgd"]
+            matrices = [bucket[name] for bucket in saved["buckets"] for name in ("p", "q")]
+            finite &= all(bool(matrix.isfinite().all()) for matrix in matrices)
             train(strategy, model, world, [step + 1])
         before = weights(model)
         train(strategy, model, world, [START + 4])
         moved = [new - old for new, old in zip(weights(model), before, strict=True)]
         return {
             "skipped": skipped,
+            "finite": finite,
             "weights": weights(model),
             "ranks": [rank_of(move) for move in moved if move.ndim == 2],
         }
@@ -127,6 +132,7 @@ def overflow() -> dict[str, Any]:
 def test_an_overflowed_step_does_not_affect_later_steps() -> None:
     one, other = results(on_ranks(2, overflow))
     assert one["skipped"] == other["skipped"] == [True, True]
+    assert one["finite"] and other["finite"]
     assert set(one["ranks"]) == {RANK}
     assert equal(one["weights"], other["weights"])
 
