@@ -21,8 +21,8 @@ BATCH = 128
 
 
 def config(held: str, *, auto_batch: bool) -> dict[str, Any]:
-    sizes = {"epochs": 1, "max_steps": 12, "per_device_batch_size": BATCH, "auto_batch": auto_batch}
-    return {"training": sizes, "evaluation": {"every_epochs": 1}, **HELD[held]}
+    sizes = {"epochs": 2, "max_steps": 12, "per_device_batch_size": BATCH, "auto_batch": auto_batch}
+    return {"training": sizes, **HELD[held]}
 
 
 @pytest.mark.parametrize(

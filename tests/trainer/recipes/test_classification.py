@@ -15,6 +15,7 @@ from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.runs import same, small_pictures
 from torchyard.contract.errors import ConfigError, DataError
 from trainer.data.batch import Batch
+from trainer.randomness import random_state, set_random_state
 from trainer.recipes.classification import Classifier, make_task
 from trainer.task import Task
 from trainer.world import joined
@@ -82,9 +83,9 @@ def test_mixup_draws_when_the_batch_is_taken() -> None:
     classifier = task(loss={"mixup": 0.4})
     batches = classifier.training_batches([torch.arange(6)] * 3, epoch=1)
     next(batches)
-    numbers = torch.random.get_rng_state()
+    numbers = random_state()
     second = next(batches)
-    torch.random.set_rng_state(numbers)
+    set_random_state(numbers)
     again = next(classifier.training_batches([torch.arange(6)], epoch=1))
     assert same(list(second), list(again))
     assert second.targets.shape == (6, 10)
