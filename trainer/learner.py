@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils import _pytree as pytree
 
 from torchyard.contract.recipes import Recipe
+from torchyard.run.tensors import on_host
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.compilation import compile_in_place
 from trainer.data.batch import Batch
@@ -104,7 +104,9 @@ class Learner:
             "ema": self.ema.tensors if self.ema else None,
             "lookahead": self.lookahead.tensors if self.lookahead else None,
         }
-        return pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().cpu().clone(), differing)
+        copied, wait = on_host(differing, clone=True)
+        wait()
+        return copied
 
     def state_dict(self, *, before_sync: bool) -> dict[str, Any]:
         """Synchronizes the ranks and returns `model`, the weights to evaluate, and all that the next step depends on.
@@ -181,7 +183,7 @@ class Learner:
 def _fill(targets: Mapping[str, Tensor], saved: Mapping[str, Tensor], strategy: Strategy) -> None:
     with torch.no_grad():
         for name, target in targets.items():
-            target.copy_(strategy.shard(saved[name].to(target.device), target))
+            target.copy_(strategy.shard(saved[name], target))
 
 
 def _sharded(saved: Mapping[str, Any], optimizer: Optimizer, strategy: Strategy) -> dict[str, Any]:
@@ -193,7 +195,7 @@ def _sharded(saved: Mapping[str, Any], optimizer: Optimizer, strategy: Strategy)
 
     def part(value: Any, parameter: Tensor) -> Any:
         moment = isinstance(value, Tensor) and value.ndim > 0 and value.shape == parameter.shape
-        return strategy.shard(value.to(parameter.device), parameter) if moment else value
+        return strategy.shard(value, parameter) if moment else value
 
     state = {
         index: {key: part(value, parameters[index]) for key, value in entries.items()}

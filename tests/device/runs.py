@@ -15,7 +15,6 @@ from torchyard.contract.rundir import RunDir
 from trainer.__main__ import make_training, read_config
 from trainer.loop import Training
 from trainer.randomness import use_deterministic_algorithms
-from trainer.window import Step
 from trainer.world import joined
 
 
@@ -31,6 +30,8 @@ class Outcome:
     """The peak bytes on both devices."""
     device: int
     micro_batch: int
+    waits_to_save: tuple[int, ...]
+    """How often the host waited while the state of each checkpoint was collected."""
 
 
 def train(
@@ -65,26 +66,28 @@ def _main(library: Path, change: Callable[[Training], None] | None, memory: int)
         training = make_training(run, config=config, world=world)
         if change:
             change(training)
-        waits = _count_waits(training)
+        waits = _count_waits(training.learner, "step")
+        waits_to_save = _count_waits(training.state, "state_dict")
         training.train()
         state = training.task.model.state_dict()
         weights = {name: _whole(tensor).flatten()[:8].tolist() for name, tensor in state.items()}
     run.close()
     peaks = (torch.accelerator.max_memory_allocated(0), torch.accelerator.max_memory_allocated(1))
-    return Outcome(tuple(waits), weights, peaks, world.device.index, training.sampler.batch_size)
+    return Outcome(tuple(waits), weights, peaks, world.device.index, training.sampler.batch_size, tuple(waits_to_save))
 
 
-def _count_waits(training: Training) -> list[int]:
+def _count_waits(owner: Any, method: str) -> list[int]:
+    """Returns a list that gets the waits of each call of the method."""
     waits: list[int] = []
-    step = training.learner.step
+    original = getattr(owner, method)
 
-    def watched(*arguments: Any, **named: Any) -> Step:
+    def watched(*arguments: Any, **named: Any) -> Any:
         before = sim.host_waits()
-        measured = step(*arguments, **named)
+        result = original(*arguments, **named)
         waits.append(sim.host_waits() - before)
-        return measured
+        return result
 
-    training.learner.step = watched
+    vars(owner)[method] = watched  # some are frozen
     return waits
 
 

@@ -5,14 +5,14 @@ arrived, memory that was never written, waits of the host for the device, and mo
 what only CUDA's libraries do: NCCL, cuDNN and cuBLAS, kernels that overlap, CUDA graphs.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 import importlib.util
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 from torch.utils import backend_registration
 
 from tests.device import module
@@ -33,8 +33,7 @@ def load(library: Path, *, devices: int = 2) -> None:
     torch._register_device_module("sim", module)  # pyright: ignore[reportPrivateUsage]
     backend_registration.generate_methods_for_privateuse1_backend()
     distributed.Backend.register_backend("sim", _process_group, devices=["sim"])
-    # A parameter stays the same object when its module is moved, as with CUDA.
-    torch.__future__.set_swap_module_params_on_conversion(True)
+    nn.Module._apply = _keep_parameters(nn.Module._apply)  # pyright: ignore[reportPrivateUsage]
     # torch asks each group for the backend of the device that the default group is bound to, as it does for CUDA.
     distributed.Backend.backend_capability["gloo"].append("sim")
     _loaded.append(extension)
@@ -58,6 +57,19 @@ def no_host_waits() -> Generator[None]:
 def limit_memory(size: int, *, device: int = 0) -> None:
     """Gives a device `size` bytes of memory; 0 is the default of 16 GiB."""
     _loaded[0].set_memory_limit(device, size)
+
+
+def _keep_parameters(apply: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Keeps each parameter the same object when its module is moved to the device, as with CUDA."""
+
+    def swapping(module: nn.Module, *arguments: Any, **named: Any) -> nn.Module:
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        try:
+            return apply(module, *arguments, **named)
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(False)
+
+    return swapping
 
 
 def _process_group(store: Any, rank: int, size: int, timeout: Any) -> Any:

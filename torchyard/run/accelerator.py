@@ -43,6 +43,12 @@ def record_events(devices: Iterable["torch.device"]) -> "list[torch.Event]":
     return [torch.accelerator.current_stream(device).record_event() for device in devices if is_accelerator(device)]
 
 
+def wait_for(devices: Iterable["torch.device"]) -> None:
+    """Waits for what is enqueued on each accelerator in `devices` now."""
+    for event in record_events(devices):
+        event.synchronize()
+
+
 def free_memory(device: "torch.device") -> int:
     """Returns the bytes of an accelerator's memory that no process uses."""
     import torch

@@ -114,6 +114,8 @@ class Run:
     def resume(self) -> dict[str, Any] | None:
         """Returns the state that an earlier attempt saved, its tensors on the CPU. None on a fresh start.
 
+        Values are read from the file when they are used: a rank that needs a part of them does not hold them all.
+
         Raises OSError, and what `torch.load` raises, if it cannot be read.
         """
         if not self._resume_from:
@@ -123,7 +125,7 @@ class Run:
             return None
         import torch
 
-        return torch.load(state, map_location="cpu", weights_only=True)
+        return torch.load(state, map_location="cpu", weights_only=True, mmap=True)
 
     @property
     def resume_folder(self) -> Path | None:

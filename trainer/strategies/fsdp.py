@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage] the base of all of them
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.contract.errors import ConfigError
+from torchyard.run.accelerator import wait_for
 from trainer.strategies.tensors import broadcast, share_buffers
 from trainer.world import World
 
@@ -56,25 +58,40 @@ class Fsdp:
         share_buffers(self.model, more)
 
     def whole(self, tree: Any) -> Any:
-        if isinstance(tree, DTensor):
-            full = tree.full_tensor().detach()
-            return full.cpu() if self._world.rank == 0 else tree
-        if isinstance(tree, dict):
-            return {key: self.whole(value) for key, value in tree.items()}
-        if isinstance(tree, list):
-            return [self.whole(value) for value in tree]
-        return tree
+        gathered = self._gathered(tree)
+        wait_for([self._world.device])
+        return gathered
 
     def shard(self, tensor: Tensor, like: Tensor) -> Tensor:
         if not isinstance(like, DTensor) or tensor.shape != like.shape:
             return tensor
-        return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+        shape, offset = compute_local_shape_and_global_offset(like.shape, like.device_mesh, like.placements)
+        own = tensor[tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))]
+        return DTensor.from_local(
+            own.to(self._world.device).contiguous(),
+            like.device_mesh,
+            like.placements,
+            run_check=False,
+            shape=like.shape,
+            stride=like.stride(),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         pass
+
+    def _gathered(self, tree: Any) -> Any:
+        """Returns `tree` with whole tensors. Their copies to host memory are enqueued."""
+        if isinstance(tree, DTensor):
+            full = tree.full_tensor().detach()
+            return full.to("cpu", non_blocking=True) if self._world.rank == 0 else tree
+        if isinstance(tree, dict):
+            return {key: self._gathered(value) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [self._gathered(value) for value in tree]
+        return tree
 
 
 def _shard(model: nn.Module, world: World, compute: torch.dtype | None) -> FSDPModule:

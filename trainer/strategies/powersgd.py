@@ -10,7 +10,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from torchyard.run.accelerator import is_accelerator
+from torchyard.run.accelerator import is_accelerator, wait_for
 from trainer.world import World
 
 RANK = 2
@@ -45,17 +45,16 @@ class PowerSgd:
         The generator of the first matrices is not saved: only the first compressed step draws from it.
         """
         state = self._state
-        return {
-            "iter": state.iter,
-            "buckets": [
-                {
-                    "p": state.p_memory_dict[index].to("cpu", copy=True),
-                    "q": state.q_memory_dict[index].to("cpu", copy=True),
-                    "errors": self._gather(state.error_dict[index]),
-                }
-                for index in range(len(state.error_dict))
-            ],
-        }
+        buckets = [
+            {
+                "p": _host_copy(state.p_memory_dict[index]),
+                "q": _host_copy(state.q_memory_dict[index]),
+                "errors": self._gather(state.error_dict[index]),
+            }
+            for index in range(len(state.error_dict))
+        ]
+        wait_for([self._world.device])
+        return {"iter": state.iter, "buckets": buckets}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Restores a state. At another world size, only the count of all-reduces is restored."""
@@ -69,10 +68,14 @@ class PowerSgd:
             state.error_dict[index] = bucket["errors"][world.rank].to(world.device, copy=True)
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Returns every rank's tensor in host memory on rank 0, and an empty list on other ranks."""
+        """Enqueues the copies of every rank's tensor to host memory on rank 0. Returns an empty list on other ranks."""
         parts = [torch.empty_like(tensor) for _ in range(self._world.size)] if self._world.rank == 0 else None
         distributed.gather(tensor, parts, dst=0)
-        return [part.cpu() for part in parts or []]
+        return [_host_copy(part) for part in parts or []]
+
+
+def _host_copy(tensor: Tensor) -> Tensor:
+    return tensor.to("cpu", copy=True, non_blocking=True)
 
 
 def _compress(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
