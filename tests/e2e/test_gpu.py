@@ -61,7 +61,8 @@ def test_a_gpu_in_use_by_another_program_is_not_offered_and_the_job_says_so(serv
 
 
 def test_the_main_job_trains_over_nccl(service: Service, tmp_path: Path) -> None:
-    job = service.client.submit({"trainer": "image-classification", "resources": {"device": "cuda"}})
+    devices = {"device": "cuda", "devices_per_node": len(GPUS)}
+    job = service.client.submit({"trainer": "image-classification", "resources": devices})
     done = service.wait(job.id, JobState.SUCCEEDED)
     assert done.metrics["val/accuracy"] >= 0.95
     path = service.client.download(job.id, ref="best", to=tmp_path / "best.pt")

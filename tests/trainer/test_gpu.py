@@ -1,4 +1,4 @@
-"""On a machine with a GPU (`make test-gpu`): the loop on CUDA and NCCL at world size 1."""
+"""On a machine with GPUs (`make test-gpu`): the loop on CUDA and NCCL, with a rank for each GPU."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from torchyard.contract.spec import CheckpointPolicy
@@ -23,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU on this machine"),
 ]
 
+RANKS = max(1, torch.cuda.device_count())
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"training": {"precision": "fp32", "channels_last": False}, "optimizer": {"name": "sgd", "clip_grad_norm": 1.0}},
@@ -37,8 +39,11 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def train(options: dict[str, Any]) -> tuple[str, float, int]:
-    """Trains while waiting for the device between log lines is an error. Returns precision, loss and peak memory."""
+def train(options: dict[str, Any]) -> tuple[str, float, int, list[list[float]]]:
+    """Trains while waiting for the device between log lines is an error.
+
+    Returns precision, loss, peak memory, and a few numbers of each tensor of the model.
+    """
     training_options = {"epochs": 1, "max_steps": 12, "gradient_accumulation_steps": 2, **options.get("training", {})}
     config = recipe(**{**options, "training": training_options, "logging": {"every_steps": 6}})
     with joined(timedelta(minutes=2)) as world:
@@ -50,7 +55,8 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
         step = training.learner.step
 
         def watched(number: int, *arguments: Any, **named: Any) -> Step:
-            if number in {1, 7}:  # the first step of each layout allocates and compiles
+            # The first step of each layout allocates and compiles. PowerSGD draws matrices, and SyncBatchNorm waits.
+            if number in {1, 7, 11} or (RANKS > 1 and config.distributed.sync_batchnorm):
                 return step(number, *arguments, **named)
             torch.cuda.set_sync_debug_mode("error")
             try:
@@ -61,7 +67,10 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
         training.learner.step = watched
         assert training.train()
         card = training.report.card
-        return card.precision, training.report.metrics["train/loss"], card.peak_memory_bytes or 0
+        state = task.model.state_dict().values()
+        whole = [item.full_tensor() if isinstance(item, DTensor) else item for item in state]
+        weights = [item.flatten()[:8].tolist() for item in whole]
+        return card.precision, training.report.metrics["train/loss"], card.peak_memory_bytes or 0, weights
 
 
 def timed_exchange() -> float:
@@ -138,15 +147,17 @@ def poison(options: dict[str, Any]) -> tuple[bool, list[float]]:
     ],
 )
 def test_a_nonfinite_step_is_skipped_on_the_device(options: dict[str, Any]) -> None:
-    ((finite, norms),) = results(on_ranks(1, poison, options))
-    assert finite
-    assert [math.isnan(norm) for norm in norms] == [step in {1, 5} for step in range(1, 9)]
+    for finite, norms in results(on_ranks(RANKS, poison, options)):
+        assert finite
+        assert [math.isnan(norm) for norm in norms] == [step in {1, 5} for step in range(1, 9)]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_no_step_waits_for_the_device(options: dict[str, Any]) -> None:
-    ((precision, loss, peak),) = results(on_ranks(1, train, options))
+    ranks = results(on_ranks(RANKS, train, options))
     wanted = options.get("training", {}).get("precision", "bf16")
-    assert precision == wanted
-    assert 0 < loss < 5
-    assert peak > 2**20
+    for precision, loss, peak, weights in ranks:
+        assert precision == wanted
+        assert 0 < loss < 5
+        assert peak > 2**20
+        assert weights == ranks[0][3]

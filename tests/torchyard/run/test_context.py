@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 from pathlib import Path
+import shutil
 import signal
 import subprocess
 import sys
@@ -247,6 +248,30 @@ def test_a_checkpoint_is_whole_and_resumes(folder: RunDir) -> None:
     assert state is not None
     assert state["step"] == 7
     assert torch.equal(state["model"]["tied"], weights["weight"])
+
+
+def test_a_resumed_state_takes_memory_only_where_it_is_used(folder: RunDir) -> None:
+    run = context(folder)
+    run.save_checkpoint({"own": [torch.ones(2**24), torch.full((2**24,), 2.0)]}, step=1)
+    run.close()
+    saved = folder.checkpoints / "step-00000001"
+    content = (saved / "state.pt").read_bytes()
+
+    again = context(folder, RANK="1", WORLD_SIZE="2", **{Env.RESUME_FROM: str(saved)})
+    before = _own_memory()
+    state = again.resume()
+    assert state is not None
+    state["own"][1][:1000] += 1.0
+    assert _own_memory() - before < 2**24
+    assert (saved / "state.pt").read_bytes() == content
+    shutil.rmtree(saved)
+    assert state["own"][1][999:1001].tolist() == [3.0, 2.0]
+
+
+def _own_memory() -> int:
+    """Returns the bytes of this process that no file backs."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
 
 @pytest.mark.parametrize("background", [True, False])
