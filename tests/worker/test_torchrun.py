@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 import signal
+import tempfile
 
 import pytest
 
@@ -62,6 +63,7 @@ def test_two_ranks_use_loopback_only_and_leave_no_temporary_file(
 ) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
+    tempfile.gettempdir()  # Python keeps it: the places of the worker are not in the ranks' folder
     monkeypatch.setenv("TMPDIR", str(temporary))
     attempt.start_job(DDP + LISTENING)
     report = attempt.report()
