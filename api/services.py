@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api import submissions
 from api.access import access
 from api.access.access import Access
 from api.limits import turns
@@ -15,11 +16,12 @@ from api.streams.live import Live
 from api.streams.multiplexed import MultiplexedStream
 from api.streams.single import SingleStream
 from api.streams.stored import SharedItems
+from api.submissions import Submissions
 from store.store import Store
 
 THREADS = 20
 """Threads for small answers and small changes."""
-_CONNECTIONS = THREADS + access.THREADS + 3 * turns.THREADS
+_CONNECTIONS = THREADS + access.THREADS + 3 * turns.THREADS + submissions.THREADS
 """A connection to the database for each thread that may use one, so that none waits for another's."""
 
 
@@ -39,6 +41,7 @@ class Services:
     """Threads of requests that change or check much."""
     parses: Turns
     """Threads that parse bodies. They use no connection to the database."""
+    submissions: Submissions
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -56,6 +59,7 @@ class Services:
             reads=Turns(per_user=READS_PER_USER),
             writes=Turns(),
             parses=Turns(per_user=READS_PER_USER),
+            submissions=Submissions(store),
         )
 
     def close(self) -> None:
@@ -64,6 +68,7 @@ class Services:
         self.reads.close()
         self.writes.close()
         self.parses.close()
+        self.submissions.close()
         self.single_stream.close()
         self.store.close()
 

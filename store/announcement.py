@@ -1,5 +1,7 @@
 """What a transaction has changed. Row functions record it in the session; the store announces it after the commit."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
@@ -74,6 +76,12 @@ class Announcement:
         self.mark_changed(job_id, row(job_id), QUEUE, WORKERS)
         self.line[job_id] = left
 
+    def add(self, other: "Announcement") -> None:
+        """Records all that the other one has, which is newer."""
+        self.changed |= other.changed
+        self.line |= other.line
+        self.wakes_workers |= other.wakes_workers
+
     def wake_workers(self) -> None:
         """Records that a worker has a request to act on, or that a device was released."""
         self.wakes_workers = True
@@ -82,3 +90,15 @@ class Announcement:
 def announcement_of(session: Session) -> Announcement:
     """Returns the announcement of the session's transaction; `Store.write` sends it after the commit."""
     return session.info.setdefault(_KEY, Announcement())
+
+
+@contextmanager
+def apart(session: Session) -> Generator[None]:
+    """Adds what the block announces to the session's announcement, unless the block raises."""
+    whole = announcement_of(session)
+    own = session.info[_KEY] = Announcement()
+    try:
+        yield
+        whole.add(own)
+    finally:
+        session.info[_KEY] = whole

@@ -69,7 +69,8 @@ API: dict[str, frozenset[str]] = {
     "api.curves": frozenset({"api.curves"}),
     "api.advice": frozenset({"api.advice"}),
     "api.streams": frozenset({"api.limits", "api.access", "api.present", "api.streams"}),
-    "api.services": frozenset({"api.limits", "api.settings", "api.access", "api.streams"}),
+    "api.submissions": frozenset(),
+    "api.services": frozenset({"api.limits", "api.settings", "api.access", "api.streams", "api.submissions"}),
     "api.transfers": frozenset(
         {"api.http", "api.openapi", "api.access", "api.services", "api.present", "api.transfers"}
     ),

@@ -13,7 +13,7 @@ from api.parameters.reads import in_turns
 from api.present import jobs as present
 from api.services import Services, ServicesDep
 from store.commands import submission
-from store.facts.submission import Submitted
+from store.facts.submission import Submission, Submitted
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.spec import Spec, with_grace_within
 from torchyard.contract.views.jobs import JobView, SpecView
@@ -34,11 +34,11 @@ def validate_spec(services: ServicesDep, caller: JobReader, sent: SpecBody) -> S
 
 
 @router.post("/jobs", status_code=201, responses=_CREATED)
-def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed: Keyed) -> Response:
+async def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed: Keyed) -> Response:
     """Submits a job. It is queued when the answer arrives."""
     spec = _within_limits(services, sent)
     visibility = services.settings.visibility
-    made = submission.submit(services.store, spec, caller=caller, visibility=visibility, keyed=keyed)
+    made = await services.submissions.submit(Submission(spec, caller, visibility, keyed))
     return _answer(made, present.job(made.job, spec=None if made.replayed else spec))
 
 

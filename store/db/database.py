@@ -120,7 +120,7 @@ class Database:
     def read(self) -> Generator[Session]:
         """Opens a read transaction on one snapshot. Raises Unavailable."""
         with (
-            _translated(),
+            translated(),
             Session(self._reading, expire_on_commit=False) as session,
             interruption.watched(session),
         ):
@@ -136,7 +136,7 @@ class Database:
         """
         with (
             self._turn(),
-            _translated(),
+            translated(),
             Session(self._writing, expire_on_commit=False) as session,
             session.begin(),
         ):
@@ -162,15 +162,9 @@ class Database:
             self._writer.release()
 
 
-def _snapshots(made: Engine) -> Engine:
-    # SQLite's transactions always read one snapshot; PostgreSQL's read the newest commits at each statement.
-    if made.dialect.name != "postgresql":
-        return made
-    return made.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-
-
 @contextmanager
-def _translated() -> Generator[None]:
+def translated() -> Generator[None]:
+    """Raises Unavailable in place of what says that the database does not answer now."""
     try:
         yield
     except PoolTimeout as error:
@@ -179,6 +173,13 @@ def _translated() -> Generator[None]:
         if not _is_temporary(error):
             raise
         raise Unavailable(f"the database does not answer: {' '.join(str(error.orig).split())}") from error
+
+
+def _snapshots(made: Engine) -> Engine:
+    # SQLite's transactions always read one snapshot; PostgreSQL's read the newest commits at each statement.
+    if made.dialect.name != "postgresql":
+        return made
+    return made.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 def _is_temporary(error: DBAPIError) -> bool:

@@ -1,8 +1,11 @@
-"""A request that creates a job, and what it created."""
+"""Requests that create jobs, and what it created."""
 
 from dataclasses import dataclass
 
+from store.facts.callers import Caller
 from store.facts.jobs import JobFacts
+from torchyard.contract.spec import Spec
+from torchyard.contract.team import Visibility
 
 
 @dataclass(frozen=True)
@@ -12,6 +15,16 @@ class KeyedRequest:
     owner: str
     key: str
     fingerprint: str
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that a caller submits. `visibility`: the default visibility, for a spec that sets none."""
+
+    spec: Spec
+    caller: Caller
+    visibility: Visibility
+    keyed: KeyedRequest | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 What one user has is never visible to another: each has a row of their own, and only the blob is shared.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 from sqlalchemy import and_, delete, exists, insert, select, tuple_, update
@@ -76,6 +76,17 @@ def remove_unused(session: Session, *, age: timedelta, limit: int) -> list[str]:
     if keys:
         _remove(session, keys)
     return [sha256 for _, sha256 in keys]
+
+
+def lock_free(session: Session, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Locks bundles, by owner and sha256. Returns those that another transaction has locked."""
+    if not keys:
+        return set()
+    key = tuple_(Bundle.owner, Bundle.sha256)
+    query = select(Bundle.owner, Bundle.sha256).where(key.in_(sorted(keys)))
+    there = {(owner, sha256) for owner, sha256 in session.execute(query)}
+    free = session.execute(query.order_by(Bundle.owner, Bundle.sha256).with_for_update(skip_locked=True))
+    return there - {(owner, sha256) for owner, sha256 in free}
 
 
 def use(session: Session, owner: str, named: Mapping[str, str]) -> None:

@@ -49,8 +49,10 @@ def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
 
 
 def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> None:
-    """Stores the answer in the transaction that creates its job, and deletes old answers. Raises KeyTaken."""
-    _delete_old(session)
+    """Stores the answer in the transaction that creates its job. Raises KeyTaken.
+
+    Several are stored in the order of their owners and keys, as two transactions would deadlock otherwise.
+    """
     values = {
         "fingerprint": request.fingerprint,
         "status": answer.status,
@@ -72,7 +74,8 @@ def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> Non
         raise KeyTaken(f"the key {request.key!r} was used at the same moment")
 
 
-def _delete_old(session: Session) -> None:
+def delete_old(session: Session) -> None:
+    """Deletes some old answers. Call it last: a transaction that waited with them deleted could deadlock."""
     # Rows that another transaction is deleting are skipped: two that wait for each other's rows would deadlock.
     old = (
         select(IdempotencyKey.owner, IdempotencyKey.key)

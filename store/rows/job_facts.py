@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Base, Job
-from store.facts.jobs import JobFacts, ListedJob
+from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, ListedJob
 from store.rows import checkpoints, metrics, queue_positions, reasons
 from torchyard.contract.job import JobState
 
@@ -34,13 +34,20 @@ LISTED = (
 
 def of(session: Session, job: Job) -> JobFacts:
     """Returns what is told of a job."""
-    latest = metrics.latest(session, [job.id])[job.id]
-    return _facts(session, job, latest=latest, best=True)
+    return _facts(
+        job,
+        reason=reasons.displayed(session, [job])[job.id],
+        place=queue_positions.queue_positions(session, [job]).get(job.id),
+        latest=metrics.latest(session, [job.id])[job.id],
+        best=checkpoints.best_of_jobs(session, {job.id: job.stored_spec.checkpoint.mode}).get(job.id),
+    )
 
 
-def of_new(session: Session, job: Job) -> JobFacts:
-    """Returns what is told of a job that was just submitted, which has only its spec and its place in the queue."""
-    return _facts(session, job, latest={}, best=False)
+def of_new(session: Session, jobs: Sequence[Job]) -> list[JobFacts]:
+    """Returns what is told of jobs that were just submitted, which have only a spec and a place in the queue."""
+    why = reasons.displayed(session, jobs)
+    places = queue_positions.queue_positions(session, jobs)
+    return [_facts(job, reason=why[job.id], place=places.get(job.id), latest={}, best=None) for job in jobs]
 
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
@@ -68,16 +75,17 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     ]
 
 
-def _facts(session: Session, job: Job, *, latest: dict[str, float], best: bool) -> JobFacts:
-    policy = job.stored_spec.checkpoint
+def _facts(
+    job: Job, *, reason: DisplayedReason, place: int | None, latest: dict[str, float], best: BestCheckpoint | None
+) -> JobFacts:
     return JobFacts(
         **_told(job),
         error=job.error,
-        reason=reasons.displayed(session, [job])[job.id],
-        place=queue_positions.queue_positions(session, [job]).get(job.id),
+        reason=reason,
+        place=place,
         metrics=latest,
-        monitor=policy.monitor,
-        best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if best else None,
+        monitor=job.stored_spec.checkpoint.monitor,
+        best=best,
         spec=job.spec,
         card=job.card,
         log_lines=job.log_lines,

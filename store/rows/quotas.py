@@ -40,6 +40,11 @@ def limits_of(session: Session, owner: str) -> dict[Resource, int]:
     return _by_owner(session.execute(_LIMITS_OF_ONE, {"owner": owner})).get(owner, {})
 
 
+def limits_of_some(session: Session, owners: Collection[str]) -> dict[str, dict[Resource, int]]:
+    """Returns the limits of users, as `limits_of` does. Users without any are left out."""
+    return _by_owner(session.execute(_LIMITS_OF_SOME, {"owners": sorted(owners)}))
+
+
 def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
     """Returns how much of the resource the user may use; None without a limit. A user's row replaces the role's."""
     return limits_of(session, owner).get(resource)
@@ -122,9 +127,14 @@ def claim_refusal(session: Session, owner: str, *, devices: int) -> str | None:
     return None if allowance is None else allowance.refusal(devices)
 
 
-def check_submission(session: Session, owner: str, *, devices: int, priority: int) -> None:
-    """Raises QuotaExceeded if the user may not submit such a job. Until the end of the transaction no other enters."""
-    limits = limits_of(session, owner)
+def check_submission(
+    session: Session, owner: str, *, devices: int, priority: int, limits: Mapping[Resource, int] | None = None
+) -> None:
+    """Raises QuotaExceeded if the user may not submit such a job. Until the end of the transaction no other enters.
+
+    `limits`: the user's, if the transaction has read them already.
+    """
+    limits = limits_of(session, owner) if limits is None else limits
     if not limits:
         return
     if (most := limits.get(Resource.DEVICES)) is not None and devices > most:

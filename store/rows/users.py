@@ -1,6 +1,6 @@
 """Users: their roles, and whether they are disabled."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 import re
 
 from sqlalchemy import select, update
@@ -40,6 +40,12 @@ def get(session: Session, name: str) -> User:
 def lock(session: Session, name: str) -> None:
     """Makes other transactions that count what the user has wait for the end of this one."""
     session.execute(select(User.name).where(User.name == name).with_for_update(key_share=True))
+
+
+def lock_free(session: Session, names: Collection[str]) -> set[str]:
+    """Locks those of the users whom no other transaction has locked, as `lock` does, and returns them."""
+    query = select(User.name).where(User.name.in_(names)).order_by(User.name)
+    return set(session.scalars(query.with_for_update(key_share=True, skip_locked=True)))
 
 
 def list_all(session: Session, *, limit: int, after: str | None = None) -> Sequence[UserFacts]:

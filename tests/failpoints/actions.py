@@ -1,5 +1,6 @@
 """Actions of the programs on the store and Redis, with their own code. Each runs in an `ArmedProcess`."""
 
+import asyncio
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -10,13 +11,14 @@ import sys
 import threading
 import time
 
+from api.submissions import Submissions
 from store.commands import bundles, cleanup, requests, submission, team
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
 from store.facts.attempts import Claim
 from store.facts.callers import SERVICE
 from store.facts.output import Batch, NewLines
-from store.facts.submission import KeyedRequest
+from store.facts.submission import KeyedRequest, Submission
 from store.facts.telemetry import MetricPoint
 from store.store import Store
 from store.uploads.folder import Uploads
@@ -93,6 +95,24 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
 def request(settings: Settings, what: str, subject: str) -> None:
     with opened(settings) as store:
         REQUESTS[what](store, subject)
+
+
+def submit_many(settings: Settings, count: int, answered: Path) -> None:
+    """Submits jobs at the same moment, as clients of one API do. Appends the id of each that is answered to a file."""
+    spec = parse_spec({"trainer": "script", "name": "many", "config": {"code": "file:///code"}})
+
+    async def submit(submissions: Submissions, number: int) -> None:
+        keyed = KeyedRequest("admin", f"key-{number}", "the same")
+        made = await submissions.submit(Submission(spec, SERVICE, "private", keyed))
+        with answered.open("a") as file:
+            file.write(f"{made.job.id}\n")
+
+    async def submit_all(submissions: Submissions) -> None:
+        await asyncio.gather(*(submit(submissions, number) for number in range(count)))
+        submissions.close()
+
+    with opened(settings) as store:
+        asyncio.run(submit_all(Submissions(store)))
 
 
 def collect(settings: Settings) -> None:

@@ -11,6 +11,7 @@ from store.blobs import Blobs
 from store.db.tables import Bundle, Garbage, Worker
 from store.facts.output import NewCheckpoint
 from store.rows import stacks, users
+from tests import line
 from tests.api.bundles import packed
 from tests.failpoints import actions
 from tests.failpoints.armed import REFUSED, ArmedProcess, started
@@ -68,6 +69,31 @@ def test_a_repeated_request_beside_a_hung_one_has_one_effect(service: FailpointF
         assert child.wait() in {0, REFUSED}
         second.join()
     _check(service, what, subject)
+
+
+@pytest.mark.parametrize("hit", [1, 2, 3])
+@pytest.mark.parametrize("side", SIDES)
+def test_each_of_many_submissions_of_a_killed_process_is_answered_or_stored_once_when_repeated(
+    service: FailpointFixture, side: str, hit: int
+) -> None:
+    point, answered = f"store.submit.{side}", service.folder / "answered"
+    answered.touch()
+    with started(
+        actions.submit_many, service.settings, 100, answered, plan=f"{point}=kill@{hit}", log=service.log
+    ) as child:
+        assert child.wait() == -9
+        assert child.acted == [point]
+    told, stored = set(answered.read_text().split()), {job.id for job in service.jobs()}
+    assert told <= stored
+    assert len(stored) < 100
+    actions.submit_many(service.settings, 100, answered)
+    jobs = service.jobs()
+    assert len(jobs) == 100
+    assert stored <= {job.id for job in jobs}
+    assert {*answered.read_text().split()} == {job.id for job in jobs}
+    assert all(service.moves(job.id) == ["queued"] for job in jobs)
+    line.sweep(service.queue, service.database)
+    assert sorted(line.waiting(service.queue)) == [job.id for job in jobs]
 
 
 def _playing(service: FailpointFixture, what: str, subject: str, *, plan: str) -> AbstractContextManager[ArmedProcess]:

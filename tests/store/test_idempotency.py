@@ -28,6 +28,7 @@ def make(session: Session, asked: KeyedRequest) -> Answer:
     job = jobs.submit(session, SPEC, owner=asked.owner)
     answer = Answer(job.id, 201, f"/v1/jobs/{job.id}")
     idempotency.store_answer(session, asked, answer)
+    idempotency.delete_old(session)
     return answer
 
 

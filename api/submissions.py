@@ -1,0 +1,95 @@
+"""Commits submissions of several clients together. Call it in the event loop."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from starlette.concurrency import run_in_threadpool
+
+from store.commands import submission
+from store.facts.submission import Submission, Submitted
+from store.store import Store
+from torchyard.contract.errors import Unavailable
+
+THREADS = 2
+"""Transactions at once: one executes its statements while the other one waits for its commit."""
+MOST = 50
+"""The most submissions of a transaction. PostgreSQL keeps 64 savepoints of one at hand."""
+
+_Waiting = tuple[Submission, asyncio.Future[Submitted | None]]
+
+
+class Submissions:
+    """Who comes while both threads are busy shares the next transaction. Nobody waits for others to come."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="submissions")
+        self._waiting: deque[_Waiting] = deque()
+        self._busy = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many are in no transaction so far."""
+        return len(self._waiting)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def submit(self, wanted: Submission) -> Submitted:
+        """Returns when the job is committed. Raises what `store.commands.submission.submit` does."""
+        committed = asyncio.get_running_loop().create_future()
+        self._waiting.append((wanted, committed))
+        self._begin()
+        made = await committed
+        if made is None:  # another transaction holds up this one: it waits in a thread of its own, as others must not
+            return await run_in_threadpool(_alone(self._store, wanted))
+        return made
+
+    def _begin(self) -> None:
+        """Gives the free threads to those who wait."""
+        while self._waiting and self._busy < THREADS:
+            some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+            asked = [waiting for waiting in some if not waiting[1].cancelled()]
+            if asked:
+                self._busy += 1
+                self._start(asked)
+
+    def _start(self, asked: Sequence[_Waiting]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            found = _outcomes(self._store, [wanted for wanted, _ in asked])
+            with suppress(RuntimeError):  # the loop is closed: the service has stopped
+                loop.call_soon_threadsafe(self._end, asked, found)
+
+        self._threads.submit(run)
+
+    def _end(self, asked: Sequence[_Waiting], found: Sequence[Submitted | Exception | None]) -> None:
+        self._busy -= 1
+        self._begin()
+        for (_, committed), outcome in zip(asked, found, strict=True):
+            if committed.done():  # its client has left
+                continue
+            if isinstance(outcome, Exception):
+                committed.set_exception(outcome)
+            else:
+                committed.set_result(outcome)
+
+
+def _alone(store: Store, wanted: Submission) -> Callable[[], Submitted]:
+    return lambda: submission.submit(
+        store, wanted.spec, caller=wanted.caller, visibility=wanted.visibility, keyed=wanted.keyed
+    )
+
+
+def _outcomes(store: Store, wanted: Sequence[Submission]) -> Sequence[Submitted | Exception | None]:
+    """Returns the outcome of each. If the transaction was refused, none of them is stored, and each is told so."""
+    try:
+        return submission.submit_together(store, wanted)
+    except Unavailable as error:
+        return [Unavailable(error.message) for _ in wanted]
+    except Exception as error:  # noqa: BLE001 - each of them answers 500
+        return [error for _ in wanted]
