@@ -18,6 +18,16 @@ class KeyedRequest:
 
 
 @dataclass(frozen=True)
+class NewJob:
+    """A job to store. `visibility`: the default visibility, for a spec that sets none."""
+
+    spec: Spec
+    owner: str
+    visibility: Visibility = "private"
+    retry_of: str | None = None
+
+
+@dataclass(frozen=True)
 class Submission:
     """A job that a caller submits. `visibility`: the default visibility, for a spec that sets none."""
 

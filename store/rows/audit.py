@@ -19,17 +19,15 @@ _log = logging.getLogger("torchyard.audit")
 
 def add(session: Session, caller: Caller, action: str, object: str, *, outcome: str = "ok") -> None:
     """Adds an entry, and logs it as one line of JSON. `outcome` is `ok` or the code of an error."""
-    values = {
-        "who": caller.name,
-        "token_id": caller.token_id,
-        "address": caller.address,
-        "action": action,
-        "object": object[:_MOST_OBJECT_CHARACTERS],
-        "outcome": outcome,
-        "request_id": caller.request_id,
-    }
-    session.execute(_NEW, values)
-    _log.info("audit %s", json.dumps(values))  # JSON in ASCII escapes control characters
+    add_all(session, action, [(caller, object)], outcome=outcome)
+
+
+def add_all(session: Session, action: str, done: Sequence[tuple[Caller, str]], *, outcome: str = "ok") -> None:
+    """Adds entries of one action, by who did it and on what, as `add` does."""
+    rows = [_values(caller, action, object, outcome) for caller, object in done]
+    session.execute(_NEW, rows if len(rows) > 1 else rows[0])  # of one row, a statement of many costs more
+    for row in rows:
+        _log.info("audit %s", json.dumps(row))  # JSON in ASCII escapes control characters
 
 
 def entries(session: Session, where: AuditFilter, *, limit: int, before: int | None = None) -> Sequence[AuditFacts]:
@@ -39,3 +37,15 @@ def entries(session: Session, where: AuditFilter, *, limit: int, before: int | N
     query = query.where(*(column == value for column, value in equal.items() if value is not None))
     rows = session.execute(query if before is None else query.where(AuditEntry.id < before))
     return [AuditFacts(*row) for row in rows]
+
+
+def _values(caller: Caller, action: str, object: str, outcome: str) -> dict[str, str | None]:
+    return {
+        "who": caller.name,
+        "token_id": caller.token_id,
+        "address": caller.address,
+        "action": action,
+        "object": object[:_MOST_OBJECT_CHARACTERS],
+        "outcome": outcome,
+        "request_id": caller.request_id,
+    }

@@ -110,10 +110,12 @@ def use(session: Session, owner: str, named: Mapping[str, str]) -> None:
     session.execute(change, execution_options={"synchronize_session": False})
 
 
-def record_uses(session: Session, job_id: str, named: Mapping[str, str]) -> None:
-    """Notes that the new job names these bundles (sha256 by field)."""
-    if named:
-        rows = [{"job_id": job_id, "sha256": sha256} for sha256 in sorted(set(named.values()))]
+def record_uses(session: Session, named: Mapping[str, Mapping[str, str]]) -> None:
+    """Notes which bundles new jobs name (sha256 by field), by the jobs' ids."""
+    rows = [
+        {"job_id": job_id, "sha256": sha256} for job_id, its in named.items() for sha256 in sorted(set(its.values()))
+    ]
+    if rows:
         session.execute(insert(BundleUse), rows)
 
 

@@ -1,5 +1,6 @@
 """Idempotency keys: a request that is sent twice creates one job and gets the same answer twice."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -32,14 +33,23 @@ class KeyTaken(Conflict):
 
 def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
     """Returns the answer stored within 24 hours, by the database's clock. Raises IdempotencyMismatch."""
-    query = select(IdempotencyKey).where(
-        IdempotencyKey.owner == request.owner,
-        IdempotencyKey.key == request.key,
-        IdempotencyKey.created_at > now_us() - _KEPT_US,
-    )
-    row = session.scalars(query).first()
-    if row is None:
-        return None
+    found = find_answers(session, [request])
+    return answer_of(request, found[request.owner, request.key]) if found else None
+
+
+def find_answers(session: Session, requests: Collection[KeyedRequest]) -> dict[tuple[str, str], IdempotencyKey]:
+    """Returns what is stored for the keys of requests, by owner and key, for `answer_of`."""
+    keys = sorted({(request.owner, request.key) for request in requests})
+    query = select(IdempotencyKey).where(IdempotencyKey.created_at > now_us() - _KEPT_US)
+    if len(keys) == 1:
+        query = query.where(IdempotencyKey.owner == keys[0][0], IdempotencyKey.key == keys[0][1])
+    else:
+        query = query.where(tuple_(IdempotencyKey.owner, IdempotencyKey.key).in_(keys))
+    return {(row.owner, row.key): row for row in session.scalars(query)} if keys else {}
+
+
+def answer_of(request: KeyedRequest, row: IdempotencyKey) -> Answer:
+    """Returns the answer that is stored for the request's key. Raises IdempotencyMismatch if another one has it."""
     if row.fingerprint != request.fingerprint:
         raise IdempotencyMismatch(
             f"the key {request.key!r} came with another request before, which made job {row.job_id}: "
@@ -49,29 +59,28 @@ def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
 
 
 def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> None:
-    """Stores the answer in the transaction that creates its job. Raises KeyTaken.
+    """Stores the answer in the transaction that creates its job. Raises KeyTaken."""
+    store_answers(session, [(request, answer)])
 
-    Several are stored in the order of their owners and keys, as two transactions would deadlock otherwise.
-    """
-    values = {
-        "fingerprint": request.fingerprint,
-        "status": answer.status,
-        "location": answer.location,
-        "job_id": answer.job_id,
-        "created_at": now_us(),
-    }
-    stored = session.execute(
-        upsert(session, IdempotencyKey)
-        .values(owner=request.owner, key=request.key, **values)
-        .on_conflict_do_update(
-            index_elements=["owner", "key"],
-            set_=values,
-            where=IdempotencyKey.created_at <= now_us() - _KEPT_US,
-        )
-        .returning(IdempotencyKey.key)
-    ).first()
-    if stored is None:
-        raise KeyTaken(f"the key {request.key!r} was used at the same moment")
+
+def store_answers(session: Session, made: Sequence[tuple[KeyedRequest, Answer]]) -> None:
+    """Stores answers of different keys. Raises KeyTaken if another transaction has one of the keys."""
+    new = upsert(session, IdempotencyKey)
+    names = ("fingerprint", "status", "location", "job_id")
+    statement = new.on_conflict_do_update(
+        index_elements=["owner", "key"],
+        set_={**{name: new.excluded[name] for name in names}, "created_at": now_us()},
+        where=IdempotencyKey.created_at <= now_us() - _KEPT_US,
+    ).returning(IdempotencyKey.key)
+    rows = [
+        {"owner": request.owner, "key": request.key, "fingerprint": request.fingerprint}
+        | {"status": answer.status, "location": answer.location, "job_id": answer.job_id}
+        for request, answer in made
+    ]
+    # In one order: two transactions that wait for each other's keys would deadlock.
+    rows.sort(key=lambda row: (row["owner"], row["key"]))
+    if len(session.execute(statement, rows if len(rows) > 1 else rows[0]).all()) < len(rows):
+        raise KeyTaken("a key was used at the same moment")
 
 
 def delete_old(session: Session) -> None:

@@ -1,5 +1,6 @@
 """Events of jobs, each at a position of its job that the caller has reserved."""
 
+from collections.abc import Sequence
 from contextlib import closing
 import json
 from typing import Any
@@ -41,6 +42,14 @@ def page(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[E
         return pages.take(events, limit=limit, size=lambda event: len(json.dumps(event.data)))
 
 
+def add_first(session: Session, job_ids: Sequence[str], reason: Reason) -> None:
+    """Inserts the first events of new jobs: that they are queued."""
+    data = _moved(None, JobState.QUEUED, reason)
+    event = {"seq": 1, "type": "state", "attempt": None, "data": data, "told": None}
+    rows = [{**event, "job_id": job_id, "of_job": job_id} for job_id in job_ids]
+    session.execute(_NEW_EVENT, rows if len(rows) > 1 else rows[0])
+
+
 def add_state(
     session: Session,
     job_id: str,
@@ -53,7 +62,7 @@ def add_state(
     detail: dict[str, Any] | None = None,
 ) -> None:
     """Inserts the event of a state that the job has entered. `detail` goes into its data."""
-    data = {"from": source, "to": target, "reason": {"code": reason.code, "message": reason.message}, **(detail or {})}
+    data = _moved(source, target, reason) | (detail or {})
     add(session, job_id, seq=seq, type="state", attempt=attempt, data=data)
 
 
@@ -70,3 +79,7 @@ def add(
     """Inserts an event at the position `seq`. `jobs.add_event` says what `time` is."""
     values = {"job_id": job_id, "seq": seq, "type": type, "attempt": attempt, "data": data}
     session.execute(_NEW_EVENT, {**values, "of_job": job_id, "told": time})
+
+
+def _moved(source: JobState | None, target: JobState, reason: Reason) -> dict[str, Any]:
+    return {"from": source, "to": target, "reason": {"code": reason.code, "message": reason.message}}

@@ -127,21 +127,41 @@ def claim_refusal(session: Session, owner: str, *, devices: int) -> str | None:
     return None if allowance is None else allowance.refusal(devices)
 
 
-def check_submission(
-    session: Session, owner: str, *, devices: int, priority: int, limits: Mapping[Resource, int] | None = None
-) -> None:
-    """Raises QuotaExceeded if the user may not submit such a job. Until the end of the transaction no other enters.
+def check_submission(session: Session, owner: str, *, devices: int, priority: int) -> None:
+    """Raises QuotaExceeded if the user may not submit such a job. Until the end of the transaction no other enters."""
+    Room(session, {owner: limits_of(session, owner)}).check(owner, devices=devices, priority=priority)
 
-    `limits`: the user's, if the transaction has read them already.
-    """
-    limits = limits_of(session, owner) if limits is None else limits
-    if not limits:
-        return
-    if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
-        raise QuotaExceeded(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
-    check_priority(owner, priority, limits)
-    check_queue(session, owner, limits)
-    check_stored(session, owner, limits)
+
+class Room:
+    """What quotas leave for the submissions of one transaction. What users have is counted once."""
+
+    def __init__(self, session: Session, limits: Mapping[str, Mapping[Resource, int]]) -> None:
+        """`limits`: those of every user who has any."""
+        self._session = session
+        self._limits = limits
+        self._queued: dict[str, int] = {}
+        self._stored: set[str] = set()
+        """Users whose stored bytes leave room."""
+
+    def check(self, owner: str, *, devices: int, priority: int) -> None:
+        """Raises QuotaExceeded if the user may not submit such a job, beside those that were taken."""
+        limits = self._limits.get(owner, {})
+        if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
+            raise QuotaExceeded(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
+        check_priority(owner, priority, limits)
+        if (most := limits.get(Resource.QUEUED)) is not None:
+            if owner not in self._queued:
+                users.lock(self._session, owner)
+                self._queued[owner] = queued_jobs(self._session, owner)
+            _check_queued(owner, self._queued[owner], most=most)
+        if owner not in self._stored:
+            check_stored(self._session, owner, limits)
+            self._stored.add(owner)
+
+    def take(self, owner: str) -> None:
+        """Counts one more job of the user."""
+        if owner in self._queued:
+            self._queued[owner] += 1
 
 
 def check_stored(session: Session, owner: str, limits: Mapping[Resource, int]) -> None:
@@ -163,8 +183,7 @@ def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) ->
     if (most := limits.get(Resource.QUEUED)) is None:
         return
     users.lock(session, owner)
-    if (queued := queued_jobs(session, owner)) >= most:
-        raise QuotaExceeded(f"{owner} may have {most} queued or paused jobs and has {queued}: wait, or cancel some")
+    _check_queued(owner, queued_jobs(session, owner), most=most)
 
 
 def listed(session: Session) -> list[QuotaFacts]:
@@ -185,6 +204,11 @@ def clear(session: Session, kind: str, name: str, resources: Iterable[Resource])
     """Removes limits of a user or of a role: then the role's hold, or none."""
     session.execute(delete(Quota).where(Quota.kind == kind, Quota.name == name, Quota.resource.in_(list(resources))))
     announcement_of(session).wake_workers()
+
+
+def _check_queued(owner: str, queued: int, *, most: int) -> None:
+    if queued >= most:
+        raise QuotaExceeded(f"{owner} may have {most} queued or paused jobs and has {queued}: wait, or cancel some")
 
 
 def _least(stored: InstrumentedAttribute[int], left: InstrumentedAttribute[int]) -> ColumnElement[int]:

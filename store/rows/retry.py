@@ -34,7 +34,7 @@ def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE
     named = bundles_of(spec)
     bundles.use(session, owner, named)
     new = jobs.submit(session, spec, owner=owner, visibility=cast("Visibility", old.visibility), retry_of=job_id)
-    bundles.record_uses(session, new.id, named)
+    bundles.record_uses(session, {new.id: named})
     newest = checkpoints.newest_first(session, job_id, limit=1)
     if newest:
         _copy_checkpoint(session, newest[0], new.id)

@@ -43,7 +43,7 @@ def left(blobs: Blobs, content: bytes) -> NewArtifact:
 def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """Returns a job that has rows in every table."""
     job_id = db.submit()
-    db.write(lambda session: bundles.record_uses(session, job_id, {"config.code": "0" * 64}))
+    db.write(lambda session: bundles.record_uses(session, {job_id: {"config.code": "0" * 64}}))
     key = KeyedRequest("ada", job_id, "f")
     db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "")))
     claim = db.running(job_id, db.worker())

@@ -1,0 +1,142 @@
+"""Stores submitted jobs: one, or several in one transaction, of which each has its own answer or error."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from sqlalchemy.orm import Session
+
+from store.db.tables import IdempotencyKey
+from store.facts.submission import KeyedRequest, NewJob, Submission, Submitted
+from store.rows import audit, bundles, gpus, idempotency, job_facts, jobs, quotas, savepoints, secrets, users
+from store.rows.idempotency import Answer, KeyTaken
+from store.rows.quotas import Room
+from torchyard.contract.bundles import bundles_of
+from torchyard.contract.errors import TorchyardError
+from torchyard.contract.team import Resource
+
+Outcome = Submitted | Exception | None
+"""Of one of several submissions: None if another transaction holds it up."""
+_Limits = Mapping[str, Mapping[Resource, int]]
+
+
+def store_one(session: Session, wanted: Submission, *, limits: _Limits | None = None) -> Submitted:
+    """Stores the job and the answer for its key, or returns the answer that an earlier request with the key got.
+
+    Raises KeyTaken, and what `store.commands.submission.submit` does. `limits`: if they are known.
+    """
+    known = find_known(session, wanted.keyed)
+    if known is not None:
+        return known
+    owner = wanted.caller.name
+    _check(session, wanted, Room(session, quotas.limits_of_some(session, [owner]) if limits is None else limits))
+    return _store(session, [wanted])[0]
+
+
+def find_known(session: Session, keyed: KeyedRequest | None) -> Submitted | None:
+    """Returns the answer that an earlier request with the key got. Raises IdempotencyMismatch."""
+    known = idempotency.find_answer(session, keyed) if keyed is not None else None
+    return None if known is None else _replayed(session, known)
+
+
+def store_together(session: Session, wanted: Sequence[Submission], *, wait: bool = False) -> list[Outcome]:
+    """Stores several jobs. Without `wait`, no row is waited for that another transaction has locked.
+
+    All are stored by the same statements. If that fails, each is stored by itself, so that it alone has its error.
+    One alone needs no savepoint: it raises as `store_one` does.
+    """
+    limits = quotas.limits_of_some(session, {each.caller.name for each in wanted})
+    free = [*range(len(wanted))] if wait else _lock_free(session, wanted, limits)
+    if len(wanted) == 1:
+        return [store_one(session, wanted[0], limits=limits) if free else None]
+    found: dict[int, Outcome] = {}
+    checked = _checked(session, {place: wanted[place] for place in free}, limits, found)
+    if checked:
+        made = savepoints.attempt(session, partial(_store, session, [wanted[place] for place in checked]))
+        found |= {} if isinstance(made, Exception) else dict(zip(checked, made, strict=True))
+    for place in sorted(set(free) - found.keys(), key=lambda place: _key(wanted[place])):
+        found[place] = _store_alone(session, wanted[place], limits)
+    return [found.get(place) for place in range(len(wanted))]
+
+
+def _lock_free(session: Session, wanted: Sequence[Submission], limits: _Limits) -> list[int]:
+    """Locks users and then bundles, as far as they are free. Returns the submissions that have theirs."""
+    counted = {name for name, theirs in limits.items() if Resource.QUEUED in theirs}
+    held_users = counted - users.lock_free(session, counted) if counted else set[str]()
+    named = [{(each.caller.name, sha256) for sha256 in bundles_of(each.spec).values()} for each in wanted]
+    held_bundles = bundles.lock_free(session, set[tuple[str, str]]().union(*named))
+    return [
+        place
+        for place, each in enumerate(wanted)
+        if each.caller.name not in held_users and held_bundles.isdisjoint(named[place])
+    ]
+
+
+def _checked(
+    session: Session, wanted: Mapping[int, Submission], limits: _Limits, found: dict[int, Outcome]
+) -> list[int]:
+    """Returns those of the submissions that may be stored together, and adds what is known of others to `found`."""
+    stored = idempotency.find_answers(session, [each.keyed for each in wanted.values() if each.keyed is not None])
+    room, keys = Room(session, limits), set[tuple[str, str]]()
+    checked: list[int] = []
+    for place, each in wanted.items():
+        if each.keyed is not None and _key(each) in keys:
+            continue  # the same key twice: the second is stored after the first, by itself
+        keys.add(_key(each))
+        try:
+            known = _known(session, each.keyed, stored)
+            if known is not None:
+                found[place] = known
+                continue
+            _check(session, each, room)
+        except TorchyardError as error:
+            found[place] = error
+        else:
+            checked.append(place)
+    return checked
+
+
+def _known(
+    session: Session, keyed: KeyedRequest | None, stored: Mapping[tuple[str, str], IdempotencyKey]
+) -> Submitted | None:
+    row = None if keyed is None else stored.get((keyed.owner, keyed.key))
+    return None if keyed is None or row is None else _replayed(session, idempotency.answer_of(keyed, row))
+
+
+def _replayed(session: Session, known: Answer) -> Submitted:
+    job = job_facts.of(session, jobs.get(session, known.job_id))
+    return Submitted(job, known.status, known.location, replayed=True)
+
+
+def _check(session: Session, wanted: Submission, room: Room) -> None:
+    spec, owner = wanted.spec, wanted.caller.name
+    room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
+    gpus.check(session, spec.resources)
+    secrets.check(session, owner, spec)
+    bundles.use(session, owner, bundles_of(spec))
+    room.take(owner)
+
+
+def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
+    made = jobs.submit_all(session, [NewJob(each.spec, each.caller.name, each.visibility) for each in wanted])
+    bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
+    audit.add_all(session, "job.submit", [(each.caller, job.id) for job, each in zip(made, wanted, strict=True)])
+    told = [Submitted(facts, 201, f"/v1/jobs/{facts.id}") for facts in job_facts.of_new(session, made)]
+    answers = [
+        (each.keyed, Answer(its.job.id, its.status, its.location))
+        for each, its in zip(wanted, told, strict=True)
+        if each.keyed is not None
+    ]
+    if answers:
+        idempotency.store_answers(session, answers)
+    return told
+
+
+def _store_alone(session: Session, wanted: Submission, limits: _Limits) -> Submitted | Exception:
+    change: Callable[[], Submitted] = partial(store_one, session, wanted, limits=limits)
+    while isinstance(made := savepoints.attempt(session, change), KeyTaken):
+        pass
+    return made
+
+
+def _key(wanted: Submission) -> tuple[str, str]:
+    return (wanted.caller.name, wanted.keyed.key if wanted.keyed is not None else "")
