@@ -1,4 +1,4 @@
-"""Alembic runs this module: all revisions in one transaction, on the database that `migrations.__main__` configures."""
+"""Alembic runs this module: all revisions in one transaction, on the database that `migrations.actions` configures."""
 
 from collections.abc import Callable
 from contextlib import closing
