@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import TypeAdapter
 
 from api.access.auth import JobReader
 from api.curves.shares import MAX_POINTS, share
-from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.reads import Parts, in_turns
 from api.present.times import time as shown_time
 from api.services import ServicesDep
@@ -20,7 +20,7 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
 from torchyard.contract.views.telemetry import MetricsView, PointView, SeriesView
 
-router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
+router = guarded("telemetry", Unavailable)
 
 _BLOCK = 1000
 _POINTS = TypeAdapter(list[PointView])
