@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+import warnings
 
 from alembic import context
 from alembic.script import ScriptDirectory
@@ -60,6 +61,8 @@ def _wanted() -> MetaData | None:
         return None
     from store.db.tables import Base
 
+    # SQLite cannot tell of such indexes. Those that there are belong to PostgreSQL alone.
+    warnings.filterwarnings("ignore", "autogenerate skipping metadata-specified expression-based index")
     return Base.metadata
 
 
