@@ -39,7 +39,7 @@ def submit(
         job = jobs.submit(session, spec, owner=caller.name, visibility=visibility)
         bundles.record_uses(session, job.id, named)
         audit.add(session, caller, "job.submit", job.id)
-        return job_facts.of_new(session, job)
+        return job_facts.of(session, job)
 
     return _once(store, keyed, make)
 

@@ -60,7 +60,7 @@ def find(
 def get(store: Snapshots, job_id: str, *, caller: Caller) -> JobFacts:
     """Returns a job."""
     with store.read() as session:
-        return job_facts.of(session, access.get(session, job_id, caller))
+        return job_facts.readable(session, job_id, caller)
 
 
 def check_readable(store: Snapshots, job_id: str, *, caller: Caller) -> None:

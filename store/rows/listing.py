@@ -43,7 +43,11 @@ _ORDERS = {
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Built once: building a statement costs more than executing it.
-_LISTED = select(*job_facts.LISTED).where(Base.metadata.tables["jobs"].c.id.in_(bindparam("ids", expanding=True)))
+_LISTED = (
+    select(*job_facts.LISTED)
+    .select_from(reasons.JOINED)
+    .where(Base.metadata.tables["jobs"].c.id.in_(bindparam("ids", expanding=True)))
+)
 _COUNTS = select(*(func.count(Job.id).filter(Job.state == state) for state in JobState))
 
 
@@ -97,7 +101,9 @@ def changeable(
 
 def some(session: Session, job_ids: Collection[str]) -> list[ListedJob]:
     """Returns the jobs with these ids that exist."""
-    return job_facts.listed(session, session.execute(_LISTED, {"ids": list(job_ids)}).all()) if job_ids else []
+    if not job_ids:
+        return []
+    return job_facts.listed(session, session.connection().execute(_LISTED, {"ids": list(job_ids)}).all())
 
 
 _TOLD = (Job.id, Job.owner, Job.visibility, Job.name, Job.priority, Job.not_before, Job.created_at)
