@@ -74,14 +74,16 @@ class Identities:
             self._listener.cancel()
 
     async def _listen(self) -> None:
-        # Redis's client may swallow a cancellation while it connects, so `_closed` is checked as well.
-        while not self._closed:
+        task = asyncio.current_task()
+        assert task is not None
+        # Redis's client may swallow a cancellation while it connects, so it is asked for.
+        while not task.cancelling():
             try:
                 service = await asyncio.to_thread(self._service)
                 announced = changes.listen(self._url, channel=redis_names.access(service))
                 async with aclosing(announced) as names:
                     async for _ in names:  # the first stands for what was announced before it listened
-                        if self._closed:
+                        if task.cancelling():
                             return
                         self._forget(subscribed=True)
             except Unavailable as error:

@@ -162,3 +162,13 @@ def _disconnect(redis: Redis) -> None:
     """Ends all subscriptions."""
     with closing(redis):
         redis.client_kill_filter(_type="pubsub")
+
+
+def test_the_subscription_ends_however_early_its_loop_does(redis_url: str) -> None:
+    async def begin(steps: int) -> None:
+        Identities(redis_url, service=a_service).find("a token")
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    for steps in range(40):
+        asyncio.run(begin(steps))  # it cancels the listener, and returns when that has ended
