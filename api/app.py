@@ -2,20 +2,19 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
-from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
+from fastapi import FastAPI
+from starlette.routing import BaseRoute
 
 from api import monitoring, website
 from api.http import problems
 from api.http.browsers import AllowedHosts, CommonHeaders
 from api.http.compression import Compression
 from api.http.cookies import PlainCookies
-from api.openapi import completion, documentation
+from api.openapi import completion, documentation, routers
 from api.routes import (
     advice,
     artifacts,
@@ -38,7 +37,7 @@ from api.routes import (
 )
 from api.services import THREADS, Services
 from api.settings import Settings
-from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized, TooManyRequests
+from torchyard.contract.errors import ConfigError
 from torchyard.host.listening import check_token
 
 
@@ -61,7 +60,7 @@ def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> Fast
         version="1",
         summary="Submits, watches and serves distributed PyTorch training jobs.",
         lifespan=lifespan,
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=routers.operation_id,
         redirect_slashes=False,
         openapi_url=None,
         docs_url=None,
@@ -75,27 +74,18 @@ def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> Fast
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
     app.add_middleware(CommonHeaders)
-    app.router.routes.extend(_routes().routes)
+    app.router.routes.extend(_routes())
     documentation.install(app)
     monitoring.install(app, services)
     website.install(app, page_folder)
     return app
 
 
-@cache
-def _routes() -> APIRouter:
-    """Returns the routes, which no setting changes: FastAPI takes long to prepare them."""
-    routes = APIRouter(generate_unique_id_function=_operation_id)
-    guarded: dict[str, Any] = {
-        "prefix": "/v1",
-        "responses": completion.problems(NotAuthorized, Forbidden, TooManyRequests),
-    }
+def _routes() -> list[BaseRoute]:
+    """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
     contents = (attempts, stream, telemetry, curves, logs, stacks, checkpoints, artifacts)
-    for each in (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets):
-        routes.include_router(each.router, **guarded)
-    routes.include_router(session.router)
-    routes.include_router(health.router)
-    return routes
+    areas = (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets, session, health)
+    return [route for area in areas for route in area.router.routes]
 
 
 class _Application(FastAPI):
@@ -103,7 +93,3 @@ class _Application(FastAPI):
         if self.openapi_schema is None:
             self.openapi_schema = completion.completed(super().openapi(), self.routes)
         return self.openapi_schema
-
-
-def _operation_id(route: APIRoute) -> str:
-    return f"head_{route.name}" if route.methods == {"HEAD"} else route.name

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api import submissions
-from api.access import access
+from api.access import access as callers
 from api.access.access import Access
 from api.limits import turns
 from api.limits.turns import READS_PER_USER, Turns
@@ -21,7 +21,7 @@ from store.store import Store
 
 THREADS = 20
 """Threads for small answers and small changes."""
-_CONNECTIONS = THREADS + access.THREADS + 3 * turns.THREADS + submissions.THREADS
+_CONNECTIONS = THREADS + callers.THREADS + 3 * turns.THREADS + submissions.THREADS
 """A connection to the database for each thread that may use one, so that none waits for another's."""
 
 
@@ -49,10 +49,12 @@ class Services:
         store = Store.of(settings, program="torchyard-api", pool=16, most=_CONNECTIONS)
         live = Live(settings.redis, service=store.service)
         stored = SharedItems()
+        access = Access.of(settings, store, token=token)
+        store.on_access_change = access.identities.forget
         return cls(
             settings=settings,
             store=store,
-            access=Access.of(settings, store, token=token),
+            access=access,
             live=live,
             single_stream=SingleStream(store, live, stored),
             multiplexed_stream=MultiplexedStream(store, Feed(store, live), stored),
@@ -65,6 +67,7 @@ class Services:
     def close(self) -> None:
         """Ends all streams and closes the store. Call it in the event loop."""
         self.live.close()
+        self.access.identities.close()
         self.reads.close()
         self.writes.close()
         self.parses.close()

@@ -65,9 +65,18 @@ def scratch() -> Generator[Path]:
 
 @contextmanager
 def up(
-    folder: Path, *, database: str | None = None, slots: int = 2, allowed: Sequence[Path] = (), package_index: str = ""
+    folder: Path,
+    *,
+    database: str | None = None,
+    slots: int = 2,
+    allowed: Sequence[Path] = (),
+    package_index: str = "",
+    tree: Path | None = None,
 ) -> Generator[Service]:
-    """Runs the service with its data in `folder`. Jobs may write below its folder `code`, and read below `allowed`."""
+    """Runs the service with its data in `folder`. Jobs may write below its folder `code`, and read below `allowed`.
+
+    `tree`: another checkout, whose service it is.
+    """
     data, code = folder / "data", folder / "code"
     code.mkdir(exist_ok=True)
     command = [
@@ -80,6 +89,8 @@ def up(
     began = time.monotonic()
     log = folder / "up.log"
     env = {**os.environ, **_LIMITS, "TORCHYARD_PACKAGE_INDEX": package_index}
+    if tree is not None:
+        env["PYTHONPATH"] = str(tree)
     with log.open("ab") as said, subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=said) as process:
         try:
             assert process.stdout is not None

@@ -1,16 +1,10 @@
 """`python -P -m migrations [upgrade | downgrade | current | check] [REVISION]`, on `TORCHYARD_DATABASE_URL`."""
 
 import argparse
-from pathlib import Path
+import os
 import sys
 
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
-from store.settings import Settings
-from torchyard.contract.errors import TorchyardError
+from migrations.looking import is_current
 from torchyard.host.datadir import make_files_private
 
 _ACTIONS = ("upgrade", "downgrade", "current", "check")
@@ -19,25 +13,13 @@ _ACTIONS = ("upgrade", "downgrade", "current", "check")
 def main() -> int:
     arguments = _parser().parse_args()
     make_files_private()
-    try:
-        settings = Settings.load()
-        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _run(configuration(settings.database), arguments.action, arguments.revision)
-    except DBAPIError as error:
-        print(f"error: {' '.join(str(error.orig).split())}", file=sys.stderr)  # noqa: T201 - the program's own message
-        return 1
-    except (CommandError, SQLAlchemyError, TorchyardError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the program's own message
-        return 1
-    return 0
+    # Each start of the service asks for this, and nearly always there is nothing to do.
+    is_upgrade = (arguments.action, arguments.revision) == ("upgrade", "head")
+    if is_upgrade and is_current(os.environ.get("TORCHYARD_DATABASE_URL", "")):
+        return 0
+    from migrations.actions import carry_out  # imports Alembic and SQLAlchemy
 
-
-def configuration(url: str) -> Config:
-    """Returns Alembic's configuration for the database at `url`."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
-    config.attributes["url"] = url
-    return config
+    return carry_out(arguments.action, arguments.revision)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,18 +27,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("action", nargs="?", default="upgrade", choices=_ACTIONS)
     parser.add_argument("revision", nargs="?", default="head")
     return parser
-
-
-def _run(config: Config, action: str, revision: str) -> None:
-    if action == "upgrade":
-        config.attributes["compares"] = False
-        command.upgrade(config, revision)
-    elif action == "downgrade":
-        command.downgrade(config, "base" if revision == "head" else revision)
-    elif action == "current":
-        command.current(config)
-    else:
-        command.check(config)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Alembic runs this module: all revisions in one transaction, on the database that `migrations.__main__` configures."""
+"""Alembic runs this module: all revisions in one transaction, on the database that `migrations.actions` configures."""
 
 from collections.abc import Callable
 from contextlib import closing
+import warnings
 
 from alembic import context
 from alembic.script import ScriptDirectory
@@ -60,6 +61,8 @@ def _wanted() -> MetaData | None:
         return None
     from store.db.tables import Base
 
+    # SQLite cannot tell of such indexes. Those that there are belong to PostgreSQL alone.
+    warnings.filterwarnings("ignore", "autogenerate skipping metadata-specified expression-based index")
     return Base.metadata
 
 

@@ -5,19 +5,18 @@ from collections.abc import AsyncGenerator
 from redis import RedisError
 from redis.asyncio import Redis
 
-from store import redis_names
 from torchyard.contract.errors import Unavailable
 
 
-async def listen(url: str, *, service: str) -> AsyncGenerator[str | None]:
-    """Yields None once it has subscribed, then the name of each change of the service with this id.
+async def listen(url: str, *, channel: str) -> AsyncGenerator[str | None]:
+    """Yields None once it has subscribed, then the name of each change on this channel of `store.redis_names`.
 
     Raises Unavailable if Redis does not answer or disconnects.
     """
     redis = Redis.from_url(url, socket_connect_timeout=2, decode_responses=True)
     try:
         async with redis, redis.pubsub(ignore_subscribe_messages=True) as subscription:
-            await subscription.subscribe(redis_names.changes(service))
+            await subscription.subscribe(channel)
             yield None
             async for message in subscription.listen():
                 yield str(message["data"])

@@ -95,8 +95,10 @@ class Queue:
                 _move(pipeline, new, base=redis_names.line(service), whole_script=whole_script)
             if new.wakes_workers:
                 pipeline.publish(redis_names.wakeups(service), "")
-            for job_id in new.changed:
-                pipeline.publish(redis_names.changes(service), job_id)
+            for name in new.changed:
+                pipeline.publish(redis_names.changes(service), name)
+                if announcement.is_channel(name):
+                    pipeline.publish(redis_names.access(service), name)
             answers = pipeline.execute(raise_on_error=False)
         return [answer for answer in answers if isinstance(answer, Exception)]
 

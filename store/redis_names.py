@@ -19,3 +19,8 @@ def wakeups(service: str) -> str:
 def changes(service: str) -> str:
     """The channel on which every commit publishes what it has changed: ids of jobs, and names of other things."""
     return f"torchyard:{service}:changes"
+
+
+def access(service: str) -> str:
+    """The channel on which those of them are published that change who may do what. They are few."""
+    return f"torchyard:{service}:access"

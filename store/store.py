@@ -8,7 +8,7 @@ from typing import Self
 
 from sqlalchemy.orm import Session
 
-from store.announcement import Announcement, announcement_of
+from store.announcement import Announcement, announcement_of, is_channel
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
@@ -41,6 +41,8 @@ class Store:
         self.secret_keys = secret_keys
         self.service = service
         """Returns the service's id, and raises what `ServiceIdentity.require` does."""
+        self.on_access_change: Callable[[], None] = lambda: None
+        """Called after each commit of this program that changes who may do what, before its caller goes on."""
         self._redis_answers = True
         self._credits = CreditCache()
         self._sweep = Sweep(queue.upkeep, read=database.read, write=database.write)
@@ -105,6 +107,8 @@ class Store:
     def _announce(self, announcement: Announcement) -> None:
         if not announcement:
             return
+        if any(map(is_channel, announcement.changed)):
+            self.on_access_change()
         try:
             self.queue.announce(announcement)
             self._redis_answers = True

@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 import psycopg
 import pytest
 
-from migrations.__main__ import configuration
+from migrations.actions import configuration
 from store.db.database import Database
 from store.db.tables import Base
 from tests.postgresql import PostgreSQLServer

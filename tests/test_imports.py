@@ -593,3 +593,10 @@ def test_a_run_is_submitted_before_rich_is_loaded() -> None:
     code = f"import sys, torchyard.cli, torchyard.cli.submission, {modules}; print('rich' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_up_starts_its_programs_before_a_client_is_loaded() -> None:
+    unneeded = {"torchyard.client", "pydantic", "httpx2", "http.client"}
+    code = f"import sys, torchyard.cli.up.service; print(*sorted({unneeded!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

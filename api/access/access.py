@@ -10,6 +10,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from api.access.codes import LoginCodes
+from api.access.identities import Identities
 from api.access.links import FileLinks
 from api.limits.rates import OpenStreams, Rates
 from api.settings import Settings
@@ -38,6 +39,7 @@ class Access:
     """Requests of each user."""
     open_streams: OpenStreams
     """Open streams of each user."""
+    identities: Identities
     wrong_tokens: Rates
     """Requests of each address that had a wrong token."""
     codes: LoginCodes
@@ -56,6 +58,7 @@ class Access:
             store=store,
             requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
             open_streams=OpenStreams(settings.max_streams),
+            identities=Identities(settings.redis, service=store.service),
             wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
             codes=LoginCodes(),
             links=FileLinks(token),

@@ -93,8 +93,13 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     """
     if hmac.compare_digest(token.encode(), access.token.encode()):
         return _admitted(access, _ADMIN, request)
+    known = access.identities.find(token)
+    if known is not None:
+        return _admitted(access, _principal(known), request)
+    read_at = access.identities.changes
     found = await access.at_once(queries.of_token, access.store, token)
     if found is not None:
+        access.identities.remember(token, found, read_at=read_at)
         admitted = _admitted(access, _principal(found), request)
         if found.use_is_stale:
             await access.note(_mark_used, access, found.token_id)

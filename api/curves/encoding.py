@@ -5,9 +5,11 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
+from store.queries.series_columns import SeriesColumns
 from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView
 
 _BLOCK = 2_000
+_POINT = '{"step":%d,"value":%s,"time":"%sZ","attempt":%d}'
 _VALUES: TypeAdapter[list[Any]] = TypeAdapter(list[Any], config=ConfigDict(ser_json_inf_nan="strings"))
 
 
@@ -16,6 +18,25 @@ def encoded(view: CurvesView) -> bytes:
     rest = view.model_dump_json(exclude={"series"}).encode()
     curves = b",".join(_curve(curve) for curve in view.series)
     return b'{"series":[%b],%b' % (curves, rest[1:])
+
+
+def points(found: SeriesColumns) -> bytes:
+    """Returns the points as `PointView`s in JSON, separated by commas, without making an object of each."""
+    blocks = (found.at(slice(begin, begin + _BLOCK)) for begin in range(0, len(found.steps), _BLOCK))
+    return b",".join(_points(block) for block in blocks)
+
+
+def _points(block: SeriesColumns) -> bytes:
+    values = _VALUES.dump_json(block.values.tolist())[1:-1].decode().split(",")
+    rows = zip(block.steps.tolist(), values, _times(block), block.attempts.tolist(), strict=True)
+    return ",".join([_POINT % row for row in rows]).encode()
+
+
+def _times(block: SeriesColumns) -> list[str]:
+    import numpy as np
+
+    shown: list[str] = np.datetime_as_string(block.times.astype("datetime64[us]")).tolist()
+    return [time.removesuffix(".000000") for time in shown]
 
 
 def _curve(curve: CurveView) -> bytes:

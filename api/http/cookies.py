@@ -20,9 +20,11 @@ class PlainCookies:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            others = [header for header in scope["headers"] if header[0] != b"cookie"]
-            sent = b";".join(value for name, value in scope["headers"] if name == b"cookie")
-            scope["headers"] = [*others, (b"cookie", _plain(sent))] if sent else others
+            cookies = [value for name, value in scope["headers"] if name == b"cookie"]
+            if cookies:  # most callers have none
+                others = [header for header in scope["headers"] if header[0] != b"cookie"]
+                sent = b";".join(cookies)
+                scope["headers"] = [*others, (b"cookie", _plain(sent))] if sent else others
         await self.app(scope, receive, send)
 
 

@@ -3,12 +3,10 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from fastapi import APIRouter
-
 from api.access.auth import JobReader
 from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
-from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.reads import in_turns
 from api.present import jobs
 from api.present.cluster import worker
@@ -23,7 +21,7 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.jobs import ErrorView
 
-router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
+router = guarded("jobs", Unavailable)
 
 
 @router.get("/jobs/{job_id}/advice")

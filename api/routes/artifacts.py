@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from api.access.auth import FileReader, JobReader
-from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
+from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD
+from api.openapi.routers import guarded
 from api.parameters.paging import AfterArtifact, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
@@ -19,7 +20,7 @@ from torchyard.contract.text import storable
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.checkpoints import ArtifactView
 
-router = APIRouter(tags=["artifacts"], responses=problems(Unavailable))
+router = guarded("artifacts", Unavailable)
 
 PathFilter = Annotated[
     str | None, Query(max_length=MOST_PATH_BYTES, description="only the file of this path, or those in this folder")

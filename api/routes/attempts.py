@@ -1,9 +1,7 @@
 """Lists the attempts of a job."""
 
-from fastapi import APIRouter
-
 from api.access.auth import JobReader
-from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.paging import AfterNumber, Limit, number_after, page
 from api.parameters.reads import in_turns
 from api.present import jobs as present
@@ -13,7 +11,7 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.attempts import AttemptView
 from torchyard.contract.views.base import Page
 
-router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
+router = guarded("jobs", Unavailable)
 
 
 @router.get("/jobs/{job_id}/attempts")

@@ -4,12 +4,13 @@ from functools import partial
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.access.auth import JobReader, JobWriter, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
+from api.openapi.routers import guarded
 from api.parameters.paging import BUNDLE, AfterBundle, Limit, page
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
@@ -39,7 +40,7 @@ from torchyard.contract.errors import (
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.checkpoints import BundleView
 
-router = APIRouter(tags=["bundles"], responses=problems(Unavailable))
+router = guarded("bundles", Unavailable)
 
 _UPLOADED: dict[int | str, dict[str, Any]] = {
     200: {"model": BundleView, "description": "The bundle was complete before; the body was not read"},

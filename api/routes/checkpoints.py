@@ -2,11 +2,12 @@
 
 from pathlib import PurePosixPath
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from api.access.auth import FileReader, JobReader, Principal
-from api.openapi.completion import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD, problems
+from api.openapi.completion import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD
+from api.openapi.routers import guarded
 from api.parameters.paging import AfterCheckpoint, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
@@ -19,7 +20,7 @@ from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.checkpoints import CheckpointView
 
-router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
+router = guarded("checkpoints", Unavailable)
 
 
 @router.get("/jobs/{job_id}/checkpoints")

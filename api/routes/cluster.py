@@ -6,12 +6,13 @@ import inspect
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from api.access.auth import ClusterReader, ClusterWriter, JobReader
 from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
+from api.openapi.routers import guarded
 from api.parameters.paging import AfterQueueEntry, AfterWorker, Limit, QueueCursors, id_after, page
 from api.parameters.reads import in_turns
 from api.present import cluster as present
@@ -29,7 +30,7 @@ from torchyard.contract.views.base import Page
 from torchyard.contract.views.cluster import TrainerView, WorkerHistoryView, WorkerView
 from torchyard.contract.views.jobs import QueueEntry
 
-router = APIRouter(tags=["cluster"])
+router = guarded("cluster")
 
 _SCHEMA: dict[int | str, dict[str, Any]] = {
     200: {"model": dict[str, Any], "headers": headers("ETag")},

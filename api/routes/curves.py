@@ -3,13 +3,14 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from api.access.auth import JobReader
 from api.curves.columns import Shape, curves
 from api.curves.encoding import encoded
 from api.curves.shares import MAX_POINTS, share
 from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.reads import Parts, in_turns
 from api.routes.telemetry import Step
 from api.services import Services, ServicesDep
@@ -19,7 +20,7 @@ from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.schema import MetricKey
 from torchyard.contract.views.curves import CurvesView, CurveView, JobKeys, KeyView
 
-router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
+router = guarded("telemetry", Unavailable)
 
 
 @router.get("/metrics", response_model=CurvesView, responses=problems(NotFound))

@@ -4,13 +4,14 @@ from collections.abc import Callable
 import logging
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from api.access.auth import FiguresReader
 from api.openapi.completion import headers, problems
+from api.openapi.routers import unguarded
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.queries import jobs
@@ -19,7 +20,7 @@ from store.store import Store
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.views.cluster import HealthView, ReadyView
 
-router = APIRouter(tags=["service"])
+router = unguarded("service")
 
 _NO_ANSWER = "does not answer"
 _log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 import logging
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from api.access.auth import JobId, JobReader, JobWriter, Principal
 from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
+from api.openapi.routers import guarded
 from api.parameters.bodies import PatchBody, json_body
 from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page
 from api.parameters.reads import in_turns, writes_in_turns
@@ -28,7 +29,7 @@ from torchyard.contract.views.base import Page
 from torchyard.contract.views.jobs import ActionsView, JobPage, JobView, RefusedAction
 from torchyard.contract.views.telemetry import EventView
 
-router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
+router = guarded("jobs", Unavailable)
 
 _log = logging.getLogger(__name__)
 

@@ -3,11 +3,12 @@
 from collections.abc import AsyncGenerator, Generator
 from typing import Annotated, Literal, cast
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from fastapi.responses import StreamingResponse
 
 from api.access.auth import FileReader, JobReader
-from api.openapi.completion import LOG_FILE, problems
+from api.openapi.completion import LOG_FILE
+from api.openapi.routers import guarded
 from api.parameters.paging import AfterNumber, Limit, number_after
 from api.parameters.reads import Parts, ReaderDep, in_turns
 from api.present import telemetry as present
@@ -22,7 +23,7 @@ from store.queries.log_search import LogSearch
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LogMatch, LogPage, LogSearchView
 
-router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
+router = guarded("telemetry", Unavailable)
 
 _Number = Annotated[int, Query(ge=0, lt=2**31)]
 Before = Annotated[int | None, Query(ge=1, lt=2**63, description="only lines numbered below it")]

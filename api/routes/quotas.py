@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from api.access.auth import Account, UserManager
-from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
 from api.present import team as present
@@ -18,7 +18,7 @@ from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import QuotaView, UserQuotaView
 
-router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
+router = guarded("team", Forbidden, Unavailable)
 
 QuotaBody = Annotated[QuotaPatch, json_body(QuotaPatch, example={"devices": 4, "queued": 100})]
 Resources = Annotated[list[Resource] | None, Query(max_length=20, description="only these; if left out, all")]

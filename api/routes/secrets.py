@@ -3,10 +3,9 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter
-
 from api.access.auth import SecretOwner, UserManager
 from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.present import team as present
 from api.services import ServicesDep
@@ -18,7 +17,7 @@ from torchyard.contract.spec import VARIABLE_NAME
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import RotationView, SecretView
 
-router = APIRouter(tags=["team"], responses=problems(Unavailable))
+router = guarded("team", Unavailable)
 
 SecretBody = Annotated[SecretValue, json_body(SecretValue, example={"value": "…"})]
 

@@ -3,15 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
 from api.access.codes import LIFETIME_S
 from api.http.address import is_https
-from api.openapi.completion import problems
 from api.openapi.components import JOB
+from api.openapi.routers import unguarded
 from api.parameters.bodies import CodeBody, LoginBody, json_body
 from api.present.times import time
 from api.services import Services, ServicesDep
@@ -20,9 +20,7 @@ from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests,
 from torchyard.contract.requests import CodeLogin, FileLink, Login
 from torchyard.contract.views.team import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
 
-router = APIRouter(
-    prefix="/v1", tags=["team"], responses=problems(NotAuthorized, Unavailable, Forbidden, TooManyRequests)
-)
+router = unguarded("team", NotAuthorized, Unavailable, Forbidden, TooManyRequests, prefix="/v1")
 
 LinkBody = Annotated[FileLink, json_body(FileLink, example={"path": f"/v1/jobs/{JOB}/logs/download"})]
 

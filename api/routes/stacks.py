@@ -1,9 +1,7 @@
 """Asks for the stacks of a running job's ranks, and answers them to the job's owner and administrators."""
 
-from fastapi import APIRouter
-
 from api.access.auth import JobId, JobReader, JobWriter
-from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.reads import in_turns
 from api.present import telemetry as present
 from api.services import ServicesDep
@@ -12,7 +10,7 @@ from store.queries import jobs as queries
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.views.telemetry import StacksView
 
-router = APIRouter(tags=["telemetry"], responses=problems(Conflict, Unavailable))
+router = guarded("telemetry", Conflict, Unavailable)
 
 
 @router.post("/jobs/{job_id}/stacks", status_code=202)

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.access.auth import JobReader, check_watched, check_watcher, open_stream
-from api.openapi.completion import JOBS_STREAM, STREAM, problems
+from api.openapi.completion import JOBS_STREAM, STREAM
+from api.openapi.routers import guarded
 from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after
 from api.services import ServicesDep
 from api.streams.multiplexed import WatchRequest
@@ -16,7 +17,7 @@ from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.team import Scope
 from torchyard.contract.views.telemetry import StoredKind, StreamTopic
 
-router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
+router = guarded("telemetry", Unavailable)
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 

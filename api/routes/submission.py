@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.completion import headers, problems
+from api.openapi.routers import guarded
 from api.parameters.bodies import SpecBody
 from api.parameters.idempotency import Keyed
 from api.parameters.reads import in_turns
@@ -18,7 +18,7 @@ from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.spec import Spec, with_grace_within
 from torchyard.contract.views.jobs import JobView, SpecView
 
-router = APIRouter(tags=["jobs"])
+router = guarded("jobs")
 
 _CREATED: dict[int | str, dict[str, Any]] = {
     201: {"model": JobView, "headers": headers("Location", "Idempotent-Replayed")},

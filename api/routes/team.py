@@ -3,10 +3,11 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from api.access.auth import Auditor, Principal, TokenOwner, UserManager
 from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
 from api.parameters.reads import in_turns
@@ -25,7 +26,7 @@ from torchyard.contract.team import Scope
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import AuditView, NewTokenView, TokenView, UserView
 
-router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
+router = guarded("team", Forbidden, Unavailable)
 
 Text = Annotated[str, Query(max_length=300, pattern=NO_NUL)]
 NewUserBody = Annotated[NewUser, json_body(NewUser, example={"name": "alice"})]

@@ -1,29 +1,24 @@
 """Returns metrics of a job."""
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, Query
-from pydantic import TypeAdapter
+from fastapi import Query
 
 from api.access.auth import JobReader
+from api.curves import encoding
 from api.curves.shares import MAX_POINTS, share
-from api.openapi.completion import problems
+from api.openapi.routers import guarded
 from api.parameters.reads import Parts, in_turns
-from api.present.times import time as shown_time
 from api.services import ServicesDep
 from store.queries import series
 from store.queries.series import PointFilter
 from store.queries.series_columns import SeriesColumns
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
-from torchyard.contract.views.telemetry import MetricsView, PointView, SeriesView
+from torchyard.contract.views.telemetry import MetricsView, SeriesView
 
-router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
+router = guarded("telemetry", Unavailable)
 
-_BLOCK = 1000
-_POINTS = TypeAdapter(list[PointView])
 Step = Annotated[int, Query(ge=0, lt=2**63)]
 
 
@@ -56,22 +51,11 @@ def get_metrics(
 
 
 def _json(key: str, found: SeriesColumns, max_points: int) -> bytes:
-    """Returns a `SeriesView` in JSON. Few of its points are objects at the same time: the collector would stop all."""
+    """Returns a `SeriesView` in JSON."""
     view = SeriesView(key=key, points=[], source=found.source or "run").model_dump_json().encode()
-    points = _points(found, max_points)
-    blocks: list[bytes] = []
-    while block := list(islice(points, _BLOCK)):
-        blocks.append(_POINTS.dump_json(block)[1:-1])
-    return view.replace(b'"points":[]', b'"points":[%b]' % b",".join(blocks), 1)
-
-
-def _points(found: SeriesColumns, max_points: int) -> Iterator[PointView]:
-    columns = (found.steps, found.values, found.times, found.attempts)
     if len(found.values) > max_points:
         # Imported here, because numpy is slow to import and most processes never need it.
         from api.curves import downsample
 
-        chosen = downsample.select(found.values, max_points)
-        columns = tuple(column[chosen] for column in columns)
-    for step, value, time, attempt in zip(*(column.tolist() for column in columns), strict=True):
-        yield PointView(step=step, value=value, time=shown_time(time), attempt=attempt)
+        found = found.at(downsample.select(found.values, max_points))
+    return view.replace(b'"points":[]', b'"points":[%b]' % encoding.points(found), 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager
 import logging
 
-from store import changes
+from store import changes, redis_names
 from store.announcement import channel, is_channel, live_line
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
@@ -168,7 +168,7 @@ class Live:
         while not self.closed:
             try:
                 service = await asyncio.to_thread(self._service)
-                async with aclosing(changes.listen(self._url, service=service)) as announcements:
+                async with aclosing(changes.listen(self._url, channel=redis_names.changes(service))) as announcements:
                     async for name in announcements:
                         if self.closed:
                             return

@@ -1,4 +1,4 @@
-"""A minimal service for submissions: FastAPI, a validated body, one row in one durable transaction.
+"""A minimal service for submissions: FastAPI, a validated body, one row in one durable transaction; it reads rows, too.
 
 `python -m bench.peers.inserts DATABASE_URL` prints its port and serves on loopback until it is stopped.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
-from sqlalchemy import JSON, Column, Engine, Integer, MetaData, Table, Text, create_engine, event, insert
+from sqlalchemy import JSON, Column, Engine, Integer, MetaData, Table, Text, create_engine, event, insert, select
 import uvicorn
 
 _rows = Table(
@@ -55,6 +55,21 @@ def running(database: str) -> Generator[Peer]:
 
 def application(engine: Engine) -> FastAPI:
     app = FastAPI()
+
+    @app.get("/healthz")
+    async def is_alive() -> dict[str, str]:  # pyright: ignore[reportUnusedFunction]
+        return {"status": "ok"}
+
+    @app.get("/rows/{row_id}")
+    def read(row_id: int) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        with engine.connect() as connection:
+            return dict(connection.execute(select(_rows).where(_rows.c.id == row_id)).mappings().one())
+
+    @app.get("/rows")
+    def list_all(limit: int) -> list[dict[str, Any]]:  # pyright: ignore[reportUnusedFunction]
+        with engine.connect() as connection:
+            found = connection.execute(select(_rows).order_by(_rows.c.id.desc()).limit(limit)).mappings()
+            return [dict(row) for row in found]
 
     @app.post("/rows", status_code=201)
     def add(body: Submission) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]

@@ -27,6 +27,9 @@ _LONGEST_ERROR = 2000
 _SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 """Suffixes of the files of a SQLite database. SQLite replays the contents of existing ones."""
 
+_FUNCTIONS = ("count_jobs_insert()", "count_jobs_update()", "count_jobs_delete()")
+"""Those of PostgreSQL's triggers, which go with their tables."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -107,6 +110,8 @@ def _emptied_on_failure(database: Database) -> Generator[None]:
             tables = MetaData()
             tables.reflect(database.engine)
             tables.drop_all(database.engine)
+            with database.engine.begin() as connection:
+                connection.execute(text(f"DROP FUNCTION IF EXISTS {', '.join(_FUNCTIONS)}"))
         raise
 
 

@@ -1,10 +1,13 @@
-"""Removes unreferenced blobs, old tombstones, and old logs and events of finished jobs. Joins short point chunks."""
+"""Removes unreferenced blobs, old tombstones, and old logs and events of finished jobs. Joins short point chunks.
+
+It also adds up counts of jobs.
+"""
 
 from collections.abc import Generator
 from datetime import timedelta
 
 from store.facts.output import TrimLimits
-from store.rows import deletion, device_history, garbage, joining, trimming
+from store.rows import deletion, device_history, garbage, job_counts, joining, trimming
 from store.rows.joining import Due, Stretch
 from store.rows.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimTarget
 from store.store import Store
@@ -37,6 +40,12 @@ def delete_old_tombstones(store: Store) -> None:
     """Removes some of the tombstones that no worker needs any more. Raises Unavailable."""
     with store.write("delete_tombstones") as session:
         deletion.delete_old_tombstones(session)
+
+
+def add_up_counts(store: Store) -> None:
+    """Adds up how many jobs there are, where many rows say it. Raises Unavailable."""
+    with store.write("add_up_counts") as session:
+        job_counts.add_up(session)
 
 
 def delete_old_samples(store: Store) -> None:

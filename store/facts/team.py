@@ -41,6 +41,8 @@ class Identity:
     token_id: str
     use_is_stale: bool = False
     """Whether the token was not used within the last minute."""
+    left_us: int | None = None
+    """Microseconds until the token expires, if it does."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ What a caller may not read is not found: NotFound is raised, also for what is no
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from sqlalchemy import select
+
 from store.db.database import Snapshots
 from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
@@ -22,7 +24,8 @@ from store.facts.jobs import (
 from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts, Stacks
 from store.ids import is_id
-from store.rows import access, attempt_facts, job_events, job_facts, jobs, listing, timeline
+from store.line.conditions import is_queued
+from store.rows import access, attempt_facts, job_events, job_facts, listing, timeline
 from store.rows import stacks as rows
 from torchyard.contract.errors import NotFound
 from torchyard.contract.filters import JobQuery, JobSort
@@ -57,7 +60,7 @@ def find(
 def get(store: Snapshots, job_id: str, *, caller: Caller) -> JobFacts:
     """Returns a job."""
     with store.read() as session:
-        return job_facts.of(session, access.get(session, job_id, caller))
+        return job_facts.readable(session, job_id, caller)
 
 
 def check_readable(store: Snapshots, job_id: str, *, caller: Caller) -> None:
@@ -98,10 +101,13 @@ def queue(store: Snapshots, *, limit: int, after: QueueCursor | None) -> QueuePa
         return listing.queue(session, limit=limit, after=after)
 
 
+_ANY = select(Job.id).where(is_queued()).limit(1)
+
+
 def check_queue(store: Snapshots) -> None:
     """Returns if the database answers."""
     with store.read() as session:
-        jobs.queued(session, limit=1)
+        session.execute(_ANY)
 
 
 def heads(store: Snapshots, job_ids: Sequence[str], *, caller: Caller) -> dict[str, Head]:

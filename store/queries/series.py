@@ -11,7 +11,7 @@ from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
-from store.db.tables import Job, PointChunk, Series
+from store.db.tables import Base, Job, Series
 from store.facts.callers import Caller
 from store.facts.telemetry import END, KnownSeries
 from store.queries import series_columns
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _Row: TypeAlias = "Row[int, str, int, str | None]"
+
+# Columns of the table, not of the class: rows then do not pass through the ORM.
+_CHUNKS = Base.metadata.tables["point_chunks"].c
 
 GROUP_POINTS, _GROUP_SERIES = 25_000, 1000
 """The most points, and the most series, that are read at once. A longer series is read by itself, in parts."""
@@ -90,7 +93,7 @@ def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[st
             yield None
         for row in group:
             columns = _columns(stored.pop(row.id), where, visible)
-            yield row.key, replace(columns, source=row.source)
+            yield row.key, columns if row.source is None else replace(columns, source=row.source)
 
 
 def _long(
@@ -199,7 +202,10 @@ def _columns(stored: Sequence[tuple[int, bytes]], where: PointFilter, visible: d
         keep &= packed["step"] >= where.from_step
     if where.to_step is not None:
         keep &= packed["step"] <= where.to_step
-    return replace(_by_step(packed[keep], attempts[keep]), tails=tails)
+    if not keep.all():
+        packed, attempts = packed[keep], attempts[keep]
+    shown = _by_step(packed, attempts)
+    return replace(shown, tails=tails) if tails else shown
 
 
 def _by_step(packed: NDArray[np.void], attempts: NDArray[np.int64]) -> SeriesColumns:
@@ -213,12 +219,12 @@ def _read_part(
 
     Of one long series it reads a part, behind a position. Returns where the rest begins, None where nothing is left.
     """
-    query = select(PointChunk.series_id, PointChunk.first, PointChunk.attempt, PointChunk.data)
-    query = query.where(PointChunk.series_id.in_(stored), PointChunk.first > behind)
-    ahead = 200 if len(stored) > 1 else 25  # chunks of a long series may have thousands of points
-    query = query.order_by(PointChunk.series_id, PointChunk.first).execution_options(yield_per=ahead)
+    query = select(_CHUNKS.series_id, _CHUNKS.first, _CHUNKS.attempt, _CHUNKS.data)
+    query = query.where(_CHUNKS.series_id.in_(stored), _CHUNKS.first > behind)
+    ahead = 200 if len(stored) > 1 else 100  # chunks of a long series may have thousands of points
+    query = query.order_by(_CHUNKS.series_id, _CHUNKS.first).execution_options(yield_per=ahead)
     if attempt is not None:
-        query = query.where(PointChunk.attempt == attempt)
+        query = query.where(_CHUNKS.attempt == attempt)
     size = 0
     with closing(session.execute(query)) as rows:
         for series_id, first, number, data in rows:

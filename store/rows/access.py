@@ -1,19 +1,21 @@
 """Which jobs a caller may list, read and change. Each rule is a condition of the query that finds the job."""
 
 from collections.abc import Collection
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, Row, Select, String, bindparam, or_, select, true
 from sqlalchemy.orm import QueryableAttribute, Session
 
 from store.announcement import announcement_of, channel
-from store.db.tables import Job
+from store.db.tables import Base, Job
 from store.facts.callers import Caller, lists_unreadable
 from store.ids import is_id
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
 
 _IDS_PER_QUERY = 500
+_JOBS = Base.metadata.tables["jobs"]
 
 
 def announce(session: Session, name: str) -> None:
@@ -23,9 +25,7 @@ def announce(session: Session, name: str) -> None:
 
 def readable(caller: Caller) -> ColumnElement[bool]:
     """Returns the condition that the caller may read the job: spec, events, metrics, logs and checkpoints."""
-    if caller.role is Role.ADMIN:
-        return true()
-    return or_(Job.owner == caller.name, Job.visibility == "team")
+    return _readable_by(caller.name, caller.role)
 
 
 def listed(caller: Caller) -> ColumnElement[bool]:
@@ -64,11 +64,19 @@ def is_readable(session: Session, job_id: str, caller: Caller) -> bool:
 
 
 def readable_job(
-    session: Session, job_id: str, caller: Caller, *columns: QueryableAttribute[Any]
+    session: Session,
+    job_id: str,
+    caller: Caller,
+    *columns: QueryableAttribute[Any] | ColumnElement[Any],
+    source: FromClause = _JOBS,
 ) -> Row[*tuple[Any, ...]]:
-    """Returns columns of a job that the caller may read. Raises NotFound, also for what is no job's id."""
+    """Returns columns of a job that the caller may read, of `source`, which has the jobs.
+
+    Raises NotFound, also for what is no job's id.
+    """
     _check_id(job_id)
-    found = session.execute(select(*columns or (Job.id,)).where(Job.id == job_id, readable(caller))).first()
+    query = _readable_columns(columns or (Job.id,), source, caller.role)
+    found = session.connection().execute(query, {"id": job_id, "caller": caller.name}).first()
     if found is None:
         raise NotFound(f"there is no job {job_id}")
     return found
@@ -99,6 +107,19 @@ def lock_readable(session: Session, job_id: str, caller: Caller) -> Job:
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job
+
+
+def _readable_by(name: str | ColumnElement[str], role: Role) -> ColumnElement[bool]:
+    if role is Role.ADMIN:
+        return true()
+    return or_(Job.owner == name, Job.visibility == "team")
+
+
+# Building a statement costs more than executing it, and nearly every request for a job executes one of these.
+@cache
+def _readable_columns(columns: tuple[Any, ...], source: FromClause, role: Role) -> Select[*tuple[Any, ...]]:
+    condition = _readable_by(bindparam("caller", type_=String), role)
+    return select(*columns).select_from(source).where(_JOBS.c.id == bindparam("id"), condition)
 
 
 def _check_id(job_id: str) -> None:

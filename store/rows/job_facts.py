@@ -8,8 +8,9 @@ from sqlalchemy.orm import Session
 
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Base, Job
+from store.facts.callers import Caller
 from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, ListedJob
-from store.rows import checkpoints, metrics, queue_positions, reasons
+from store.rows import access, checkpoints, metrics, queue_positions, reasons
 from torchyard.contract.job import JobState
 
 _SHOWN_METRICS = frozenset({"train/loss", "val/loss"})
@@ -23,24 +24,29 @@ _JOBS = Base.metadata.tables["jobs"].c
 _ERROR_KEYS = ("code", "message", "rank", "exit_code")
 _POLICY = StoredCheckpointPolicy()
 
+_PLACED = ("state", "shape", "device_request", "not_before", "reason_code", "reason_message", "reason_since")
+"""Columns that its reason and its place in the queue depend on."""
+
 LISTED = (
-    *(_JOBS[name] for name in (*_TOLD, "state", "shape", "device_request", "not_before")),
-    *(_JOBS[name] for name in ("reason_code", "reason_message", "reason_since")),
+    *(_JOBS[name] for name in (*_TOLD, *_PLACED)),
     _JOBS.spec["checkpoint"].label("checkpoint"),
     *(_JOBS.error[key].as_json().label(f"error_{key}") for key in _ERROR_KEYS),
+    *reasons.COMMON,
 )
 """What `listed` reads of a job: neither spec, card nor traceback, which may be large."""
+_WHOLE = (*(_JOBS[name] for name in (*_TOLD, *_PLACED, "spec", "card", "error", "log_lines")), *reasons.COMMON)
+"""What `readable` reads of a job."""
+
+
+def readable(session: Session, job_id: str, caller: Caller) -> JobFacts:
+    """Returns what is told of a job that the caller may read. Raises NotFound, also for what is no job's id."""
+    row = access.readable_job(session, job_id, caller, *_WHOLE, source=reasons.JOINED)
+    return _whole(session, row, reasons.of_row(row))
 
 
 def of(session: Session, job: Job) -> JobFacts:
     """Returns what is told of a job."""
-    return _facts(
-        job,
-        reason=reasons.displayed(session, [job])[job.id],
-        place=queue_positions.queue_positions(session, [job]).get(job.id),
-        latest=metrics.latest(session, [job.id])[job.id],
-        best=checkpoints.best_of_jobs(session, {job.id: job.stored_spec.checkpoint.mode}).get(job.id),
-    )
+    return _whole(session, job, reasons.displayed(session, [job])[job.id])
 
 
 def of_new(session: Session, jobs: Sequence[Job]) -> list[JobFacts]:
@@ -52,22 +58,21 @@ def of_new(session: Session, jobs: Sequence[Job]) -> list[JobFacts]:
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     """Returns what lists tell of jobs, given by their columns `LISTED`, with a fixed number of statements."""
-    if not rows:
-        return []
     policies = {row.id: row.checkpoint or {} for row in rows}
     monitors = {job_id: policy.get("monitor") or _POLICY.monitor for job_id, policy in policies.items()}
-    modes = {job_id: policy.get("mode") or _POLICY.mode for job_id, policy in policies.items()}
-    latest = metrics.latest(session, [*policies], keys={*_SHOWN_METRICS, *monitors.values()})
+    begun = [row.id for row in rows if _has_begun(row)]
+    modes = {job_id: policies[job_id].get("mode") or _POLICY.mode for job_id in begun}
+    shown = {*_SHOWN_METRICS, *(monitors[job_id] for job_id in begun)}
+    latest = metrics.latest(session, begun, keys=shown) if begun else {}
     best = checkpoints.best_of_jobs(session, modes)
-    why = reasons.displayed(session, rows)
     places = queue_positions.queue_positions(session, rows)
     return [
         ListedJob(
             **_told(row),
             error=_short_error(row),
-            reason=why[row.id],
+            reason=reasons.of_row(row),
             place=places.get(row.id),
-            metrics=_chosen(latest[row.id], monitor=monitors[row.id]),
+            metrics=_chosen(latest.get(row.id, {}), monitor=monitors[row.id]),
             monitor=monitors[row.id],
             best=best.get(row.id),
         )
@@ -75,8 +80,20 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     ]
 
 
+def _whole(session: Session, job: Any, reason: DisplayedReason) -> JobFacts:
+    """`job` is a row of jobs, or its columns `_WHOLE`."""
+    begun = _has_begun(job)
+    return _facts(
+        job,
+        reason=reason,
+        place=queue_positions.queue_positions(session, [job]).get(job.id),
+        latest=metrics.latest(session, [job.id])[job.id] if begun else {},
+        best=checkpoints.best_of_jobs(session, {job.id: _policy(job).mode}).get(job.id) if begun else None,
+    )
+
+
 def _facts(
-    job: Job, *, reason: DisplayedReason, place: int | None, latest: dict[str, float], best: BestCheckpoint | None
+    job: Any, *, reason: DisplayedReason, place: int | None, latest: dict[str, float], best: BestCheckpoint | None
 ) -> JobFacts:
     return JobFacts(
         **_told(job),
@@ -84,12 +101,21 @@ def _facts(
         reason=reason,
         place=place,
         metrics=latest,
-        monitor=job.stored_spec.checkpoint.monitor,
+        monitor=_policy(job).monitor,
         best=best,
         spec=job.spec,
         card=job.card,
         log_lines=job.log_lines,
     )
+
+
+def _policy(job: Any) -> StoredCheckpointPolicy:
+    return StoredCheckpointPolicy.model_validate(job.spec.get("checkpoint") or {})
+
+
+def _has_begun(job: Any) -> bool:
+    """Returns whether the job may have metrics and checkpoints: its attempts store them, or the job that it retries."""
+    return job.attempt > 0 or job.retry_of is not None
 
 
 def _told(row: Any) -> dict[str, Any]:

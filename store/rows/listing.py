@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Row, bindparam, func, literal_column, or_, select
 from sqlalchemy.orm import QueryableAttribute, Session
 
 from store.db.tables import Base, Job
@@ -18,7 +18,7 @@ from store.line.conditions import is_queued
 from store.line.entries import standing_of
 from store.line.line import line_of
 from store.line.order import cursor_of
-from store.rows import access, job_facts, reasons
+from store.rows import access, job_counts, job_facts, reasons
 from store.rows.credits import credits
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
@@ -35,14 +35,19 @@ _ORDERS = {
     "owner": _Order(Job.owner, descending=False),
     "state": _Order(Job.state, descending=False),
     "priority": _Order(Job.priority, descending=True),
-    "started": _Order(func.coalesce(Job.started_at, 0), descending=True),
-    "finished": _Order(func.coalesce(Job.finished_at, 0), descending=True),
+    # With the 0 in the text: an index has no parameters.
+    "started": _Order(func.coalesce(Job.started_at, literal_column("0")), descending=True),
+    "finished": _Order(func.coalesce(Job.finished_at, literal_column("0")), descending=True),
 }
 """How jobs are sorted, besides `created`: equal ones newest first. `store.facts.jobs.sort_key` has their values."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Built once: building a statement costs more than executing it.
-_LISTED = select(*job_facts.LISTED).where(Base.metadata.tables["jobs"].c.id.in_(bindparam("ids", expanding=True)))
+_LISTED = (
+    select(*job_facts.LISTED)
+    .select_from(reasons.JOINED)
+    .where(Base.metadata.tables["jobs"].c.id.in_(bindparam("ids", expanding=True)))
+)
 _COUNTS = select(*(func.count(Job.id).filter(Job.state == state) for state in JobState))
 
 
@@ -57,14 +62,22 @@ def jobs(
 ) -> FactPage[ListedJob]:
     """Returns jobs of the caller's lists in an order; with `after`, only those behind that position."""
     # First the ids alone: an index has all that this query reads, and a job's row is large.
-    query = select(Job.id).where(*_conditions(where, caller), *_created(where), *_behind(sort, after))
-    ids = pages.first(session.scalars(query.order_by(*_order_of(sort)).limit(limit + 1)).all(), limit)
+    query = select(Job.id).where(*_conditions(where, caller), *_created(where)).order_by(*_order_of(sort))
+    found_ids: list[str] = []
+    for behind in _behind(sort, after):
+        found_ids += session.scalars(query.where(*behind).limit(limit + 1 - len(found_ids)))
+        if len(found_ids) > limit:
+            break
+    ids = pages.first(found_ids, limit)
     found = {job.id: job for job in some(session, ids.items)}
     return FactPage([found[job_id] for job_id in ids.items], ids.has_more)
 
 
 def counts(session: Session, where: JobQuery, *, caller: Caller) -> dict[JobState, int]:
     """Returns how many jobs of the caller's lists are in each state that any of them is in."""
+    if where.model_fields_set <= {"owner", "state"} and not where.state:
+        owner = where.owner if "owner" in where.model_fields_set else None
+        return job_counts.by_state(session, caller=caller, owner=owner)
     # Not grouped: SQLite would read each row, to have them in groups, in place of the index that has all columns.
     found = session.execute(_COUNTS.where(*_conditions(where, caller), *_created(where))).one()
     return {state: count for state, count in zip(JobState, found, strict=True) if count}
@@ -88,7 +101,9 @@ def changeable(
 
 def some(session: Session, job_ids: Collection[str]) -> list[ListedJob]:
     """Returns the jobs with these ids that exist."""
-    return job_facts.listed(session, session.execute(_LISTED, {"ids": list(job_ids)}).all()) if job_ids else []
+    if not job_ids:
+        return []
+    return job_facts.listed(session, session.connection().execute(_LISTED, {"ids": list(job_ids)}).all())
 
 
 _TOLD = (Job.id, Job.owner, Job.visibility, Job.name, Job.priority, Job.not_before, Job.created_at)
@@ -179,13 +194,17 @@ def _order_of(sort: JobSort) -> list[ColumnElement[Any]]:
     return [order.column.desc() if order.descending is not reverse else order.column.asc(), by_age]
 
 
-def _behind(sort: JobSort, after: ListCursor | None) -> list[ColumnElement[bool]]:
+def _behind(sort: JobSort, after: ListCursor | None) -> list[list[ColumnElement[bool]]]:
+    """Returns the conditions of the parts that the rest of the list has, one behind the other.
+
+    Each is a range of the order's index; a range of both would be searched from its beginning.
+    """
     if after is None:
-        return []
+        return [[]]
     order, reverse = _ORDERS.get(sort.removeprefix("-")), sort.startswith("-")
     by_age = Job.id > after.job_id if reverse else Job.id < after.job_id
     if order is None:
-        return [by_age]
+        return [[by_age]]
     column = order.column
     further = column < after.key if order.descending is not reverse else column > after.key
-    return [or_(further, and_(column == after.key, by_age))]
+    return [[column == after.key, by_age], [further]]

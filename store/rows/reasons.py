@@ -19,7 +19,10 @@ from torchyard.contract.job import JobState, Reason
 _UNUSED = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)
 
 _OWN = {PREEMPTING, RESERVED}
-_REASONS = Base.metadata.tables["waiting_reasons"]
+_REASONS, _JOBS = Base.metadata.tables["waiting_reasons"], Base.metadata.tables["jobs"]
+JOINED = _JOBS.outerjoin(_REASONS, _REASONS.c.shape == _JOBS.c.shape)
+"""Jobs, each with the reason of its shape, whose columns are `COMMON`."""
+COMMON = tuple(_REASONS.c[name].label(f"common_{name}") for name in ("code", "message", "since"))
 # Built once, because every answer with jobs and each pass over the queue executes them.
 _OF_SHAPES = select(_REASONS).where(_REASONS.c.shape.in_(bindparam("shapes", expanding=True)))
 _BY_SHAPE = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
@@ -38,6 +41,13 @@ def displayed(session: Session, jobs: Collection[Any]) -> dict[str, DisplayedRea
         rows = session.execute(_OF_SHAPES, {"shapes": list(shapes)})
         found = {row.shape: DisplayedReason(row.code, row.message, row.since) for row in rows}
     return {job.id: _shown(job, found.get(job.shape) if _waits_with_others(job) else None) for job in jobs}
+
+
+def of_row(row: Any) -> DisplayedReason:
+    """Does what `displayed` does for a row of `JOINED`."""
+    if row.common_code is None or not _waits_with_others(row):
+        return _shown(row, None)
+    return _shown(row, DisplayedReason(row.common_code, row.common_message, row.common_since))
 
 
 def by_shape(session: Session) -> dict[str, Reason]:

@@ -34,6 +34,7 @@ _VALID = (
         _TOKENS.c.digest,
         _TOKENS.c.scopes,
         _TOKENS.c.used_at.is_(None) | (_TOKENS.c.used_at < now_us() - _USE_US),
+        _TOKENS.c.expires_at - now_us(),
         _USERS.c.name,
         _USERS.c.role,
     )
@@ -183,12 +184,12 @@ def _end_with(session: Session, row: Token, made_by: str) -> None:
 
 
 def _identity(session: Session, token_id: str, *, digest: str | None = None) -> Identity | None:
-    found = session.execute(_VALID, {"id": token_id}).first()
+    found = session.connection().execute(_VALID, {"id": token_id}).first()
     if found is None:
         return None
-    stored, scopes, use_is_stale, name, role_name = found
+    stored, scopes, use_is_stale, left_us, name, role_name = found
     if digest is not None and not hmac.compare_digest(digest, stored):
         return None
     role = Role(role_name)
     allowed = role.scopes & {Scope.ACCOUNT, *(Scope(name) for name in scopes)}
-    return Identity(name, role, allowed, token_id, use_is_stale=bool(use_is_stale))
+    return Identity(name, role, allowed, token_id, use_is_stale=bool(use_is_stale), left_us=left_us)

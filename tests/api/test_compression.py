@@ -30,7 +30,8 @@ def raw(client: TestClient, path: str, accepted: str) -> tuple[bytes, str | None
 
 @pytest.mark.parametrize("accepted", ["gzip", "br, GZIP;q=0.5", "deflate,x-gzip ; q=1.0"])
 def test_a_list_is_compressed_if_the_client_accepts_gzip(service: ApiFixture, job_id: str, accepted: str) -> None:
-    service.submit(name="second")
+    for name in ("second", "third", "fourth", "fifth"):
+        service.submit(name=name)
     plain, encoding = raw(service.client, LIST, "identity")
     assert encoding is None
     small, encoding = raw(service.client, LIST, accepted)
@@ -47,6 +48,15 @@ def test_a_list_is_compressed_if_the_client_accepts_gzip(service: ApiFixture, jo
 def test_a_client_that_does_not_accept_gzip_gets_none(service: ApiFixture, job_id: str, accepted: str) -> None:
     content, encoding = raw(service.client, f"/v1/jobs/{job_id}", accepted)
     assert (encoding, content[:1]) == (None, b"{")
+
+
+def test_an_answer_of_which_gzip_saves_less_than_1_kib_is_not_compressed(service: ApiFixture) -> None:
+    service.submit()
+    service.submit()
+    content, encoding = raw(service.client, LIST, "gzip")
+    assert 1024 < len(content) < 2048
+    assert len(content) - len(gzip.compress(content)) < 1024
+    assert encoding is None
 
 
 def test_a_long_answer_is_compressed_and_a_short_one_is_not(service: ApiFixture) -> None:

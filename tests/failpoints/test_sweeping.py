@@ -30,7 +30,7 @@ POINTS = [
         f"store.{what}.{side}"
         for what in (
             *("collect", "forget_garbage", "trim_log", "trim_events"),
-            *("delete_tombstones", "trim_samples", "join_points"),
+            *("delete_tombstones", "trim_samples", "add_up_counts", "join_points"),
         )
         for side in SIDES
     ),

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from alembic import command
 
-from migrations.__main__ import configuration
+from migrations.actions import configuration
 from store.db.database import Database
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason

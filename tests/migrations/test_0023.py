@@ -5,7 +5,7 @@ from contextlib import closing
 from alembic import command
 from sqlalchemy import update
 
-from migrations.__main__ import configuration
+from migrations.actions import configuration
 from store.db.database import Database
 from store.db.tables import Job
 from store.line.line import line_of

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from migrations.__main__ import configuration
+from migrations.actions import configuration
 from store.db.database import Database, now_us
 from store.db.tables import Attempt, Job
 from store.rows import attempts, claims, usage

@@ -16,7 +16,8 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
 import migrations
-from migrations.__main__ import configuration, main
+from migrations.__main__ import main
+from migrations.actions import configuration
 from store.db import revision
 from store.db.database import Database
 from tests.databases import PostgreSQLDatabases, SQLiteDatabases

@@ -9,8 +9,8 @@ from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import ListCursor
 from store.ids import is_id, new_id
-from store.rows import access, intents, job_events, job_facts, jobs, listing, waiting
-from tests.store.fixture import StoreFixture
+from store.rows import access, intents, job_events, job_facts, jobs, listing, reasons, waiting
+from tests.store.fixture import StoreFixture, recorded_statements
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -66,6 +66,27 @@ def test_a_list_reads_no_column_that_may_be_large(db: StoreFixture) -> None:
     assert (new.monitor, new.error) == ("val/accuracy", None)
     assert old.monitor == "val/loss"
     assert {"spec", "card", "error"}.isdisjoint(column.key for column in job_facts.LISTED)
+
+
+def test_a_job_is_told_by_one_row_and_by_what_its_attempts_stored(db: StoreFixture) -> None:
+    running, paused, queued = db.submit(owner="ada"), db.submit(owner="ada"), db.submit(owner="ada")
+    db.running(running, db.worker())
+    db.pause(paused)
+    shape = db.job(queued).shape
+    db.write(lambda session: reasons.store_reasons(session, {shape: Reason("no_device", "2 devices are held")}))
+    for job_id in (running, paused, queued):
+        expected = db.read(lambda session, job_id=job_id: job_facts.of(session, jobs.get(session, job_id)))
+        for caller in (ADA, SERVICE):
+            told = db.read(lambda session, job_id=job_id, caller=caller: job_facts.readable(session, job_id, caller))
+            assert told == expected
+    assert expected.reason.message == "2 devices are held"
+    for job_id, count in ((paused, 1), (running, 3)):
+        with recorded_statements(db.database) as statements:
+            db.read(lambda session, job_id=job_id: job_facts.readable(session, job_id, ADA))
+        assert len(statements) == count
+    for job_id, caller in ((running, EVE), (running, Caller("eve", Role.OPERATOR)), ("job_x", SERVICE)):
+        with pytest.raises(NotFound):
+            db.read(lambda session, job_id=job_id, caller=caller: job_facts.readable(session, job_id, caller))
 
 
 def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:

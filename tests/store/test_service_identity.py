@@ -11,7 +11,7 @@ from alembic import command
 import pytest
 from sqlalchemy import text
 
-from migrations.__main__ import configuration
+from migrations.actions import configuration
 from store.blobs import Blobs, FolderAway
 from store.commands import cleanup
 from store.db.database import Database

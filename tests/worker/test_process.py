@@ -89,6 +89,24 @@ def test_an_attempt_is_found_by_environment_by_title_and_by_descent() -> None:
         assert process.is_alive(_identity(other_attempt.pid))
 
 
+def test_of_processes_that_began_before_an_attempt_none_is_taken_for_one_of_its_own() -> None:
+    job = f"job_{uuid.uuid4()}"
+    own: dict[str, str] = {Env.JOB_ID: job, Env.ATTEMPT: "1"}
+    with _started(SLEEP, own) as named:
+        wait_for(lambda: process.find(job, 1), "its environment")
+        began = _identity(named.pid).start_time
+        assert [found.pid for found in process.find(job, 1, since=began)] == [named.pid]
+        assert process.find(job, 1, since=began + 1) == []
+        assert kill_attempt(job, 1) == []
+
+
+def test_descendants_of_a_process_are_found_whatever_they_are_named() -> None:
+    job = f"job_{uuid.uuid4()}"
+    with _started(SLEEP, {}) as below:
+        assert _identity(below.pid) in process.find(job, 1, since=sys.maxsize, below=(os.getpid(),))
+        assert process.find(job, 1, since=sys.maxsize) == []
+
+
 @contextlib.contextmanager
 def _started(program: str, env: Mapping[str, str], *, stdout: int | None = None) -> Generator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", program], env=env, stdout=stdout) as child:

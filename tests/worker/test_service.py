@@ -11,7 +11,7 @@ from alembic import command
 from pydantic import SecretStr
 import pytest
 
-from migrations.__main__ import configuration
+from migrations.actions import configuration
 from store.blobs import Blobs
 from store.db.database import Database
 from store.rows import secrets, workers

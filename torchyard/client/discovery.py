@@ -8,9 +8,7 @@ from urllib.parse import urlsplit
 
 from torchyard.client.logins import Login, login_file, parse, read_logins
 from torchyard.contract.errors import ConfigError, NotAuthorized, ServerUnreachable
-
-SERVER_FILE = "server.json"
-"""A file of the data directory. `torchyard up` writes it, and removes it when it ends."""
+from torchyard.host.datadir import SERVER_FILE
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from torchyard.contract.errors import ConfigError
 
+SERVER_FILE = "server.json"
+"""A file of the data directory. `torchyard up` writes it, and removes it when it ends."""
 REDIS_USER = "torchyard"
 _EMPTY = "empty"
 _MOST_LINKS = 40

@@ -27,7 +27,7 @@ COMMITS = (
     *("claim", "reserve", "preempt", "group_jobs", "reason"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
-    *("join_points", "move_aside", "identify", "sweep", "other"),
+    *("add_up_counts", "join_points", "move_aside", "identify", "sweep", "other"),
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")

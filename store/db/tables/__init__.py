@@ -5,6 +5,7 @@ from store.db.tables.attempts import Allocation, Attempt, DeviceSample, Worker
 from store.db.tables.base import Base
 from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
+from store.db.tables.counts import JobCount
 from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
@@ -27,6 +28,7 @@ __all__ = [
     "Garbage",
     "IdempotencyKey",
     "Job",
+    "JobCount",
     "JobEvent",
     "LogChunk",
     "PointChunk",

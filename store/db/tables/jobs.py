@@ -9,6 +9,8 @@ from sqlalchemy import (
     Integer,
     String,
     Text,
+    func,
+    literal_column,
     text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
@@ -56,8 +58,6 @@ class Job(Base):
     __tablename__ = "jobs"
     __table_args__ = (
         CheckConstraint(f"(finished_at IS NOT NULL) = (state IN ({_TERMINAL}))", name="finished_iff_terminal"),
-        Index("ix_jobs_state_priority_id", "state", "priority", "id"),
-        Index("ix_jobs_owner_id", "owner", "id"),
         Index("ix_jobs_visibility_id", "visibility", "id"),
         _LISTED,
         _index_of_finished("log_cut_to"),
@@ -137,6 +137,20 @@ class Job(Base):
     def stored_spec(self) -> StoredSpec:
         """The part of the spec that the service reads."""
         return StoredSpec.model_validate(self.spec)
+
+
+Index("ix_jobs_by_name", Job.name, Job.id.desc())
+Index("ix_jobs_by_owner", Job.owner, Job.id.desc())
+Index("ix_jobs_by_state", Job.state, Job.id.desc())
+Index("ix_jobs_by_priority", Job.priority.desc(), Job.id.desc())
+for _name, _time in {"start": Job.started_at, "end": Job.finished_at}.items():
+    # SQLite has the times in _LISTED, and cannot tell migrations of an index over an expression.
+    Index(
+        f"ix_jobs_by_{_name}",
+        func.coalesce(_time, literal_column("0")).desc(),
+        Job.id.desc(),
+        info={ONLY_ON: "postgresql"},
+    ).ddl_if(dialect="postgresql")
 
 
 class WaitingReason(Base):

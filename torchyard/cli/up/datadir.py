@@ -11,9 +11,8 @@ from pathlib import Path
 import secrets
 import time
 
-from torchyard.client.discovery import SERVER_FILE
 from torchyard.contract.errors import Conflict
-from torchyard.host.datadir import redis_password_file
+from torchyard.host.datadir import SERVER_FILE, redis_password_file
 from torchyard.host.privatefile import write_private
 
 _CHILDREN_END_S = 60.0

@@ -17,12 +17,12 @@ from torchyard.cli.up import programs
 from torchyard.cli.up.child import spawn
 from torchyard.cli.up.datadir import DataDir
 from torchyard.client import Client
-from torchyard.client.discovery import SERVER_FILE
 from torchyard.contract.errors import ServerUnreachable, Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.views.checkpoints import CheckpointView
 from torchyard.contract.views.jobs import JobView
 from torchyard.host import terminal
+from torchyard.host.datadir import SERVER_FILE
 
 _START_S = 120.0
 _STOP_S = 75.0

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 import errno
-import http
-import http.client
 import json
 import math
 import os
@@ -269,6 +267,8 @@ def _authority(host: str, port: int) -> str:
 
 
 def _ready(host: str, port: int) -> bool:
+    import http.client  # while the API loads
+
     connection = http.client.HTTPConnection(host, port, timeout=2)
     try:
         connection.request("GET", "/readyz")

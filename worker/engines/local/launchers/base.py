@@ -48,7 +48,7 @@ class Launch(Protocol):
         ...
 
     def processes(self) -> list[ProcessIdentity]:
-        """Returns every process of the attempt that runs."""
+        """Returns the processes of the attempt that run and may not be descendants of the caller."""
         ...
 
     def send(self, target: ProcessIdentity, number: signal.Signals) -> bool:

@@ -1,6 +1,6 @@
 """Removes the files that an attempt leaves in a `/dev/shm` which it shares with others."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 import contextlib
 import os
 from pathlib import Path
@@ -22,11 +22,11 @@ class SharedMemoryFiles:
         """Path and inode."""
         self._next_look = 0.0
 
-    def look(self, processes: Iterable[ProcessIdentity], *, at_once: bool = False) -> None:
-        """Notes what the processes hold now, at most every two seconds."""
+    def look(self, find: Callable[[], Iterable[ProcessIdentity]], *, at_once: bool = False) -> None:
+        """Notes what the processes that `find` returns hold now, at most every two seconds."""
         if not at_once and time.monotonic() < self._next_look:
             return
-        for process in processes:
+        for process in find():
             with contextlib.suppress(OSError):  # it has ended, or permits no inspection
                 maps = Path(f"/proc/{process.pid}/maps").read_text(errors="surrogateescape")
                 self._seen.update((path, int(inode)) for inode, path in _MAPPED.findall(maps))

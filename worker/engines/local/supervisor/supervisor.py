@@ -40,9 +40,12 @@ from worker.engines.local.supervisor.time_limit import TimeLimit
 from worker.engines.local.supervisor.verdict import judge, raised
 from worker.host import process
 from worker.host.mask import Mask
+from worker.host.proctable import TICKS
 from worker.host.untrusted import remove_inside
 
 _POLL_S = 0.2
+_EARLIER_TRIES_S = 60
+"""A supervisor that was started for the same attempt and killed, as nobody learned of it, is no older than this."""
 _KILL_TIMEOUT = timedelta(seconds=30)
 """After so long, a killed process counts as unkillable. A process with much GPU memory needs some seconds to end."""
 _LAUNCHES: dict[str, Callable[[LaunchPlan, RunDir, Mapping[str, str]], Launch]] = {
@@ -94,6 +97,9 @@ class Supervisor:
         self._secrets = values
         self._launch: Launch | None = None
         self._sigterm_received = False
+        me = process.identity(os.getpid())
+        self._since = me.start_time - _EARLIER_TRIES_S * TICKS if me is not None else 0
+        """The start time before which no process of the attempt began."""
         self._limit = TimeLimit(time.monotonic(), plan.time_limit, plan.stop_grace)
         self._stalls = StallDetector(run, plan)
         shares_memory = plan.sandbox is None or not plan.sandbox.own_mounts
@@ -148,7 +154,7 @@ class Supervisor:
         """Waits a moment. Reaps the children that have ended. Returns whether the launcher has exited."""
         process.readable(launch.descriptors(), timeout=_POLL_S)
         if self._shared_memory is not None:
-            self._shared_memory.look(process.descendants(os.getpid()))
+            self._shared_memory.look(lambda: process.descendants(os.getpid()))
         self._reap()
         launch.handle_events()
         return launch.exit_code is not None
@@ -226,17 +232,14 @@ class Supervisor:
 
         def find_all() -> list[ProcessIdentity]:
             self._reap()
-            found = {
-                item.pid: item
-                for item in (
-                    *self._processes(),
-                    *process.find(self._plan.job_id, self._plan.attempt),
-                )
-            }
+            plan, me = self._plan, os.getpid()
+            below = process.find(plan.job_id, plan.attempt, since=self._since, below=(me,))
+            beside = self._launch.processes() if self._launch is not None else []
+            found = {item.pid: item for item in (*below, *beside)}
             return sorted(found.values(), key=lambda item: item.pid == last_killed)
 
         if self._shared_memory is not None:
-            self._shared_memory.look(find_all(), at_once=True)
+            self._shared_memory.look(find_all, at_once=True)
         kill_all = functools.partial(process.kill_all, find_all, send_by=send)
         deadline, warned = time.monotonic() + _KILL_TIMEOUT.total_seconds(), False
         unkillable = kill_all(timeout=_KILL_TIMEOUT)

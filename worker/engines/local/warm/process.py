@@ -19,7 +19,7 @@ from torchyard.host import inspection
 from torchyard.host.identity import identity_of
 from worker.engines.local.launchers import fork, secrets
 from worker.engines.local.supervisor import supervisor
-from worker.engines.local.warm import preload
+from worker.engines.local.warm import memory, preload
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
 from worker.host import process
 
@@ -45,8 +45,12 @@ def _serve(channel: socket.socket) -> None:
     child_ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, _do_nothing)  # only a signal with a handler writes to the wakeup descriptor
+    joining = memory.join_pages()  # a request waits for one page at most
+    pause_s: float | None = 0.0
     while True:
-        ready, _, _ = select.select([channel, child_ended], [], [])
+        ready, _, _ = select.select([channel, child_ended], [], [], pause_s)
+        if not ready and next(joining, None) is None:
+            pause_s = None
         if child_ended in ready:
             os.read(child_ended, 4096)
             for _ in process.reap_children():

@@ -1,0 +1,51 @@
+"""How many jobs are in each state, as the database keeps it: no job is read."""
+
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from store.db.tables import JobCount
+from store.facts.callers import Caller, lists_unreadable
+from torchyard.contract.job import JobState
+from torchyard.contract.team import Role
+
+_MOST_ROWS = 8
+"""The most rows of an owner's jobs in one state that are left as they are."""
+_SUMMED = 10_000
+"""The most rows that one call adds up."""
+_KEY = (JobCount.owner, JobCount.visibility, JobCount.state)
+
+
+def by_state(session: Session, *, caller: Caller, owner: str | None = None) -> dict[JobState, int]:
+    """Returns how many jobs of the caller's lists are in each state that any is in; with `owner`, of that one's."""
+    query = select(JobCount.state, func.sum(JobCount.jobs)).where(*_listed(caller)).group_by(JobCount.state)
+    if owner is not None:
+        query = query.where(JobCount.owner == owner)
+    found = {state: int(jobs) for state, jobs in session.execute(query)}
+    return {state: found[state] for state in JobState if found.get(state)}
+
+
+def add_up(session: Session) -> None:
+    """Replaces rows of one owner and state by their sum, where there are many. Any number of workers may do this."""
+    many = select(*_KEY).group_by(*_KEY).having(func.count() > _MOST_ROWS)
+    some = select(JobCount.id).where(tuple_(*_KEY).in_(many)).order_by(JobCount.id).limit(_SUMMED)
+    # Rows that another worker adds up are skipped: two workers that wait for each other's rows would deadlock.
+    ids = some.with_for_update(skip_locked=True)
+    gone = session.execute(delete(JobCount).where(JobCount.id.in_(ids)).returning(*_KEY, JobCount.jobs)).all()
+    sums: dict[tuple[str, str, str], int] = {}
+    for row in gone:
+        key = (row.owner, row.visibility, row.state)
+        sums[key] = sums.get(key, 0) + row.jobs
+    rows = [
+        {"owner": owner, "visibility": visibility, "state": state, "jobs": jobs}
+        for (owner, visibility, state), jobs in sums.items()
+        if jobs
+    ]
+    if rows:
+        session.execute(insert(JobCount), rows)
+
+
+def _listed(caller: Caller) -> list[ColumnElement[bool]]:
+    """Returns the condition of `store.rows.access.listed`, of counts."""
+    if caller.role is Role.ADMIN or lists_unreadable(caller):
+        return []
+    return [or_(JobCount.owner == caller.name, JobCount.visibility == "team")]

@@ -1,0 +1,33 @@
+"""The points of a series in JSON, written from columns."""
+
+import math
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from api.curves import encoding
+from api.present.times import time
+from store.queries.series_columns import SeriesColumns
+from torchyard.contract.views.telemetry import PointView
+
+VALUES = [0.5, -0.0, 1e-7, 1e300, 5e-324, math.nan, math.inf, -math.inf, 1 / 3, 2.0**60]
+TIMES = [0, 1, 999_999, 1_000_000, 1_700_000_000_500_000, 1_700_000_000_000_000, 1_700_000_000_000_010]
+
+
+def test_points_are_written_as_their_views_are() -> None:
+    count = 4500  # more than are written at once
+    rows = [(2**62 + place, VALUES[place % 10], TIMES[place % 7], place % 3 + 1) for place in range(count)]
+    views = [PointView(step=step, value=value, time=time(at), attempt=attempt) for step, value, at, attempt in rows]
+    steps, values, times, attempts = (list(column) for column in zip(*rows, strict=True))
+    found = SeriesColumns(
+        np.array(steps, dtype=np.int64),
+        np.array(values, dtype=np.float64),
+        np.array(times, dtype=np.int64),
+        np.array(attempts, dtype=np.int64),
+    )
+    assert b"[%b]" % encoding.points(found) == TypeAdapter(list[PointView]).dump_json(views)
+
+
+def test_no_point_is_an_empty_text() -> None:
+    nothing = np.array([], dtype=np.int64)
+    assert encoding.points(SeriesColumns(nothing, np.array([], dtype=np.float64), nothing, nothing)) == b""

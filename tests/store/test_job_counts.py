@@ -1,0 +1,131 @@
+"""The kept counts of jobs are those of the rows, whatever happened to the jobs."""
+
+from collections.abc import Callable
+from itertools import count
+import random
+
+import pytest
+from sqlalchemy import func, select
+
+from store.db.tables import Job, JobCount
+from store.facts.callers import SERVICE, Caller
+from store.rows import access, attempts, deletion, job_counts, jobs, listing
+from tests.store.fixture import StoreFixture, recorded_statements, run_together
+from torchyard.contract.filters import JobQuery
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.spec import JobPatch
+from torchyard.contract.team import Role
+
+CALLERS = [SERVICE, Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER), Caller("oz", Role.OPERATOR)]
+MOST_ROWS = 8
+
+
+class History:
+    """Jobs of two users to whom random things happen."""
+
+    def __init__(self, db: StoreFixture, seed: int) -> None:
+        self.db = db
+        self._random = random.Random(seed)
+        self._worker = db.worker()
+        self._devices = count()
+
+    def step(self) -> None:
+        acts: list[Callable[[], None]] = [self._submit, self._submit, self._start, self._start, self._end]
+        acts += [self._cancel, self._pause, self._resume, self._show, self._delete, self._add_up]
+        self._random.choice(acts)()
+
+    def _submit(self) -> None:
+        owner, visibility = self._random.choice(["ada", "eve"]), self._random.choice(["team", "private"])
+        self.db.submit_many(self._random.randint(1, 12), owner=owner, visibility=visibility)
+
+    def _start(self) -> None:
+        for job_id in self._some(JobState.QUEUED):
+            self.db.running(job_id, self._worker, f"slot-{next(self._devices)}")
+
+    def _end(self) -> None:
+        for claim in self.db.read(lambda session: attempts.open_claims(session, self._worker))[:2]:
+            self.db.end(claim, self._random.choice([EndReason.COMPLETED, EndReason.PREEMPTED]))
+
+    def _cancel(self) -> None:
+        for job_id in self._some(JobState.QUEUED, JobState.RUNNING, JobState.PAUSED):
+            self.db.cancel(job_id)
+
+    def _pause(self) -> None:
+        for job_id in self._some(JobState.QUEUED):
+            self.db.pause(job_id)
+
+    def _resume(self) -> None:
+        for job_id in self._some(JobState.PAUSED):
+            self.db.resume(job_id)
+
+    def _show(self) -> None:
+        for job_id in self._some(*JobState):
+            patch = JobPatch(visibility=self._random.choice(["team", "private"]))
+            self.db.write(lambda session, job_id=job_id, patch=patch: jobs.change(session, job_id, patch))
+
+    def _delete(self) -> None:
+        for job_id in self._some(JobState.CANCELLED, JobState.SUCCEEDED):
+            self.db.write(lambda session, job_id=job_id: deletion.delete_job(session, job_id))
+
+    def _add_up(self) -> None:
+        self.db.write(job_counts.add_up)
+
+    def _some(self, *states: JobState) -> list[str]:
+        ids = self.db.read(lambda session: session.scalars(select(Job.id).where(Job.state.in_(states))).all())
+        return self._random.sample(sorted(ids), min(len(ids), 2))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_counts_are_those_of_the_jobs_at_every_point_of_a_history(db: StoreFixture, seed: int) -> None:
+    history = History(db, seed)
+    for _ in range(30):
+        history.step()
+        check(db)
+    db.write(job_counts.add_up)
+    check(db)
+    assert max(rows_of_groups(db)) <= MOST_ROWS
+
+
+def test_counts_that_are_added_up_by_two_workers_while_jobs_come_stay_exact(db: StoreFixture) -> None:
+    for _ in range(2 * MOST_ROWS):
+        db.submit()
+    submissions = [lambda: db.submit_many(3, owner="eve") for _ in range(4)]
+    done = run_together(*submissions, *[lambda: db.write(job_counts.add_up)] * 3)
+    assert [found for found in done if isinstance(found, Exception)] == []
+    check(db)
+
+
+def test_a_transaction_that_fails_counts_nothing(db: StoreFixture) -> None:
+    db.submit()
+    with pytest.raises(ZeroDivisionError), db.database.write() as session:
+        jobs.submit(session, db.spec(), owner="ada")
+        raise ZeroDivisionError
+    check(db)
+
+
+def test_a_list_without_other_filters_is_counted_without_reading_a_job(db: StoreFixture) -> None:
+    db.submit_many(3)
+    for where in ({}, {"owner": "ada"}):
+        with recorded_statements(db.database) as statements:
+            found = db.read(
+                lambda session, where=where: listing.counts(session, JobQuery.model_validate(where), caller=SERVICE)
+            )
+        assert found == {JobState.QUEUED: 3}
+        assert [statement for statement in statements if "FROM jobs" in statement] == []
+
+
+def check(db: StoreFixture) -> None:
+    """Compares what each caller is told with the rows of jobs."""
+    for caller in CALLERS:
+        for owner in (None, "ada", "nobody"):
+            kept = db.read(lambda session, c=caller, o=owner: job_counts.by_state(session, caller=c, owner=o))
+            query = select(Job.state, func.count()).where(access.listed(caller)).group_by(Job.state)
+            if owner is not None:
+                query = query.where(Job.owner == owner)
+            rows = db.read(lambda session, query=query: session.execute(query).all())
+            assert sorted(kept.items()) == sorted(map(tuple, rows)), (caller.name, owner)
+
+
+def rows_of_groups(db: StoreFixture) -> list[int]:
+    query = select(func.count(JobCount.id)).group_by(JobCount.owner, JobCount.visibility, JobCount.state)
+    return [*db.read(lambda session: session.scalars(query).all())]
