@@ -5,13 +5,13 @@ It is forked from a process without threads that has imported the actions, so th
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-import multiprocessing
 import os
 from pathlib import Path
 import signal
 import time
 from typing import Any
 
+from tests import forks
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 from torchyard.host import failpoints
 
@@ -19,8 +19,7 @@ REFUSED = 3
 """Exit code if the store refused the action because another process was faster."""
 DEADLINE_S = 60.0
 
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["tests.failpoints.actions", "tests.failpoints.armed"])
+forks.preload("tests.failpoints.actions", "tests.failpoints.armed")
 
 
 class ArmedProcess:
@@ -28,7 +27,9 @@ class ArmedProcess:
 
     def __init__(self, action: Callable[..., None], *arguments: Any, plan: str, log: Path) -> None:
         self._log = log
-        self._process = _forks.Process(target=_run, args=(action, arguments, f"{plan};log={log}" if plan else ""))
+        self._process = forks.context.Process(
+            target=_run, args=(action, arguments, f"{plan};log={log}" if plan else "")
+        )
         self._process.start()
 
     @property

@@ -1,7 +1,6 @@
 """Runs functions on real ranks: processes in a Gloo group, forked from a process that has imported torch."""
 
 from collections.abc import Callable, Sequence
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 import os
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
+from tests import forks
 from torchyard.contract.recipes import MODULES, ImageClassification
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import parse_spec
@@ -27,8 +27,7 @@ PRELOADED = (
 )
 """What a rank imports until its first step and its first checkpoint."""
 
-_context = get_context("forkserver")
-_context.set_forkserver_preload([*PRELOADED])
+forks.preload(*PRELOADED)
 
 
 def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict[str, str] | None = None) -> list[Any]:
@@ -46,9 +45,9 @@ def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict
     pipes: list[Connection] = []
     processes: list[Any] = []
     for rank in range(size):
-        ours, theirs = _context.Pipe(duplex=False)
+        ours, theirs = forks.context.Pipe(duplex=False)
         own = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        process = _context.Process(target=_main, args=(theirs, own, function, arguments))
+        process = forks.context.Process(target=_main, args=(theirs, own, function, arguments))
         process.start()
         theirs.close()
         pipes.append(ours)

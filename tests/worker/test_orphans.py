@@ -1,7 +1,7 @@
 """A worker finds the processes without a name that a killed supervisor of its own leaves, and only those."""
 
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 import itertools
 import os
@@ -146,8 +146,9 @@ def _memory_contains(pid: int, text: str) -> bool:
             if "rw" not in mode:
                 continue
             memory.seek(start)
-            if text.encode() in memory.read(end - start):
-                return True
+            with suppress(OSError):  # it is not mapped any more
+                if text.encode() in memory.read(end - start):
+                    return True
     return False
 
 
