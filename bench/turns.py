@@ -183,7 +183,7 @@ def running(
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one program."""
+    """The measurements of one program."""
 
     seconds: list[float]
     """Of its timed turns."""

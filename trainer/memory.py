@@ -63,7 +63,8 @@ def _take_step(task: Task, size: int, accumulates: bool, *, config: Recipe, prec
     in_buckets = _has_gradients_in_buckets(config.distributed, accumulates)
     held = _held_by_ddp(trained, config.distributed, in_buckets)
     optimizer = make_optimizer(model, config.optimizer, lr=0.0, device=device)
-    lookahead = Lookahead(model, config.optimizer.lookahead) if config.optimizer.lookahead else None
+    wanted = config.optimizer.lookahead
+    lookahead = Lookahead(model, wanted) if wanted else None
     ema = ExponentialAverage(model, config.ema) if config.ema and config.ema.device == "model" else None
     _clear_gradients(trained)
     optimizer.step()  # makes the moments
@@ -76,8 +77,8 @@ def _take_step(task: Task, size: int, accumulates: bool, *, config: Recipe, prec
     del loss, following
     _clear_gradients(trained)
     skipped = take_step(optimizer, norm=torch.zeros((), device=device)).fill_(1.0)
-    if config.optimizer.lookahead and lookahead:
-        lookahead.update(config.optimizer.lookahead.every_steps, skipped=skipped)
+    if wanted and lookahead:
+        lookahead.update(wanted.every_steps, skipped=skipped)
     if ema:
         ema.update(1, skipped=skipped)
         with ema.applied(), torch.no_grad():

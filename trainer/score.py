@@ -30,7 +30,37 @@ class Score(Protocol):
         ...
 
 
-class Accuracy:
+class _Kept:
+    """Keeps a pair of tensors of each batch, and adds many up at once. `_count` is the subclass's."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._ones: list[Tensor] = []
+        self._others: list[Tensor] = []
+        self._sums = torch.zeros(2, dtype=torch.float64, device=device)
+
+    def take(self) -> Tensor:
+        self._add_up()
+        sums, self._sums = self._sums, torch.zeros_like(self._sums)
+        return sums
+
+    def _keep(self, one: Tensor, other: Tensor) -> None:
+        self._ones.append(one)
+        self._others.append(other)
+        if len(self._ones) == KEPT_BATCHES:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        if self._ones:
+            self._sums += self._count(self._ones, self._others)
+            self._ones.clear()
+            self._others.clear()
+
+    def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
+        """Returns what was right and of how much, (2,), in all kept batches."""
+        raise NotImplementedError
+
+
+class Accuracy(_Kept):
     """The share of samples whose class has the largest logit.
 
     Targets may be the probabilities of classes, as mixup makes them: the most probable class is then the right one.
@@ -38,57 +68,28 @@ class Accuracy:
 
     name = "train/accuracy"
 
-    def __init__(self, device: torch.device) -> None:
-        self._guesses: list[Tensor] = []
-        self._classes: list[Tensor] = []
-        self._sums = torch.zeros(2, dtype=torch.float64, device=device)
-
     def add(self, outputs: Tensor, targets: Tensor) -> None:
         """Adds logits (samples, classes) and class indices (samples,) or probabilities (samples, classes)."""
-        self._guesses.append(outputs.argmax(1))
-        self._classes.append(targets if targets.ndim == 1 else targets.argmax(1))
-        if len(self._guesses) == KEPT_BATCHES:
-            self._add_up()
+        self._keep(outputs.argmax(1), targets if targets.ndim == 1 else targets.argmax(1))
 
-    def take(self) -> Tensor:
-        self._add_up()
-        sums, self._sums = self._sums, torch.zeros_like(self._sums)
-        return sums
-
-    def _add_up(self) -> None:
-        if self._guesses:
-            right = torch.cat(self._guesses) == torch.cat(self._classes)
-            self._sums += torch.stack([right.sum(), right.new_full((), len(right), dtype=torch.long)])
-            self._guesses.clear()
-            self._classes.clear()
+    def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
+        right = torch.cat(ones) == torch.cat(others)
+        return torch.stack([right.sum(), right.new_full((), len(right), dtype=torch.long)])
 
 
-class Iou:
+class Iou(_Kept):
     """Intersection over union of the positive pixels of all pictures together; `cut` is the least positive logit."""
 
     name = "train/iou"
 
     def __init__(self, *, cut: float, device: torch.device) -> None:
+        super().__init__(device)
         self._cut = cut
-        self._common: list[Tensor] = []
-        self._either: list[Tensor] = []
-        self._sums = torch.zeros(2, dtype=torch.float64, device=device)
 
     def add(self, outputs: Tensor, targets: Tensor) -> None:
         """Adds logits and masks of 0 and 1, both (samples, 1, height, width)."""
         predicted = outputs > self._cut
-        self._common.append(predicted.logical_and(targets).sum())
-        self._either.append(predicted.logical_or(targets).sum())
-        if len(self._common) == KEPT_BATCHES:
-            self._add_up()
+        self._keep(predicted.logical_and(targets).sum(), predicted.logical_or(targets).sum())
 
-    def take(self) -> Tensor:
-        self._add_up()
-        sums, self._sums = self._sums, torch.zeros_like(self._sums)
-        return sums
-
-    def _add_up(self) -> None:
-        if self._common:
-            self._sums += torch.stack([torch.stack(self._common).sum(), torch.stack(self._either).sum()])
-            self._common.clear()
-            self._either.clear()
+    def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
+        return torch.stack([torch.stack(ones).sum(), torch.stack(others).sum()])

@@ -1,4 +1,4 @@
-"""Remembers for seconds whose token a request had, while Redis announces each change of who may do what."""
+"""Caches the identities of tokens for a few seconds. Redis announces each change of users, roles and tokens."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class _Remembered:
 
 
 class Identities:
-    """Of valid tokens, by digests of their texts. Call everything but `forget` in the event loop."""
+    """The cached identities of valid tokens, by digests of the tokens. Call all but `forget` in the event loop."""
 
     def __init__(
         self, redis_url: str, *, service: Callable[[], str], clock: Callable[[], float] = time.monotonic

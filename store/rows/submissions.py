@@ -38,14 +38,14 @@ def find_known(session: Session, keyed: KeyedRequest | None) -> Submitted | None
     return None if known is None else _replayed(session, known)
 
 
-def store_together(session: Session, wanted: Sequence[Submission], *, wait: bool = False) -> list[Outcome]:
-    """Stores several jobs. Without `wait`, no row is waited for that another transaction has locked.
+def store_together(session: Session, wanted: Sequence[Submission]) -> list[Outcome]:
+    """Stores several jobs. Does not wait for rows that another transaction has locked.
 
     All are stored by the same statements. If that fails, each is stored by itself, so that it alone has its error.
     One alone needs no savepoint: it raises as `store_one` does.
     """
     limits = quotas.limits_of_some(session, {each.caller.name for each in wanted})
-    free = [*range(len(wanted))] if wait else _lock_free(session, wanted, limits)
+    free = _lock_free(session, wanted, limits)
     if len(wanted) == 1:
         return [store_one(session, wanted[0], limits=limits) if free else None]
     found: dict[int, Outcome] = {}

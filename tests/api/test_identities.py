@@ -34,7 +34,7 @@ def for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asks(service: ApiFixture) -> bool:
-    """Returns whether a request of the present user asks the database who that is."""
+    """Returns whether authenticating a request of the present user queries the database."""
     with recorded_statements(service.app.state.services.store.database) as statements:
         assert service.client.get("/v1/me").status_code == 200
     return bool(statements)

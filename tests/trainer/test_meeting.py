@@ -98,7 +98,7 @@ def test_nothing_is_told_where_ranks_do_not_meet_once_a_step(
 
 
 class Stream:
-    """A device's stream: `now` is how far it is, and `done` up to when its work is done."""
+    """A stream of a device. `now` is the time; work that was enqueued up to `done` is finished."""
 
     now, done, events = 0.0, 0.0, 0
 

@@ -30,7 +30,7 @@ register_optimizer_step_pre_hook(keep)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""A program that runs the one in its arguments, and keeps its first gradients."""
+"""Runs the program in its arguments, and saves the gradients of its first step."""
 
 
 def start(

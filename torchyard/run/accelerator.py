@@ -78,7 +78,7 @@ def name(device: "torch.device") -> str:
 
 
 def computes_bf16(device: "torch.device") -> bool:
-    """Whether an accelerator multiplies bf16 numbers itself."""
+    """Whether an accelerator computes in bf16 without emulation."""
     import torch
 
     return is_accelerator(device) and torch.get_device_module(device).is_bf16_supported(including_emulation=False)

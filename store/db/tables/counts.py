@@ -7,7 +7,7 @@ from store.db.tables.base import Base, BigKey
 
 
 class JobCount(Base):
-    """How many more, or fewer, jobs of an owner are in a state: the sum over its rows is how many there are.
+    """A change of the number of jobs in a state. The sum over the rows of an owner and a state is that number.
 
     Triggers on `jobs` add a row for each change, as one row of each state would be waited for by all writers.
     A migration that makes `jobs` anew must make them anew, too.
