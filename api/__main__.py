@@ -1,11 +1,13 @@
 """`python -P -m api` runs the REST service, which `TORCHYARD_*` variables configure.
 
-SIGTERM and SIGINT stop it with exit code 0.
+SIGTERM and SIGINT stop it with exit code 0. With `TORCHYARD_API_PROCESSES`, it starts others that serve.
 """
 
+from collections.abc import Sequence
 import logging
 import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -16,8 +18,12 @@ from torchyard.host.collector import paused
 from torchyard.host.datadir import enter_empty_folder, make_files_private
 
 with paused():
-    from api.app import create_app
+    from fastapi import FastAPI
+
+    from api.app import create_app, token_of
     from api.http.server import Server
+    from api.processes import figures
+    from api.processes.parent import REFUSED, Parent, listen
     from api.settings import Settings
     from store.store import Store
 
@@ -36,13 +42,43 @@ def main() -> int:
     sys.setswitchinterval(_SWITCH_S)
     try:
         settings = Settings.load()
-        with paused():
-            app = create_app(settings)
-        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        enter_empty_folder(settings.root)
+        if settings.api_processes > 1:
+            return _serve_together(settings)
+        app = _made(settings)
     except (TorchyardError, OSError) as error:
         logging.error("%s", error)
-        return 1
+        return REFUSED
+    return _serve(app, settings)
+
+
+def _serve_together(settings: Settings) -> int:
+    """Serves by several processes. Raises ConfigError and OSError."""
+    token_of(settings)
+    sockets = listen(settings.host, settings.port)
+
+    def serve(sockets: Sequence[socket.socket]) -> int:
+        try:
+            app = _made(settings)
+        except (TorchyardError, OSError) as error:
+            logging.error("%s", error)
+            return REFUSED
+        return _serve(app, settings, sockets=sockets)
+
+    with figures.shared():
+        return Parent(settings.api_processes, serve, sockets).run()
+
+
+def _made(settings: Settings) -> FastAPI:
+    """Returns the application, and enters an empty folder. Raises ConfigError and OSError."""
+    with paused():
+        app = create_app(settings)
+    settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    enter_empty_folder(settings.root)
+    return app
+
+
+def _serve(app: FastAPI, settings: Settings, *, sockets: Sequence[socket.socket] | None = None) -> int:
+    """Serves until SIGINT or SIGTERM, on an address of its own without `sockets`. Returns the exit code."""
     server = Server(app, settings, closing=(app.state.services.live.close,))
 
     def stop(*_: object) -> None:
@@ -54,8 +90,8 @@ def main() -> int:
     check = _ServiceCheck(app.state.services.store, server)
     threading.Thread(target=check.run, name="service check", daemon=True).start()
     _allow_descriptors(3 * settings.max_connections + _OWN_DESCRIPTORS)
-    server.run()
-    return 0 if server.started and not check.refused else 1
+    server.run(None if sockets is None else list(sockets))
+    return 0 if server.started and not check.refused else REFUSED
 
 
 class _ServiceCheck:

@@ -43,11 +43,7 @@ from torchyard.host.listening import check_token
 
 def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> FastAPI:
     """Returns the application, which has connected to nothing yet. Raises ConfigError if the token cannot be used."""
-    token = settings.token.get_secret_value() if settings.token is not None else ""
-    if not token:
-        raise ConfigError("TORCHYARD_TOKEN is not set: it is the token that users of the API must send")
-    check_token(token, host=settings.host, source="TORCHYARD_TOKEN")
-    services = Services.of(settings, token=token)
+    services = Services.of(settings, token=token_of(settings))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -79,6 +75,15 @@ def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> Fast
     monitoring.install(app, services)
     website.install(app, page_folder)
     return app
+
+
+def token_of(settings: Settings) -> str:
+    """Returns the bootstrap administrator's token. Raises ConfigError if it cannot be used."""
+    token = settings.token.get_secret_value() if settings.token is not None else ""
+    if not token:
+        raise ConfigError("TORCHYARD_TOKEN is not set: it is the token that users of the API must send")
+    check_token(token, host=settings.host, source="TORCHYARD_TOKEN")
+    return token
 
 
 def _routes() -> list[BaseRoute]:

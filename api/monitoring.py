@@ -5,11 +5,12 @@ import time
 
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.processes import figures
 from api.services import Services
 from store.queries import stats
 from store.queries.stats import ServiceStats
@@ -24,10 +25,10 @@ _SECONDS = 1_000_000
 def install(app: FastAPI, services: Services) -> None:
     """Measures the requests of `app`, whose routes are installed, and sets `app.state.registry` for `/metrics`."""
     registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
+    own = figures.registry_of_process(registry)
     registry.register(_Service(services))
     templates = {id(context.original_route): context.path_format or "" for context in iter_route_contexts(app.routes)}
-    app.add_middleware(_Requests, registry=registry, templates=templates)
+    app.add_middleware(_Requests, registry=own, templates=templates)
     app.state.registry = registry
 
 

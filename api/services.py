@@ -67,7 +67,7 @@ class Services:
     def close(self) -> None:
         """Ends all streams and closes the store. Call it in the event loop."""
         self.live.close()
-        self.access.identities.close()
+        self.access.close()
         self.reads.close()
         self.writes.close()
         self.parses.close()

@@ -54,6 +54,8 @@ class Settings(LimitSettings, settings.Settings):
     """Default visibility of jobs."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    api_processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes that serve the address together."""
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""
     """Host names, separated by `,`, that requests may name besides this machine's own; also `*.example.com` and `*`."""
     sendfile: Annotated[str, AfterValidator(_sendfile)] = ""

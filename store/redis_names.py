@@ -24,3 +24,8 @@ def changes(service: str) -> str:
 def access(service: str) -> str:
     """The channel on which those of them are published that change who may do what. They are few."""
     return f"torchyard:{service}:access"
+
+
+def counts(service: str) -> str:
+    """What the keys begin with that the API's processes count in together."""
+    return f"torchyard:{service}:counts:"

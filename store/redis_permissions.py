@@ -37,6 +37,7 @@ def _questions(key: str) -> Mapping[str, tuple[Any, ...]]:
     none, field = f"{key}:none", f"{key}:hash"
     return {
         "ping": (),
+        "time": (),
         "info": ("server",),
         "publish": (key, ""),
         "eval": ("return 0", 0),

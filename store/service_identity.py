@@ -42,6 +42,11 @@ class ServiceIdentity:
         self._blobs = blobs
         self._id: str | None = None
 
+    @property
+    def known(self) -> str | None:
+        """The service's id, once `require` has returned it."""
+        return self._id
+
     def require(self) -> str:
         """Returns the service's id. The first call checks that the blobs are the service's, and binds them to it.
 

@@ -41,6 +41,8 @@ class Store:
         self.secret_keys = secret_keys
         self.service = service
         """Returns the service's id, and raises what `ServiceIdentity.require` does."""
+        self.known_service: Callable[[], str | None] = lambda: None
+        """Returns the service's id if this program knows it already. Waits for nothing."""
         self.on_access_change: Callable[[], None] = lambda: None
         """Called after each commit of this program that changes who may do what, before its caller goes on."""
         self._redis_answers = True
@@ -53,8 +55,10 @@ class Store:
         database = Database(settings.database, program=program, pool=pool, most=most)
         keys = SecretKeys(settings.secret_key.get_secret_value(), settings.secret_key_file)
         blobs = Blobs(settings.blobs)
-        service = ServiceIdentity(database, blobs).require
-        return cls(database, Queue(settings.redis, service=service), blobs, keys, service=service)
+        identity = ServiceIdentity(database, blobs)
+        store = cls(database, Queue(settings.redis, service=identity.require), blobs, keys, service=identity.require)
+        store.known_service = lambda: identity.known
+        return store
 
     @contextmanager
     def read(self) -> Generator[Session]:

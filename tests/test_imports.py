@@ -32,7 +32,12 @@ LAW: dict[str, frozenset[str]] = {
 STORE: dict[str, frozenset[str]] = {
     "store.db": frozenset({"store.db", "store.interruption"}),
     "store.facts": frozenset({"store.facts"}),
-    "store.line": frozenset({"store.db", "store.facts", "store.line", "store.redis_client", "store.redis_names"}),
+    "store.line": frozenset(
+        {
+            *("store.db", "store.facts", "store.line"),
+            *("store.redis_client", "store.redis_names", "store.redis_script"),
+        }
+    ),
     "store.rows": frozenset(
         {"store.db", "store.facts", "store.line", "store.rows", "store.announcement", "store.secret_keys"}
     ),

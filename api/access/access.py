@@ -9,11 +9,12 @@ from typing import Annotated, ParamSpec, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
-from api.access.codes import LoginCodes
 from api.access.identities import Identities
 from api.access.links import FileLinks
-from api.limits.rates import OpenStreams, Rates
+from api.limits.rates import Rates, SharedRates
+from api.limits.streams import OpenStreams
 from api.settings import Settings
+from store.shared_counts import SharedCounts
 from store.store import Store
 
 P = ParamSpec("P")
@@ -29,20 +30,20 @@ _BURST_S = 10
 
 @dataclass(frozen=True)
 class Access:
-    """What finds out who makes a request, and the limits of callers in this process."""
+    """What finds out who makes a request, and the limits of callers."""
 
     token: str
     """The bootstrap administrator's token."""
     settings: Settings
     store: Store
-    requests: Rates
+    counts: SharedCounts
+    requests: SharedRates
     """Requests of each user."""
     open_streams: OpenStreams
     """Open streams of each user."""
     identities: Identities
     wrong_tokens: Rates
-    """Requests of each address that had a wrong token."""
-    codes: LoginCodes
+    """Requests of each address that had a wrong token, as this process alone has seen them."""
     links: FileLinks
     question_threads: CapacityLimiter
     """Threads for `at_once` alone."""
@@ -52,15 +53,16 @@ class Access:
     @classmethod
     def of(cls, settings: Settings, store: Store, *, token: str) -> "Access":
         requests, wrong_tokens = settings.max_requests_per_second, settings.max_wrong_tokens_per_minute
+        counts = SharedCounts(settings.redis, service=store.known_service)
         return cls(
             token=token,
             settings=settings,
             store=store,
-            requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
-            open_streams=OpenStreams(settings.max_streams),
+            counts=counts,
+            requests=SharedRates(counts, per_second=requests, burst=max(1, requests * _BURST_S)),
+            open_streams=OpenStreams(settings.max_streams, counts),
             identities=Identities(settings.redis, service=store.service),
             wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
-            codes=LoginCodes(),
             links=FileLinks(token),
             question_threads=CapacityLimiter(_QUESTIONS),
             note_threads=CapacityLimiter(_NOTES),
@@ -73,9 +75,15 @@ class Access:
         """
         return await to_thread.run_sync(partial(ask, *args, **kwargs), limiter=self.question_threads)
 
-    async def note(self, write: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    async def note(self, write: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Stores in a thread that a credential was used or refused. Other requests do not wait for it."""
-        await to_thread.run_sync(partial(write, *args, **kwargs), limiter=self.note_threads)
+        return await to_thread.run_sync(partial(write, *args, **kwargs), limiter=self.note_threads)
+
+    def close(self) -> None:
+        """Ends what runs in the background. Call it in the event loop."""
+        self.identities.close()
+        self.open_streams.close()
+        self.counts.close()
 
     def cookie_name(self, *, secure: bool) -> str:
         """Returns the name of the session's cookie, which differs between services of one host: cookies ignore ports.

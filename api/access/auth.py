@@ -1,6 +1,7 @@
 """Authenticates requests: by a token, a browser's session or a link. `require` is the dependency of every route."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 import hmac
 import logging
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from api.access.access import Access, AccessDep
 from api.http.address import client_address, host_of, is_local
@@ -61,12 +63,11 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
         raise SessionEnded(f"a cookie alone opens nothing: send {CSRF_HEADER}, too, or log in again")
     found = await access.at_once(_of_cookies, access, cookies, csrf)
     if found is None:
-        address = _of_request(access, _NOBODY, request).address
-        access.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong cookies")
+        await _count_unaudited(access, request, what="cookies")
         raise SessionEnded("the session has ended: log in again")
     if request.method not in _SAFE:
         check_origin(request)
-    return _admitted(access, found, request)
+    return await _admitted(access, found, request)
 
 
 async def authenticate_download(
@@ -83,7 +84,7 @@ async def authenticate_download(
     found = None if session is None else await access.at_once(_of_session, access, session)
     if found is None:
         raise NotAuthorized("the link is not valid: it is good for one file, for a minute, and while its session lasts")
-    return _admitted(access, found, request)
+    return await _admitted(access, found, request)
 
 
 async def identified(request: Request, access: Access, token: str) -> Principal:
@@ -92,15 +93,15 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     A wrong token is counted against its address, and added to the audit. A valid one is accepted from any address.
     """
     if hmac.compare_digest(token.encode(), access.token.encode()):
-        return _admitted(access, _ADMIN, request)
+        return await _admitted(access, _ADMIN, request)
     known = access.identities.find(token)
     if known is not None:
-        return _admitted(access, _principal(known), request)
+        return await _admitted(access, _principal(known), request)
     read_at = access.identities.changes
     found = await access.at_once(queries.of_token, access.store, token)
     if found is not None:
         access.identities.remember(token, found, read_at=read_at)
-        admitted = _admitted(access, _principal(found), request)
+        admitted = await _admitted(access, _principal(found), request)
         if found.use_is_stale:
             await access.note(_mark_used, access, found.token_id)
         return admitted
@@ -117,18 +118,16 @@ async def of_code(request: Request, access: Access, code: str, *, ends: bool) ->
     Unavailable.
     """
     check_local(request, access)
-    credential = access.codes.take(code) if ends else access.codes.look(code)
-    found = None if credential is None else await access.at_once(_of_credential, access, credential)
-    if found is not None:
-        return _admitted(access, found, request)
+    found = await access.at_once(_of_code, access, code)
+    if found is not None and (not ends or await run_in_threadpool(team.take_login_code, access.store, code)):
+        return await _admitted(access, found, request)
     await _count_failed_login(access, request, what="codes")
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
 
 
-def count_wrong_body(request: Request, access: Access) -> None:
+async def count_wrong_body(request: Request, access: Access) -> None:
     """Counts a body that is no login as a wrong token of its address. Raises TooManyRequests."""
-    address = _of_request(access, _NOBODY, request).address
-    access.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong logins")
+    await _count_unaudited(access, request, what="logins")
 
 
 def credential_of(access: Access, principal: Principal) -> str:
@@ -184,7 +183,7 @@ def check_watched(access: Access, principal: Principal, job_ids: Collection[str]
 
 async def open_stream(access: AccessDep, caller: JobReader) -> AsyncGenerator[None]:
     """A route's dependency: counts the answer among the user's open streams until it ends. Raises TooManyRequests."""
-    with access.open_streams.open(caller.key):
+    async with access.open_streams.open(caller.key):
         yield
 
 
@@ -203,8 +202,8 @@ _ADMIN = Principal(BOOTSTRAP, Role.ADMIN, scopes=Role.ADMIN.scopes)
 _NOBODY = Principal("", Role.VIEWER)
 
 
-def _admitted(access: Access, principal: Principal, request: Request) -> Principal:
-    access.requests.take(principal.key, advice=f"{principal.name} has sent too many requests")
+async def _admitted(access: Access, principal: Principal, request: Request) -> Principal:
+    await access.requests.take(principal.key, advice=f"{principal.name} has sent too many requests")
     return _of_request(access, principal, request)
 
 
@@ -213,11 +212,21 @@ def _of_request(access: Access, principal: Principal, request: Request) -> Princ
     return replace(principal, address=address, request_id=request.state.request_id)
 
 
-async def _count_failed_login(access: Access, request: Request, *, what: str) -> None:
-    """Counts and audits a wrong token or code. Raises TooManyRequests if the client has sent too many."""
+async def _count_unaudited(access: Access, request: Request, *, what: str) -> None:
+    """Counts what costs as much as a wrong token, but is in no audit. Raises TooManyRequests."""
+    with suppress(Unavailable):  # this process has counted it
+        await _count_failed_login(access, request, what=what, audited=False)
+
+
+async def _count_failed_login(access: Access, request: Request, *, what: str, audited: bool = True) -> None:
+    """Counts and audits a wrong token or code. Raises TooManyRequests if the client has sent too many, Unavailable.
+
+    This process counts first, so that nobody makes the database count more than the limit.
+    """
     nobody = _of_request(access, _NOBODY, request)
-    access.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong {what}")
-    await access.note(team.record_failed_login, access.store, nobody)
+    host, most = host_of(nobody.address), access.settings.max_wrong_tokens_per_minute
+    access.wrong_tokens.take(host, advice=f"{nobody.address} has sent too many wrong {what}")
+    await access.note(team.count_failed_login, access.store, nobody, host, most=most, audited=audited)
 
 
 def _is_still_valid(access: Access, principal: Principal) -> bool:
@@ -251,6 +260,11 @@ def _of_session(access: Access, digest: str) -> Principal | None:
 def _in_session(access: Access, found: BrowserSessionFacts | None) -> Principal | None:
     principal = None if found is None else _of_credential(access, found.credential)
     return None if found is None or principal is None else replace(principal, session=found.digest)
+
+
+def _of_code(access: Access, code: str) -> Principal | None:
+    credential = queries.of_login_code(access.store, code)
+    return None if credential is None else _of_credential(access, credential)
 
 
 def _of_credential(access: Access, credential: str) -> Principal | None:

@@ -1,23 +1,25 @@
-"""Limits the requests and open streams of one caller in this process. Call everything here in the event loop."""
+"""Limits the requests of one caller. Call everything here in the event loop."""
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 import math
 import time
+from typing import Generic, TypeVar
 
-from torchyard.contract.errors import TooManyRequests
+from anyio import CapacityLimiter, to_thread
+
+from store.shared_counts import LEAST_SHARE, Bucket, SharedCounts
+from torchyard.contract.errors import TooManyRequests, Unavailable
+
+T = TypeVar("T")
 
 _MOST_KEYS = 10_000
-
-
-@dataclass
-class _Bucket:
-    """The tokens that were left at the time `at`."""
-
-    tokens: float
-    at: float
+_PORTION = 0.01
+"""The part of a burst that a process draws at once, so that few requests ask Redis."""
+_THREADS = 2
 
 
 class Rates:
@@ -30,39 +32,102 @@ class Rates:
         self._per_second = per_second
         self._burst = burst
         self._clock = clock
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets = _Newest[_Level](lambda: _Level(burst, clock()))
 
-    def take(self, key: str, *, advice: str) -> None:
-        """Counts one call. Raises TooManyRequests, whose message begins with `advice`."""
-        now = self._clock()
-        bucket = self._buckets.setdefault(key, _Bucket(self._burst, now))
-        self._buckets.move_to_end(key)
-        if len(self._buckets) > _MOST_KEYS:
-            self._buckets.popitem(last=False)
-        bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.at) * self._per_second)
-        bucket.at = now
-        if bucket.tokens < 1:
-            seconds = math.ceil((1 - bucket.tokens) / self._per_second)
-            raise TooManyRequests(f"{advice}; try again in {seconds} s", retry_after=seconds)
-        bucket.tokens -= 1
+    def take(self, key: str, *, advice: str, cost: float = 1) -> None:
+        """Counts a call, which stands for `cost` of them. Raises TooManyRequests, whose message begins with `advice`.
+
+        A call that costs more than a burst needs a full bucket, and the next ones wait until that is made up for.
+        """
+        now, level = self._clock(), self._buckets.get(key)
+        level.tokens = min(self._burst, level.tokens + (now - level.at) * self._per_second)
+        level.at = now
+        needed = min(cost, self._burst)
+        if level.tokens < needed:
+            raise _too_many(advice, (needed - level.tokens) / self._per_second)
+        level.tokens -= cost
 
 
-class OpenStreams:
-    """Counts open streams and waiting requests: at most `most` for each key."""
+class SharedRates:
+    """The rate of each user, together in all processes of the service. Users who send at the same time share it.
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open: Counter[str] = Counter()
+    A process draws tokens from Redis in portions. While Redis is away it counts by itself, at a user's least share.
+    """
 
-    @contextmanager
-    def open(self, key: str) -> Generator[None]:
-        """Counts one stream for the duration of the block. Raises TooManyRequests."""
-        if self._open[key] >= self._most:
-            raise TooManyRequests(f"have at most {self._most} streams and waiting requests open; end one of them")
-        self._open[key] += 1
+    def __init__(
+        self, counts: SharedCounts, *, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._counts = counts
+        self._clock = clock
+        self._bucket = Bucket(per_second, burst)
+        self._portion = burst * _PORTION
+        self._own = Rates(per_second=per_second * LEAST_SHARE, burst=burst)
+        self._drawn = _Newest[_Tokens](_Tokens)
+        self._threads = CapacityLimiter(_THREADS)
+
+    async def take(self, user: str, *, advice: str, cost: float = 1) -> None:
+        """Does what `Rates.take` does."""
+        drawn = self._drawn.get(user)
+        if drawn.left < cost:
+            async with drawn.drawing:  # one at a time: a portion is enough for many
+                if drawn.left < cost:
+                    drawn.left += await self._draw(user, drawn, cost - drawn.left, advice)
+                drawn.left -= cost
+                return
+        drawn.left -= cost
+
+    async def _draw(self, user: str, drawn: "_Tokens", least: float, advice: str) -> float:
+        if least >= drawn.refused and (wait_s := drawn.refused_until - self._clock()) > 0:
+            raise _too_many(advice, wait_s)
+        most = max(least, math.floor(self._portion))
         try:
-            yield
-        finally:
-            self._open[key] -= 1
-            if not self._open[key]:
-                del self._open[key]
+            draw = partial(self._counts.draw, user, self._bucket, least=least, most=most)
+            found = await to_thread.run_sync(draw, limiter=self._threads)
+        except Unavailable:
+            self._own.take(user, advice=advice, cost=least)
+            return least
+        if not found.tokens:
+            drawn.refused, drawn.refused_until = least, self._clock() + found.wait_s
+            raise _too_many(advice, found.wait_s)
+        return found.tokens
+
+
+@dataclass
+class _Level:
+    """The tokens that were left at the time `at`."""
+
+    tokens: float
+    at: float
+
+
+@dataclass
+class _Tokens:
+    """The tokens of a user that this process has drawn and not used."""
+
+    left: float = 0
+    refused: float = 0
+    """So many were refused, and will be until the time `refused_until`."""
+    refused_until: float = 0
+    drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class _Newest(Generic[T]):
+    """The values of the keys that were used last. `make` returns that of a new key."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._values: OrderedDict[str, T] = OrderedDict()
+
+    def get(self, key: str) -> T:
+        value = self._values.get(key)
+        if value is None:
+            value = self._values[key] = self._make()
+            if len(self._values) > _MOST_KEYS:
+                self._values.popitem(last=False)
+        self._values.move_to_end(key)
+        return value
+
+
+def _too_many(advice: str, wait_s: float) -> TooManyRequests:
+    seconds = max(1, math.ceil(wait_s))
+    return TooManyRequests(f"{advice}; try again in {seconds} s", retry_after=seconds)

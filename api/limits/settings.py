@@ -17,8 +17,8 @@ class LimitSettings(BaseModel):
     """Connections that serve a request, and as many that wait for one."""
     max_connections_per_address: Annotated[int, Field(ge=1)] = 500
     """The same for one address, unless it is that of a trusted proxy."""
-    max_requests_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 100
-    """Average for one user; ten seconds' worth of requests may come at once."""
+    max_requests_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1000
+    """Average for one user; ten seconds' worth of requests may come at once. Users who send together share it."""
     max_streams: Annotated[int, Field(ge=1)] = 50
     """Streams and waiting requests that one user may have open."""
     max_wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 10

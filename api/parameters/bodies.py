@@ -89,7 +89,7 @@ def _of_stranger(parse: Callable[[Any], Any], declared: DeclaredBody) -> Any:
         try:
             return parse(_json(body))
         except InvalidRequest:
-            count_wrong_body(request, access)
+            await count_wrong_body(request, access)
             raise
 
     return Depends(read)

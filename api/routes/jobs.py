@@ -116,7 +116,7 @@ async def get_job(
 ) -> Response:
     """Returns the job. With `wait`, returns it as soon as its version is above `after_version`, or after the wait."""
     if wait:
-        with services.access.open_streams.open(caller.key):
+        async with services.access.open_streams.open(caller.key):
             await waiting.for_version(services.access, services.live, caller, job_id, above=after_version, seconds=wait)
     content = await run_in_threadpool(_content, services, caller, job_id)
     return etags.answer(request, content, media_type="application/json")

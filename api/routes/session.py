@@ -1,6 +1,6 @@
 """Opens and ends the sessions of browsers, and tells callers who they are."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -8,7 +8,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
-from api.access.codes import LIFETIME_S
 from api.http.address import is_https
 from api.openapi.components import JOB
 from api.openapi.routers import unguarded
@@ -63,10 +62,9 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
     check_local(request, services.access)
     if caller.session:
         raise Forbidden("send a token: a session makes no login codes")
-    await run_in_threadpool(team.record_login_code, services.store, caller=caller)
-    expires_at = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
-    code = services.access.codes.make(credential_of(services.access, caller))
-    return LoginCodeView(code=code, expires_at=expires_at, has_page=request.app.state.website.is_built)
+    credential = credential_of(services.access, caller)
+    made = await run_in_threadpool(team.make_login_code, services.store, credential, caller=caller)
+    return LoginCodeView(code=made.text, expires_at=time(made.expires_at), has_page=request.app.state.website.is_built)
 
 
 @router.post("/session/codes/check", dependencies=[Depends(_from_here)])

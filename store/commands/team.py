@@ -12,10 +12,10 @@ from sqlalchemy import select
 from store.commands import requests
 from store.db.tables import Job
 from store.facts.callers import Caller
-from store.facts.team import OpenedSession, TokenFacts, UserFacts
-from store.rows import access, audit, tokens, users
+from store.facts.team import NewLoginCode, OpenedSession, TokenFacts, UserFacts
+from store.rows import access, audit, logins, tokens, users
 from store.store import Store
-from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
+from torchyard.contract.errors import Conflict, NotAuthorized, NotFound, TooManyRequests
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role, Scope
 
@@ -99,10 +99,17 @@ def open_session(store: Store, credential: str, *, caller: Caller) -> OpenedSess
         return opened
 
 
-def record_login_code(store: Store, *, caller: Caller) -> None:
-    """Adds to the audit that a login code was made."""
+def make_login_code(store: Store, credential: str, *, caller: Caller) -> NewLoginCode:
+    """Makes a code that opens one session for the credential."""
     with store.write("team") as session:
         audit.add(session, caller, "session.code", caller.name)
+        return logins.make_code(session, credential)
+
+
+def take_login_code(store: Store, code: str) -> bool:
+    """Ends the code. Returns whether it was valid until now: True once, however many take it."""
+    with store.write("team") as session:
+        return logins.take_code(session, code) is not None
 
 
 def close_session(store: Store, digest: str, *, caller: Caller) -> None:
@@ -113,10 +120,20 @@ def close_session(store: Store, digest: str, *, caller: Caller) -> None:
         audit.add(session, caller, "session.close", caller.name)
 
 
-def record_failed_login(store: Store, caller: Caller) -> None:
-    """Adds a failed login to the audit."""
+def count_failed_login(store: Store, caller: Caller, address: str, *, most: int, audited: bool) -> None:
+    """Counts a failed login of an address, and adds it to the audit if it is to be.
+
+    Raises TooManyRequests, and adds nothing, if the address has had more than `most` in a minute.
+    """
     with store.write("team") as session:
-        audit.add(session, caller, "login", "", outcome=NotAuthorized.code)
+        wait_us = logins.count_failed(session, address, most=most)
+        if wait_us:
+            seconds = -(-wait_us // 1_000_000)
+            raise TooManyRequests(
+                f"{caller.address} has failed to log in too often; try again in {seconds} s", retry_after=seconds
+            )
+        if audited:
+            audit.add(session, caller, "login", "", outcome=NotAuthorized.code)
 
 
 def mark_token_used(store: Store, token_id: str) -> None:

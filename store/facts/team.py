@@ -115,6 +115,14 @@ class AuditFilter:
     object: str | None = None
 
 
+@dataclass(frozen=True)
+class NewLoginCode:
+    """A code that opens one session."""
+
+    text: str
+    expires_at: int
+
+
 def digest_of(secret: str) -> str:
     """Returns the SHA-256 of the secret of a token or a session, in hex."""
     return hashlib.sha256(secret.encode()).hexdigest()

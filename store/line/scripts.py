@@ -13,30 +13,17 @@ Long arguments and answers are one JSON text each, because the client takes long
 for the script.
 """
 
-from collections.abc import Sequence
-import hashlib
-from typing import Any
-
-from redis import Redis
-from redis.exceptions import NoScriptError
+from store import redis_script
 
 LATE_US = 60_000_000
 """How long before a sweep a change may have been made that was committed after it."""
 
 
-class Script:
-    """A script, which Redis is sent as a digest, and as a whole if it does not know it."""
+class Script(redis_script.Script):
+    """A script that knows the keys of the line."""
 
     def __init__(self, *parts: str) -> None:
-        self.text = "\n".join((_NAMES, *parts))
-        self.digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
-    def run(self, redis: Redis, base: str, arguments: Sequence[str | int] = ()) -> Any:
-        """Raises RedisError."""
-        try:
-            return redis.evalsha(self.digest, 1, base, *arguments)
-        except NoScriptError:
-            return redis.eval(self.text, 1, base, *arguments)
+        super().__init__(_NAMES, *parts)
 
 
 _NAMES = """

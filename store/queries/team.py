@@ -16,7 +16,7 @@ from store.facts.team import (
     TokenFacts,
     UserFacts,
 )
-from store.rows import audit, quotas, secrets, tokens, users
+from store.rows import audit, logins, quotas, secrets, tokens, users
 
 
 def list_users(store: Snapshots, *, limit: int, after: str | None) -> FactPage[UserFacts]:
@@ -60,6 +60,12 @@ def of_token(store: Snapshots, token: str) -> Identity | None:
     """Returns whose token this is, or None if it is not valid: unknown, expired, revoked, or of a disabled user."""
     with store.read() as session:
         return tokens.find(session, token)
+
+
+def of_login_code(store: Snapshots, code: str) -> str | None:
+    """Returns the credential for which the code was made, None if it is not valid."""
+    with store.read() as session:
+        return logins.find_code(session, code)
 
 
 def of_token_id(store: Snapshots, token_id: str) -> Identity | None:

@@ -23,9 +23,9 @@ _START_S = 60
 
 @contextmanager
 def api_process(
-    folder: Path, database_url: str, redis_url: str, **settings: object
+    folder: Path, database_url: str, redis_url: str, *, log_name: str = "api.log", **settings: object
 ) -> Generator[tuple[subprocess.Popen[bytes], str]]:
-    """The API's process and its URL. Its log is `api.log` in `folder`."""
+    """The API's process and its URL. Its log is in `folder`."""
     port = _free_port()
     env = {
         **os.environ,
@@ -37,7 +37,7 @@ def api_process(
         **{f"TORCHYARD_{name.upper()}": str(value) for name, value in settings.items()},
     }
     url = f"http://127.0.0.1:{port}"
-    with (folder / "api.log").open("wb") as log:
+    with (folder / log_name).open("wb") as log:
         process = subprocess.Popen([sys.executable, "-P", "-m", "api"], env=env, cwd=folder, stdout=log, stderr=log)
     with process:
         try:

@@ -1,15 +1,19 @@
 """The one-time codes with which a browser on the service's machine logs in."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 import json
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 from starlette.testclient import TestClient
 
-from api.access.codes import LIFETIME_S, LoginCodes
-from tests.api.service import TOKEN, ApiFixture
+from store.commands import team
+from store.db.tables import LoginCode
+from store.facts.team import digest_of
+from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.test_team import audited, bearer, make_token
 
 PAGE = {"Origin": "http://127.0.0.1:8000"}
@@ -129,21 +133,38 @@ def test_a_login_has_a_token_or_a_code(local: TestClient, body: object) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-def test_a_code_is_valid_for_its_time_and_once() -> None:
-    now = 0.0
-    codes = LoginCodes(clock=lambda: now)
-    first, second = codes.make("tok_a"), codes.make("tok_b")
-    assert (codes.take(second), codes.take(second)) == ("tok_b", None)
-    now = LIFETIME_S - 0.001
-    late = codes.make("tok_a")
-    assert codes.take(first) == "tok_a"
-    now = 2 * LIFETIME_S - 0.001
-    assert codes.take(late) is None
+def test_a_code_is_valid_for_its_time(service: ApiFixture, local: TestClient) -> None:
+    code = make_code(local)
+    with service.database.write() as session:
+        session.execute(update(LoginCode).values(expires_at=LoginCode.expires_at - 60_000_000))
+    assert log_in(local, code).status_code == 401
+    make_code(local)
+    with service.database.read() as session:
+        assert len(session.scalars(select(LoginCode.digest)).all()) == 1, "the old one is deleted"
 
 
-def test_the_oldest_of_many_codes_ends() -> None:
-    codes = LoginCodes()
-    other = codes.make("tok_b")
-    made = [codes.make("tok_a") for _ in range(12)]
-    assert [codes.take(code) for code in made] == [None] * 2 + ["tok_a"] * 10
-    assert codes.take(other) == "tok_b"
+def test_no_code_is_stored(service: ApiFixture, local: TestClient) -> None:
+    code = make_code(local)
+    with service.database.read() as session:
+        (row,) = session.scalars(select(LoginCode)).all()
+        assert row.digest == digest_of(code)
+        assert code not in str(vars(row))
+
+
+def test_the_oldest_of_many_codes_ends(service: ApiFixture, local: TestClient) -> None:
+    service.act_as("alice")
+    other = make_code(local, make_token(service)["token"])
+    made = [make_code(local) for _ in range(12)]
+    with service.database.read() as session:
+        left = {*session.scalars(select(LoginCode.digest))}
+    assert [digest_of(code) in left for code in made] == [False] * 2 + [True] * 10
+    assert log_in(local, other).status_code == 200
+
+
+@both_databases
+def test_of_all_who_use_a_code_at_once_one_gets_it(service: ApiFixture, local: TestClient) -> None:
+    store = service.app.state.services.store
+    code = make_code(local)
+    with ThreadPoolExecutor(16) as pool:
+        won = [*pool.map(team.take_login_code, [store] * 16, [code] * 16)]
+    assert sorted(won) == [False] * 15 + [True]

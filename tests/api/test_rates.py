@@ -1,14 +1,20 @@
 """The limits of one caller: requests, streams, and wrong tokens."""
 
+import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 import select
 
 import httpx2
 import pytest
 
-from api.limits.rates import OpenStreams, Rates
+from api.access.access import Access
+from api.limits.rates import Rates, SharedRates
+from api.limits.streams import OpenStreams
+from api.settings import Settings
+from store.shared_counts import SharedCounts
+from store.store import Store
 from tests.api.raw import Served, get, read_answer
 from tests.api.service import SPEC, TOKEN
 from tests.api.serving import api_process
@@ -66,11 +72,134 @@ def test_the_keys_that_were_not_used_longest_are_forgotten() -> None:
         rates.take("9999", advice="")
 
 
-def test_an_ended_stream_makes_room() -> None:
-    streams = OpenStreams(1)
-    for _ in range(2):
-        with streams.open("a"), streams.open("b"), pytest.raises(TooManyRequests), streams.open("a"):
-            pass
+def test_a_call_may_stand_for_many() -> None:
+    clock = Clock()
+    rates = Rates(per_second=1, burst=10, clock=clock)
+    rates.take("a", advice="", cost=4)
+    with pytest.raises(TooManyRequests) as caught:
+        rates.take("a", advice="", cost=8)
+    assert caught.value.retry_after == 2
+    clock.now += 4
+    rates.take("a", advice="", cost=25)  # more than a burst needs a full bucket, and the rest is owed
+    with pytest.raises(TooManyRequests) as caught:
+        rates.take("a", advice="")
+    assert caught.value.retry_after == 16
+
+
+class Processes:
+    """The limits of two processes. Without `service` they do not know where to count together, as without Redis."""
+
+    def __init__(self, redis_url: str, *, service: str | None) -> None:
+        self.counts = [SharedCounts(redis_url, service=lambda: service) for _ in range(2)]
+
+    def rates(self, *, per_second: float, burst: float) -> list[SharedRates]:
+        return [SharedRates(counts, per_second=per_second, burst=burst) for counts in self.counts]
+
+    def streams(self, most: int) -> list[OpenStreams]:
+        return [OpenStreams(most, counts) for counts in self.counts]
+
+
+async def admitted(rates: list[SharedRates], count: int, **cost: float) -> int:
+    """Returns how many of `count` calls of a user are admitted, all at once and at each process in turn."""
+    calls = (rates[number % len(rates)].take("a", advice="slow down", **cost) for number in range(count))
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in done} <= {type(None), TooManyRequests}
+    return done.count(None)
+
+
+async def is_refused(streams: OpenStreams) -> bool:
+    try:
+        async with streams.open("a"):
+            return False
+    except TooManyRequests:
+        return True
+
+
+@pytest.mark.parametrize("burst", [20, 2000])
+def test_a_rate_is_counted_once_in_two_processes(redis_url: str, burst: int) -> None:
+    rates = Processes(redis_url, service=f"svc_rates_{burst}").rates(per_second=1e-6, burst=burst)
+    with asyncio.Runner() as runner:
+        # What a process has drawn in advance is kept for the next calls there: a hundredth of the burst.
+        first = runner.run(admitted(rates, burst))
+        assert burst * 0.99 <= first <= burst
+        assert first + runner.run(admitted(rates, burst)) == burst
+
+
+def test_a_batch_counts_as_its_jobs_in_two_processes(redis_url: str) -> None:
+    rates = Processes(redis_url, service="svc_batches").rates(per_second=1e-6, burst=1000)
+    with asyncio.Runner() as runner:
+        assert runner.run(admitted(rates, 4, cost=300)) == 3
+        assert runner.run(admitted(rates, 200)) == 100
+
+
+def test_a_user_who_is_over_the_limit_asks_redis_once(redis_url: str) -> None:
+    known = ["svc_over"]
+    clock = Clock()
+    counts = SharedCounts(redis_url, service=lambda: known[0] if known else None)
+    rates = SharedRates(counts, per_second=1e-6, burst=1, clock=clock)
+    with asyncio.Runner() as runner:
+        assert runner.run(admitted([rates], 3)) == 1
+        known.clear()  # if it asked now, it would count by itself
+        assert runner.run(admitted([rates], 3)) == 0
+        clock.now += 1e7
+        assert runner.run(admitted([rates], 3)) == 1
+
+
+def test_without_redis_each_process_counts_by_itself(redis_url: str) -> None:
+    one, two = Processes(redis_url, service=None).rates(per_second=1e-6, burst=20)
+    with asyncio.Runner() as runner:
+        assert runner.run(admitted([one], 40)) == 20
+        assert runner.run(admitted([two], 40)) == 20
+
+
+def test_by_default_a_script_sends_10000_requests_at_once_and_1000_a_second(
+    tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
+) -> None:
+    with sqlite.migrated() as url:
+        settings = Settings(data_dir=tmp_path, database_url=url, redis_url=redis_url)
+        store = Store.of(settings, program="test")
+        with closing(store), asyncio.Runner() as runner:
+            store.service()
+            access = Access.of(settings, store, token=TOKEN)
+            assert settings.max_requests_per_second == 1000
+            assert runner.run(admitted([access.requests], 10_000)) == 10_000
+
+
+def test_an_ended_stream_makes_room(redis_url: str) -> None:
+    one, two = Processes(redis_url, service="svc_streams").streams(1)
+
+    async def watch() -> None:
+        for _ in range(2):
+            async with one.open("a"), one.open("b"):
+                assert await is_refused(one)
+                assert await is_refused(two)
+        async with asyncio.timeout(60):
+            while await is_refused(two):
+                pass
+        async with asyncio.timeout(60):
+            while await is_refused(one):
+                pass
+        for streams in (one, two):
+            streams.close()
+
+    asyncio.run(watch())
+
+
+def test_who_leaves_while_redis_is_asked_holds_nothing(redis_url: str) -> None:
+    (streams, _) = Processes(redis_url, service="svc_leaving").streams(1)
+
+    async def leave() -> None:
+        for _ in range(20):
+            opening = asyncio.ensure_future(streams.open("a").__aenter__())
+            await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        async with asyncio.timeout(60):
+            while await is_refused(streams):
+                pass
+        streams.close()
+
+    asyncio.run(leave())
 
 
 def test_requests_above_the_rate_get_429(tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str) -> None:

@@ -1,7 +1,7 @@
 """What the user of Redis must be allowed to do, as `up` gives it to the Redis of its own."""
 
 COMMANDS = (
-    *("ping", "info", "publish", "subscribe", "unsubscribe"),
+    *("ping", "info", "time", "publish", "subscribe", "unsubscribe"),
     *("eval", "evalsha", "exists", "unlink", "pttl", "get", "set"),
     *("zadd", "zrem", "zrange", "zcard", "zcount", "zscore"),
     *("hget", "hset", "hdel", "hlen", "hscan"),

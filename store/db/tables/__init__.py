@@ -10,7 +10,7 @@ from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
 from store.db.tables.service import Service
-from store.db.tables.team import AuditEntry, BrowserSession, Quota, Secret, Token, User
+from store.db.tables.team import AuditEntry, BrowserSession, FailedLogins, LoginCode, Quota, Secret, Token, User
 
 __all__ = [
     "NEVER_TRIMMED",
@@ -25,12 +25,14 @@ __all__ = [
     "Checkpoint",
     "DeletedJob",
     "DeviceSample",
+    "FailedLogins",
     "Garbage",
     "IdempotencyKey",
     "Job",
     "JobCount",
     "JobEvent",
     "LogChunk",
+    "LoginCode",
     "PointChunk",
     "Quota",
     "Reservation",

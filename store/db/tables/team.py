@@ -60,6 +60,31 @@ class BrowserSession(Base):
     expires_at: Mapped[int] = mapped_column(BigInteger)
 
 
+class LoginCode(Base):
+    """A code that opens one session. The row is deleted by who uses it."""
+
+    __tablename__ = "login_codes"
+    __table_args__ = (Index("ix_login_codes_expires_at", "expires_at"),)
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of the code, in hex."""
+    credential: Mapped[str] = mapped_column(String(64))
+    """As that of a session."""
+    expires_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class FailedLogins(Base):
+    """How often an address has sent a wrong token, cookie, code or login of late."""
+
+    __tablename__ = "failed_logins"
+    __table_args__ = (Index("ix_failed_logins_forgotten_at", "forgotten_at"),)
+
+    address: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """The address or network that the limit counts."""
+    forgotten_at: Mapped[int] = mapped_column(BigInteger)
+    """When all are forgotten: each failed login adds the time after which it may be repeated for ever."""
+
+
 class Quota(Base):
     """How much of one resource a user, or each user of a role, may use. A user's own row replaces the role's."""
 
