@@ -1,7 +1,7 @@
 """PostgreSQL finds jobs by three characters in a row of what a search reads
 
 Revision ID: 0028
-Revises: 0026
+Revises: 0027
 """
 
 from alembic import op
@@ -9,7 +9,7 @@ from alembic import op
 from migrations.turns import limit_lock_waits
 
 revision = "0028"
-down_revision = "0026"
+down_revision = "0027"
 branch_labels = None
 depends_on = None
 
