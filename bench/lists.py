@@ -1,12 +1,15 @@
 """Lists of 10,000 jobs, half of them queued, half ended with metrics and checkpoints: `python -m bench.lists`.
 
 It measures the time of one answer at a time: one job, pages of 50 jobs, and a page of 50 of the queue.
+`python -m bench.lists 1000000` measures the same with so many jobs; those beyond 10,000 have ended.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+import sys
 
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 
 from bench import load, table
 from bench.queue import copies, refill
@@ -38,19 +41,25 @@ _CHECKPOINTS = (
     " created_at) SELECT 'ckpt_' || substr(id, 5), id, 1, 'epoch-1', 1, 10, true, '{}', 0.5, '[]', 0, created_at"
     " FROM jobs WHERE state = 'succeeded'"
 )
+_ADD_UP_COUNTS = (
+    "CREATE TEMPORARY TABLE sums AS SELECT owner, visibility, state, sum(jobs) AS jobs FROM job_counts"
+    " GROUP BY owner, visibility, state",
+    "DELETE FROM job_counts",
+    "INSERT INTO job_counts (owner, visibility, state, jobs) SELECT owner, visibility, state, jobs FROM sums",
+)
 
 
-def measure() -> Iterator[Row]:
+def measure(jobs: int = JOBS) -> Iterator[Row]:
     with scratch() as folder, databases() as found:
         for name, database in found.items():
-            yield from _on(name, database, folder / name)
+            yield from _on(name, database, folder / name, jobs=jobs)
 
 
-def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
+def _on(name: str, database: str | None, folder: Path, *, jobs: int) -> Iterator[Row]:
     folder.mkdir()
     with up(folder, database=database, slots=1) as service:
-        ended, queued = _fill(service)
-        where = f"{JOBS:,} jobs, {name}"
+        ended, queued = _fill(service, jobs=jobs)
+        where = f"{jobs:,} jobs, {name}"
         yield Row(f"GET of a queued job, {where}", "ms", _times(service, f"/v1/jobs/{queued}"), at_most=4)
         yield Row(f"– of one that has ended, {where}", "ms", _times(service, f"/v1/jobs/{ended}"), at_most=4)
         for query, what in _PAGES.items():
@@ -65,7 +74,7 @@ def _times(service: Service, path: str) -> list[float]:
     return load.drive(service.address, request, clients=1, seconds=SECONDS).latencies_ms
 
 
-def _fill(service: Service) -> tuple[str, str]:
+def _fill(service: Service, *, jobs: int) -> tuple[str, str]:
     """Stores the jobs, and returns the ids of one that has ended and of one that is queued."""
     with service.client() as client:
         specs = [{**_SPEC, "name": f"digits-{n}", "resources": {"devices_per_node": 100 + n}} for n in range(REQUESTS)]
@@ -74,7 +83,7 @@ def _fill(service: Service) -> tuple[str, str]:
     engine = create_engine(service.database)
     with engine.begin() as connection:
         for place, job_id in enumerate(first):
-            copies(connection, job_id, first=place * JOBS, count=len(range(place, JOBS, REQUESTS)))
+            copies(connection, job_id, first=place, count=len(range(place, JOBS, REQUESTS)), step=REQUESTS)
         connection.execute(
             text(
                 "UPDATE jobs SET state = 'succeeded', started_at = created_at, finished_at = created_at"
@@ -82,12 +91,25 @@ def _fill(service: Service) -> tuple[str, str]:
             ),
             {"first": first[0]},
         )
+        _copy_ended(connection, jobs=jobs)
         for statement in (_METRICS, _CHECKPOINTS):
             connection.execute(text(statement))
         ended = connection.execute(text("SELECT max(id) FROM jobs WHERE state = 'succeeded'")).scalar_one()
     _analyse(engine)
     refill(service)
     return ended, first[0]
+
+
+def _copy_ended(connection: Connection, *, jobs: int) -> None:
+    """Stores copies of jobs that have ended, until there are so many jobs."""
+    ended = connection.execute(text("SELECT max(id) FROM jobs WHERE state = 'succeeded' GROUP BY name")).scalars().all()
+    for place, job_id in enumerate(ended):
+        numbers = range(JOBS + place, jobs, len(ended))
+        if numbers:
+            copies(connection, job_id, first=numbers.start, count=len(numbers), step=numbers.step)
+    # As housekeeping leaves them.
+    for statement in _ADD_UP_COUNTS:
+        connection.execute(text(statement))
 
 
 def _analyse(engine: Engine) -> None:
@@ -98,4 +120,4 @@ def _analyse(engine: Engine) -> None:
 
 
 if __name__ == "__main__":
-    table.main(measure)
+    table.main(partial(measure, int(sys.argv[1]) if len(sys.argv) > 1 else JOBS))

@@ -116,7 +116,8 @@ def refill(service: Service) -> None:
         wait_for(lambda: redis.exists(f"{base}stamp"), "the line in Redis", pause=0.1)
 
 
-def copies(connection: Connection, job_id: str, *, first: int, count: int) -> None:
+def copies(connection: Connection, job_id: str, *, first: int, count: int, step: int = 1) -> None:
+    """Stores copies of the job, whose ids are of the numbers from `first` on."""
     row = connection.execute(text("SELECT * FROM jobs WHERE id = :id"), {"id": job_id}).mappings().one()
     columns = ", ".join(column for column in row if column != "id")
     # Not as if they had just come: a sweep compares those.
@@ -124,10 +125,10 @@ def copies(connection: Connection, job_id: str, *, first: int, count: int) -> No
     connection.execute(
         text(
             f"INSERT INTO jobs (id, {columns}) WITH RECURSIVE numbers (n) AS"
-            " (SELECT CAST(:first AS INTEGER) UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :last)"
+            " (SELECT CAST(:first AS INTEGER) UNION ALL SELECT n + :step FROM numbers WHERE n + :step < :last)"
             f" SELECT {_NUMBERED[connection.dialect.name]}, {values} FROM jobs, numbers WHERE id = :id"
         ),
-        {"id": job_id, "first": first, "last": first + count},
+        {"id": job_id, "first": first, "last": first + count * step, "step": step},
     )
 
 

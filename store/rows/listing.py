@@ -62,7 +62,8 @@ def jobs(
 ) -> FactPage[ListedJob]:
     """Returns jobs of the caller's lists in an order; with `after`, only those behind that position."""
     # First the ids alone: an index has all that this query reads, and a job's row is large.
-    query = select(Job.id).where(*_conditions(where, caller), *_created(where)).order_by(*_order_of(sort))
+    conditions = [*_conditions(where, caller), *_created(where), *_grams(session, where)]
+    query = select(Job.id).where(*conditions).order_by(*_order_of(sort))
     found_ids: list[str] = []
     for behind in _behind(sort, after):
         found_ids += session.scalars(query.where(*behind).limit(limit + 1 - len(found_ids)))
@@ -184,6 +185,15 @@ def _search(q: str, caller: Caller) -> list[ColumnElement[bool]]:
         shown = [func.lower(column).contains(text, autoescape=True) for column in (Job.name, Job.owner, Job.id)]
         found.append(or_(access.readable(caller), *shown))
     return found
+
+
+def _grams(session: Session, where: JobFilter) -> list[ColumnElement[bool]]:
+    """Returns the part of `_search` that an index of PostgreSQL answers: each three characters in a row are found."""
+    # Not for counts: where most jobs are found, PostgreSQL would call the function for each of them.
+    text = where.q.casefold() if "q" in where.model_fields_set else ""
+    if len(text) < 3 or session.get_bind().dialect.name != "postgresql":
+        return []
+    return [func.search_grams(Job.search_text).op("@>", is_comparison=True)(func.search_grams(text))]
 
 
 def _order_of(sort: JobSort) -> list[ColumnElement[Any]]:

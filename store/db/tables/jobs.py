@@ -152,6 +152,14 @@ for _name, _time in {"start": Job.started_at, "end": Job.finished_at}.items():
         info={ONLY_ON: "postgresql"},
     ).ddl_if(dialect="postgresql")
 
+Index(
+    "ix_jobs_searched",
+    func.search_grams(Job.search_text),
+    postgresql_using="gin",
+    postgresql_with={"fastupdate": "on", "gin_pending_list_limit": "256"},
+    info={ONLY_ON: "postgresql"},
+).ddl_if(dialect="postgresql")
+
 
 class WaitingReason(Base):
     """Why the jobs of a shape wait, except those that wait for a reason of their own."""

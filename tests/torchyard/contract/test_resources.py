@@ -1,6 +1,6 @@
 """What a job asks for of its hosts."""
 
-from tests.torchyard.contract.test_spec import SCRIPT, refused
+from tests.torchyard.contract.specs import SCRIPT, refused
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import parse_spec
 
