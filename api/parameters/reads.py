@@ -103,6 +103,11 @@ writes_in_turns = partial(in_turns, of=Annotated[Reader, Depends(_writer)])
 """The same for a route that changes much, in threads of their own."""
 
 
+def with_data(page: BaseModel, data: bytes) -> bytes:
+    """Returns the JSON of a page, which has no items itself, with the JSON of its list."""
+    return page.model_dump_json().encode().replace(b'"data":[]', b'"data":' + data, 1)
+
+
 def _parts(route: Callable[..., Any], arguments: dict[str, Any]) -> Parts[Any]:
     found: Any = route(**arguments)
     if inspect.isgenerator(found):
@@ -118,13 +123,13 @@ def _encoded(parts: Parts[Any], request: Request) -> Parts[Response]:
     return gzipped(Response(body, media_type="application/json"), request.headers)
 
 
-def _json(view: BaseModel) -> str:
+def _json(view: BaseModel) -> bytes:
     """Returns the view in JSON, one by one the items of its list: nothing else runs while one is encoded."""
     items: list[BaseModel] | None = getattr(view, "data", None)
     if not items:
-        return view.model_dump_json()
-    rest = view.model_copy(update={"data": []}).model_dump_json()
-    return rest.replace('"data":[]', f'"data":[{",".join(item.model_dump_json() for item in items)}]', 1)
+        return view.model_dump_json().encode()
+    data = ",".join(item.model_dump_json() for item in items)
+    return with_data(view.model_copy(update={"data": []}), f"[{data}]".encode())
 
 
 async def _left(request: Request) -> None:

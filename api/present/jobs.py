@@ -1,11 +1,16 @@
 """The views of jobs, their attempts and the queue."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+import json
 from typing import Any
+
+from pydantic_core import to_json
 
 from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
 from store.facts.jobs import BestCheckpoint, JobFacts, ListedAttempt, ListedJob, QueuedJob
+from torchyard.contract.codec import json_number
 from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import SPEC, Spec
@@ -14,36 +19,44 @@ from torchyard.contract.views.jobs import (
     BestView,
     ErrorView,
     HeldDevice,
-    JobSummary,
     JobView,
     ProgressView,
     QueueEntry,
-    StatusReason,
     WaitingReason,
 )
+
+_NO_PROGRESS = ProgressView()
+_RESOLVED = 128
+"""Specs whose JSON is kept, as jobs are asked for again and again. A spec has at most 256 KiB."""
 
 
 def job(facts: JobFacts, *, spec: Spec | None = None) -> JobView:
     """Returns the view of a job. `spec`: its spec, if it is parsed already."""
-    spec = SPEC.validate_python(facts.spec) if spec is None else spec
-    return JobView(**_summary(facts), spec=spec, card=facts.card)
+    spec = _parsed(facts.spec) if spec is None else spec
+    return JobView(**_summary(facts), spec=spec, card=None if facts.card is None else json.loads(facts.card))
 
 
-def summary(facts: ListedJob) -> JobSummary:
-    """Returns the row of a list of jobs."""
-    return JobSummary(**_summary(facts))
+def encoded_job(facts: JobFacts) -> bytes:
+    """Returns the JSON of the view of a job: what is stored as JSON goes into it as it is."""
+    card = "null" if facts.card is None else facts.card
+    return b'%s,"spec":%s,"card":%s}' % (_encoded(_summary(facts))[:-1], _resolved(facts.spec), card.encode())
 
 
-def summaries(jobs: Sequence[ListedJob], caller: Caller) -> list[JobSummary]:
-    """Returns the rows of a list of jobs, as the caller may see them."""
-    return [summary(facts) if may_read(caller, facts) else withheld(summary(facts)) for facts in jobs]
+def encoded_summaries(jobs: Sequence[ListedJob], caller: Caller) -> bytes:
+    """Returns the JSON of a list of rows, as the caller may see them."""
+    # One by one: nothing else runs while one is encoded.
+    rows = [encoded_summary(facts) if may_read(caller, facts) else encoded_withheld(facts) for facts in jobs]
+    return b"[%s]" % b",".join(rows)
 
 
-def withheld(job: JobSummary) -> JobSummary:
-    """Returns the row of another user's private job in an operator's list: without its text and its metrics."""
-    reason = job.status_reason.model_copy(update={"message": ""})
-    nothing: dict[str, Any] = {"labels": {}, "metrics": {}, "best": None, "error": None, "progress": ProgressView()}
-    return job.model_copy(update={**nothing, "status_reason": reason})
+def encoded_summary(facts: ListedJob) -> bytes:
+    """Returns the JSON of a job's row in a list."""
+    return _encoded(_summary(facts))
+
+
+def encoded_withheld(facts: ListedJob) -> bytes:
+    """Returns the JSON of the row of another user's private job in an operator's list: without its text and metrics."""
+    return _encoded(_withheld(facts))
 
 
 def attempt(facts: ListedAttempt) -> AttemptView:
@@ -87,25 +100,34 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
     )
 
 
+def _withheld(facts: ListedJob) -> dict[str, Any]:
+    shown = _summary(facts)
+    nothing = {"labels": {}, "metrics": {}, "best": None, "error": None, "progress": _NO_PROGRESS}
+    return shown | nothing | {"status_reason": shown["status_reason"] | {"message": ""}}
+
+
 def _summary(facts: ListedJob) -> dict[str, Any]:
-    """Returns the fields of a summary, which the view of a job has too."""
+    """Returns the fields of a summary, which the view of a job has too. They are in JSON what they are in the view."""
     reason = facts.reason
     return {
         "id": facts.id,
         "name": facts.name,
         "trainer": facts.trainer,
         "state": facts.state,
-        "status_reason": StatusReason(
-            code=reason.code, message=reason.message, position=facts.place, since=time(reason.since)
-        ),
+        "status_reason": {
+            "code": reason.code,
+            "message": reason.message,
+            "position": facts.place,
+            "since": time(reason.since),
+        },
         "owner": facts.owner,
         "visibility": facts.visibility,
         "priority": facts.priority,
         "labels": facts.labels,
         "attempt": facts.attempt,
         "retry_of": facts.retry_of,
-        "progress": ProgressView.model_validate(facts.progress or {}),
-        "metrics": facts.metrics,
+        "progress": ProgressView.model_validate(facts.progress) if facts.progress else _NO_PROGRESS,
+        "metrics": {key: json_number(value) for key, value in facts.metrics.items()},
         "best": None if facts.best is None else _best(facts.best, metric=facts.monitor),
         "devices": [HeldDevice.model_validate(device) for device in facts.devices],
         "error": None if facts.error is None else ErrorView.model_validate(facts.error),
@@ -115,6 +137,20 @@ def _summary(facts: ListedJob) -> dict[str, Any]:
         "version": facts.version,
         "position": facts.position,
     }
+
+
+def _encoded(fields: dict[str, Any]) -> bytes:
+    return to_json(fields, inf_nan_mode="null")
+
+
+@lru_cache(maxsize=_RESOLVED)
+def _resolved(spec: str) -> bytes:
+    """Returns the JSON of a stored spec with every default: a version that had less keys may have written it."""
+    return _parsed(spec).model_dump_json().encode()
+
+
+def _parsed(spec: str) -> Spec:
+    return SPEC.validate_python(json.loads(spec))
 
 
 def _best(best: BestCheckpoint, *, metric: str) -> BestView:

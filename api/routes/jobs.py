@@ -14,7 +14,7 @@ from api.openapi.completion import CONDITIONAL, headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import PatchBody, json_body
 from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page
-from api.parameters.reads import in_turns, writes_in_turns
+from api.parameters.reads import in_turns, with_data, writes_in_turns
 from api.present import jobs as present
 from api.present import telemetry
 from api.services import Services, ServicesDep
@@ -48,7 +48,7 @@ _JOB: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/jobs")
+@router.get("/jobs", response_model=JobPage)
 @in_turns
 def list_jobs(
     *,
@@ -64,18 +64,19 @@ def list_jobs(
     ] = False,
     limit: Limit = 100,
     after: AfterJob = None,
-) -> JobPage:
+) -> bytes:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     behind = job_after(after, sort)
     found = queries.find(services.store, where, caller=caller, limit=limit, sort=sort, after=behind, counts=counts)
     listed, by_state = found.page, found.counts
-    return JobPage.model_construct(
-        data=present.summaries(listed.items, caller),
+    rest = JobPage(
+        data=[],
         has_more=listed.has_more,
         next=job_cursor(listed.items[-1], sort) if listed.has_more else None,
-        counts=by_state,
+        counts=None if by_state is None else {**by_state},
         total=None if by_state is None else sum(by_state.values()),
     )
+    return with_data(rest, present.encoded_summaries(listed.items, caller))
 
 
 @router.post("/jobs/actions")
@@ -179,7 +180,7 @@ def list_events(
 
 
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:
-    return present.job(queries.get(services.store, job_id, caller=caller)).model_dump_json().encode()
+    return present.encoded_job(queries.get(services.store, job_id, caller=caller))
 
 
 def _collect(services: Services) -> None:

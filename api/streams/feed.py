@@ -15,12 +15,11 @@ from api.streams.subscription import ListedRow, Subscription
 from api.streams.watched import WatchedJobs
 from store.announcement import QUEUE, WORKERS, job_of_row
 from store.facts.callers import Caller
-from store.facts.jobs import Head
+from store.facts.jobs import Head, ListedJob
 from store.ids import is_id
 from store.queries import jobs
 from store.store import Store
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views.jobs import JobSummary
 from torchyard.contract.views.telemetry import StreamTopic
 
 _PAUSE_S = 0.5
@@ -170,9 +169,7 @@ class Feed:
 
     def _read(self, due: _Due) -> _Found:
         heads, listed = jobs.changes(self._store, heads=due.positions, listed=due.rows)
-        shown = map(present.summary, listed)
-        rows = {job.id: ListedRow(job, _json(job), _json(present.withheld(job))) for job in shown}
-        return _Found(heads, rows)
+        return _Found(heads, {job.id: _row(job) for job in listed})
 
     def _give_heads(self, due: _Due, found: _Found) -> None:
         for job_id in due.positions:
@@ -211,5 +208,5 @@ class Feed:
             each.watch.wake()
 
 
-def _json(job: JobSummary) -> bytes:
-    return job.model_dump_json().encode()
+def _row(job: ListedJob) -> ListedRow:
+    return ListedRow(job, present.encoded_summary(job), present.encoded_withheld(job))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from api.streams.live import Watch
 from store.facts.callers import Caller, may_list, may_read
-from torchyard.contract.views.jobs import JobSummary
+from store.facts.jobs import ListedJob
 from torchyard.contract.views.telemetry import StreamTopic
 
 MOST_PENDING = 1000
@@ -16,7 +16,7 @@ MOST_PENDING = 1000
 class ListedRow:
     """A job's row in a list, encoded: `whole` for who may read the job, `withheld` for who may only list it."""
 
-    job: JobSummary
+    job: ListedJob
     whole: bytes
     withheld: bytes
 

@@ -73,9 +73,10 @@ class ListedJob:
 class JobFacts(ListedJob):
     """A job, with all that is shown of it."""
 
-    spec: Mapping[str, Any]
-    """As it was written."""
-    card: dict[str, Any] | None
+    spec: str
+    """JSON, as it was written."""
+    card: str | None
+    """JSON."""
     log_lines: int
 
 

@@ -8,14 +8,14 @@ from redis import Redis
 
 from scheduling.snapshot import Group
 from store import redis_names
-from store.facts.line import Bucket, LineEntry, Member, Standing
+from store.facts.line import Bucket, Credits, LineEntry, Member, Standing
 from store.line import questions
 from store.line.scripts import Script
 from store.line.source import Mark, Priced
 from store.redis_client import Pause, QueueUnavailable
 
-_MOST_COUNTED = 2000
-"""Of pairs of a bucket and a mark in one script, so that Redis answers others in between."""
+_MOST_MARKS = 100
+"""Jobs whose positions one script counts, in each bucket, so that Redis answers others in between."""
 
 
 class LineNotReady(QueueUnavailable):
@@ -49,13 +49,20 @@ class RedisLine:
         found = self._ask(questions.PAGE, limit, json.dumps(after or ()), json.dumps(priced))
         return [Standing(named[name], _member(job_id, score)) for name, job_id, score in _triples(found)]
 
-    def before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
-        priced = json.dumps(_priced(buckets))
-        at_once = max(1, _MOST_COUNTED // max(1, len(buckets)))
-        counts: list[int] = []
-        for first in range(0, len(marks), at_once):
-            counts += self._ask(questions.BEFORE, priced, json.dumps(marks[first : first + at_once]))
-        return counts
+    def positions(self, credits: Credits, jobs: Sequence[Standing]) -> Sequence[int]:
+        told = json.dumps(
+            {
+                "of": {f"{kind}:{owner}": credit for (owner, kind), credit in credits.by_owner.items()},
+                "default": credits.default,
+                "auto": credits.auto,
+                "last": {f"{kind}:{owner}": True for owner, kind in credits.over_quota},
+            }
+        )
+        marks = [(bucket_name(job.bucket), job.member.submitted, job.member.id) for job in jobs]
+        found: list[int] = []
+        for first in range(0, len(marks), _MOST_MARKS):
+            found += self._ask(questions.POSITIONS, told, json.dumps(marks[first : first + _MOST_MARKS]))
+        return found
 
     def _ask(self, script: Script, *arguments: str | int) -> list[Any]:
         with self._pause.translated():

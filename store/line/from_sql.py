@@ -1,5 +1,6 @@
 """The line as the rows have it."""
 
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 import heapq
 from typing import Any
@@ -9,7 +10,8 @@ from sqlalchemy.orm import Session, aliased
 
 from scheduling.snapshot import Group
 from store.db.tables import Job
-from store.facts.line import Bucket, Member, Standing
+from store.facts.line import Bucket, Credits, Member, Standing
+from store.line import order
 from store.line.conditions import is_queued, waits
 from store.line.source import Mark, Priced
 
@@ -79,7 +81,22 @@ class SqlLine:
             after = None
         return found
 
-    def before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
+    def positions(self, credits: Credits, jobs: Sequence[Standing]) -> Sequence[int]:
+        counts = self.buckets()
+        classes = order.classes_of(counts, credits)
+        beside = dict(classes)
+        asked: dict[order.Class, list[Standing]] = defaultdict(list)
+        for job in jobs:
+            asked[order.class_of(job.bucket, credits)].append(job)
+        found: dict[str, int] = {}
+        for place, some in asked.items():
+            ahead = sum(counts[priced.bucket] for name, buckets in classes if name < place for priced in buckets)
+            before = self._before(beside.get(place, []), [order.mark_of(job, credits) for job in some])
+            found |= {job.member.id: ahead + count + 1 for job, count in zip(some, before, strict=True)}
+        return [found[job.member.id] for job in jobs]
+
+    def _before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
+        """Returns for each mark how many jobs of the buckets are before it."""
         asked = [(place, priced, mark) for place, mark in enumerate(marks) for priced in buckets]
         found = [0] * len(marks)
         for first in range(0, len(asked), _PER_STATEMENT):

@@ -1,6 +1,5 @@
 """The line for one transaction: Redis answers, and SQL where Redis is away or is not to be trusted."""
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
@@ -12,7 +11,6 @@ from store.facts.line import Bucket, Credits, Member, Standing
 from store.line import order
 from store.line.from_redis import RedisLine
 from store.line.from_sql import SqlLine
-from store.line.order import Class
 from store.line.source import Source
 from store.redis_client import QueueUnavailable
 
@@ -57,18 +55,9 @@ class Line:
 
     def positions(self, credits: Credits, jobs: Collection[Standing]) -> dict[str, int]:
         """Returns the positions of queued jobs, from 1, by id. The line need not have them yet."""
-        asked: dict[Class, list[Standing]] = defaultdict(list)
-        for job in jobs:
-            asked[order.class_of(job.bucket, credits)].append(job)
-        counts, classes = self.buckets(), order.classes_of(self.buckets(), credits)
-        found: dict[str, int] = {}
-        for place, some in asked.items():
-            ahead = sum(counts[priced.bucket] for name, buckets in classes if name < place for priced in buckets)
-            beside = [priced for name, buckets in classes if name == place for priced in buckets]
-            marks = [order.mark_of(job, credits) for job in some]
-            before = self._answer(lambda source: source.before(beside, marks))  # noqa: B023 it is called at once
-            found |= {job.member.id: ahead + count + 1 for job, count in zip(some, before, strict=True)}
-        return found
+        asked = list(jobs)
+        found = self._answer(lambda source: source.positions(credits, asked))
+        return {job.member.id: position for job, position in zip(asked, found, strict=True)}
 
     def distrust(self, job_ids: Collection[str]) -> None:
         """Has these jobs compared when the transaction has ended, and SQL answer all that is asked until then."""

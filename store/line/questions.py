@@ -66,16 +66,40 @@ return cjson.encode(found)
 """,
 )
 
-BEFORE = Script(
+POSITIONS = Script(
     _ORDER,
     _READABLE,
     """
--- The credit and the name of each bucket, and the key and the id of each job.
-local buckets, found = cjson.decode(ARGV[1]), {}
-for i, mark in ipairs(cjson.decode(ARGV[2])) do
-  found[i] = 0
-  for _, bucket in ipairs(buckets) do
-    found[i] = found[i] + before(base .. 'bucket:' .. bucket[2], mark[1] + bucket[1], mark[2])
+-- The credits by kind and owner, that of all others, the kind that `auto` is, and whose jobs are last, by kind and
+-- owner; and the name of its bucket, the time of submission and the id of each job.
+local credits, marks, buckets, found = cjson.decode(ARGV[1]), cjson.decode(ARGV[2]), {}, {}
+
+local function bucket(name)
+  local priority, request, owner = string.match(name, '^(-?%d+):([^:]*):(.*)$')
+  local key = (request == 'auto' and credits.auto or request) .. ':' .. owner
+  local set = base .. 'bucket:' .. name
+  local credit = credits.of[key] or credits.default
+  return {set = set, priority = tonumber(priority), last = credits.last[key], credit = credit}
+end
+
+local function sooner(one, two)
+  if one.last ~= two.last then return two.last end
+  return one.priority > two.priority
+end
+
+for i, name in ipairs(redis.call('ZRANGE', base .. 'buckets', 0, -1)) do
+  buckets[i] = bucket(name)
+  buckets[i].count = redis.call('ZCARD', buckets[i].set)
+end
+for i, mark in ipairs(marks) do
+  local own = bucket(mark[1])
+  found[i] = 1
+  for _, other in ipairs(buckets) do
+    if sooner(other, own) then
+      found[i] = found[i] + other.count
+    elseif not sooner(own, other) then
+      found[i] = found[i] + before(other.set, mark[2] - own.credit + other.credit, mark[3])
+    end
   end
 end
 return cjson.encode(found)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduling.snapshot import Group
-from store.facts.line import Bucket, Member, Standing
+from store.facts.line import Bucket, Credits, Member, Standing
 
 Mark = tuple[int, str]
 """A position among buckets of one class: the time of submission less a credit, and an id."""
@@ -42,6 +42,6 @@ class Source(Protocol):
         """Returns the first jobs: those of the first class before those of the next one. `after` is of the first."""
         ...
 
-    def before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
-        """Returns for each mark how many jobs of the buckets are before it."""
+    def positions(self, credits: Credits, jobs: Sequence[Standing]) -> Sequence[int]:
+        """Returns the position of each of the jobs, from 1. The line need not have them yet."""
         ...

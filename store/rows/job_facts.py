@@ -1,11 +1,15 @@
 """What is told of jobs: their rows with reasons, places in the queue, newest metrics and best checkpoints."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+import json
+from typing import Any, NamedTuple
 
-from sqlalchemy import Row
+from pydantic_core import from_json
+from sqlalchemy import ColumnElement, Row, Text, cast
 from sqlalchemy.orm import Session
 
+from store.db.documents import Parsed, without_traceback
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Base, Job
 from store.facts.callers import Caller
@@ -21,79 +25,110 @@ _TOLD = (
 )
 """Columns that are told as they are."""
 _JOBS = Base.metadata.tables["jobs"].c
-_ERROR_KEYS = ("code", "message", "rank", "exit_code")
-_POLICY = StoredCheckpointPolicy()
 
 _PLACED = ("state", "shape", "device_request", "not_before", "reason_code", "reason_message", "reason_since")
 """Columns that its reason and its place in the queue depend on."""
 
+
+def _columns(*names: str) -> list[ColumnElement[Any]]:
+    parsed = {"labels", "progress", "devices", "error"}
+    return [cast(_JOBS[name], Parsed).label(name) if name in parsed else _JOBS[name] for name in names]
+
+
 LISTED = (
-    *(_JOBS[name] for name in (*_TOLD, *_PLACED)),
-    _JOBS.spec["checkpoint"].label("checkpoint"),
-    *(_JOBS.error[key].as_json().label(f"error_{key}") for key in _ERROR_KEYS),
+    *_columns(*_TOLD, *_PLACED),
+    cast(_JOBS.spec["checkpoint"], Parsed).label("checkpoint"),
+    cast(without_traceback(_JOBS.error), Parsed).label("short_error"),
     *reasons.COMMON,
 )
 """What `listed` reads of a job: neither spec, card nor traceback, which may be large."""
-_WHOLE = (*(_JOBS[name] for name in (*_TOLD, *_PLACED, "spec", "card", "error", "log_lines")), *reasons.COMMON)
+_TEXTS = tuple(cast(_JOBS[name], Text).label(name) for name in ("spec", "card"))
+_WHOLE = (*_columns(*_TOLD, *_PLACED, "error", "log_lines"), *_TEXTS, *reasons.COMMON)
 """What `readable` reads of a job."""
 
 
 def readable(session: Session, job_id: str, caller: Caller) -> JobFacts:
     """Returns what is told of a job that the caller may read. Raises NotFound, also for what is no job's id."""
     row = access.readable_job(session, job_id, caller, *_WHOLE, source=reasons.JOINED)
-    return _whole(session, row, reasons.of_row(row))
+    return _whole(session, row, _Documents(row.spec, row.card), reasons.of_row(row))
 
 
 def of(session: Session, job: Job) -> JobFacts:
     """Returns what is told of a job."""
-    return _whole(session, job, reasons.displayed(session, [job])[job.id])
+    return _whole(session, job, _documents(job), reasons.displayed(session, [job])[job.id])
 
 
 def of_new(session: Session, jobs: Sequence[Job]) -> list[JobFacts]:
     """Returns what is told of jobs that were just submitted, which have only a spec and a place in the queue."""
     why = reasons.displayed(session, jobs)
     places = queue_positions.queue_positions(session, jobs)
-    return [_facts(job, reason=why[job.id], place=places.get(job.id), latest={}, best=None) for job in jobs]
+    return [
+        _facts(job, _documents(job), reason=why[job.id], place=places.get(job.id), latest={}, best=None) for job in jobs
+    ]
 
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     """Returns what lists tell of jobs, given by their columns `LISTED`, with a fixed number of statements."""
-    policies = {row.id: row.checkpoint or {} for row in rows}
-    monitors = {job_id: policy.get("monitor") or _POLICY.monitor for job_id, policy in policies.items()}
+    policies = {row.id: _policy_in(row.checkpoint) for row in rows}
     begun = [row.id for row in rows if _has_begun(row)]
-    modes = {job_id: policies[job_id].get("mode") or _POLICY.mode for job_id in begun}
-    shown = {*_SHOWN_METRICS, *(monitors[job_id] for job_id in begun)}
+    shown = {*_SHOWN_METRICS, *(policies[job_id].monitor for job_id in begun)}
     latest = metrics.latest(session, begun, keys=shown) if begun else {}
-    best = checkpoints.best_of_jobs(session, modes)
+    best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
     places = queue_positions.queue_positions(session, rows)
     return [
         ListedJob(
             **_told(row),
-            error=_short_error(row),
+            error=row.short_error,
             reason=reasons.of_row(row),
             place=places.get(row.id),
-            metrics=_chosen(latest.get(row.id, {}), monitor=monitors[row.id]),
-            monitor=monitors[row.id],
+            metrics=_chosen(latest.get(row.id, {}), monitor=policies[row.id].monitor),
+            monitor=policies[row.id].monitor,
             best=best.get(row.id),
         )
         for row in rows
     ]
 
 
-def _whole(session: Session, job: Any, reason: DisplayedReason) -> JobFacts:
+class _Documents(NamedTuple):
+    """Of a job, the JSON that is told as it is stored."""
+
+    spec: str
+    card: str | None
+
+
+class _Policy(NamedTuple):
+    """Which checkpoint of a job is the best."""
+
+    monitor: str
+    mode: str
+
+
+def _documents(job: Job) -> _Documents:
+    return _Documents(json.dumps(job.spec), None if job.card is None else json.dumps(job.card))
+
+
+def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedReason) -> JobFacts:
     """`job` is a row of jobs, or its columns `_WHOLE`."""
     begun = _has_begun(job)
+    modes = {job.id: _policy(documents.spec).mode} if begun else {}
     return _facts(
         job,
+        documents,
         reason=reason,
         place=queue_positions.queue_positions(session, [job]).get(job.id),
         latest=metrics.latest(session, [job.id])[job.id] if begun else {},
-        best=checkpoints.best_of_jobs(session, {job.id: _policy(job).mode}).get(job.id) if begun else None,
+        best=checkpoints.best_of_jobs(session, modes).get(job.id) if begun else None,
     )
 
 
 def _facts(
-    job: Any, *, reason: DisplayedReason, place: int | None, latest: dict[str, float], best: BestCheckpoint | None
+    job: Any,
+    documents: _Documents,
+    *,
+    reason: DisplayedReason,
+    place: int | None,
+    latest: dict[str, float],
+    best: BestCheckpoint | None,
 ) -> JobFacts:
     return JobFacts(
         **_told(job),
@@ -101,16 +136,23 @@ def _facts(
         reason=reason,
         place=place,
         metrics=latest,
-        monitor=_policy(job).monitor,
+        monitor=_policy(documents.spec).monitor,
         best=best,
-        spec=job.spec,
-        card=job.card,
+        spec=documents.spec,
+        card=documents.card,
         log_lines=job.log_lines,
     )
 
 
-def _policy(job: Any) -> StoredCheckpointPolicy:
-    return StoredCheckpointPolicy.model_validate(job.spec.get("checkpoint") or {})
+@lru_cache(maxsize=64)
+def _policy(spec: str) -> _Policy:
+    return _policy_in(from_json(spec).get("checkpoint"))
+
+
+def _policy_in(written: dict[str, Any] | None) -> _Policy:
+    """Returns what matters here of a spec's `checkpoint`, which an older or newer version may have written."""
+    policy = StoredCheckpointPolicy.model_validate(written or {})
+    return _Policy(policy.monitor, policy.mode)
 
 
 def _has_begun(job: Any) -> bool:
@@ -120,12 +162,6 @@ def _has_begun(job: Any) -> bool:
 
 def _told(row: Any) -> dict[str, Any]:
     return {name: getattr(row, name) for name in _TOLD} | {"state": JobState(row.state)}
-
-
-def _short_error(row: Any) -> dict[str, Any] | None:
-    if row.error_code is None:
-        return None
-    return {key: getattr(row, f"error_{key}") for key in _ERROR_KEYS}
 
 
 def _chosen(latest: dict[str, float], *, monitor: str) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """What the feed keeps of jobs and lists between its reads, without a server, a database or a clock."""
 
 import asyncio
-from datetime import UTC, datetime
 
 from api.streams.lists import ListChanges
 from api.streams.live import Live, Watch
@@ -10,10 +9,9 @@ from api.streams.subscription import MOST_PENDING, ListedRow, Subscription
 from api.streams.throttle import Throttle
 from api.streams.watched import READ_S, WatchedJobs
 from store.facts.callers import Caller
-from store.facts.jobs import Head
+from store.facts.jobs import DisplayedReason, Head, ListedJob
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
-from torchyard.contract.views.jobs import JobSummary, ProgressView, StatusReason
 from torchyard.contract.views.telemetry import StreamTopic
 
 NOW = 1000.0
@@ -21,25 +19,26 @@ ALICE, BOB, OPERATOR = Caller("alice", Role.MEMBER), Caller("bob", Role.MEMBER),
 
 
 def listed(job_id: str, *, owner: str = "alice") -> ListedRow:
-    time = datetime(2026, 1, 1, tzinfo=UTC)
-    job = JobSummary(
+    job = ListedJob(
         id=job_id,
         name="digits",
         trainer="script",
         state=JobState.QUEUED,
-        status_reason=StatusReason(code="queued", message="", position=1, since=time),
+        reason=DisplayedReason("queued", "", 1),
+        place=1,
         owner=owner,
         visibility="private",
         priority=0,
         labels={},
         attempt=0,
         retry_of=None,
-        progress=ProgressView(),
+        progress=None,
         metrics={},
+        monitor="val/loss",
         best=None,
         devices=[],
         error=None,
-        created_at=time,
+        created_at=1,
         started_at=None,
         finished_at=None,
         version=1,

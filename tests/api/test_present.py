@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+import json
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Resource, Role, Scope
+from torchyard.contract.views.jobs import JobSummary
 from torchyard.contract.views.telemetry import EventView, LogLine, MetricView
 
 ADA, EVE = Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER)
@@ -59,8 +61,8 @@ JOB = JobFacts(
     metrics={"val/loss": 0.5},
     monitor="val/loss",
     best=BestCheckpoint(new_id("ckpt"), 0.5, 1, 10),
-    spec=SPEC_OF_JOB.model_dump(mode="json"),
-    card={"parameters": 7},
+    spec=SPEC_OF_JOB.model_dump_json(),
+    card='{"parameters": 7}',
     log_lines=0,
 )
 
@@ -78,7 +80,7 @@ def test_a_job_has_its_spec_its_place_and_its_best_checkpoint() -> None:
 
 
 def test_a_parsed_spec_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = replace(JOB, spec={"not": "parsed again"})
+    facts = replace(JOB, spec='{"not": "parsed again"}')
     assert jobs.job(facts, spec=SPEC_OF_JOB).spec is SPEC_OF_JOB
     with pytest.raises(ValueError, match="validation error"):
         jobs.job(facts)
@@ -89,7 +91,8 @@ def test_a_parsed_spec_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
     [(ADA, "private", True), (EVE, "team", True), (OPERATOR, "private", False), (OPERATOR, "team", True)],
 )
 def test_a_list_shows_text_and_metrics_to_who_may_read_the_job(caller: Caller, visibility: str, whole: bool) -> None:
-    (row,) = jobs.summaries([replace(JOB, visibility=visibility)], caller)
+    encoded = jobs.encoded_summaries([replace(JOB, visibility=visibility)], caller)
+    (row,) = map(JobSummary.model_validate, json.loads(encoded))
     assert row.name == "digits"
     told = (row.labels, row.metrics, row.best is not None, row.error is not None, row.status_reason.message)
     assert told == (

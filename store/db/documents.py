@@ -1,0 +1,38 @@
+"""Reads JSON of the database as text, where the type of its column would take longer."""
+
+from typing import Any
+
+from pydantic_core import from_json
+from sqlalchemy import Text
+from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeDecorator
+
+
+class Parsed(TypeDecorator[Any]):
+    """JSON that was cast to text. It must have few levels: this parser takes 200 at most."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else from_json(value)
+
+
+class without_traceback(FunctionElement[Any]):
+    """A job's error without its traceback, which may be large."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(without_traceback, "sqlite")
+def _on_sqlite(element: without_traceback, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_remove({compiler.process(element.clauses, **options)}, '$.traceback')"
+
+
+@compiles(without_traceback, "postgresql")
+def _on_postgresql(element: without_traceback, compiler: SQLCompiler, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} - 'traceback')"
