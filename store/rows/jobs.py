@@ -115,7 +115,8 @@ def transition(
     if moved is None:
         return None
     if source is JobState.QUEUED:
-        reservations.free_place_of(session, job_id)
+        claimed = target is JobState.STARTING and values.get("devices")
+        reservations.free_place_of(session, job_id, starts_on=claimed[0]["worker"] if claimed else None)
     job_events.add_state(
         session,
         job_id,

@@ -109,9 +109,9 @@ def version_of(session: Session, worker_id: str, kind: str) -> int | None:
     return _version(row)
 
 
-def free_place_of(session: Session, job_id: str) -> None:
-    """Keeps no place for the job any more: it does not wait."""
-    _free(session, Reservation.job_id == job_id)
+def free_place_of(session: Session, job_id: str, *, starts_on: str | None = None) -> None:
+    """Keeps no place for the job any more: it does not wait. `starts_on`: the worker that has just claimed it."""
+    _free(session, Reservation.job_id == job_id, claimed_by=starts_on)
 
 
 def free_places_on(session: Session, worker_ids: Collection[str]) -> None:
@@ -149,7 +149,7 @@ def _version(row: Reservation | None) -> int | None:
     return None if row is None or row.job_id is None else row.version
 
 
-def _free(session: Session, which: ColumnElement[bool]) -> None:
+def _free(session: Session, which: ColumnElement[bool], *, claimed_by: str | None = None) -> None:
     freed = session.execute(
         update(Reservation)
         .where(which, Reservation.job_id.is_not(None))
@@ -157,7 +157,7 @@ def _free(session: Session, which: ColumnElement[bool]) -> None:
         .returning(Reservation.worker_id),
         execution_options={"synchronize_session": False},
     ).all()
-    if freed:
+    if any(row.worker_id != claimed_by for row in freed):  # who has claimed plans again anyway
         announcement_of(session).wake_workers()  # others may start there
 
 

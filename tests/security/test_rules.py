@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 import os
 from pathlib import Path
+import sys
 
 import pytest
 
@@ -77,6 +78,17 @@ def test_what_an_attempt_has_below_its_own_folders_is_opened(tmp_path: Path) -> 
     for path in (data, data / "caches", data / "caches" / "adam", own / ".." / "adam", own / ".."):
         with pytest.raises(PermissionError):
             open_allowed(str(path), closed)
+
+
+def test_to_open_a_path_costs_few_calls(tmp_path: Path) -> None:
+    own = [str(tmp_path / str(number)) for number in range(20)]
+    closed = closed_of(["/"], data_dir=str(tmp_path), own=own)
+    calls: list[str] = []
+    sys.setprofile(lambda frame, event, argument: calls.append(event))
+    opened = open_allowed("/usr/bin", closed)
+    sys.setprofile(None)
+    os.close(opened)
+    assert len(calls) <= 60, "an attempt opens a hundred paths before it starts"
 
 
 def test_no_attempt_starts_in_a_folder_that_became_a_link(attempt: Attempt, tmp_path: Path) -> None:

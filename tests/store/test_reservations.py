@@ -5,12 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from scheduling.snapshot import Reservation
+from store.announcement import announcement_of
 from store.commands import placement
 from store.db.tables import Worker
 from store.facts.attempts import Claim
-from store.rows import reservations
+from store.rows import claims, reservations
 from store.rows.reservations import Change, changes
-from tests.store.fixture import StoreFixture, run_together, store_on
+from tests.store.fixture import StoreFixture, placement_on, run_together, store_on
 from tests.store.test_races import PAIRS
 from torchyard.contract.job import EndReason
 
@@ -52,6 +53,23 @@ def test_only_what_waits_gets_a_place_and_only_where_jobs_start(db: StoreFixture
     assert not db.reserve(keep(worker, queued), keep(draining, queued))
     assert db.kept() == {}
     assert db.reserve()
+
+
+def test_who_starts_where_its_place_is_wakes_nobody(db: StoreFixture) -> None:
+    def wakes(claimed_on: str) -> bool:
+        with db.database.write() as session:
+            placed = placement_on(claimed_on, "slot-0")
+            version = reservations.version_of(session, claimed_on, "cpu")
+            assert claims.claim(session, job_id, placed, reservation=version) is not None
+            return announcement_of(session).wakes_workers
+
+    one, two = db.worker("one"), db.worker("two")
+    job_id = db.submit()
+    assert db.reserve(keep(one, job_id))
+    assert not wakes(one), "it plans again anyway"
+    runs, job_id = job_id, db.submit()
+    assert db.reserve(keep(one, job_id), known={(runs, one)})
+    assert wakes(two), "others may start on the place that it leaves"
 
 
 @pytest.mark.parametrize("leave", [StoreFixture.cancel, StoreFixture.pause])

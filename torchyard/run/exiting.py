@@ -25,7 +25,7 @@ def leave(code: int) -> NoReturn:
     Waits for threads that are not daemons, calls the functions of `atexit`, finalizes what only `__main__` refers to,
     and flushes open files. Modules, and the libraries that they have loaded, are not finalized.
     """
-    _keep_torchs_operators()
+    keep_torchs_operators()
     _quietly(threading._shutdown)  # pyright: ignore # what Py_Finalize itself calls
     _quietly(atexit._run_exitfuncs)  # pyright: ignore # so does it
     _each(_files(), "flush")  # a file in a cycle may be finalized after the file that it writes to
@@ -39,12 +39,12 @@ def leave(code: int) -> NoReturn:
     os._exit(code if flushed else _FLUSH_FAILED)
 
 
-def _keep_torchs_operators() -> None:
-    """Skips the finalizers of torch's 187 operator libraries, which take a tenth of a second."""
+def keep_torchs_operators() -> None:
+    """Forgets the finalizers of torch's 187 operator libraries, which take a tenth of a second."""
     for item in list(weakref.finalize._registry):  # pyright: ignore # it has no public list
         found = item.peek()
         if found is not None and found[1].__module__ == "torch.library":
-            item.atexit = False
+            item.detach()
 
 
 def _quietly(do: Callable[[], object]) -> None:

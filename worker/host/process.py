@@ -172,10 +172,17 @@ def kill_children() -> bool:
                 os.kill(pid, signal.SIGKILL)
         for _ in reap_children():
             pass
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
+        if not has_children():
             return False
+    return True
+
+
+def has_children() -> bool:
+    """Returns whether the kernel knows of a child of this process, or of a zombie that it has not reaped."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
     return True
 
 

@@ -8,13 +8,14 @@ from worker.sandbox import init, landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 
 
-def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[[int], None]) -> None:
+def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[[int], None] | None) -> None:
     """Restricts this process, which must have one thread, and its descendants. Raises OSError.
 
     They share one domain: they may signal and inspect each other, but no process outside.
 
-    With pids of its own, this returns in a grandchild of the caller. `announce` gets the pid of the namespace's first
-    process, which becomes a child of the caller's subreaper. `ended` gets the exit code of the grandchild.
+    With pids of its own, `announce` gets the pid of the namespace's first process, which becomes a child of the
+    caller's subreaper. This returns in a child of that process, whose exit code `ended` gets; without `ended`, in the
+    first process itself, which must reap all children, and which none of them may inspect.
     """
     inspection.permit()  # a user namespace needs it, and so do debuggers inside the sandbox
     if sandbox.own_mounts:
@@ -38,4 +39,4 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids, namespaces=sandbox.namespaces)
     if sandbox.own_pids:
-        init.fork_agent(ended)
+        init.stay_first() if ended is None else init.fork_agent(ended)

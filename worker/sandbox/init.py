@@ -24,6 +24,13 @@ def become_init(announce: Callable[[int], None]) -> None:
         os._exit(0)
 
 
+def stay_first() -> None:
+    """Makes this first process the agent itself, which has to reap what loses its parent. Raises OSError."""
+    inspection.forbid()
+    _ignore_signals()
+    os.setsid()
+
+
 def fork_agent(ended: Callable[[int], None]) -> None:
     """Goes on in a child, whose exit code `ended` gets. The first process reaps, and ends after that child.
 
@@ -39,8 +46,7 @@ def fork_agent(ended: Callable[[int], None]) -> None:
 
 def _reap_until_exit_of(agent: int, ended: Callable[[int], None]) -> NoReturn:
     try:
-        for number in _SIGNALS:  # the kernel drops those that have no handler
-            signal.signal(number, signal.SIG_DFL)
+        _ignore_signals()
         while True:
             pid, status = os.waitpid(-1, 0)
             if pid == agent:
@@ -48,3 +54,8 @@ def _reap_until_exit_of(agent: int, ended: Callable[[int], None]) -> NoReturn:
                 break
     finally:
         os._exit(0)
+
+
+def _ignore_signals() -> None:
+    for number in _SIGNALS:  # the kernel drops those that have no handler
+        signal.signal(number, signal.SIG_DFL)

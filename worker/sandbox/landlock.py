@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import ctypes
 from enum import IntFlag
 import errno
+from functools import reduce
+from operator import or_
 import os
 import stat
 import struct
@@ -46,6 +48,7 @@ class Access(IntFlag):
     IOCTL_DEV = 1 << 15
 
 
+_ALL = reduce(or_, Access)
 READ = Access.EXECUTE | Access.READ_FILE | Access.READ_DIR
 WRITE = ~(Access.IOCTL_DEV | Access.MAKE_CHAR | Access.MAKE_BLOCK)
 DEVICE = Access.READ_FILE | Access.READ_DIR | Access.WRITE_FILE | Access.TRUNCATE | Access.IOCTL_DEV
@@ -85,13 +88,8 @@ def restrict(
 
 def _handled(version: int) -> Access:
     """Returns the accesses that a kernel with this version can restrict."""
-    handled = Access(0)
-    for access in Access:
-        handled |= access
-    for since, access in _SINCE.items():
-        if version < since:
-            handled &= ~access
-    return handled
+    lacking = [access for since, access in _SINCE.items() if version < since]
+    return reduce(lambda handled, access: handled & ~access, lacking, _ALL)
 
 
 def _add(ruleset: int, path: str, access: Access, closed: Closed) -> None:

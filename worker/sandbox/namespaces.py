@@ -141,9 +141,8 @@ def _cover_run(kept: Sequence[str], closed: Closed) -> None:
     if not os.path.isdir(_RUN) or os.path.islink(_RUN):  # noqa: PTH112, PTH114 its name alone matters
         return
     opened: dict[Path, int] = {}
-    for path in sorted({Path(path) for path in kept}):
-        inside = path.is_relative_to(_RUN) and not any(path.is_relative_to(other) for other in opened)
-        if inside and path != Path(_RUN):
+    for path in sorted({Path(path) for path in kept if path.startswith(f"{_RUN}/")}):
+        if not any(path.is_relative_to(other) for other in opened):
             with suppress(FileNotFoundError):
                 opened[path] = open_allowed(str(path), closed)
     _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")

@@ -23,6 +23,8 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 _TERMINALS = ("tty", "ptmx", "pts")
 """Only with mounts of its own: others are those of all processes of this user."""
 _GPU_DEVICES = ("nvidia*", "dri", "kfd", "infiniband", "gdrdrv")
+_real_paths: dict[str, str] = {}
+"""The paths of the system and of Python that exist, with links resolved."""
 _TEMPORARIES = (TEMPORARY, Path("/var/tmp"))  # noqa: S108 as above
 
 
@@ -49,11 +51,11 @@ def sandbox_of(
     caches = places.home.parent
     closed = (run.root, caches, caches.with_name(ENVIRONMENTS), caches.with_name(UNPACKED))
     python = [*of_python((Path.home(), *closed))]
-    found = (*map(Path, _KERNEL), *of_system(), *python, *of_variables(environ), *readable)
+    shared = _known((*map(Path, _KERNEL), *of_system(), *python))
     temporary = canonical(places.temporary)
     theirs = [*map(canonical, (*own, run.input))]
     written = [*map(canonical, (run.job, places.home)), temporary]
-    may_read = [*_paths(found), *theirs]
+    may_read = [*dict.fromkeys((*shared, *_paths((*of_variables(environ), *readable)))), *theirs]
     may_write = [*written, *_paths((_SHARED_MEMORY, *writable))]
     return Sandbox(
         landlock=isolation.level == "landlock",
@@ -63,7 +65,7 @@ def sandbox_of(
         namespaces=namespaces,
         closed=list(map(canonical, closed)),
         data_dir=os.path.realpath(caches.parent),
-        own=[*theirs, *written, *_paths(python)],
+        own=[*theirs, *written, *_known(python)],
         readable=may_read,
         writable=may_write,
         devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
@@ -130,12 +132,12 @@ def temporary_in(sandbox: Sandbox) -> str:
 
 def _replaced(temporary: str, opened: Iterable[str]) -> list[str]:
     """Returns the system's temporary folders in which the attempt has nothing but its own one."""
-    others = [Path(path) for path in opened if path != temporary]
-    folders = (folder for folder in _TEMPORARIES if folder.is_dir() and os.path.realpath(folder) == str(folder))
+    others = [f"{path}/" for path in opened if path != temporary]
+    folders = (str(folder) for folder in _TEMPORARIES if folder.is_dir() and os.path.realpath(folder) == str(folder))
     return [
-        str(folder)
+        folder
         for folder in folders
-        if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in others)
+        if not any(path.startswith(f"{folder}/") or f"{folder}/".startswith(path) for path in others)
     ]
 
 
@@ -144,6 +146,15 @@ def _devices(*, gpus: bool, terminals: bool) -> Iterator[Path]:
     yield from (device / name for name in (*_DEVICES, *(_TERMINALS if terminals else ())))
     for pattern in _GPU_DEVICES if gpus else ():
         yield from device.glob(pattern)
+
+
+def _known(found: Iterable[Path]) -> list[str]:
+    """Does what `_paths` does, for what no job can change: each path that exists is looked up once."""
+    names = [str(path) for path in found]
+    for name in names:
+        if name not in _real_paths and os.path.exists(name):  # noqa: PTH110 a hundred paths for each attempt
+            _real_paths[name] = os.path.realpath(name)
+    return list(dict.fromkeys(_real_paths[name] for name in names if name in _real_paths))
 
 
 def _paths(found: Sequence[Path] | Iterator[Path]) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import ctypes
 from dataclasses import dataclass
 import errno
+from functools import cache
 import os
 import stat
 import struct
@@ -105,6 +106,7 @@ def restrict(*, others: bool, namespaces: bool = False) -> None:
     prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filtered))
 
 
+@cache
 def program(*, others: bool, namespaces: bool = False) -> bytes:
     """Returns the filter, as `struct sock_filter` in a row.
 

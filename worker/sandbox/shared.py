@@ -1,6 +1,7 @@
 """What all jobs of a host may read: the system, Python, and what the worker's variables name."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 import importlib.util
 import os
 from pathlib import Path
@@ -59,15 +60,21 @@ def of_system() -> Iterator[Path]:
 
 def of_python(hidden: Sequence[Path]) -> Iterator[Path]:
     """Yields the environment's folders, but none that contains what is `hidden`. Its root may be a home."""
-    for prefix in (sys.prefix, sys.base_prefix):
-        yield from (Path(prefix, name) for name in _OF_PREFIX)
+    yield from _of_installation()
+    inside = [f"{path}/" for path in hidden]
+    for path in map(Path, sys.path):
+        if path.is_absolute() and not any(name.startswith(f"{path}/") for name in inside):
+            yield path
+
+
+@cache
+def _of_installation() -> tuple[Path, ...]:
+    found = [Path(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in _OF_PREFIX]
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
         if spec is not None:
-            yield from map(Path, spec.submodule_search_locations or ())
-    for path in map(Path, sys.path):
-        if path.is_absolute() and not any(item.is_relative_to(path) for item in hidden):
-            yield path
+            found += map(Path, spec.submodule_search_locations or ())
+    return tuple(found)
 
 
 def of_variables(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -19,7 +19,7 @@ from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.spec import parse_spec
-from worker.attempts import intents, pace, straying
+from worker.attempts import following, intents, pace, straying
 from worker.engines.base import StrayMemory
 
 
@@ -100,6 +100,29 @@ def test_an_attempt_costs_few_transactions(simulated: SimulatedRunnerFixture) ->
     # The launch, the lines together with the state `running`, and the end.
     assert statements.count("BEGIN IMMEDIATE") <= 3
     assert len(statements) <= 34
+
+
+def test_a_short_attempt_runs_and_ends_in_one_transaction(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "SETTLE_S", 3600.0)
+    simulated.start_runner()
+    wait_for(lambda: simulated.key in simulated.engine.attempts, "the start")
+    attempt = simulated.engine.attempts[simulated.key]
+    ranks_seen = threading.Event()
+    mark = following.Following.mark_running
+
+    def mark_running(self: following.Following) -> None:
+        mark(self)
+        ranks_seen.set()
+
+    monkeypatch.setattr(following.Following, "mark_running", mark_running)
+    attempt.ranks = 1
+    wait_for(ranks_seen.is_set, "a poll that sees the rank")
+    assert simulated.job.state == JobState.STARTING
+    attempt.end()
+    assert simulated.wait_for_end().state == JobState.SUCCEEDED
+    assert simulated.store.moves(simulated.claim.job_id) == ["queued", "starting", "running", "succeeded"]
 
 
 def test_the_resolved_configuration_is_written_for_the_ranks(simulated: SimulatedRunnerFixture) -> None:

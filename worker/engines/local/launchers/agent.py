@@ -38,16 +38,19 @@ class AgentReport(Record):
 class AgentProcess:
     """A fork of the supervisor that enters the plan's sandbox and then calls `work`. Its output is the launcher's log.
 
-    `work` starts the ranks, and returns what the agent reports once they have ended. Raises OSError if the fork fails.
+    `work` starts the ranks, and returns what the agent reports once they have ended. `reaps`: whether it reaps all that
+    loses its parent: then the agent itself can be the first process of a pid namespace. Raises OSError if the fork
+    fails.
     """
 
-    def __init__(self, plan: LaunchPlan, run: RunDir, work: Callable[[], AgentReport]) -> None:
+    def __init__(self, plan: LaunchPlan, run: RunDir, work: Callable[[], AgentReport], *, reaps: bool = False) -> None:
         self.exit_code: int | None = None
         """The exit code, or minus the number of the signal that killed it. None while it runs."""
         self.report = AgentReport()
         self._plan = plan
         self._logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
         self._work = work
+        self._reaps = reaps
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._exits, exit_writing = os.pipe2(os.O_CLOEXEC)
         try:
@@ -116,7 +119,7 @@ class AgentProcess:
         os._exit(1 if report.failures or report.error else 0)  # the exit of an interpreter with torch takes a second
 
     def _enter(self, exits: int) -> None:
-        """Enters the sandbox. Writes the pid of the namespace's first process, which writes the exit code in the end.
+        """Enters the sandbox. Writes the pid of the namespace's first process, which may write the exit code later.
 
         The agent closes that pipe, as its job could write to it.
         """
@@ -125,7 +128,7 @@ class AgentProcess:
             os.write(exits, _NUMBER.pack(number))
 
         if self._plan.sandbox is not None:
-            enter(self._plan.sandbox, announce=write, ended=write)
+            enter(self._plan.sandbox, announce=write, ended=None if self._reaps else write)
         os.close(exits)
 
     def _set_title(self, role: str) -> None:

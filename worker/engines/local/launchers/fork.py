@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 import contextlib
 import importlib
+from itertools import takewhile
 import multiprocessing
 import os
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import NoReturn
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env
 from torchyard.run import rank
-from torchyard.run.exiting import leave
+from torchyard.run.exiting import keep_torchs_operators, leave
 from worker.sandbox.opening import enter_real
 
 OURS = frozenset({"worker", "trainer"})
@@ -28,6 +29,19 @@ _SIGNAL_HANDLERS = {
     signal.SIGCHLD: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
 }
+
+
+_last_preloaded = ""
+_ours_preloaded: tuple[str, ...] = ()
+"""The last module that the warm process has imported, and which of all are ours."""
+
+
+def prepare() -> None:
+    """Does once, after all imports of the warm process, what takes each rank long."""
+    global _last_preloaded, _ours_preloaded  # noqa: PLW0603 each fork of this process inherits them
+    keep_torchs_operators()
+    _last_preloaded = next(reversed(sys.modules))
+    _ours_preloaded = tuple(filter(_is_ours, sys.modules))
 
 
 def fork(run: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
@@ -133,10 +147,15 @@ def _reseed() -> None:
 
 def _forget_modules(*, recipe: bool) -> None:
     """Removes our modules. A recipe imports `trainer.__main__` again, and a script finds only `torchyard`."""
-    kept = {"trainer"} if recipe else set[str]()
-    for name in list(sys.modules):
-        if name.partition(".")[0] in OURS - kept or name == "trainer.__main__":
-            del sys.modules[name]
+    # To look at all names would copy a page for nearly each: a look at an object changes its count of references.
+    later = [*takewhile(lambda name: name != _last_preloaded, reversed(sys.modules))]
+    for name in (*_ours_preloaded, *filter(_is_ours, later)):
+        if not (recipe and name.startswith("trainer.")) or name == "trainer.__main__":
+            sys.modules.pop(name, None)
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in OURS
 
 
 def _exit_code(error: SystemExit) -> int:

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
+from torchyard.host import inspection
 from worker.engines.local.launchers import fork
+from worker.host import process
 
 _LOOPBACK = "127.0.0.1"
 _SETTLE_S = 0.2
@@ -35,35 +37,38 @@ class RankGroup:
         self._failures: list[list[int]] = []
         self._signals: list[tuple[float, signal.Signals]] = []
         """The signals that the ranks get, and when, the next one in front."""
+        self._child_ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _do_nothing)  # only a signal with a handler writes to the wakeup descriptor
         self._ranks = self._start()
-        """The rank and the pid of each rank that has not ended, by pidfd."""
+        """Each rank that was not reaped, by its pid."""
 
     def wait(self) -> list[list[int]]:
-        """Serves the store until all ranks have ended. When one fails, it ends the others.
+        """Serves the store until all ranks have ended. When one fails, it ends the others. Reaps all children.
 
         Returns the rank and the exit code of each failed rank, the first failure in front.
         """
         poll = select.poll()
-        for descriptor in (self._listener.fileno(), *self._ranks):
+        for descriptor in (self._listener.fileno(), self._child_ended):
             poll.register(descriptor, select.POLLIN)
         while self._ranks:
             left = max(0.0, self._signals[0][0] - time.monotonic()) * 1000 if self._signals else None
             for descriptor, _ in poll.poll(left):
-                poll.unregister(descriptor)
-                if descriptor == self._listener.fileno():
-                    self._serve_store()
+                if descriptor == self._child_ended:
+                    os.read(self._child_ended, 4096)
+                    self._reap()
                 else:
-                    self._reap(descriptor)
+                    poll.unregister(descriptor)
+                    self._serve_store()
             self._send_due_signals()
         return self._failures
 
-    def _start(self) -> dict[int, tuple[int, int]]:
+    def _start(self) -> dict[int, int]:
         error_files = [self._error_file(rank) for rank in range(self._plan.world_size)]
-        ranks: dict[int, tuple[int, int]] = {}
-        for rank, path in enumerate(error_files):
-            pid = fork.fork(lambda rank=rank, path=path: self._run_rank(rank, path))
-            ranks[os.pidfd_open(pid)] = (rank, pid)
-        return ranks
+        return {
+            fork.fork(lambda rank=rank, path=path: self._run_rank(rank, path)): rank
+            for rank, path in enumerate(error_files)
+        }
 
     def _serve_store(self) -> None:
         """Serves the store from a thread of this process, as soon as a rank connects: no rank is forked any more."""
@@ -73,22 +78,20 @@ class RankGroup:
             _LOOPBACK, self._port, is_master=True, wait_for_workers=False, master_listen_fd=listening
         )
 
-    def _reap(self, pidfd: int) -> None:
-        rank, pid = self._ranks.pop(pidfd)
-        os.close(pidfd)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if not code:
-            return
-        self._failures.append([rank, code])
-        if len(self._failures) == 1:
-            terminate = time.monotonic() + _SETTLE_S
-            self._signals = [(terminate, signal.SIGTERM), (terminate + _KILL_AFTER_S, signal.SIGKILL)]
+    def _reap(self) -> None:
+        for pid, code in process.reap_children():
+            rank = self._ranks.pop(pid, None)
+            if rank is not None and code:
+                self._failures.append([rank, code])
+                if len(self._failures) == 1:
+                    terminate = time.monotonic() + _SETTLE_S
+                    self._signals = [(terminate, signal.SIGTERM), (terminate + _KILL_AFTER_S, signal.SIGKILL)]
 
     def _send_due_signals(self) -> None:
         while self._signals and time.monotonic() >= self._signals[0][0]:
             _, number = self._signals.pop(0)
-            for pidfd in self._ranks:  # none of them was reaped
-                signal.pidfd_send_signal(pidfd, number)
+            for pid in self._ranks:  # none of them was reaped
+                os.kill(pid, number)
 
     def _error_file(self, rank: int) -> Path:
         """Returns the path at which torchrun's `record` writes the exception of a rank."""
@@ -98,6 +101,8 @@ class RankGroup:
 
     def _run_rank(self, rank: int, error_file: Path) -> NoReturn:
         plan = self._plan
+        if plan.sandbox is not None:
+            inspection.permit()  # the agent may not be inspected, if it is the first process of the attempt
         env = plan.env | _torchrun_environment(plan, rank=rank, port=self._port, error_file=error_file)
         fork.run_rank(replace(plan, env=env | plan.rank_env | self._secrets))
 
@@ -125,3 +130,7 @@ def _torchrun_environment(plan: LaunchPlan, *, rank: int, port: int, error_file:
         "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": plan.env.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }
+
+
+def _do_nothing(*_: object) -> None:
+    pass

@@ -63,7 +63,10 @@ class ForkedRanks(AgentProcess):
     """An agent that forks the ranks of a plan, with their secrets."""
 
     def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
-        super().__init__(plan, run, lambda: AgentReport(failures=RankGroup(plan, run, dict(secrets)).wait()))
+        def work() -> AgentReport:
+            return AgentReport(failures=RankGroup(plan, run, dict(secrets)).wait())
+
+        super().__init__(plan, run, work, reaps=True)
 
     def failures(self) -> list[tuple[int, int]]:
         return [(item[0], item[1]) for item in self.report.failures if len(item) == 2]

@@ -77,24 +77,30 @@ def supervise(root: Path, values: Mapping[str, str]) -> None:
     if plan is None:
         sys.exit(f"there is no {run.launch}")
     me = process.identity(os.getpid())
-    other = read_untrusted(run.supervisor, ProcessIdentity)
+    had_record = os.path.lexists(run.supervisor)
+    other = read_untrusted(run.supervisor, ProcessIdentity) if had_record else None
     if me is None or os.path.lexists(run.exit) or (other is not None and process.is_alive(other)):
         sys.exit(f"{run.root} has or had a supervisor")
     setproctitle(process_title(plan.job_id, plan.attempt, "supervisor"))
     process.become_subreaper()
     write_record(run.supervisor, me)
-    report = Supervisor(run, plan, values).supervise()
+    report = Supervisor(run, plan, values, is_first=not had_record).supervise()
     failpoint("supervisor.ended")
     write_report(run, Mask(values.values()).report(report))
 
 
 class Supervisor:
-    """Supervises one attempt, from the start of its launcher until all its processes have ended."""
+    """Supervises one attempt, from the start of its launcher until all its processes have ended.
 
-    def __init__(self, run: RunDir, plan: LaunchPlan, values: Mapping[str, str]) -> None:
+    `is_first`: whether no supervisor before this one has started anything of it.
+    """
+
+    def __init__(self, run: RunDir, plan: LaunchPlan, values: Mapping[str, str], *, is_first: bool = False) -> None:
         self._run = run
         self._plan = plan
         self._secrets = values
+        self._is_alone = is_first and plan.sandbox is not None and plan.sandbox.own_pids
+        """Whether all processes of the attempt are in the pid namespace that this one's launch has."""
         self._launch: Launch | None = None
         self._sigterm_received = False
         me = process.identity(os.getpid())
@@ -227,6 +233,17 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         """Kills all processes of the attempt until none is left: the one that the ranks need comes last."""
+        self._reap()
+        if not self._kernel_has_ended_all():
+            self._search_and_kill_all()
+        self._remove_temporary_files()
+
+    def _kernel_has_ended_all(self) -> bool:
+        """Whether the kernel has ended all processes of the attempt, as it does with the first one of a namespace."""
+        exited = self._launch is not None and self._launch.exit_code is not None
+        return self._is_alone and exited and not process.has_children()
+
+    def _search_and_kill_all(self) -> None:
         last_killed = self._launch.last_killed if self._launch is not None else None
         send = self._launch.send if self._launch is not None else process.send
 
@@ -252,7 +269,6 @@ class Supervisor:
                 self._warn_owner("processes of the attempt fork without end, and keep its devices until they end")
                 warned = True
         self._reap()
-        self._remove_temporary_files()
 
     def _remove_temporary_files(self) -> None:
         """Removes what the processes, which have ended, left outside the run directory, as far as possible."""

@@ -17,10 +17,8 @@ def fingerprint(env: Mapping[str, str]) -> str:
     Files are represented by size and modification time, packages by the folders that name their versions. This takes a
     few milliseconds.
     """
-    found = hashlib.sha256(repr((sys.executable, sys.path, sorted(env.items()))).encode())
-    for stamp in _stamps():
-        found.update(repr(stamp).encode())
-    return found.hexdigest()
+    parts = (sys.executable, sys.path, sorted(env.items()), list(_stamps()))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _stamps() -> Iterator[tuple[object, ...]]:

@@ -25,6 +25,7 @@ _EARLY_END_S = 10.0
 """A warm process that ends earlier than this is started again only after a delay."""
 _RESTART_DELAYS_S = (0.0, 1.0, 5.0, 30.0, 60.0)
 """The delays by the number of early ends in a row."""
+LOOK_EVERY_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class WarmProcess:
         self._closed = False
         self._problem = "the warm process was not started"
         self._forks = 0
+        self._next_look = 0.0
         self._request_lock = threading.Lock()
         self._thread = threading.Thread(target=self._keep_running, name="warm process manager", daemon=True)
 
@@ -87,7 +89,7 @@ class WarmProcess:
         """
         deadline = time.monotonic() + wait_s
         with self._changed:
-            if self._child is not None and self._child.fingerprint != fingerprint(self._env):
+            if self._child is not None and self._is_outdated(self._child):
                 logger.info("the warm process is replaced: its code or its packages have changed")
                 self._release_child()
             while True:
@@ -176,6 +178,13 @@ class WarmProcess:
             if self._child is not None and self._child.identity == child.identity:
                 self._child = None
             child.channel.close()
+
+    def _is_outdated(self, child: _Child) -> bool:
+        """Returns whether the code or the packages have changed. Looks at most once a second: there are many files."""
+        if time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + LOOK_EVERY_S
+        return child.fingerprint != fingerprint(self._env)
 
     def _release_child(self) -> None:
         """Closes our end of the socket, which makes the warm process exit."""

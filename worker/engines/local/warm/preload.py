@@ -9,6 +9,7 @@ import sys
 from torchyard.contract import recipes
 from torchyard.host import collector
 from worker.engines.local.launchers.fork import OURS
+from worker.engines.local.launchers.rehearsal import rehearse
 from worker.engines.local.warm.memory import release_file_pages
 
 MODULES = (
@@ -41,6 +42,7 @@ def load() -> frozenset[str]:
     ):  # its end freezes all objects: a collection in a child then neither touches nor copies them
         for name in MODULES:
             importlib.import_module(name)
+        rehearse()
         gc.collect()
     release_file_pages()
     check()

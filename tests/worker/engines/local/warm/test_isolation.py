@@ -123,3 +123,21 @@ def test_the_preloaded_modules_do_not_use_the_gpu() -> None:
         [sys.executable, "-c", COUNTS_CUDA_CALLS], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+REHEARSES = """
+import sys, weakref
+from types import ModuleType
+from worker.engines.local.launchers import fork, rehearsal
+from worker.engines.local.warm import preload
+preload.load()
+assert not [item for item in weakref.finalize._registry if item.peek()[1].__module__ == "torch.library"]
+sys.modules["worker.later"] = ModuleType("worker.later")
+fork._forget_modules(recipe=False)
+left = [name for name in sys.modules if name.partition(".")[0] in ("worker", "trainer")]
+sys.exit(f"a script would find {left}" if left else 0)
+"""
+
+
+def test_a_rank_need_not_forget_what_the_warm_process_has_forgotten() -> None:
+    subprocess.run([sys.executable, "-c", REHEARSES], check=True, timeout=300)
