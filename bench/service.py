@@ -71,6 +71,7 @@ def up(
     slots: int = 2,
     allowed: Sequence[Path] = (),
     package_index: str = "",
+    api_processes: int = 1,
     tree: Path | None = None,
 ) -> Generator[Service]:
     """Runs the service with its data in `folder`. Jobs may write below its folder `code`, and read below `allowed`.
@@ -88,7 +89,12 @@ def up(
     ]
     began = time.monotonic()
     log = folder / "up.log"
-    env = {**os.environ, **_LIMITS, "TORCHYARD_PACKAGE_INDEX": package_index}
+    env = {
+        **os.environ,
+        **_LIMITS,
+        "TORCHYARD_PACKAGE_INDEX": package_index,
+        "TORCHYARD_API_PROCESSES": str(api_processes),
+    }
     if tree is not None:
         env["PYTHONPATH"] = str(tree)
     with log.open("ab") as said, subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=said) as process:

@@ -27,15 +27,7 @@ def api_process(
 ) -> Generator[tuple[subprocess.Popen[bytes], str]]:
     """The API's process and its URL. Its log is in `folder`."""
     port = _free_port()
-    env = {
-        **os.environ,
-        "TORCHYARD_DATA_DIR": str(folder),
-        "TORCHYARD_DATABASE_URL": database_url,
-        "TORCHYARD_REDIS_URL": redis_url,
-        "TORCHYARD_TOKEN": TOKEN,
-        "TORCHYARD_PORT": str(port),
-        **{f"TORCHYARD_{name.upper()}": str(value) for name, value in settings.items()},
-    }
+    env = api_environment(folder, database_url, redis_url, port=port, **settings)
     url = f"http://127.0.0.1:{port}"
     with (folder / log_name).open("wb") as log:
         process = subprocess.Popen([sys.executable, "-P", "-m", "api"], env=env, cwd=folder, stdout=log, stderr=log)
@@ -45,6 +37,21 @@ def api_process(
             yield process, url
         finally:
             process.kill()
+
+
+def api_environment(
+    folder: Path, database_url: str, redis_url: str, *, port: int, **settings: object
+) -> dict[str, str]:
+    """Returns the environment of the API's process."""
+    return {
+        **os.environ,
+        "TORCHYARD_DATA_DIR": str(folder),
+        "TORCHYARD_DATABASE_URL": database_url,
+        "TORCHYARD_REDIS_URL": redis_url,
+        "TORCHYARD_TOKEN": TOKEN,
+        "TORCHYARD_PORT": str(port),
+        **{f"TORCHYARD_{name.upper()}": str(value) for name, value in settings.items()},
+    }
 
 
 @contextmanager

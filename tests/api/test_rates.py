@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 import select
+from typing import Any
 
 import httpx2
 import pytest
@@ -37,7 +38,7 @@ class Clock:
 def served(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str) -> Iterator[Served]:
     """An API that allows a token two streams, and trusts the tests as its proxy."""
     folder = tmp_path_factory.mktemp("limited")
-    settings = {"max_streams": STREAMS, "trusted_proxies": "127.0.0.1"}
+    settings: dict[str, Any] = {"max_streams": STREAMS, "trusted_proxies": "127.0.0.1"}
     with sqlite.migrated() as url, api_process(folder, url, redis_url, **settings) as (process, base):
         yield Served(process, base, folder)
 
@@ -203,7 +204,7 @@ def test_who_leaves_while_redis_is_asked_holds_nothing(redis_url: str) -> None:
 
 
 def test_requests_above_the_rate_get_429(tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str) -> None:
-    slow = {"max_requests_per_second": 0.01}
+    slow: dict[str, Any] = {"max_requests_per_second": 0.01}
     with sqlite.migrated() as url, api_process(tmp_path, url, redis_url, **slow) as (process, base):
         served = Served(process, base, tmp_path)
         assert served.ask(get("/v1/jobs")).status == 200

@@ -29,6 +29,7 @@ DatabaseKind = Literal["postgresql", "sqlite"]
 WORKERS = ("worker-1", "worker-2")
 SLOTS = 2
 """CPU slots of each worker."""
+API_PROCESSES = 2
 
 _DISK_BYTES = 4 << 30
 """Jobs of an hour need about 20 MB each. Only used bytes take memory."""
@@ -153,6 +154,7 @@ def _environment(made: Deployment) -> dict[str, str]:
         "TORCHYARD_REDIS_URL": f"redis://:{password}@127.0.0.1:{redis}/0",
         "TORCHYARD_TOKEN": made.token,
         "TORCHYARD_PORT": made.url.rpartition(":")[2],
+        "TORCHYARD_API_PROCESSES": str(API_PROCESSES),
         "TORCHYARD_CPU_SLOTS": str(SLOTS),
         "TORCHYARD_ALLOW_PATHS": str(made.code),
         "TMPDIR": str(made.folder / "tmp"),  # a killed supervisor leaves its attempt's temporary folder

@@ -22,7 +22,9 @@ from torchyard.contract.errors import TorchyardError
 from torchyard.contract.job import JobState
 from torchyard.contract.views.checkpoints import CheckpointView
 
-Target = Literal["api", "worker", "warm process", "redis", "postgresql", "supervisor", "torchrun", "rank"]
+Target = Literal[
+    "api", "api process", "worker", "warm process", "redis", "postgresql", "supervisor", "torchrun", "rank"
+]
 Fault = Literal[
     "worker stopped for seconds",
     "worker stopped past its lease",
@@ -45,7 +47,8 @@ _KILLS: dict[Target, int] = {
     "warm process": 4,
     "supervisor": 4,
     "torchrun": 3,
-    "api": 4,
+    "api": 2,
+    "api process": 3,
     "redis": 2,
     "postgresql": 2,
 }
@@ -209,6 +212,8 @@ class FaultInjector(threading.Thread):
             return self._kill_job_process(target)
         if target == "warm process":
             return self._kill_warm_process()
+        if target == "api process":
+            return self._kill_api_process()
         name = self._random.choice(WORKERS) if target == "worker" else target
         worker = self._deployment.worker_id(name) if target == "worker" else None
         component = self._deployment.components.get(name)
@@ -229,6 +234,18 @@ class FaultInjector(threading.Thread):
             os.kill(pid, signal.SIGKILL)
         self._say(f"kill the warm process of {name} (pid {pid})")
         return Kill("warm process", time.time(), worker=self._deployment.worker_id(name))
+
+    def _kill_api_process(self) -> Kill | None:
+        """Kills one of those that the API's parent has started."""
+        parent = self._deployment.components["api"].pid
+        running = job_processes.children(parent) if parent is not None else []
+        if not running:
+            return None
+        pid = self._random.choice(running)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        self._say(f"kill a process of the api (pid {pid})")
+        return Kill("api process", time.time())
 
     def _kill_job_process(self, target: str) -> Kill | None:
         victim = self._random_process(target)

@@ -43,11 +43,12 @@ def running_attempts(processes: Collection[JobProcess]) -> dict[str, set[int]]:
 
 def warm_process_of(worker: int) -> int | None:
     """Returns the pid of the warm process of the worker with pid `worker`; None if it has none."""
-    for path in Path(f"/proc/{worker}/task").glob("*/children"):  # a thread of it is the parent
-        for child in path.read_text().split():
-            if _read(int(child))[0].startswith(b"torchyard:warm"):
-                return int(child)
-    return None
+    return next((pid for pid in children(worker) if _read(pid)[0].startswith(b"torchyard:warm")), None)
+
+
+def children(pid: int) -> list[int]:
+    """Returns the pids of the processes that any thread of a process has started, and that have not been reaped."""
+    return [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
 
 
 def naming(folder: Path) -> list[int]:

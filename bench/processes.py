@@ -1,0 +1,67 @@
+"""The processor time of an accepted job with one process of the API and with two: `python -m bench.processes`.
+
+On PostgreSQL. What all processes of the API take is counted. Clients of one process share transactions, so the two have
+twice as many clients, and as many in a second row. More jobs a second are not to be expected on two cores, which the
+clients and the database use too.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import psutil
+
+from bench import table
+from bench.load import drive, post
+from bench.service import Service, databases, new_database, scratch, up
+from bench.submit import SPEC
+from bench.table import Row
+
+REPEATS = 5
+CLIENTS, SECONDS = 16, 3.0
+
+
+def measure() -> Iterator[Row]:
+    with scratch() as folder, databases() as found, ExitStack() as stack:
+        database = found["PostgreSQL"]
+        assert database is not None
+        services: list[Service] = []
+        for count in (1, 2):
+            own = new_database(database, f"with_{count}")
+            place = folder / str(count)
+            place.mkdir()
+            services.append(stack.enter_context(up(place, database=own, api_processes=count)))
+        one, two = services
+        for service in services:
+            _cost_ms(service, CLIENTS)  # statements are compiled at first, in each process
+        for clients, most in ((2 * CLIENTS, 1.15), (CLIENTS, None)):
+            yield _row(one, two, clients=clients, most=most)
+
+
+def _row(one: Service, two: Service, *, clients: int, most: float | None) -> Row:
+    """`clients`: of the two processes. The one process has `CLIENTS`."""
+    costs = [(_cost_ms(one, CLIENTS), _cost_ms(two, clients)) for _ in range(REPEATS)]
+    return Row(
+        f"processor time of a job, two API processes, PostgreSQL, {clients} clients",
+        "ms",
+        [ours for _, ours in costs],
+        peer=f"one process, {CLIENTS} clients",
+        theirs=[theirs for theirs, _ in costs],
+        ratio_at_most=most,
+    )
+
+
+def _cost_ms(service: Service, clients: int) -> float:
+    parent = psutil.Process(service.pids["api"])
+    processes = [parent, *parent.children()]
+    began = sum(map(_cpu_s, processes))
+    load = drive(service.address, post("/v1/jobs", SPEC, token=service.token), clients=clients, seconds=SECONDS)
+    return (sum(map(_cpu_s, processes)) - began) * 1e3 / len(load.latencies_ms)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+if __name__ == "__main__":
+    table.main(measure)
