@@ -9,11 +9,10 @@ from anyio import to_thread
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
-from api import monitoring, website
-from api.http import problems
-from api.http.browsers import AllowedHosts, CommonHeaders
-from api.http.compression import Compression
-from api.http.cookies import PlainCookies
+from api import website
+from api.http.layer import Layer
+from api.http.routing import Route, Router
+from api.monitoring import Monitoring
 from api.openapi import completion, documentation, routers
 from api.routes import (
     advice,
@@ -51,6 +50,7 @@ def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> Fast
         yield
         services.close()
 
+    monitoring = Monitoring(services)
     app = _Application(
         title="Torchyard",
         version="1",
@@ -65,15 +65,13 @@ def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> Fast
         openapi_tags=completion.TAGS,
     )
     app.state.services = services
-    app.add_middleware(PlainCookies)
-    app.add_middleware(Compression)
-    app.add_middleware(AllowedHosts, settings=settings)
-    problems.install(app)
-    app.add_middleware(CommonHeaders)
+    app.state.registry = monitoring.registry
+    app.router.route_class = Route
     app.router.routes.extend(_routes())
     documentation.install(app)
-    monitoring.install(app, services)
+    monitoring.know(app.routes)
     website.install(app, page_folder)
+    app.middleware_stack = Layer(Router(app.router), settings, count=monitoring.count)
     return app
 
 

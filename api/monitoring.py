@@ -1,14 +1,13 @@
 """The metrics that `/metrics` shows to Prometheus: requests, this process, and the whole service."""
 
-from collections.abc import Iterable
-import time
+from collections.abc import Iterable, Sequence
 
-from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.routing import BaseRoute
+from starlette.types import Scope
 
 from api.processes import figures
 from api.services import Services
@@ -22,44 +21,32 @@ _SECONDS = 1_000_000
 """Microseconds in a second."""
 
 
-def install(app: FastAPI, services: Services) -> None:
-    """Measures the requests of `app`, whose routes are installed, and sets `app.state.registry` for `/metrics`."""
-    registry = CollectorRegistry()
-    own = figures.registry_of_process(registry)
-    registry.register(_Service(services))
-    templates = {id(context.original_route): context.path_format or "" for context in iter_route_contexts(app.routes)}
-    app.add_middleware(_Requests, registry=own, templates=templates)
-    app.state.registry = registry
+class Monitoring:
+    """The metrics of a process. `registry` has all of them."""
 
-
-class _Requests:
-    """Measures the time from each request to the start of its answer, since a stream or a download has no fixed end."""
-
-    def __init__(self, app: ASGIApp, *, registry: CollectorRegistry, templates: dict[int, str]) -> None:
-        self.app = app
-        self._templates = templates
+    def __init__(self, services: Services) -> None:
+        self.registry = CollectorRegistry()
+        own = figures.registry_of_process(self.registry)
+        self.registry.register(_Service(services))
+        self._templates: dict[int, str] = {}
         self._duration = Histogram(
             "torchyard_http_request_duration_seconds",
             "Requests, and the time until their answers began.",
             ["route", "method", "status"],
-            registry=registry,
+            registry=own,
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began = time.monotonic()
+    def know(self, routes: Sequence[BaseRoute]) -> None:
+        """Takes the templates of the routes' paths: requests are counted by them."""
+        found = iter_route_contexts(routes)
+        self._templates = {id(context.original_route): context.path_format or "" for context in found}
 
-        async def send_and_count(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                # The route's template and known methods only: callers must not be able to add time series.
-                route = self._templates.get(id(scope.get("route")), "")
-                method = scope["method"] if scope["method"] in _METHODS else "other"
-                self._duration.labels(route, method, message["status"]).observe(time.monotonic() - began)
-            await send(message)
-
-        await self.app(scope, receive, send_and_count)
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Counts a request whose answer begins after these seconds: a stream or a download has no fixed end."""
+        # The route's template and known methods only: callers must not be able to add time series.
+        route = self._templates.get(id(scope.get("route")), "")
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._duration.labels(route, method, status).observe(seconds)
 
 
 class _Service(Collector):

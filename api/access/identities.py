@@ -63,9 +63,16 @@ class Identities:
                 self._found.clear()
             self._found[digest_of(token)] = known
 
-    def forget(self) -> None:
-        """Forgets everything, as somebody may do something else now. Any thread may call it."""
-        self._forget()
+    def forget(self, *, subscribed: bool | None = None) -> None:
+        """Forgets everything, as somebody may do something else now. Any thread may call it.
+
+        `subscribed`: whether later changes are announced to this process, if that may be different now.
+        """
+        with self._lock:
+            self._found.clear()
+            self.changes += 1
+            if subscribed is not None:
+                self._subscribed = subscribed
 
     def close(self) -> None:
         """Ends the listener."""
@@ -85,17 +92,10 @@ class Identities:
                     async for _ in names:  # the first stands for what was announced before it listened
                         if task.cancelling():
                             return
-                        self._forget(subscribed=True)
+                        self.forget(subscribed=True)
             except Unavailable as error:
                 if self._subscribed:
                     _log.warning("%s; each request with a personal token asks the database meanwhile", error.message)
             finally:
-                self._forget(subscribed=False)
+                self.forget(subscribed=False)
             await asyncio.sleep(_RETRY_S)
-
-    def _forget(self, *, subscribed: bool | None = None) -> None:
-        with self._lock:
-            self._found.clear()
-            self.changes += 1
-            if subscribed is not None:
-                self._subscribed = subscribed

@@ -6,7 +6,7 @@ import re
 from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Scope
 
 _LEAST_BYTES = 1 << 11
 """JSON becomes about half as large or less. Where that saves less than 1 KiB, it costs more time than it saves."""
@@ -22,29 +22,21 @@ _THREADS = CapacityLimiter(2)
 """Threads for this alone, as compressing takes long."""
 
 
-class Compression:
-    """Sends JSON of 2 KiB or more as gzip to clients that accept it."""
+def is_json(start: Message) -> bool:
+    """Returns whether an answer that starts so may be compressed. Then its start waits until its body is known."""
+    kind = next((value for name, value in start["headers"] if name.lower() == b"content-type"), b"")
+    return kind.partition(b";")[0] in _TYPES
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        start: Message | None = None
+async def compressed_answer(scope: Scope, start: Message, message: Message) -> Message:
+    """Returns the body of an answer of JSON, as gzip if it is large and the client accepts it.
 
-        async def send_compressed(message: Message) -> None:
-            nonlocal start
-            if message["type"] == "http.response.start" and _is_json(message):
-                start = message  # held back until the size of the body is known
-                return
-            if start is not None:
-                held, start = start, None
-                MutableHeaders(scope=held).add_vary_header("Accept-Encoding")
-                if _may_help(message) and accepts_gzip(Headers(scope=scope)):
-                    message = await _compressed(held, message)
-                await send(held)
-            await send(message)
-
-        await self.app(scope, receive, send_compressed)
+    Adapts the headers in `start` to it.
+    """
+    MutableHeaders(scope=start).add_vary_header("Accept-Encoding")
+    if _may_help(message) and accepts_gzip(Headers(scope=scope)):
+        return await _compressed(start, message)
+    return message
 
 
 def accepts_gzip(headers: Headers) -> bool:
@@ -94,8 +86,3 @@ async def _compressed(start: Message, message: Message) -> Message:
 def compressed(body: bytes) -> bytes:
     """Returns the body in gzip."""
     return gzip.compress(body, _LEVEL, mtime=0)
-
-
-def _is_json(start: Message) -> bool:
-    kind = next((value for name, value in start["headers"] if name.lower() == b"content-type"), b"")
-    return kind.partition(b";")[0] in _TYPES

@@ -2,30 +2,23 @@
 
 import re
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 _PLAIN = re.compile(rb"[A-Za-z0-9_-]{1,200}")
 """Matches the names and the values of this service's cookies."""
 
 
-class PlainCookies:
+def keep_plain(scope: Scope) -> None:
     """Drops cookies with quotes, or other characters that this service's cookies never have.
 
     A browser sends the cookies of all services of the host. Before Python 3.11.10 and 3.12.6, reading one with quotes
     takes time by the square of its length (CVE-2024-7592).
     """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            cookies = [value for name, value in scope["headers"] if name == b"cookie"]
-            if cookies:  # most callers have none
-                others = [header for header in scope["headers"] if header[0] != b"cookie"]
-                sent = b";".join(cookies)
-                scope["headers"] = [*others, (b"cookie", _plain(sent))] if sent else others
-        await self.app(scope, receive, send)
+    cookies = [value for name, value in scope["headers"] if name == b"cookie"]
+    if cookies:  # most callers have none
+        others = [header for header in scope["headers"] if header[0] != b"cookie"]
+        sent = b";".join(cookies)
+        scope["headers"] = [*others, (b"cookie", _plain(sent))] if sent else others
 
 
 def _plain(cookies: bytes) -> bytes:

@@ -5,13 +5,12 @@ from http import HTTPStatus
 import logging
 import re
 
-from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 import uuid_utils
 
 from store.blobs import FolderAway
@@ -42,15 +41,6 @@ class Interrupted(Exception):
     """An answer that has begun must not be completed. Its connection is closed, so that the client knows."""
 
 
-def install(app: FastAPI) -> None:
-    """Makes `app` answer every error as a problem, and every request with an `X-Request-ID`."""
-    app.add_exception_handler(TorchyardError, _on_error)
-    app.add_exception_handler(FolderAway, _on_folder_away)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
-    app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_middleware(RequestIds)
-
-
 def answer(request: Request, error: TorchyardError, *, headers: Mapping[str, str] | None = None) -> Response:
     """Returns the answer for an error."""
     problem = Problem.of(error, request_id=request.state.request_id)
@@ -75,61 +65,44 @@ def headers_of(error: TorchyardError) -> dict[str, str]:
     return challenge | pause
 
 
-class RequestIds:
-    """Gives each request an id, or keeps the caller's valid one, and answers exceptions that nothing else handled."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
-        request_id = sent if _REQUEST_ID.fullmatch(sent) else _new_id()
-        scope.setdefault("state", {})["request_id"] = request_id
-        started = False
-
-        async def send_with_id(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, send_with_id)
-        except Interrupted:
-            raise
-        except Exception:
-            _log.exception("request %s (%s %s) failed", request_id, scope["method"], scope["path"])
-            if started:
-                raise
-            response = answer(Request(scope), TorchyardError("an internal error occurred: see the service's log"))
-            await response(scope, receive, send_with_id)
+def request_id(scope: Scope) -> str:
+    """Returns the id of a request: the caller's if it is valid, else a new one."""
+    sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
+    return sent if _REQUEST_ID.fullmatch(sent) else _new_id()
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, TorchyardError)
+def answer_to(request: Request, error: Exception) -> Response:
+    """Returns the answer for an exception of a route, whose answer has not begun."""
+    match error:
+        case TorchyardError():
+            return _to_error(request, error)
+        case FolderAway():
+            _log.error("request %s: %s", request.state.request_id, error)
+            problem = Unavailable("the files of checkpoints, artifacts and bundles cannot be reached now")
+            return answer(request, problem, headers=headers_of(problem))
+        case RequestValidationError():
+            found = [{**item, "loc": item["loc"][1:]} for item in error.errors()]
+            return answer(request, InvalidRequest("the parameters are not valid", errors=errors_of(found)))
+        case HTTPException():
+            return _to_http_exception(request, error)
+        case _:
+            log_failure(request.scope, error)
+            return answer(request, TorchyardError("an internal error occurred: see the service's log"))
+
+
+def log_failure(scope: Scope, error: Exception) -> None:
+    """Logs an exception that nothing handled."""
+    of = (scope["state"]["request_id"], scope["method"], scope["path"])
+    _log.error("request %s (%s %s) failed", *of, exc_info=error)
+
+
+def _to_error(request: Request, error: TorchyardError) -> Response:
     if isinstance(error, Unavailable):
         _log.warning("request %s: %s", request.state.request_id, error.message)
     return answer(request, error, headers=headers_of(error))
 
 
-async def _on_folder_away(request: Request, error: Exception) -> Response:
-    _log.error("request %s: %s", request.state.request_id, error)
-    problem = Unavailable("the files of checkpoints, artifacts and bundles cannot be reached now")
-    return answer(request, problem, headers=headers_of(problem))
-
-
-async def _on_validation_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    found = [{**item, "loc": item["loc"][1:]} for item in error.errors()]
-    return answer(request, InvalidRequest("the parameters are not valid", errors=errors_of(found)))
-
-
-async def _on_http_exception(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _to_http_exception(request: Request, error: HTTPException) -> Response:
     kind = _HTTP.get(error.status_code, InvalidRequest)
     headers = {"Allow": _allowed(request)} if kind is MethodNotAllowed else error.headers
     return answer(request, kind(f"{request.method} {request.url.path[:200]}: {error.detail}"), headers=headers)

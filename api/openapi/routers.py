@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
+from api.http.routing import Route
 from api.openapi.completion import problems
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, TorchyardError
 
@@ -14,7 +15,13 @@ def guarded(tag: str, *errors: type[TorchyardError]) -> APIRouter:
 
 def unguarded(tag: str, *errors: type[TorchyardError], prefix: str = "") -> APIRouter:
     """Returns a router for routes that look themselves at who asks."""
-    return APIRouter(prefix=prefix, tags=[tag], responses=problems(*errors), generate_unique_id_function=operation_id)
+    return APIRouter(
+        prefix=prefix,
+        tags=[tag],
+        responses=problems(*errors),
+        generate_unique_id_function=operation_id,
+        route_class=Route,
+    )
 
 
 def operation_id(route: APIRoute) -> str:

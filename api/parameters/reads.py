@@ -14,6 +14,7 @@ from starlette.responses import Response
 from api.access.auth import Principal
 from api.http.compression import gzipped
 from api.http.problems import Interrupted
+from api.http.routing import RETURNS_ANSWER
 from api.limits.turns import Turns
 from api.services import ServicesDep
 from store.interruption import Interruption
@@ -95,6 +96,7 @@ def in_turns(route: Callable[..., Any], *, of: Any = ReaderDep) -> Callable[...,
     answer.__signature__ = signature.replace(  # pyright: ignore[reportAttributeAccessIssue] - FastAPI reads it
         parameters=[*signature.parameters.values(), own]
     )
+    setattr(answer, RETURNS_ANSWER, True)
     del answer.__wrapped__  # pyright: ignore[reportAttributeAccessIssue] - FastAPI would take it for the route
     return answer
 

@@ -11,7 +11,8 @@ import pytest
 
 from api.access.auth import Principal, authenticate
 from api.app import create_app
-from api.http import problems
+from api.http.layer import Layer
+from api.http.routing import Route, Router
 from api.limits.turns import Turns
 from api.openapi import bodies
 from api.parameters import bodies as parameters
@@ -37,18 +38,23 @@ class _Services:
         self.parses = Turns()
 
 
+def _uncounted(*_: object) -> None:
+    """Counts no request."""
+
+
 @pytest.fixture
 def client() -> Iterator[TestClient]:
     app = FastAPI()
+    app.router.route_class = Route
     app.state.services = _Services()
     app.dependency_overrides[authenticate] = lambda: Principal("ada", Role.MEMBER)
-    problems.install(app)
 
     @app.post("/notes")
     def take(note: Annotated[Note, json_body(Note, example={"text": "a"})]) -> int:  # pyright: ignore[reportUnusedFunction]
         return len(note.text)
 
-    yield TestClient(app)
+    app.middleware_stack = Layer(Router(app.router), _Services.settings, count=_uncounted)
+    yield TestClient(app, base_url="http://localhost")
     app.state.services.parses.close()
 
 

@@ -1,6 +1,5 @@
 """One request without a token, whatever is in its head, costs no more than any other of its length."""
 
-import asyncio
 from collections.abc import Iterator
 import json
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Any
 from fastapi.routing import iter_route_contexts
 import pytest
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
 
 from api.app import create_app
-from api.http.cookies import PlainCookies
+from api.http.cookies import keep_plain
 from api.settings import Settings
 from tests.api.raw import Served
 from tests.api.service import TOKEN, ApiFixture
@@ -103,17 +101,9 @@ def test_a_part_of_a_path_matches_a_route_in_one_way(tmp_path: Path) -> None:
 
 def cookies_of(*sent: str) -> dict[str, str]:
     """Returns the cookies that a route sees, of those that were sent."""
-    found: dict[str, str] = {}
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        found.update(Request(scope, receive, send).cookies)
-
-    async def unused(*_: Any) -> Any:
-        raise AssertionError
-
     scope = {"type": "http", "headers": [(b"cookie", value.encode("latin-1")) for value in sent]}
-    asyncio.run(PlainCookies(app)(scope, unused, unused))
-    return found
+    keep_plain(scope)
+    return Request(scope).cookies
 
 
 def test_only_plain_cookies_reach_the_parser_of_the_framework() -> None:

@@ -1,0 +1,189 @@
+"""Finds the route of a request, and gives it its arguments, by what was looked up once when the route was declared."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+import inspect
+from typing import Any
+
+from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import request_params_to_args
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from fastapi.routing import APIRoute, APIRouter
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
+
+RETURNS_ANSWER = "returns_answer"
+"""The attribute of a route's function that returns a whole answer, although its annotation says otherwise."""
+_DEPTH = 2
+"""Parts of a path by which routes are looked up."""
+
+
+class Router:
+    """The routes of a router, looked up by the first parts of the path instead of one after the other."""
+
+    def __init__(self, router: APIRouter) -> None:
+        self._router = router
+        self._found: dict[str, Sequence[APIRoute]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            for route in self._candidates(scope["path"]):
+                match, found = route.matches(scope)
+                if match is Match.FULL:
+                    scope.update(found)
+                    await route.handle(scope, receive, send)
+                    return
+        await self._router(scope, receive, send)  # another method than the route has, or no route of ours
+
+    def _candidates(self, path: str) -> Sequence[APIRoute]:
+        """Returns the routes whose fixed first parts are those of the path, in their order."""
+        if not self._found:
+            self._found = _by_beginning(self._router)
+        return self._found.get(_beginning(path), ())
+
+
+class Route(APIRoute):
+    """A route whose dependencies are put into one order when it is declared; each is called once for a request.
+
+    FastAPI itself handles those with what is rare here: dependencies that are generators or need a thread, and bodies
+    and answers that it has to read and to write.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        steps = _steps(self.dependant)
+        if steps is not None and _answers_itself(self):
+            self.app = _Handler(self, steps).answer
+        else:
+            self.app = AsyncExitStackMiddleware(self.app)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One call: a dependency, or the route's own function."""
+
+    dependant: Dependant
+    needs: Sequence[tuple[str | None, int]]
+    """The names of its parameters that earlier steps are for, with their numbers."""
+
+    def arguments(self, request: Request, made: Sequence[Any], errors: list[Any]) -> dict[str, Any] | None:
+        """Returns its arguments. None if one is wrong, or if an earlier step had wrong ones: the errors are added."""
+        declared, before = self.dependant, len(errors)
+        found = {name: made[number] for name, number in self.needs if name is not None}
+        for fields, read in (
+            (declared.path_params, _path),
+            (declared.query_params, _query),
+            (declared.header_params, _headers),
+        ):
+            if fields:
+                values, wrong = request_params_to_args(fields, read(request))
+                found |= values
+                errors += wrong
+        if declared.request_param_name is not None:
+            found[declared.request_param_name] = request
+        return None if len(errors) > before or any(made[number] is _WRONG for _, number in self.needs) else found
+
+
+class _Handler:
+    """Answers the requests of a route."""
+
+    def __init__(self, route: APIRoute, steps: Sequence[_Step]) -> None:
+        self._steps = steps
+        self._status = route.status_code or 200
+        self._call: Callable[..., Any] = route.endpoint
+        self._is_async = inspect.iscoroutinefunction(route.endpoint)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises RequestValidationError, and what the dependencies and the route raise."""
+        request = Request(scope, receive, send)
+        made: list[Any] = []
+        errors: list[Any] = []
+        *dependencies, last = self._steps
+        for step in dependencies:
+            arguments = step.arguments(request, made, errors)
+            assert step.dependant.call is not None
+            made.append(_WRONG if arguments is None else await step.dependant.call(**arguments))
+        arguments = last.arguments(request, made, errors)
+        if arguments is None:
+            raise RequestValidationError(errors)
+        found = await (self._call(**arguments) if self._is_async else run_in_threadpool(self._call, **arguments))
+        response = found if isinstance(found, Response) else self._encoded(found)
+        await response(scope, receive, send)
+
+    def _encoded(self, view: BaseModel) -> Response:
+        return Response(view.model_dump_json(), status_code=self._status, media_type="application/json")
+
+
+_WRONG = object()
+"""Stands for what a dependency would have made of wrong parameters."""
+
+
+def _steps(route: Dependant) -> Sequence[_Step] | None:
+    """Returns all calls of a route, each after those that it needs. None if one is of a kind that FastAPI must make."""
+    steps: list[_Step] = []
+    known: dict[object, int] = {}
+
+    def add(dependant: Dependant) -> int:
+        if dependant.call not in known:
+            needs = [(inner.name, add(inner)) for inner in dependant.dependencies]
+            known[dependant.call] = len(steps)
+            steps.append(_Step(dependant, needs))
+        return known[dependant.call]
+
+    add(route)
+    *dependencies, _ = steps
+    simple = all(_is_simple(step.dependant) for step in steps)
+    return steps if simple and all(_is_async(step.dependant.call) for step in dependencies) else None
+
+
+def _is_simple(dependant: Dependant) -> bool:
+    rare = (
+        *(dependant.cookie_params, dependant.body_params, dependant.response_param_name),
+        *(dependant.websocket_param_name, dependant.http_connection_param_name, dependant.own_oauth_scopes),
+        *(dependant.background_tasks_param_name, dependant.security_scopes_param_name, dependant.concurrency),
+        *(inspect.isgeneratorfunction(dependant.call), inspect.isasyncgenfunction(dependant.call)),
+    )
+    return dependant.use_cache and not any(rare)
+
+
+def _is_async(call: Any) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+
+
+def _answers_itself(route: APIRoute) -> bool:
+    """Returns whether the route returns a whole answer, or a view, whose JSON is the answer."""
+    returned = inspect.signature(route.endpoint).return_annotation
+    is_known = isinstance(returned, type) and issubclass(returned, (BaseModel, Response))
+    return is_known or getattr(route.endpoint, RETURNS_ANSWER, False)
+
+
+def _by_beginning(router: APIRouter) -> dict[str, Sequence[APIRoute]]:
+    routes = [route for route in router.routes if isinstance(route, APIRoute)]
+    fixed = {_beginning(route.path_format.partition("{")[0]) for route in routes}
+    return {beginning: [route for route in routes if _may_match(route, beginning)] for beginning in fixed}
+
+
+def _may_match(route: APIRoute, beginning: str) -> bool:
+    fixed = route.path_format.partition("{")[0]
+    return beginning.startswith(fixed) or _beginning(fixed) == beginning
+
+
+def _beginning(path: str) -> str:
+    return "/".join(path.split("/", _DEPTH + 1)[: _DEPTH + 1])
+
+
+def _path(request: Request) -> Any:
+    return request.path_params
+
+
+def _query(request: Request) -> Any:
+    return request.query_params
+
+
+def _headers(request: Request) -> Any:
+    return request.headers
