@@ -71,6 +71,7 @@ API: dict[str, frozenset[str]] = {
     "api.openapi": frozenset({"api.http", "api.openapi"}),
     "api.access": frozenset({"api.limits", "api.settings", "api.http", "api.access"}),
     "api.present": frozenset({"api.present"}),
+    "api.processes": frozenset(),
     "api.curves": frozenset({"api.curves"}),
     "api.advice": frozenset({"api.advice"}),
     "api.streams": frozenset({"api.limits", "api.access", "api.present", "api.streams"}),

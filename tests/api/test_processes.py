@@ -260,6 +260,38 @@ def test_of_16_submissions_with_one_key_at_both_one_is_stored(pair: tuple[Host, 
     assert [host.ask("POST", "/v1/jobs", json=SPEC, headers=keyed).status_code for host in pair] == [422, 422]
 
 
+def test_a_quota_is_one_at_both_however_many_submit_at_once(pair: tuple[Host, Host]) -> None:
+    token = user_with_token(pair[0], "eve")["token"]
+    assert pair[0].ask("PUT", "/v1/quotas/users/eve", json={"queued": 5}).status_code == 204
+
+    def submit(number: int) -> int:
+        return pair[number % 2].ask("POST", "/v1/jobs", json=SPEC, token=token).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        answered = sorted(pool.map(submit, range(16)))
+    assert answered == [201] * 5 + [403] * 11
+
+
+def test_a_bundle_that_is_uploaded_at_both_at_once_is_whole(pair: tuple[Host, Host]) -> None:
+    bundle = packed(seed=77, size=300_000)
+
+    def upload(number: int) -> int:
+        return pair[number % 2].ask("PUT", bundle.url, params=bundle.params(), content=bundle.tar).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        answered = {*pool.map(upload, range(8))}
+    assert answered <= {200, 201, 409, 429}
+    for host in pair:
+        whole = host.ask("GET", f"{bundle.url}/content")
+        if whole.status_code == 404:  # each was in the way of another: what arrived is kept
+            received = host.ask("GET", bundle.url).json()["received"]
+            rest = bundle.tar[received:]
+            sent = host.ask("PUT", bundle.url, params=bundle.params(offset=received), content=rest)
+            assert sent.status_code == 201
+            whole = host.ask("GET", f"{bundle.url}/content")
+        assert (whole.status_code, whole.content) == (200, bundle.tar)
+
+
 def test_a_stream_goes_on_at_the_other_process_where_it_was(pair: tuple[Host, Host]) -> None:
     one, two = pair
     job = one.ask("POST", "/v1/jobs", json=SPEC).json()["id"]
