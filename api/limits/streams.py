@@ -43,10 +43,11 @@ class OpenStreams:
             self._submit_remove(user)
 
     def close(self) -> None:
-        """Ends the renewals. What is open ends with its block."""
+        """Tells that nothing is open here any more: clients may go to another process, or to the next one."""
         if self._renewing is not None:
             self._renewing.cancel()
-        self._thread.shutdown(wait=False)
+        self._thread.submit(self._leave)
+        self._thread.shutdown()
 
     def _add(self, user: str) -> None:
         wanted = self._open[user] + 1
@@ -79,6 +80,10 @@ class OpenStreams:
         while self._open:
             await asyncio.sleep(_RENEW_S)
             await asyncio.wrap_future(self._thread.submit(lambda: self._tell(dict(self._open))))
+
+    def _leave(self) -> None:
+        with suppress(Unavailable):
+            self._counts.leave()
 
     def _tell(self, held: dict[str, int]) -> None:
         with suppress(Unavailable):
