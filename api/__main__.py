@@ -23,7 +23,7 @@ with paused():
     from api.app import create_app, token_of
     from api.http.server import Server
     from api.processes import figures
-    from api.processes.parent import REFUSED, Parent, listen
+    from api.processes.parent import Parent, listen
     from api.settings import Settings
     from store.store import Store
 
@@ -47,7 +47,7 @@ def main() -> int:
         app = _made(settings)
     except (TorchyardError, OSError) as error:
         logging.error("%s", error)
-        return REFUSED
+        return 1
     return _serve(app, settings)
 
 
@@ -61,7 +61,7 @@ def _serve_together(settings: Settings) -> int:
             app = _made(settings)
         except (TorchyardError, OSError) as error:
             logging.error("%s", error)
-            return REFUSED
+            return 1
         return _serve(app, settings, sockets=sockets)
 
     with figures.shared():
@@ -91,7 +91,7 @@ def _serve(app: FastAPI, settings: Settings, *, sockets: Sequence[socket.socket]
     threading.Thread(target=check.run, name="service check", daemon=True).start()
     _allow_descriptors(3 * settings.max_connections + _OWN_DESCRIPTORS)
     server.run(None if sockets is None else list(sockets))
-    return 0 if server.started and not check.refused else REFUSED
+    return 0 if server.started and not check.refused else 1
 
 
 class _ServiceCheck:

@@ -69,6 +69,10 @@ class SharedCounts:
         """Tells how many things this process holds open for each of these users, and that it is alive."""
         self._run(_TELL, (self._process, _ms(HELD_FOR_S), json.dumps(list(held.items()))))
 
+    def leave(self) -> None:
+        """Tells that this process holds nothing any more."""
+        self._run(_LEAVE, (self._process,))
+
     def close(self) -> None:
         """Closes idle connections."""
         self._redis.connection_pool.disconnect(inuse_connections=False)
@@ -111,6 +115,8 @@ local full_ms = math.min(math.ceil((burst - tokens) / (rate * ARGV[7]) * 1000) +
 redis.call('SET', key, string.format('%.6f %.6f', tokens, now), 'PX', string.format('%.0f', full_ms))
 return {string.format('%.6f', given), string.format('%.6f', given > 0 and 0 or (needed - tokens) / share)}
 """)
+
+_LEAVE = Script("return redis.call('UNLINK', KEYS[1] .. 'process:' .. ARGV[1])")
 
 _HELD = """
 local base, process, lease = KEYS[1], ARGV[1], ARGV[2]

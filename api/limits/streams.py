@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from typing import ParamSpec
 
 from store.shared_counts import HELD_FOR_S, SharedCounts
 from torchyard.contract.errors import TooManyRequests, Unavailable
+
+P = ParamSpec("P")
 
 _RENEW_S = HELD_FOR_S / 3
 
@@ -40,13 +43,14 @@ class OpenStreams:
         try:
             yield
         finally:
-            self._submit_remove(user)
+            self._submit(self._remove, user)
 
     def close(self) -> None:
-        """Ends the renewals. What is open ends with its block."""
+        """Tells that nothing is open here any more: clients may go to another process, or to the next one."""
         if self._renewing is not None:
             self._renewing.cancel()
-        self._thread.shutdown(wait=False)
+        self._submit(self._leave)
+        self._thread.shutdown()
 
     def _add(self, user: str) -> None:
         wanted = self._open[user] + 1
@@ -62,11 +66,11 @@ class OpenStreams:
 
     def _undo(self, done: Future[None], user: str) -> None:
         if not done.cancelled() and done.exception() is None:
-            self._submit_remove(user)
+            self._submit(self._remove, user)
 
-    def _submit_remove(self, user: str) -> None:
+    def _submit(self, change: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         with suppress(RuntimeError):  # it is closed: the service has stopped
-            self._thread.submit(self._remove, user)
+            self._thread.submit(change, *args, **kwargs)
 
     def _remove(self, user: str) -> None:
         self._open[user] -= 1
@@ -79,6 +83,10 @@ class OpenStreams:
         while self._open:
             await asyncio.sleep(_RENEW_S)
             await asyncio.wrap_future(self._thread.submit(lambda: self._tell(dict(self._open))))
+
+    def _leave(self) -> None:
+        with suppress(Unavailable):
+            self._counts.leave()
 
     def _tell(self, held: dict[str, int]) -> None:
         with suppress(Unavailable):

@@ -10,10 +10,9 @@ import time
 from torchyard.host.inspection import prctl
 
 Serve = Callable[[Sequence[socket.socket]], int]
-"""Serves on the sockets until SIGTERM, and returns an exit code: `REFUSED` if that cannot be done."""
+"""Serves on the sockets until SIGTERM, and returns an exit code: not 0 if that cannot be done."""
 
-REFUSED = 1
-_FAILED = 2
+_FAILED = 1
 _PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
@@ -45,7 +44,7 @@ class Parent:
         self._places = [_Place() for _ in range(count)]
 
     def run(self) -> int:
-        """Serves until SIGTERM or SIGINT, and returns 0; at once the exit code `REFUSED` of a process that has it."""
+        """Serves until SIGTERM or SIGINT, and returns 0; or until a process gives up, and returns its exit code."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         code: int | None = None
         while code is None:
@@ -82,13 +81,13 @@ class Parent:
         return max(0.0, min(due) - time.monotonic()) if due else 3600.0
 
     def _look(self) -> int | None:
-        """Notes which processes have ended. Returns the exit code of one that refuses to serve."""
+        """Notes which processes have ended. Returns the exit code of one that has given up: another one would, too."""
         for place in self._places:
             code = place.ended()
-            if code == REFUSED:
+            if code is not None and code > 0:
                 return code
             if code is not None:
-                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+                how = f"was killed by {signal.Signals(-code).name}" if code else "was told to end"
                 _log.error("a process of the API %s; another one starts in %g s", how, place.pause)
         return None
 

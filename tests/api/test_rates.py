@@ -186,6 +186,19 @@ def test_an_ended_stream_makes_room(redis_url: str) -> None:
     asyncio.run(watch())
 
 
+def test_what_is_open_at_a_process_that_ends_makes_room_at_once(redis_url: str) -> None:
+    one, two = Processes(redis_url, service="svc_ending").streams(1)
+
+    async def end() -> None:
+        async with one.open("a"):
+            assert await is_refused(two)
+            one.close()
+            assert not await is_refused(two)
+        two.close()
+
+    asyncio.run(end())
+
+
 def test_who_leaves_while_redis_is_asked_holds_nothing(redis_url: str) -> None:
     (streams, _) = Processes(redis_url, service="svc_leaving").streams(1)
 

@@ -106,6 +106,13 @@ def test_what_a_dead_process_holds_is_freed(
     wait_until(lambda: two.hold("ada", held=1, most=1))
 
 
+def test_a_process_that_leaves_holds_nothing(processes: list[SharedCounts]) -> None:
+    one, two = processes
+    assert one.hold("ada", held=1, most=1)
+    one.leave()
+    assert two.hold("ada", held=1, most=1)
+
+
 def test_a_redis_that_has_forgotten_everything_is_told_again(processes: list[SharedCounts], url: str) -> None:
     one, two = processes
     assert one.hold("ada", held=1, most=1)
