@@ -29,6 +29,7 @@ def step_{number}(values, rate={number}):
     moved = [value - rate * {number} for value in values if value is not None]
     return {{"moved": moved, "total": sum(moved), "count": len(moved)}}
 """
+_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1")
 _SCRIPT = "import time, package_0_parts.module_0\nprint(time.time(), flush=True)\n"
 
 
@@ -68,6 +69,29 @@ def measure(service: Service, client: Client, index: Index, folder: Path) -> Ite
         at_most=4.0,
     )
     yield Row("– POST to the program's first line, by its clock", "s", [each.printed for each in ours])
+    yield _cached(service, client)
+
+
+def _cached(service: Service, client: Client) -> Row:
+    """Of a job whose environment is there, in turns with torchrun by hand in the same environment."""
+    code = service.data.parent / "code" / "packages-cached"
+    spec = script(code, _SCRIPT)
+    spec["config"]["requirements"] = "requirements.txt"
+    (code / "requirements.txt").write_text(f"# cached\n{_requirements()}")
+    before = set(_environments(service))
+    watch(service, client, spec)
+    (made,) = set(_environments(service)) - before
+    command = [_only(made.parent, "*/venv") / "bin" / "python", *_TORCHRUN, code / "train.py"]
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(REPEATS):
+        watched = watch(service, client, spec)
+        ours.append(min(map(float, watched.lines)) - watched.submitted)
+        began = time.time()
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        theirs.append(float(said) - began)
+    what = "POST to the first line by the program's clock, its environment is there"
+    return Row(what, "s", ours, peer="torchrun by hand, in that environment", theirs=theirs, ratio_at_most=1.2)
 
 
 def _install(service: Service, client: Client, name: str) -> Installed:

@@ -44,6 +44,8 @@ class Service:
     """The pids of `up` itself and of its children, by name."""
     ready_s: float
     """Seconds from its start until it was ready."""
+    ready_cpu_s: float
+    """The processor time that all its processes have taken by then, those that have ended included."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -102,13 +104,15 @@ def up(
             assert process.stdout is not None
             found = json.loads(process.stdout.readline() or sys.exit(f"the service did not start:\n{log.read_text()}"))
             ready_s = time.monotonic() - began
+            pids = {"up": process.pid, **_children(data)}
             yield Service(
                 url=found["url"],
                 token=found["token"],
                 data=data,
                 database=database or f"sqlite:///{data / 'torchyard.db'}",
-                pids={"up": process.pid, **_children(data)},
+                pids=pids,
                 ready_s=ready_s,
+                ready_cpu_s=sum(_processor_s(pid) for pid in pids.values()),
             )
         finally:
             process.send_signal(signal.SIGINT)
@@ -153,6 +157,12 @@ def new_database(url: str, name: str) -> str:
         connection.execute(text(f"CREATE DATABASE {name}"))
     engine.dispose()
     return make_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+def _processor_s(pid: int) -> float:
+    """Returns the processor time of a process, and of the children that it has waited for."""
+    found = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return sum(map(int, found[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _children(data: Path) -> dict[str, int]:

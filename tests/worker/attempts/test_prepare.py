@@ -1,6 +1,7 @@
 """The plan of an attempt: its environment, its folders, its command."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 import os
 from pathlib import Path
@@ -52,7 +53,8 @@ def _plan(run: RunDir, raw: dict[str, Any], *, devices: Sequence[Device] = SLOTS
         "secrets": {},
     }
     environ = changes.pop("environ", {"PATH": "/usr/bin"})
-    plan = plan_of(parse_spec(raw), **(arguments | changes))
+    environment = changes.pop("environment", None)
+    plan = replace(plan_of(parse_spec(raw), **(arguments | changes)), environment=environment)
     return launch_plan(plan, run=run, launcher=TorchrunLauncher(), slots=2, environ=environ)
 
 
@@ -82,6 +84,23 @@ def test_a_script_runs_in_its_code_folder_with_its_arguments(run: RunDir, allowe
     assert plan.cwd == str(allowed)
     assert "TORCHYARD_DATA" not in plan.env
     assert plan.env["TORCHYARD_RESUME_FROM"] == str(run.resume)
+
+
+def test_torchrun_is_the_workers_unless_the_environment_has_a_torch_of_its_own(
+    run: RunDir, allowed: Path, tmp_path: Path
+) -> None:
+    (allowed / "train.py").touch()
+    environment, python = tmp_path / "venv", f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = environment / "lib" / python / "site-packages"
+    packages.mkdir(parents=True)
+
+    def pythons() -> tuple[str, str]:
+        argv = _plan(run, _script(allowed), allowed=[allowed], environment=environment).argv
+        return argv[0], argv[argv.index("-I") - 1]
+
+    assert pythons() == (sys.executable, str(environment / "bin" / "python"))
+    (packages / "torch").mkdir()
+    assert pythons() == (str(environment / "bin" / "python"),) * 2
 
 
 def test_the_launcher_has_inherited_variables_and_the_services_and_only_the_ranks_the_jobs(

@@ -34,7 +34,9 @@ class TorchrunLauncher:
     def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
         rank = ["--no-python", *rank_command(plan.program, python=plan.python)]
         of_plan = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
-        return [plan.python, "-P", "-m", _MODULE, *_ELASTIC, *of_plan, *rank]
+        # With the worker's own torch, torchrun can be a fork of the warm process: its import takes as long as a rank's.
+        python = plan.python if _has_own_torch(plan) else sys.executable
+        return [python, "-P", "-m", _MODULE, *_ELASTIC, *of_plan, *rank]
 
 
 class TorchrunAgent(AgentProcess):
@@ -67,6 +69,14 @@ class TorchrunAgent(AgentProcess):
         super().close()
         if self._secrets is not None:
             self._secrets.close()
+
+
+def _has_own_torch(plan: AttemptPlan) -> bool:
+    """Returns whether the ranks import another torch than the worker: its store may not understand theirs."""
+    if plan.environment is None:
+        return False
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return os.path.lexists(plan.environment / "lib" / python / "site-packages" / "torch")
 
 
 def with_rank_variables(plan: LaunchPlan, run: RunDir, *, secrets: bool) -> LaunchPlan:
