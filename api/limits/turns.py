@@ -6,7 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from torchyard.contract.errors import TooManyRequests
 
@@ -46,20 +47,29 @@ class Turns:
                 f"{user} has {MOST_WAITING} reads waiting for their turn: {_ADVICE} in {_RETRY_S} s",
                 retry_after=_RETRY_S,
             )
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await self._turn(user, first=True)
-        except TimeoutError:
-            raise TooManyRequests(
-                f"this read of {user} had no turn within {PATIENCE_S:g} s, because others came first: {_ADVICE}",
-                retry_after=_RETRY_S,
-            ) from None
+        if not self._take(user):
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._turn(user, first=True)
+            except TimeoutError:
+                raise TooManyRequests(
+                    f"this read of {user} had no turn within {PATIENCE_S:g} s, because others came first: {_ADVICE}",
+                    retry_after=_RETRY_S,
+                ) from None
         return await self._run(user, part)
 
     async def go_on(self, user: str, part: Callable[[], T]) -> T:
         """Runs the next part of a read that has begun, before the user's other reads. Raises what `part` does."""
-        await self._turn(user, first=False)
+        if not self._take(user):
+            await self._turn(user, first=False)
         return await self._run(user, part)
+
+    def _take(self, user: str) -> bool:
+        """Takes a free thread, if nobody waits for one. Returns whether it did."""
+        if self._waiting or self._busy.total() >= THREADS or self._busy[user] >= self._per_user:
+            return False
+        self._busy[user] += 1
+        return True
 
     async def _turn(self, user: str, *, first: bool) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -100,16 +110,25 @@ class Turns:
                 del self._waiting[user]
 
     async def _run(self, user: str, part: Callable[[], T]) -> T:
-        loop = asyncio.get_running_loop()
+        loop, context = asyncio.get_running_loop(), copy_context()
+        outcome: asyncio.Future[T] = loop.create_future()
 
-        def end() -> None:
+        def run() -> None:
+            try:
+                tell = partial(outcome.set_result, context.run(part))
+            except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+                tell = partial(outcome.set_exception, error)
             with suppress(RuntimeError):  # the loop is closed: the service has stopped
-                loop.call_soon_threadsafe(self._end, user)
+                loop.call_soon_threadsafe(self._finish, user, outcome, tell)
 
-        running = self._threads.submit(copy_context().run, part)
         # The turn lasts as long as its thread is busy, also if nobody waits for the result any more.
-        running.add_done_callback(lambda _: end())
-        return await asyncio.wrap_future(running)
+        self._threads.submit(run)
+        return await outcome
+
+    def _finish(self, user: str, outcome: asyncio.Future[Any], tell: Callable[[], None]) -> None:
+        self._end(user)
+        if not outcome.done():
+            tell()
 
     def _end(self, user: str) -> None:
         self._busy[user] -= 1

@@ -39,15 +39,15 @@ class Reader:
         """
         reading = asyncio.ensure_future(self._last(_encoded(parts, self._request), caller))
         leaving = asyncio.ensure_future(_left(self._request))
+        leaving.add_done_callback(lambda _: reading.cancel())
         try:
-            await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                raise Interrupted("the client has left")
-            return reading.result()
+            return await reading
+        except asyncio.CancelledError:
+            if leaving.done():
+                raise Interrupted("the client has left") from None
+            raise
         finally:
-            for task in (reading, leaving):
-                task.cancel()
-            await asyncio.gather(reading, leaving, return_exceptions=True)
+            leaving.cancel()
 
     async def stream(self, parts: Generator[T], caller: Principal) -> AsyncGenerator[T]:
         """Yields what the parts yield, each made in a turn. It holds no turn while the caller uses what was yielded.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy import Row, select
@@ -85,14 +85,13 @@ def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[st
             held = yield from _long(store, group[0].id, where, visible)
             yield group[0].key, replace(held, source=group[0].source)
             continue
-        stored: dict[int, list[tuple[int, bytes]]] = {row.id: [] for row in group}
+        stored = _Stored()
         behind: int | None = 0
         while behind is not None:
             with store.read() as session:
-                behind = _read_part(session, stored, behind=behind, attempt=where.attempt)
+                behind = _read_part(session, [row.id for row in group], stored, behind=behind, attempt=where.attempt)
             yield None
-        for row in group:
-            columns = _columns(stored.pop(row.id), where, visible)
+        for row, columns in zip(group, _columns(stored, [row.id for row in group], where, visible), strict=True):
             yield row.key, columns if row.source is None else replace(columns, source=row.source)
 
 
@@ -103,12 +102,21 @@ def _long(
     held = _Held(in_points=where.in_points)
     behind: int | None = 0
     while behind is not None:
-        stored: dict[int, list[tuple[int, bytes]]] = {series_id: []}
+        stored = _Stored()
         with store.read() as session:
-            behind = _read_part(session, stored, behind=behind, attempt=where.attempt)
-        held.add(_columns(stored[series_id], where, visible))
+            behind = _read_part(session, [series_id], stored, behind=behind, attempt=where.attempt)
+        held.add(next(_columns(stored, [series_id], where, visible)))
         yield
     return held.columns()
+
+
+@dataclass
+class _Stored:
+    """Chunks of series in the order of the series' ids, and then in that in which they were stored."""
+
+    series: list[int] = field(default_factory=list[int])
+    attempts: list[int] = field(default_factory=list[int])
+    data: list[bytes] = field(default_factory=list[bytes])
 
 
 class _Held:
@@ -180,56 +188,72 @@ def _groups(series: Iterable[_Row]) -> Iterator[list[_Row]]:
         yield group
 
 
-def _columns(stored: Sequence[tuple[int, bytes]], where: PointFilter, visible: dict[int, int] | None) -> SeriesColumns:
+def _columns(
+    stored: _Stored, series: Sequence[int], where: PointFilter, visible: dict[int, int] | None
+) -> Iterator[SeriesColumns]:
+    """Yields the columns of each of the series. What is the same for all points is done for all series at once."""
     # Imported here, because most processes of the service never read a series.
     import numpy as np
 
-    packed = np.frombuffer(
-        b"".join([data for _, data in stored]), dtype=[("step", "<i8"), ("value", "<f8"), ("time", "<i8")]
-    )
-    numbers = [number for number, _ in stored]
-    counts = np.array([len(data) // POINT.size for _, data in stored], dtype=np.int64)
-    attempts = np.repeat(np.array(numbers, dtype=np.int64), counts)
-    keep = np.ones(len(packed), dtype=np.bool_)
-    tails: tuple[SeriesColumns, ...] = ()
+    packed = np.frombuffer(b"".join(stored.data), dtype=[("step", "<i8"), ("value", "<f8"), ("time", "<i8")])
+    counts = np.array([*map(len, stored.data)], dtype=np.int64) // POINT.size
+    numbers = np.array(stored.attempts, dtype=np.int64)
+    attempts, owners = np.repeat(numbers, counts), np.repeat(np.array(stored.series, dtype=np.int64), counts)
+    shown = np.ones(len(packed), dtype=np.bool_)
     if visible is not None:
-        last = [visible.get(number, END) for number in numbers]
-        keep &= packed["step"] <= np.repeat(np.array(last, dtype=np.int64), counts)
-        if where.tails:
-            hidden = [~keep & (attempts == number) for number in np.unique(attempts[~keep])]
-            tails = tuple(_by_step(packed[tail], attempts[tail]) for tail in hidden)
+        kinds, places = np.unique(numbers, return_inverse=True)
+        last = np.array([visible.get(int(number), END) for number in kinds], dtype=np.int64)
+        shown = packed["step"] <= np.repeat(last[places], counts)
+    keep = shown.copy()
     if where.from_step is not None:
         keep &= packed["step"] >= where.from_step
     if where.to_step is not None:
         keep &= packed["step"] <= where.to_step
-    if not keep.all():
-        packed, attempts = packed[keep], attempts[keep]
-    shown = _by_step(packed, attempts)
-    return replace(shown, tails=tails) if tails else shown
+    everything = bool(keep.all())
+    begins, ends = np.searchsorted(owners, series), np.searchsorted(owners, series, side="right")
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        points, of = packed[begin:end], attempts[begin:end]
+        kept = slice(None) if everything else keep[begin:end]
+        found = _by_step(points[kept], of[kept])
+        tails = _tails(points, of, ~shown[begin:end]) if where.tails and not everything else ()
+        yield replace(found, tails=tails) if tails else found
 
 
-def _by_step(packed: NDArray[np.void], attempts: NDArray[np.int64]) -> SeriesColumns:
-    return series_columns.in_order(SeriesColumns(packed["step"], packed["value"], packed["time"], attempts))
+def _tails(
+    points: NDArray[np.void], attempts: NDArray[np.int64], hidden: NDArray[np.bool_]
+) -> tuple[SeriesColumns, ...]:
+    """Returns what later attempts hide of a series, by attempt."""
+    import numpy as np
+
+    each = [hidden & (attempts == number) for number in np.unique(attempts[hidden])]
+    return tuple(_by_step(points[tail], attempts[tail]) for tail in each)
+
+
+def _by_step(points: NDArray[np.void], attempts: NDArray[np.int64]) -> SeriesColumns:
+    return series_columns.in_order(SeriesColumns(points["step"], points["value"], points["time"], attempts))
 
 
 def _read_part(
-    session: Session, stored: dict[int, list[tuple[int, bytes]]], *, behind: int, attempt: int | None
+    session: Session, series: Sequence[int], stored: _Stored, *, behind: int, attempt: int | None
 ) -> int | None:
-    """Adds chunks to each series, in the order in which they were stored, each with its attempt.
+    """Adds the chunks of the series. Of one long series it reads a part, behind a position.
 
-    Of one long series it reads a part, behind a position. Returns where the rest begins, None where nothing is left.
+    Returns where the rest begins, None where nothing is left.
     """
     query = select(_CHUNKS.series_id, _CHUNKS.first, _CHUNKS.attempt, _CHUNKS.data)
-    query = query.where(_CHUNKS.series_id.in_(stored), _CHUNKS.first > behind)
-    ahead = 200 if len(stored) > 1 else 100  # chunks of a long series may have thousands of points
+    query = query.where(_CHUNKS.series_id.in_(series), _CHUNKS.first > behind)
+    ahead = 200 if len(series) > 1 else 100  # rows at once: chunks of a long series may have thousands of points
     query = query.order_by(_CHUNKS.series_id, _CHUNKS.first).execution_options(yield_per=ahead)
     if attempt is not None:
         query = query.where(_CHUNKS.attempt == attempt)
     size = 0
-    with closing(session.execute(query)) as rows:
-        for series_id, first, number, data in rows:
-            stored[series_id].append((number, data))
-            size += len(data)
-            if len(stored) == 1 and size >= PART_POINTS * POINT.size:
-                return first
+    with closing(session.connection().execute(query)) as rows:
+        for some in rows.partitions():
+            ids, firsts, numbers, data = zip(*some, strict=True)
+            stored.series += ids
+            stored.attempts += numbers
+            stored.data += data
+            size += sum(map(len, data))
+            if len(series) == 1 and size >= PART_POINTS * POINT.size:
+                return firsts[-1]
     return None

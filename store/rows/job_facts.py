@@ -37,7 +37,7 @@ def _columns(*names: str) -> list[ColumnElement[Any]]:
 
 LISTED = (
     *_columns(*_TOLD, *_PLACED),
-    cast(_JOBS.spec["checkpoint"], Parsed).label("checkpoint"),
+    cast(_JOBS.spec["checkpoint"], Text).label("checkpoint"),
     cast(without_traceback(_JOBS.error), Parsed).label("short_error"),
     *reasons.COMMON,
 )
@@ -146,10 +146,15 @@ def _facts(
 
 @lru_cache(maxsize=64)
 def _policy(spec: str) -> _Policy:
-    return _policy_in(from_json(spec).get("checkpoint"))
+    return _policy_of(from_json(spec).get("checkpoint"))
 
 
-def _policy_in(written: dict[str, Any] | None) -> _Policy:
+@lru_cache(maxsize=1024)
+def _policy_in(checkpoint: str | None) -> _Policy:
+    return _policy_of(None if checkpoint is None else from_json(checkpoint))
+
+
+def _policy_of(written: dict[str, Any] | None) -> _Policy:
     """Returns what matters here of a spec's `checkpoint`, which an older or newer version may have written."""
     policy = StoredCheckpointPolicy.model_validate(written or {})
     return _Policy(policy.monitor, policy.mode)
