@@ -23,7 +23,7 @@ _START_S = 60
 
 @contextmanager
 def api_process(
-    folder: Path, database_url: str, redis_url: str, *, log_name: str = "api.log", **settings: object
+    folder: Path, database_url: str, redis_url: str, log_name: str = "api.log", /, **settings: object
 ) -> Generator[tuple[subprocess.Popen[bytes], str]]:
     """The API's process and its URL. Its log is in `folder`."""
     port = _free_port()

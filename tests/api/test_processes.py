@@ -45,7 +45,7 @@ def hosts(folder: Path, database_url: str, redis_url: str, **settings: Any) -> G
     """Two processes that share the database, the blobs and Redis, and nothing else."""
     with ExitStack() as stack:
         started = [
-            stack.enter_context(api_process(folder, database_url, redis_url, log_name=f"{name}.log", **settings))
+            stack.enter_context(api_process(folder, database_url, redis_url, f"{name}.log", **settings))
             for name in ("one", "two")
         ]
         one, two = (Host(*each) for each in started)
