@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from api.http import problems
 from api.http.address import host_of, is_trusted, peer_address
 from api.http.browsers import SECURITY_HEADERS
+from api.http.output import Output
 from api.limits.connections import ConnectionLimits
 from api.settings import Settings
 from torchyard.contract.errors import (
@@ -165,11 +166,17 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, cast("Any", partial(self._run, cycle, app)))
 
     async def _run(self, cycle: RequestResponseCycle, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        output = cycle.transport = Output(self.transport, self.loop)  # type: ignore[assignment]
+
         async def send_files_too(message: Message) -> None:
             if message["type"] == ZERO_COPY:
+                output.flush()
                 await self._send_file(cycle, message)
             elif message["type"] == "http.response.start" and cycle.more_body:
                 await self._start_last_answer(cycle, message, send)
+            elif message["type"] == "http.response.start" and scope["method"] != "HEAD":
+                output.hold()
+                await send(message)
             else:
                 await send(message)
 

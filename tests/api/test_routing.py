@@ -1,0 +1,129 @@
+"""A route answers the same by its list of calls as by FastAPI itself, and is found as FastAPI finds it."""
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi.routing import APIRoute
+import pytest
+from starlette.responses import Response
+from starlette.testclient import TestClient
+
+from api.http.layer import Layer
+from api.http.routing import Route, Router
+from api.settings import Settings
+from torchyard.contract.errors import NotFound
+from torchyard.contract.views.base import View
+
+calls: list[str] = []
+
+
+class Seen(View):
+    number: int
+    names: list[str]
+    by: str
+
+
+async def _caller(request: Request) -> str:
+    calls.append("caller")
+    return request.headers.get("caller", "nobody")
+
+
+async def _named(
+    caller: Annotated[str, Depends(_caller)], name: Annotated[list[str], Query(max_length=2)]
+) -> list[str]:
+    calls.append("named")
+    if "unknown" in name:
+        raise NotFound("there is no such name")
+    return [caller, *name]
+
+
+async def _opened() -> AsyncGenerator[str]:
+    calls.append("open")
+    yield "opened"
+    calls.append("close")
+
+
+def _declare(router: APIRouter) -> None:
+    @router.get("/v1/things/{number}", status_code=202)
+    def see(  # pyright: ignore[reportUnusedFunction]
+        number: Annotated[int, Path(ge=1)],
+        names: Annotated[list[str], Depends(_named)],
+        caller: Annotated[str, Depends(_caller)],
+    ) -> Seen:
+        return Seen(number=number, names=names, by=caller)
+
+    @router.get("/v1/things/all/bytes")
+    async def read(caller: Annotated[str, Depends(_caller)]) -> Response:  # pyright: ignore[reportUnusedFunction]
+        return Response(caller.encode(), status_code=203)
+
+    @router.get("/v1/{kind}/last")
+    async def last(kind: str, opened: Annotated[str, Depends(_opened)]) -> dict[str, str]:  # pyright: ignore[reportUnusedFunction]
+        return {kind: opened}
+
+    @router.delete("/v1/things/{number}")
+    async def delete(number: int) -> Response:  # pyright: ignore[reportUnusedFunction]
+        return Response(status_code=204)
+
+
+@pytest.fixture(params=[Route, APIRoute], ids=["ours", "of-fastapi"])
+def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
+    app = FastAPI(redirect_slashes=False)
+    app.router.route_class = request.param
+    _declare(app.router)
+    if request.param is Route:
+        app.middleware_stack = Layer(Router(app.router), Settings(), count=_uncounted)
+    calls.clear()
+    yield TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+
+
+def test_each_dependency_is_called_once_and_after_what_it_needs(client: TestClient) -> None:
+    answer = client.get("/v1/things/3?name=a&name=b", headers={"caller": "ada"})
+    assert (answer.status_code, answer.json()) == (202, {"number": 3, "names": ["ada", "a", "b"], "by": "ada"})
+    assert answer.headers["content-type"] == "application/json"
+    assert calls == ["caller", "named"]
+
+
+def test_a_dependency_with_an_end_is_ended(client: TestClient) -> None:
+    assert client.get("/v1/things/last").status_code == 422  # the first route of the path, as its number is not one
+    assert client.get("/v1/others/last").json() == {"others": "opened"}
+    assert calls[-2:] == ["open", "close"]
+
+
+def test_a_whole_answer_is_sent_as_it_is(client: TestClient) -> None:
+    answer = client.get("/v1/things/all/bytes")
+    assert (answer.status_code, answer.content) == (203, b"nobody")
+
+
+@pytest.mark.parametrize("query", ["", "name=a&name=b&name=c"])
+def test_wrong_parameters_call_neither_what_has_them_nor_the_route(client: TestClient, query: str) -> None:
+    assert client.get(f"/v1/things/3?{query}").status_code == 422
+    assert calls == ["caller"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("DELETE", "/v1/things/3", 204),
+        ("PUT", "/v1/things/3", 405),
+        ("GET", "/v1/things", 404),
+        ("GET", "/v1/things/3/", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/", 404),
+    ],
+)
+def test_a_route_is_found_by_path_and_method(client: TestClient, method: str, path: str, status: int) -> None:
+    assert client.request(method, path).status_code == status
+
+
+def test_all_errors_of_an_answer_are_told_together() -> None:
+    app = FastAPI()
+    app.router.route_class = Route
+    _declare(app.router)
+    app.middleware_stack = Layer(Router(app.router), Settings(), count=_uncounted)
+    answer = TestClient(app, base_url="http://localhost").get("/v1/things/0").json()
+    assert [error["field"] for error in answer["errors"]] == ["name", "number"]
+
+
+def _uncounted(*_: Any) -> None:
+    """Counts no request."""
