@@ -15,8 +15,7 @@ from torchyard.contract.records import Sandbox
 from torchyard.contract.rundir import RunDir
 from torchyard.host import inspection
 from worker.host.attempt_key import AttemptKey
-from worker.sandbox import landlock, levels, namespaces, privileges
-from worker.sandbox.entry import enter
+from worker.sandbox import entry, landlock, levels, namespaces, privileges
 from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import rules, sandbox_of
 
@@ -33,7 +32,7 @@ def measure() -> Iterator[Row]:
         theirs = [_seconds_of_bubblewrap() * 1000 for _ in range(REPEATS)] if shutil.which("bwrap") else []
         peer = "bwrap, and the start of `true`" if theirs else "bwrap is not installed"
         what = f"entering the sandbox, level {isolation.level}"
-        ours = _in_forks(lambda: enter(sandbox, announce=_ignore, ended=_ignore))
+        ours = _in_forks(lambda: entry.enter(sandbox, ended=None), make=lambda: entry.fork(sandbox))
         yield Row(what, "ms", ours, peer=peer, theirs=theirs, at_most=20)
         yield Row("– mounts of its own", "ms", _in_forks(lambda: _make_mounts(sandbox)))
         yield Row("– privileges", "ms", _in_forks(privileges.drop))
@@ -57,22 +56,18 @@ def _make_mounts(sandbox: Sandbox) -> None:
     namespaces.make_mounts(sandbox.writable, pids=False)
 
 
-def _ignore(_: int) -> None:
-    pass
+def _in_forks(enter_it: Callable[[], None], *, make: Callable[[], int] = os.fork) -> list[float]:
+    """Returns the milliseconds of each call, which a fork of its own makes. That fork is included."""
+    return [_in_fork(enter_it, make) for _ in range(REPEATS)]
 
 
-def _in_forks(enter_it: Callable[[], None]) -> list[float]:
-    """Returns the milliseconds of each call, which a fork of its own makes."""
-    return [_in_fork(enter_it) for _ in range(REPEATS)]
-
-
-def _in_fork(enter_it: Callable[[], None]) -> float:
+def _in_fork(enter_it: Callable[[], None], make: Callable[[], int]) -> float:
     reading, writing = os.pipe()
-    child = os.fork()
+    began = time.perf_counter()
+    child = make()
     if child == 0:
         try:
             inspection.permit()
-            began = time.perf_counter()
             enter_it()
             os.write(writing, str((time.perf_counter() - began) * 1000).encode())
         finally:

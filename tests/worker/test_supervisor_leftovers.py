@@ -70,8 +70,10 @@ def test_a_stop_also_ends_a_grandchild_in_its_own_session(attempt: Attempt) -> N
 
 @WARM_LAUNCH
 def test_a_grandchild_left_behind_by_a_successful_rank_is_ended(attempt: Attempt) -> None:
-    attempt.start(HAS_HIDDEN_GRANDCHILD.rpartition("while True")[0])
+    leaves = 'while not (root / "leave").exists(): time.sleep(0.01)\n'
+    attempt.start(HAS_HIDDEN_GRANDCHILD.rpartition("while True")[0] + leaves)
     grandchild = descendant(attempt)
+    (attempt.run.job / "leave").touch()
     assert attempt.report().reason is EndReason.COMPLETED
     assert not process.is_alive(grandchild)
 

@@ -1,6 +1,7 @@
 """Enters the sandbox of an attempt."""
 
 from collections.abc import Callable
+import os
 
 from torchyard.contract.records import Sandbox
 from torchyard.host import inspection
@@ -8,20 +9,22 @@ from worker.sandbox import init, landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 
 
-def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[[int], None] | None) -> None:
+def fork(sandbox: Sandbox | None) -> int:
+    """Forks a child that is to call `enter`, as `os.fork` does. Raises OSError."""
+    return namespaces.fork() if sandbox is not None and sandbox.own_pids else os.fork()
+
+
+def enter(sandbox: Sandbox, *, ended: Callable[[int], None] | None) -> None:
     """Restricts this process, which must have one thread, and its descendants. Raises OSError.
 
     They share one domain: they may signal and inspect each other, but no process outside.
 
-    With pids of its own, `announce` gets the pid of the namespace's first process, which becomes a child of the
-    caller's subreaper. This returns in a child of that process, whose exit code `ended` gets; without `ended`, in the
-    first process itself, which must reap all children, and which none of them may inspect.
+    With pids of its own, this returns in a child of the process that `fork` has made, and `ended` gets the exit code of
+    that child; without `ended`, in the process itself, which must reap all children, and none of them may inspect it.
     """
     inspection.permit()  # a user namespace needs it, and so do debuggers inside the sandbox
     if sandbox.own_mounts:
-        namespaces.unshare(pids=sandbox.own_pids)
-        if sandbox.own_pids:
-            init.become_init(announce)
+        namespaces.map_user() if sandbox.own_pids else namespaces.unshare(pids=False)
         namespaces.make_mounts(
             sandbox.writable,
             pids=sandbox.own_pids,

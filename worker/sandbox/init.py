@@ -13,22 +13,10 @@ from torchyard.host import inspection
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def become_init(announce: Callable[[int], None]) -> None:
-    """Goes on as the first process of the new namespace. `announce` gets its pid, as the caller's parent sees it.
-
-    The process that called this has ended by then. Raises OSError.
-    """
-    pid = os.fork()
-    if pid:
-        announce(pid)
-        os._exit(0)
-
-
 def stay_first() -> None:
     """Makes this first process the agent itself, which has to reap what loses its parent. Raises OSError."""
     inspection.forbid()
     _ignore_signals()
-    os.setsid()
 
 
 def fork_agent(ended: Callable[[int], None]) -> None:

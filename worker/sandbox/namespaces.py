@@ -10,7 +10,9 @@ import ctypes
 from dataclasses import dataclass
 import os
 from pathlib import Path
+import signal
 import struct
+from typing import NoReturn
 
 from torchyard.host import inspection
 from worker.sandbox.opening import Closed, closed_of, enter_real, open_allowed
@@ -20,12 +22,18 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 409
 _MOUNT_SETATTR = 442
 """Number of the system call, the same on every architecture."""
 _AT_FDCWD, _AT_RECURSIVE, _RDONLY = -100, 0x8000, 1
+_CLONE = {"x86_64": 56, "aarch64": 220}
+"""Numbers of the system call clone, which `fork` needs."""
 _SHM = "/dev/shm"  # noqa: S108 what POSIX shared memory uses
 _RUN = "/run"
 _GPU_SOCKETS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/run/nvidia-topologyd")
 _TERMINALS, _NEW_TERMINAL = "/dev/pts", "/dev/ptmx"
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc_with_lock = ctypes.PyDLL(None, use_errno=True)
+"""For a call during which no other thread of Python may run."""
+_unmapped: tuple[int, int] | None = None
+"""User and group of this process, if it is in a new user namespace that does not know them yet."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,32 @@ class Namespaces:
 
     mounts: bool
     pids: bool
+
+
+def fork() -> int:
+    """Does what `os.fork` does, with a child that is the first process of a pid namespace, as after `unshare`.
+
+    The child calls `map_user`. This process must have one thread: of the C library, only what concerns threads and its
+    cached thread id is left as it was. Raises OSError.
+    """
+    global _unmapped  # noqa: PLW0603 only the child has another value
+    mine = os.geteuid(), os.getegid()
+    wanted = _CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWPID
+    try:
+        return _clone(wanted)
+    except PermissionError:
+        pid = _clone(_CLONE_NEWUSER | wanted)
+    if not pid:
+        _unmapped = mine
+    return pid
+
+
+def map_user() -> None:
+    """Keeps this process's user in the user namespace that `fork` has made, if it has. Raises OSError."""
+    global _unmapped  # noqa: PLW0603 as above
+    if _unmapped is not None:
+        _map(*_unmapped)
+        _unmapped = None
 
 
 def unshare(*, pids: bool) -> None:
@@ -48,9 +82,7 @@ def unshare(*, pids: bool) -> None:
         _check("unshare", _libc.unshare(wanted))
     except PermissionError:
         _check("unshare", _libc.unshare(_CLONE_NEWUSER | wanted))
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+        _map(user, group)
 
 
 def make_mounts(
@@ -108,9 +140,31 @@ def make_mounts(
 
 def allowed() -> Namespaces:
     """Returns what this host allows. Tries it in a child, so no other thread may run."""
-    if _works(lambda: _try(pids=True)):
+    if os.uname().machine in _CLONE and _works(lambda: _try(pids=True)):
         return Namespaces(mounts=True, pids=True)
     return Namespaces(mounts=_works(lambda: _try(pids=False)), pids=False)
+
+
+def _clone(flags: int) -> int:
+    """Forks as Python does, but with flags: see `os_fork_impl` in Python's posixmodule.c."""
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    arguments = (ctypes.c_long(value) for value in (_CLONE[os.uname().machine], flags | signal.SIGCHLD, 0, 0, 0, 0))
+    pid = int(_libc_with_lock.syscall(*arguments))
+    if pid == 0:
+        python.PyOS_AfterFork_Child()
+        return 0
+    number = ctypes.get_errno()
+    python.PyOS_AfterFork_Parent()
+    if pid < 0:
+        _raise("clone", number)
+    return pid
+
+
+def _map(user: int, group: int) -> None:
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
 def _try(*, pids: bool) -> None:
@@ -192,5 +246,8 @@ def _set_read_only(path: str, flags: int, *, read_only: bool) -> None:
 
 def _check(call: str, result: int) -> None:
     if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{call}: {os.strerror(number)}")
+        _raise(call, ctypes.get_errno())
+
+
+def _raise(call: str, number: int) -> NoReturn:
+    raise OSError(number, f"{call}: {os.strerror(number)}")

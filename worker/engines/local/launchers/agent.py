@@ -16,7 +16,7 @@ from torchyard.contract.records import ExitCode, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir, process_title
 from worker.engines.local.launchers import fork
 from worker.host import process
-from worker.sandbox.entry import enter
+from worker.sandbox import entry
 
 _LONGEST_REPORT = 1 << 16
 _NUMBER = struct.Struct("=i")
@@ -48,21 +48,26 @@ class AgentProcess:
         """The exit code, or minus the number of the signal that killed it. None while it runs."""
         self.report = AgentReport()
         self._plan = plan
-        self._logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
         self._work = work
         self._reaps = reaps
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._exits, exit_writing = os.pipe2(os.O_CLOEXEC)
+        logs: list[int] = []
         try:
-            forked = fork.fork(lambda: self._run(writing, exit_writing), keep=(writing, exit_writing))
+            # Opened here, as no mount with a file that is open for writing becomes read-only.
+            logs = fork.open_logs([run.log("launcher", name) for name in ("stdout", "stderr")])
+            self.pid = fork.fork(
+                lambda: self._run(writing, exit_writing, logs),
+                keep=(writing, exit_writing, *logs),
+                make=lambda: entry.fork(plan.sandbox),
+            )
+            """The process whose end is that of the agent: itself, or the first process of its pid namespace."""
         except OSError:
             self._close_pipes()
             raise
         finally:
-            os.close(writing)
-            os.close(exit_writing)
-        self.pid = self._read_number() or forked
-        """The process whose end is that of the agent: itself, or the first process of its pid namespace."""
+            for descriptor in (writing, exit_writing, *logs):
+                os.close(descriptor)
         self._pidfd = os.pidfd_open(self.pid)
 
     @property
@@ -104,8 +109,8 @@ class AgentProcess:
         found = os.read(self._exits, _NUMBER.size)
         return _NUMBER.unpack(found)[0] if found else None
 
-    def _run(self, writing: int, exits: int) -> NoReturn:
-        fork.redirect(self._logs)
+    def _run(self, writing: int, exits: int, logs: Sequence[int]) -> NoReturn:
+        fork.redirect(logs)
         try:
             fork.set_environment(self._plan)
             self._set_title("init")
@@ -119,7 +124,7 @@ class AgentProcess:
         os._exit(1 if report.failures or report.error else 0)  # the exit of an interpreter with torch takes a second
 
     def _enter(self, exits: int) -> None:
-        """Enters the sandbox. Writes the pid of the namespace's first process, which may write the exit code later.
+        """Enters the sandbox, with a pipe to which the namespace's first process may write the exit code.
 
         The agent closes that pipe, as its job could write to it.
         """
@@ -128,7 +133,7 @@ class AgentProcess:
             os.write(exits, _NUMBER.pack(number))
 
         if self._plan.sandbox is not None:
-            enter(self._plan.sandbox, announce=write, ended=None if self._reaps else write)
+            entry.enter(self._plan.sandbox, ended=None if self._reaps else write)
         os.close(exits)
 
     def _set_title(self, role: str) -> None:

@@ -44,15 +44,15 @@ def prepare() -> None:
     _ours_preloaded = tuple(filter(_is_ours, sys.modules))
 
 
-def fork(run: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
-    """Forks a child that calls `run`. Returns its pid.
+def fork(run: Callable[[], NoReturn], *, keep: Collection[int] = (), make: Callable[[], int] | None = None) -> int:
+    """Forks a child that calls `run`. Returns its pid. `make` takes the place of `os.fork`.
 
     Of its parent's session, signal handlers and descriptors, the child keeps only the descriptors `keep`. Every
     exception ends the child. A signal is blocked until the child has its own handlers. Raises OSError.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNAL_HANDLERS)
     try:
-        pid = os.fork()
+        pid = (make or os.fork)()
     except OSError:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         raise
@@ -99,12 +99,24 @@ def run_module(argv: Sequence[str]) -> NoReturn:
     leave(0)
 
 
-def redirect(logs: tuple[Path, Path]) -> None:
-    """Appends what this process prints to `logs` (stdout, stderr). Raises OSError."""
+def open_logs(logs: Sequence[Path]) -> list[int]:
+    """Opens files to append to. Raises OSError."""
+    opened: list[int] = []
+    try:
+        for log in logs:
+            opened.append(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))  # noqa: PERF401
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    return opened
+
+
+def redirect(logs: Sequence[int]) -> None:
+    """Has this process print to the files that are open: stdout to the first, stderr to the second."""
     for descriptor, log in enumerate(logs, start=1):
-        opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.dup2(opened, descriptor)
-        os.close(opened)
+        os.dup2(log, descriptor)
+        os.close(log)
 
 
 def set_environment(plan: LaunchPlan) -> None:

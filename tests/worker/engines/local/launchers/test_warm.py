@@ -37,13 +37,16 @@ pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], f"ready-{os.environ['RANK']}").tou
 """
 FAILING_FORK = """
 import errno
-warm_process, fork_, count = os.getpid(), os.fork, [0]
-def failing_fork():
-    count[0] += os.getpid() != warm_process
-    if count[0] == {number}:
-        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-    return fork_()
-os.fork = failing_fork
+from worker.sandbox import namespaces
+warm_process, count = os.getpid(), [0]
+def failing(make):
+    def fork():
+        count[0] += os.getpid() != warm_process
+        if count[0] == {number}:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return make()
+    return fork
+os.fork, namespaces.fork = failing(os.fork), failing(namespaces.fork)
 """
 """Makes one fork of the supervisor or the agent fail, as at a process limit."""
 
