@@ -1,6 +1,6 @@
 """The store of one program: its database, queue and blobs. Only `Store.write` announces commits to Redis."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 from contextlib import contextmanager
 import logging
@@ -13,7 +13,7 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
 from store.db.revision import NotMigrated
-from store.line import line
+from store.line import line, order
 from store.line.sweep import Sweep
 from store.queue import Queue, QueueUnavailable
 from store.rows import credits
@@ -84,6 +84,19 @@ class Store:
             yield session
         self._announce(announcement_of(session))
 
+    def places(self, announced: Announcement) -> Mapping[str, int]:
+        """Returns the positions in the queue of the announced newcomers by id, as far as they can be told now."""
+        credits, counts = announced.credits, announced.counts
+        if credits is None:
+            return {}
+        if counts is not None:
+            with contextlib.suppress(QueueUnavailable):
+                before = self.queue.line.before
+                return order.places_of_newest(counts, credits, announced.newcomers, before=before)
+        with contextlib.suppress(Unavailable), self.read() as session:  # they are committed, whatever happens here
+            return line.line_of(session).positions(credits, announced.newcomers)
+        return {}
+
     def wake_workers(self) -> None:
         """Wakes every worker. If Redis does not answer, they read the queue at their next interval."""
         self._announce(Announcement(wakes_workers=True))
@@ -114,7 +127,7 @@ class Store:
         if any(map(is_channel, announcement.changed)):
             self.on_access_change()
         try:
-            self.queue.announce(announcement)
+            announcement.counts = self.queue.announce(announcement)
             self._redis_answers = True
         except QueueUnavailable as error:
             if self._redis_answers:

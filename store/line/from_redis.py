@@ -39,8 +39,7 @@ class RedisLine:
         return [_member(job_id, score) for job_id, score in zip(found[::2], found[1::2], strict=True)]
 
     def buckets(self) -> Mapping[Bucket, int]:
-        found = self._ask(questions.BUCKETS)
-        return {_bucket_named(name): int(count) for name, count in zip(found[::2], found[1::2], strict=True)}
+        return counts_in(self._ask(questions.BUCKETS))
 
     def page(self, classes: Sequence[Sequence[Priced]], *, after: Mark | None, limit: int) -> Sequence[Standing]:
         priced = [_priced(buckets) for buckets in classes]
@@ -70,6 +69,11 @@ class RedisLine:
         if found is None:
             raise LineNotReady("the line in redis is not complete")
         return json.loads(found) or []  # Lua writes an empty list as an empty object
+
+
+def counts_in(answer: Sequence[Any]) -> dict[Bucket, int]:
+    """Returns what the answer of `store.line.questions.BUCKETS` says, once it is parsed."""
+    return {_bucket_named(name): int(count) for name, count in zip(answer[::2], answer[1::2], strict=True)}
 
 
 def written(entry: LineEntry) -> str:

@@ -7,7 +7,19 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import IdempotencyKey
 from store.facts.submission import KeyedRequest, NewJob, Submission, Submitted
-from store.rows import audit, bundles, gpus, idempotency, job_facts, jobs, quotas, savepoints, secrets, users
+from store.rows import (
+    audit,
+    bundles,
+    gpus,
+    idempotency,
+    job_facts,
+    jobs,
+    queue_positions,
+    quotas,
+    savepoints,
+    secrets,
+    users,
+)
 from store.rows.idempotency import Answer, KeyTaken
 from store.rows.quotas import Room
 from torchyard.contract.bundles import bundles_of
@@ -117,10 +129,12 @@ def _check(session: Session, wanted: Submission, room: Room) -> None:
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
-    made = jobs.submit_all(session, [NewJob(each.spec, each.caller.name, each.visibility) for each in wanted])
+    stored = jobs.submit_all(session, [NewJob(each.spec, each.caller.name, each.visibility) for each in wanted])
+    made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
     audit.add_all(session, "job.submit", [(each.caller, job.id) for job, each in zip(made, wanted, strict=True)])
-    told = [Submitted(facts, 201, f"/v1/jobs/{facts.id}") for facts in job_facts.of_new(session, made)]
+    told = [Submitted(job_facts.of_new(job, why), 201, f"/v1/jobs/{job.id}") for job, why in stored]
+    queue_positions.ask_after_commit(session, made)
     answers = [
         (each.keyed, Answer(its.job.id, its.status, its.location))
         for each, its in zip(wanted, told, strict=True)
