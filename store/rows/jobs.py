@@ -1,71 +1,33 @@
-"""Jobs: submission, the only function that changes a state, and changes by the owner."""
+"""Jobs: the only function that changes a state, and changes by the owner."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.db.database import document, now_us
-from store.db.prepared import Prepared
-from store.db.tables import Allocation, Attempt, Base, Job, Worker
+from store.db.database import now_us
+from store.db.tables import Allocation, Attempt, Job, Worker
 from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import WAITING, DisplayedReason
 from store.facts.line import Left
-from store.facts.submission import NewJob
-from store.ids import new_id
 from store.line.entries import entry_of
 from store.line.line import line_of
-from store.rows import access, job_events, quotas, reasons, reservations
-from store.rows.shapes import shape, shape_of
+from store.rows import access, job_events, quotas, reservations
+from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
-from torchyard.contract.spec import JobPatch, Spec
-from torchyard.contract.team import Role, Visibility
+from torchyard.contract.spec import JobPatch
+from torchyard.contract.team import Role
 
 _WAITED_US = Job.waited_us + now_us() - Job.lined_at
 """How long a queued job has waited in all."""
 # Built once: building a statement costs more than executing it.
-_JOBS = Base.metadata.tables["jobs"]
-_NEW_JOBS = Prepared(
-    insert(_JOBS).inline(),
-    columns=(
-        *("id", "owner", "name", "trainer", "spec", "priority", "shape", "device_request", "labels", "search_text"),
-        *("visibility", "retry_of", "state", "version", "reason_code", "reason_message", "attempt", "devices"),
-        *("position", "created_at", "reason_since", "lined_at"),
-    ),
-)
-_UNSET = dict[str, Any].fromkeys(column.key for column in _JOBS.c) | {"log_lines": 0}
 _HOLDERS = (
     select(Allocation.worker_id, Allocation.device, Attempt.job_id)
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
 )
-
-
-def submit(
-    session: Session, spec: Spec, *, owner: str, visibility: Visibility = "private", retry_of: str | None = None
-) -> Any:
-    """Stores a new queued job, and returns its columns. It is accepted when the transaction commits.
-
-    `visibility`: the default visibility, for a spec that sets none.
-    """
-    return submit_all(session, [NewJob(spec, owner, visibility, retry_of)])[0][0]
-
-
-def submit_all(session: Session, new: Sequence[NewJob]) -> list[tuple[Any, DisplayedReason]]:
-    """Stores new queued jobs, as `submit` does, in order. Returns the columns of each, and why it waits."""
-    rows = [_row(each) for each in new]
-    moment = reasons.now(session, {row["shape"] for row in rows})
-    times = dict.fromkeys(("created_at", "reason_since", "lined_at"), moment.now)
-    _NEW_JOBS.write(session, [{**row, **times, **_documents(row)} for row in rows])
-    job_events.add_first(session, [row["id"] for row in rows], WAITING, time=moment.now)
-    jobs = [SimpleNamespace(**{**_UNSET, **row, **times}) for row in rows]
-    for job in jobs:
-        announcement_of(session).enqueue(job.id, entry_of(job))
-    return [(job, moment.displayed(job)) for job in jobs]
 
 
 def search_text(job: Mapping[str, Any]) -> str:
@@ -140,35 +102,6 @@ def transition(
     )
     announce(session, moved)
     return moved
-
-
-def _row(new: NewJob) -> dict[str, Any]:
-    spec, written = new.spec, new.spec.model_dump(mode="json")
-    values: dict[str, Any] = {
-        "id": new_id("job"),
-        "owner": new.owner,
-        "name": spec.name,
-        "trainer": spec.trainer,
-        "spec": written,
-        "priority": spec.priority,
-        "shape": shape(new.owner, written["resources"], preemptible=spec.preemptible, limit=spec.time_limit),
-        "device_request": spec.resources.device,
-        "labels": spec.labels,
-        "visibility": spec.visibility or new.visibility,
-        "retry_of": new.retry_of,
-        "state": JobState.QUEUED.value,
-        "version": 1,
-        "reason_code": WAITING.code,
-        "reason_message": WAITING.message,
-        "attempt": 0,
-        "devices": [],
-        "position": 1,
-    }
-    return {**values, "search_text": search_text(values)}
-
-
-def _documents(row: Mapping[str, Any]) -> dict[str, str]:
-    return {name: document(row[name]) for name in ("spec", "labels", "devices")}
 
 
 def _line_values(job: Job, source: JobState, target: JobState, *, ran_us: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from store.rows import (
     idempotency,
     job_facts,
     jobs,
+    new_jobs,
     queue_positions,
     quotas,
     savepoints,
@@ -129,7 +130,7 @@ def _check(session: Session, wanted: Submission, room: Room) -> None:
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
-    stored = jobs.submit_all(session, [NewJob(each.spec, each.caller.name, each.visibility) for each in wanted])
+    stored = new_jobs.submit_all(session, [NewJob(each.spec, each.caller.name, each.visibility) for each in wanted])
     made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
     audit.add_all(session, "job.submit", [(each.caller, job.id) for job, each in zip(made, wanted, strict=True)])
