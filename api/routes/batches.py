@@ -6,6 +6,8 @@ import logging
 import time
 from typing import Any
 
+from pydantic_core import to_json
+
 from api.access.auth import JobWriter
 from api.openapi.routers import guarded
 from api.parameters.batches import Batch
@@ -15,8 +17,8 @@ from api.services import Services, ServicesDep
 from store.commands import batches
 from store.commands.batches import Refused
 from store.facts.submission import KeyedRequest, Submission
-from torchyard.contract.errors import FieldError, TorchyardError, Unavailable
-from torchyard.contract.spec import parse_spec, with_grace_within
+from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable
+from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec, with_grace_within
 from torchyard.contract.views.jobs import BatchError, BatchItem, BatchView
 
 router = guarded("jobs", Unavailable)
@@ -54,7 +56,7 @@ def _checked(
     settings, began = services.settings, time.monotonic()
     for index, sent in enumerate(specs):
         try:
-            spec = with_grace_within(parse_spec(sent), settings.max_stop_grace)
+            spec = with_grace_within(_parsed(sent), settings.max_stop_grace)
             wanted[index] = Submission(spec, caller, settings.visibility)
         except TorchyardError as error:
             errors[index] = error
@@ -62,6 +64,14 @@ def _checked(
             yield
             began = time.monotonic()
     return wanted
+
+
+def _parsed(sent: Any) -> Spec:
+    """Raises InvalidSpec, and TooLarge for what would be too large by itself."""
+    size = len(to_json(sent))
+    if size > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {size} bytes: send at most {MOST_SPEC_BYTES}")
+    return parse_spec(sent)
 
 
 def _stored(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 import json
+import logging
 import socket
 from typing import Any
 from urllib.parse import urlsplit
@@ -190,6 +191,7 @@ def test_clients_with_one_key_make_each_job_once(service: ApiFixture) -> None:
 def test_a_client_that_leaves_stops_its_batch_after_the_part_that_has_begun(
     service: ApiFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     jobs = named(4 * PART)
     request = post("/v1/jobs/batch", {"jobs": jobs}, token=TOKEN)
     keyed = request.replace(b"\r\n", b"\r\nIdempotency-Key: k\r\n", 1)
@@ -198,7 +200,7 @@ def test_a_client_that_leaves_stops_its_batch_after_the_part_that_has_begun(
         parts = urlsplit(url)
         with socket.create_connection((parts.hostname or "", parts.port or 0)) as connection:
             connection.sendall(keyed)
-            wait_until(lambda: stored(service))
+            wait_until(lambda: bool(stored(service)))
         wait_until(lambda: "is not complete" in caplog.text or len(stored(service)) == len(jobs))
     assert len(stored(service)) % PART == 0
     first = {*stored(service)}
@@ -266,6 +268,11 @@ def test_a_batch_may_be_larger_than_other_bodies_up_to_its_own_limit(service: Ap
 def test_a_batch_of_too_many_values_is_not_parsed(service: ApiFixture) -> None:
     body = b'{"jobs": [' + b"[]," * 600_000 + b"[]]}"
     assert problem(service.client.post("/v1/jobs/batch", content=body), 413)["code"] == "too_large"
+
+
+def test_a_spec_that_would_be_too_large_alone_is_too_large_in_a_batch(service: ApiFixture) -> None:
+    large = {**SPEC, "env": {f"NAME_{number}": "x" * 32_768 for number in range(8)}}
+    assert errors(send(service, [SPEC, large])) == {1: "too_large"}
 
 
 def test_long_checks_are_cut_into_parts(service: ApiFixture, monkeypatch: pytest.MonkeyPatch) -> None:
