@@ -1,7 +1,6 @@
 """Submits many jobs with one request."""
 
-from collections.abc import Generator, Iterator, Mapping
-from itertools import islice
+from collections.abc import Generator, Iterator, Mapping, Sequence
 import logging
 import time
 from typing import Any
@@ -16,7 +15,7 @@ from api.parameters.reads import Parts, writes_in_turns
 from api.services import Services, ServicesDep
 from store.commands import batches
 from store.commands.batches import Refused
-from store.facts.submission import KeyedRequest, Submission
+from store.facts.submission import Submission
 from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec, with_grace_within
 from torchyard.contract.views.jobs import BatchError, BatchItem, BatchView
@@ -28,9 +27,6 @@ _log = logging.getLogger(__name__)
 _PART_S = 0.02
 """After so long of checking specs, others have a turn."""
 
-_Made = dict[int, str | Exception]
-"""Of each job its id or its error, by its index."""
-
 
 @router.post("/jobs/batch", response_model=BatchView)
 @writes_in_turns
@@ -39,22 +35,35 @@ def submit_batch(services: ServicesDep, caller: JobWriter, sent: Batch, keyed: K
 
     A batch that was interrupted goes on where it stopped when it is sent again with the same `Idempotency-Key`.
     """
-    errors: dict[int, Exception] = {}
-    wanted = yield from _checked(services, caller, sent.jobs, errors)
-    if sent.atomic and errors:
-        raise _nothing_stored(errors)
-    made: _Made = {**errors}
-    yield from _stored(services, wanted, keyed, made, atomic=sent.atomic)
-    return BatchView.model_construct(data=[_item(index, made[index]) for index in range(len(sent.jobs))])
+    made: dict[int, str | Exception] = {}
+    specs = list(enumerate(sent.jobs))
+    for first in range(0, len(specs), batches.MOST):
+        # Part by part, because the parsed specs of a whole batch would take much memory.
+        wanted, errors = yield from _checked(services, caller, specs[first : first + batches.MOST])
+        if sent.atomic and errors:
+            raise _nothing_stored(errors)
+        made |= errors
+        try:
+            made |= batches.submit(services.store, wanted, whole=keyed, atomic=sent.atomic)
+        except Refused as refused:
+            raise _nothing_stored(refused.errors) from None
+        except Unavailable as error:
+            if not any(isinstance(each, str) for each in made.values()):
+                raise
+            made |= {index: error for index, _ in specs[first:] if index not in made}
+            break
+        yield
+    return BatchView.model_construct(data=[_item(index, made[index]) for index in range(len(specs))])
 
 
 def _checked(
-    services: Services, caller: JobWriter, specs: list[Any], errors: dict[int, Exception]
-) -> Generator[None, None, dict[int, Submission]]:
-    """Returns the valid jobs by their indexes, and adds the errors of the others."""
+    services: Services, caller: JobWriter, specs: Sequence[tuple[int, Any]]
+) -> Generator[None, None, tuple[dict[int, Submission], dict[int, Exception]]]:
+    """Returns the valid jobs and the errors of the others, by their indexes."""
     wanted: dict[int, Submission] = {}
+    errors: dict[int, Exception] = {}
     settings, began = services.settings, time.monotonic()
-    for index, sent in enumerate(specs):
+    for index, sent in specs:
         try:
             spec = with_grace_within(_parsed(sent), settings.max_stop_grace)
             wanted[index] = Submission(spec, caller, settings.visibility)
@@ -63,7 +72,7 @@ def _checked(
         if time.monotonic() - began > _PART_S:
             yield
             began = time.monotonic()
-    return wanted
+    return wanted, errors
 
 
 def _parsed(sent: Any) -> Spec:
@@ -74,50 +83,25 @@ def _parsed(sent: Any) -> Spec:
     return parse_spec(sent)
 
 
-def _stored(
-    services: Services, wanted: dict[int, Submission], keyed: KeyedRequest | None, made: _Made, *, atomic: bool
-) -> Generator[None]:
-    """Stores the jobs, and adds to `made` what became of each. Raises what `submit` does if none of them is stored."""
-    begun = False
-    for part in _parts(wanted):
-        try:
-            made |= batches.submit(services.store, part, whole=keyed, atomic=atomic)
-        except Refused as refused:
-            raise _nothing_stored(refused.errors) from None
-        except Unavailable as error:
-            if not begun:
-                raise
-            made |= {index: error for index in wanted if index not in made}
-            return
-        begun = True
-        yield
-
-
-def _parts(wanted: Mapping[int, Submission]) -> Iterator[dict[int, Submission]]:
-    left = iter(wanted.items())
-    while part := dict(islice(left, batches.MOST)):
-        yield part
-
-
 def _nothing_stored(errors: Mapping[int, Exception]) -> Exception:
     """Returns the errors of jobs as that of the whole batch, of the kind of the first."""
-    first = next(iter(errors.values()))
+    index, first = next(iter(errors.items()))
     if not isinstance(first, TorchyardError):
         return first
     others = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     return type(first)(
-        f"nothing is stored, because of job {next(iter(errors))}{others}: {first.message}",
-        errors=tuple(field for index, error in errors.items() for field in _fields(index, error)),
+        f"nothing is stored, because of job {index}{others}: {first.message}",
+        errors=tuple(field for place, error in errors.items() for field in _fields(f"jobs.{place}", error)),
     )
 
 
-def _fields(index: int, error: Exception) -> Iterator[FieldError]:
-    place = f"jobs.{index}"
-    fields = error.errors if isinstance(error, TorchyardError) else ()
-    if not fields:
-        yield FieldError(place, error.message if isinstance(error, TorchyardError) else "an internal error occurred")
-    for each in fields:
-        yield FieldError(f"{place}.{each.field}" if each.field else place, each.message)
+def _fields(place: str, error: Exception) -> Iterator[FieldError]:
+    if not isinstance(error, TorchyardError):
+        yield FieldError(place, "an internal error occurred")
+    elif not error.errors:
+        yield FieldError(place, error.message)
+    else:
+        yield from (FieldError(f"{place}.{each.field}" if each.field else place, each.message) for each in error.errors)
 
 
 def _item(index: int, made: str | Exception) -> BatchItem:

@@ -83,4 +83,5 @@ def _row(new: NewJob) -> dict[str, Any]:
 
 
 def _documents(row: Mapping[str, Any]) -> dict[str, str]:
-    return {name: document(row[name]) for name in ("spec", "labels", "devices")}
+    labels = document(row["labels"]) if row["labels"] else "{}"
+    return {"spec": document(row["spec"]), "labels": labels, "devices": "[]"}
