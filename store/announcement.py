@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from store.facts.line import Bucket, Credits, Left, LineEntry, Standing
+from store.facts.line import Credits, Left, LineEntry, Standing
 from torchyard.contract.views.telemetry import LiveLine
 
 QUEUE, WORKERS = "topic:queue", "topic:workers"
@@ -60,8 +60,8 @@ class Announcement:
     """Jobs whose positions in the queue are asked for when they are announced."""
     credits: Credits | None = None
     """By which the line is ordered; None without newcomers."""
-    counts: Mapping[Bucket, int] | None = None
-    """The jobs of each bucket when the newcomers were announced; None if Redis did not say."""
+    places: Mapping[str, int] | None = None
+    """The positions of the newcomers by id, once they were announced; None if Redis did not say."""
 
     def __bool__(self) -> bool:
         """Returns whether there is anything to announce."""

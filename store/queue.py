@@ -12,9 +12,8 @@ from redis.exceptions import NoScriptError
 
 from store import announcement, redis_client, redis_names, redis_permissions
 from store.announcement import Announcement
-from store.facts.line import Bucket
 from store.line import questions, scripts
-from store.line.from_redis import RedisLine, counts_in
+from store.line.from_redis import RedisLine, positions_of
 from store.line.scripts import Script
 from store.line.upkeep import Upkeep, told
 from store.redis_client import Pause, QueueUnavailable, RedisForbids, connect, translated
@@ -39,10 +38,10 @@ class Queue:
         self.upkeep = Upkeep(self._patient, service=service)
         """What keeps it equal to the rows."""
 
-    def announce(self, new: Announcement) -> Mapping[Bucket, int] | None:
+    def announce(self, new: Announcement) -> Mapping[str, int] | None:
         """Updates the line, notifies watchers of jobs and wakes the workers. Call it after the commit.
 
-        Returns the jobs of each bucket, if there are newcomers and the line is complete. Raises QueueUnavailable.
+        Returns the positions of the newcomers, if there are any and the line is complete. Raises QueueUnavailable.
         """
         with self._pause.translated("announce"):
             answers = self._say(new, whole_scripts=False)
@@ -52,8 +51,8 @@ class Queue:
             for answer in answers:
                 if isinstance(answer, Exception):
                     raise answer
-        counted = answers[1] if new.newcomers else None
-        return None if counted is None else counts_in(json.loads(counted))
+        found = answers[1] if new.newcomers else None
+        return None if found is None else dict(zip(_ids(new), json.loads(found), strict=True))
 
     def show(self, lines: Iterable[LiveLine]) -> None:
         """Sends lines that have no end so far to who watches. Raises QueueUnavailable."""
@@ -94,15 +93,15 @@ class Queue:
             redis.connection_pool.disconnect(inuse_connections=False)
 
     def _say(self, new: Announcement, *, whole_scripts: bool) -> list[Any]:
-        """Sends the announcement: the line, the question how long it is, and messages. Returns what Redis answers."""
+        """Sends the announcement: the line, the question where newcomers are in it, and messages. Returns answers."""
         service = self._service()
         base = redis_names.line(service)
         with self._quick.pipeline(transaction=False) as pipeline:
             say = partial(_run, pipeline, base, whole=whole_scripts)
             if new.line:
                 say(scripts.CHANGE, json.dumps([told(job_id, found) for job_id, found in new.line.items()]))
-            if new.newcomers:
-                say(questions.BUCKETS)
+            if new.credits is not None and new.newcomers:
+                say(questions.POSITIONS, *positions_of(new.credits, new.newcomers))
             if new.wakes_workers:
                 pipeline.publish(redis_names.wakeups(service), "")
             if new.changed:
@@ -143,6 +142,10 @@ def missing_permissions(url: str, service: str) -> tuple[str, ...]:
     """Connects and returns the rules that the user of the URL lacks. Raises ConfigError and QueueUnavailable."""
     with closing(connect(url, timeout_s=redis_client.PATIENT_S)) as redis, translated():
         return redis_permissions.missing(redis, service)
+
+
+def _ids(new: Announcement) -> list[str]:
+    return [job.member.id for job in new.newcomers]
 
 
 def _messages(new: Announcement, service: str) -> list[tuple[str, list[str]]]:

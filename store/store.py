@@ -13,7 +13,7 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
 from store.db.revision import NotMigrated
-from store.line import line, order
+from store.line import line
 from store.line.sweep import Sweep
 from store.queue import Queue, QueueUnavailable
 from store.rows import credits
@@ -86,15 +86,10 @@ class Store:
 
     def places(self, announced: Announcement) -> Mapping[str, int]:
         """Returns the positions in the queue of the announced newcomers by id, as far as they can be told now."""
-        credits, counts = announced.credits, announced.counts
-        if credits is None:
-            return {}
-        if counts is not None:
-            with contextlib.suppress(QueueUnavailable):
-                before = self.queue.line.before
-                return order.places_of_newest(counts, credits, announced.newcomers, before=before)
+        if announced.credits is None or announced.places is not None:
+            return announced.places or {}
         with contextlib.suppress(Unavailable), self.read() as session:  # they are committed, whatever happens here
-            return line.line_of(session).positions(credits, announced.newcomers)
+            return line.line_of(session).positions(announced.credits, announced.newcomers)
         return {}
 
     def wake_workers(self) -> None:
@@ -127,7 +122,7 @@ class Store:
         if any(map(is_channel, announcement.changed)):
             self.on_access_change()
         try:
-            announcement.counts = self.queue.announce(announcement)
+            announcement.places = self.queue.announce(announcement)
             self._redis_answers = True
         except QueueUnavailable as error:
             if self._redis_answers:

@@ -39,7 +39,8 @@ class RedisLine:
         return [_member(job_id, score) for job_id, score in zip(found[::2], found[1::2], strict=True)]
 
     def buckets(self) -> Mapping[Bucket, int]:
-        return counts_in(self._ask(questions.BUCKETS))
+        found = self._ask(questions.BUCKETS)
+        return {_bucket_named(name): int(count) for name, count in zip(found[::2], found[1::2], strict=True)}
 
     def page(self, classes: Sequence[Sequence[Priced]], *, after: Mark | None, limit: int) -> Sequence[Standing]:
         priced = [_priced(buckets) for buckets in classes]
@@ -49,18 +50,9 @@ class RedisLine:
         return [Standing(named[name], _member(job_id, score)) for name, job_id, score in _triples(found)]
 
     def positions(self, credits: Credits, jobs: Sequence[Standing]) -> Sequence[int]:
-        told = json.dumps(
-            {
-                "of": {f"{kind}:{owner}": credit for (owner, kind), credit in credits.by_owner.items()},
-                "default": credits.default,
-                "auto": credits.auto,
-                "last": {f"{kind}:{owner}": True for owner, kind in credits.over_quota},
-            }
-        )
-        marks = [(bucket_name(job.bucket), job.member.submitted, job.member.id) for job in jobs]
         found: list[int] = []
-        for first in range(0, len(marks), _MOST_MARKS):
-            found += self._ask(questions.POSITIONS, told, json.dumps(marks[first : first + _MOST_MARKS]))
+        for first in range(0, len(jobs), _MOST_MARKS):
+            found += self._ask(questions.POSITIONS, *positions_of(credits, jobs[first : first + _MOST_MARKS]))
         return found
 
     def _ask(self, script: Script, *arguments: str | int) -> list[Any]:
@@ -71,9 +63,17 @@ class RedisLine:
         return json.loads(found) or []  # Lua writes an empty list as an empty object
 
 
-def counts_in(answer: Sequence[Any]) -> dict[Bucket, int]:
-    """Returns what the answer of `store.line.questions.BUCKETS` says, once it is parsed."""
-    return {_bucket_named(name): int(count) for name, count in zip(answer[::2], answer[1::2], strict=True)}
+def positions_of(credits: Credits, jobs: Sequence[Standing]) -> tuple[str, str]:
+    """Returns the arguments of `store.line.questions.POSITIONS` for some jobs."""
+    told = json.dumps(
+        {
+            "of": {f"{kind}:{owner}": credit for (owner, kind), credit in credits.by_owner.items()},
+            "default": credits.default,
+            "auto": credits.auto,
+            "last": {f"{kind}:{owner}": True for owner, kind in credits.over_quota},
+        }
+    )
+    return told, json.dumps([(bucket_name(job.bucket), job.member.submitted, job.member.id) for job in jobs])
 
 
 def written(entry: LineEntry) -> str:

@@ -1,7 +1,7 @@
 """The order of the line: those within their quotas first, then the highest priority, then submission less credit."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from store.facts.jobs import QueueCursor
 from store.facts.line import Bucket, Credits, Standing
@@ -22,33 +22,6 @@ def classes_of(buckets: Iterable[Bucket], credits: Credits) -> list[tuple[Class,
 def class_of(bucket: Bucket, credits: Credits) -> Class:
     """Returns the class of the jobs of a bucket."""
     return credits.is_last(bucket), -bucket.priority
-
-
-def places_of_newest(
-    counts: Mapping[Bucket, int],
-    credits: Credits,
-    jobs: Collection[Standing],
-    *,
-    before: Callable[[Sequence[Priced], Sequence[Mark]], Sequence[int]],
-) -> dict[str, int]:
-    """Returns the positions of jobs, from 1, by id. They are the last ones of their buckets, whose sizes are `counts`.
-
-    `before` is as in `store.line.source.Source`. It is asked only where buckets of several owners are mixed.
-    """
-    classes = dict(classes_of(counts, credits))
-    buckets: dict[Bucket, list[Standing]] = defaultdict(list)
-    for job in jobs:
-        buckets[job.bucket].append(job)
-    found: dict[str, int] = {}
-    for bucket, new in buckets.items():
-        place = class_of(bucket, credits)
-        ahead = sum(counts[priced.bucket] for name, some in classes.items() if name < place for priced in some)
-        beside = [priced for priced in classes.get(place, ()) if priced.bucket != bucket]
-        new.sort(key=lambda job: job.member.order)
-        others = before(beside, [mark_of(job, credits) for job in new]) if beside else [0] * len(new)
-        first = max(1, counts.get(bucket, 0) - len(new) + 1)  # a worker may have taken some already
-        found |= {job.member.id: ahead + first + number + others[number] for number, job in enumerate(new)}
-    return found
 
 
 def mark_of(job: Standing, credits: Credits) -> Mark:

@@ -6,6 +6,7 @@ import hashlib
 
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db.tables import IdempotencyKey
 from store.facts.submission import KeyedRequest, Submission, Submitted
 from store.rows import bundles, idempotency, quotas, submissions, users
@@ -32,6 +33,7 @@ def store(
     if not missing:
         return found
     made = _submit(session, missing)
+    announcement_of(session).newcomers.clear()  # nobody is told their places
     ids = {index: each.job.id for index, each in made.items() if isinstance(each, Submitted)}
     if whole is not None and ids:
         names = _keys([*ids], whole)
