@@ -18,6 +18,7 @@ from api.routes import (
     advice,
     artifacts,
     attempts,
+    batches,
     bundles,
     checkpoints,
     cluster,
@@ -87,7 +88,7 @@ def token_of(settings: Settings) -> str:
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
     contents = (attempts, stream, telemetry, curves, logs, stacks, checkpoints, artifacts)
-    areas = (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets, session, health)
+    areas = (submission, batches, jobs, advice, *contents, bundles, cluster, team, quotas, secrets, session, health)
     return [route for area in areas for route in area.router.routes]
 
 

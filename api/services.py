@@ -9,6 +9,7 @@ from api import submissions
 from api.access import access as callers
 from api.access.access import Access
 from api.limits import turns
+from api.limits.bodies import LargeBodies
 from api.limits.turns import READS_PER_USER, Turns
 from api.settings import Settings
 from api.streams.feed import Feed
@@ -42,6 +43,7 @@ class Services:
     parses: Turns
     """Threads that parse bodies. They use no connection to the database."""
     submissions: Submissions
+    large_bodies: LargeBodies
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -62,6 +64,7 @@ class Services:
             writes=Turns(),
             parses=Turns(per_user=READS_PER_USER),
             submissions=Submissions(store),
+            large_bodies=LargeBodies(),
         )
 
     def close(self) -> None:

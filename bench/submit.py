@@ -1,16 +1,20 @@
 """Jobs accepted a second, and the time to each answer: `python -m bench.submit`.
 
 The peer is a plain FastAPI that inserts one row a request into the same kind of database, as durably. All jobs
-need a GPU, which the worker lacks, so they stay in the queue and the service has the processor.
+need a GPU, which the worker lacks, so they stay in the queue and the service has the processor. Batches have no peer.
 """
 
 from collections.abc import Iterator
+import json
 from pathlib import Path
+import socket
+import sys
+import time
 
 from bench import table
-from bench.load import Load, drive, post
+from bench.load import Load, drive, exchange, post
 from bench.peers import inserts
-from bench.service import databases, new_database, scratch, up
+from bench.service import Service, databases, new_database, scratch, up
 from bench.table import Row, percentile
 
 REPEATS = 3
@@ -22,6 +26,8 @@ SPEC = {
     "config": {"data": {"source": "digits"}},
     "resources": {"devices_per_node": 1, "device": "cuda"},
 }
+BATCH = 10_000
+"""Jobs of a request."""
 _PEER = "FastAPI, one insert"
 
 
@@ -42,6 +48,20 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
                 ours = drive(service.address, request, clients=clients, seconds=seconds)
                 loads.append((ours, drive(peer.address, post("/rows", SPEC), clients=clients, seconds=seconds)))
             yield from _rows(f"{name}, {clients} client{'s' if clients > 1 else ''}", loads)
+        rates = [_rate_of_a_batch(service) for _ in range(REPEATS)]
+        yield Row(f"jobs accepted, {name}, batches of {BATCH}", "/s", rates, at_least=3000)
+
+
+def _rate_of_a_batch(service: Service) -> float:
+    """Returns the jobs of a batch for each second until its answer. Exits if one of them was refused."""
+    request = post("/v1/jobs/batch", {"jobs": [SPEC] * BATCH}, token=service.token)
+    with socket.create_connection(service.address, timeout=300) as connection:
+        began = time.perf_counter()
+        status, body = exchange(connection, request)
+        seconds = time.perf_counter() - began
+    if not status.startswith("2") or any("error" in item for item in json.loads(body)["data"]):
+        sys.exit(f"a batch was answered {status}: {body[:500]!r}")
+    return BATCH / seconds
 
 
 def _rows(where: str, loads: list[tuple[Load, Load]]) -> Iterator[Row]:

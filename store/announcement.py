@@ -1,12 +1,12 @@
 """What a transaction has changed. Row functions record it in the session; the store announces it after the commit."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from store.facts.line import Left, LineEntry
+from store.facts.line import Credits, Left, LineEntry, Standing
 from torchyard.contract.views.telemetry import LiveLine
 
 QUEUE, WORKERS = "topic:queue", "topic:workers"
@@ -56,6 +56,12 @@ class Announcement:
     line: dict[str, LineEntry | Left] = field(default_factory=dict[str, LineEntry | Left])
     """By job id."""
     wakes_workers: bool = False
+    newcomers: list[Standing] = field(default_factory=list[Standing])
+    """Jobs whose positions in the queue are asked for when they are announced."""
+    credits: Credits | None = None
+    """By which the line is ordered; None without newcomers."""
+    places: Mapping[str, int] | None = None
+    """The positions of the newcomers by id, once they were announced; None if Redis did not say."""
 
     def __bool__(self) -> bool:
         """Returns whether there is anything to announce."""
@@ -81,6 +87,8 @@ class Announcement:
         self.changed |= other.changed
         self.line |= other.line
         self.wakes_workers |= other.wakes_workers
+        self.newcomers += other.newcomers
+        self.credits = other.credits or self.credits
 
     def wake_workers(self) -> None:
         """Records that a worker has a request to act on, or that a device was released."""

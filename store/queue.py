@@ -1,7 +1,8 @@
 """What a program says to Redis, and how the workers are woken. SQL makes jobs durable, and fences their claims."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 import json
 from typing import Any
 
@@ -11,8 +12,9 @@ from redis.exceptions import NoScriptError
 
 from store import announcement, redis_client, redis_names, redis_permissions
 from store.announcement import Announcement
-from store.line import scripts
-from store.line.from_redis import RedisLine
+from store.line import questions, scripts
+from store.line.from_redis import RedisLine, positions_of
+from store.line.scripts import Script
 from store.line.upkeep import Upkeep, told
 from store.redis_client import Pause, QueueUnavailable, RedisForbids, connect, translated
 from torchyard.contract.errors import Unavailable
@@ -36,18 +38,21 @@ class Queue:
         self.upkeep = Upkeep(self._patient, service=service)
         """What keeps it equal to the rows."""
 
-    def announce(self, new: Announcement) -> None:
+    def announce(self, new: Announcement) -> Mapping[str, int] | None:
         """Updates the line, notifies watchers of jobs and wakes the workers. Call it after the commit.
 
-        Raises QueueUnavailable.
+        Returns the positions of the newcomers, if there are any and the line is complete. Raises QueueUnavailable.
         """
         with self._pause.translated("announce"):
-            for failure in self._say(new, whole_script=False):
-                if not isinstance(failure, NoScriptError):
-                    raise failure
+            answers = self._say(new, whole_scripts=False)
+            if any(isinstance(answer, NoScriptError) for answer in answers):
                 # All of it again: who was woken by the first has found a line without the job.
-                for second in self._say(new, whole_script=True):
-                    raise second
+                answers = self._say(new, whole_scripts=True)
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+        found = answers[1] if new.newcomers else None
+        return None if found is None else dict(zip(_ids(new), json.loads(found), strict=True))
 
     def show(self, lines: Iterable[LiveLine]) -> None:
         """Sends lines that have no end so far to who watches. Raises QueueUnavailable."""
@@ -87,20 +92,21 @@ class Queue:
         for redis in (self._quick, self._patient):
             redis.connection_pool.disconnect(inuse_connections=False)
 
-    def _say(self, new: Announcement, *, whole_script: bool) -> list[Exception]:
-        """Sends the announcement, the line first. Returns what failed of it."""
+    def _say(self, new: Announcement, *, whole_scripts: bool) -> list[Any]:
+        """Sends the announcement: the line, the question where newcomers are in it, and messages. Returns answers."""
         service = self._service()
+        base = redis_names.line(service)
         with self._quick.pipeline(transaction=False) as pipeline:
+            say = partial(_run, pipeline, base, whole=whole_scripts)
             if new.line:
-                _move(pipeline, new, base=redis_names.line(service), whole_script=whole_script)
+                say(scripts.CHANGE, json.dumps([told(job_id, found) for job_id, found in new.line.items()]))
+            if new.credits is not None and new.newcomers:
+                say(questions.POSITIONS, *positions_of(new.credits, new.newcomers))
             if new.wakes_workers:
                 pipeline.publish(redis_names.wakeups(service), "")
-            for name in new.changed:
-                pipeline.publish(redis_names.changes(service), name)
-                if announcement.is_channel(name):
-                    pipeline.publish(redis_names.access(service), name)
-            answers = pipeline.execute(raise_on_error=False)
-        return [answer for answer in answers if isinstance(answer, Exception)]
+            if new.changed:
+                say(scripts.TELL, json.dumps(_messages(new, service)))
+            return pipeline.execute(raise_on_error=False)
 
 
 class WakeupListener:
@@ -138,12 +144,21 @@ def missing_permissions(url: str, service: str) -> tuple[str, ...]:
         return redis_permissions.missing(redis, service)
 
 
-def _move(pipeline: Pipeline, new: Announcement, *, base: str, whole_script: bool) -> None:
-    changes = json.dumps([told(job_id, found) for job_id, found in new.line.items()])
-    if whole_script:
-        pipeline.eval(scripts.CHANGE.text, 1, base, changes)
+def _ids(new: Announcement) -> list[str]:
+    return [job.member.id for job in new.newcomers]
+
+
+def _messages(new: Announcement, service: str) -> list[tuple[str, list[str]]]:
+    """Returns what is said of changes, by channel."""
+    access = [name for name in new.changed if announcement.is_channel(name)]
+    return [(redis_names.changes(service), [*new.changed]), (redis_names.access(service), access)]
+
+
+def _run(pipeline: Pipeline, base: str, script: Script, *arguments: str, whole: bool) -> None:
+    if whole:
+        pipeline.eval(script.text, 1, base, *arguments)
     else:
-        pipeline.evalsha(scripts.CHANGE.digest, 1, base, changes)
+        pipeline.evalsha(script.digest, 1, base, *arguments)
 
 
 __all__ = ["Queue", "QueueUnavailable", "RedisForbids", "WakeupListener", "missing_permissions", "server_info"]

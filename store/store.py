@@ -1,6 +1,6 @@
 """The store of one program: its database, queue and blobs. Only `Store.write` announces commits to Redis."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 from contextlib import contextmanager
 import logging
@@ -84,6 +84,14 @@ class Store:
             yield session
         self._announce(announcement_of(session))
 
+    def places(self, announced: Announcement) -> Mapping[str, int]:
+        """Returns the positions in the queue of the announced newcomers by id, as far as they can be told now."""
+        if announced.credits is None or announced.places is not None:
+            return announced.places or {}
+        with contextlib.suppress(Unavailable), self.read() as session:  # they are committed, whatever happens here
+            return line.line_of(session).positions(announced.credits, announced.newcomers)
+        return {}
+
     def wake_workers(self) -> None:
         """Wakes every worker. If Redis does not answer, they read the queue at their next interval."""
         self._announce(Announcement(wakes_workers=True))
@@ -114,7 +122,7 @@ class Store:
         if any(map(is_channel, announcement.changed)):
             self.on_access_change()
         try:
-            self.queue.announce(announcement)
+            announcement.places = self.queue.announce(announcement)
             self._redis_answers = True
         except QueueUnavailable as error:
             if self._redis_answers:

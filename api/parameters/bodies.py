@@ -1,7 +1,7 @@
 """Reads the bodies of requests. A route's parameter of a type from here has the body, parsed and checked."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ _THREAD_BYTES = 1 << 8
 
 async def _body(request: Request, services: ServicesDep) -> bytes:
     """Reads the request's body. Raises TooLarge before more than the limit is in memory."""
-    return await _read(request, most=services.settings.max_body_bytes)
+    return await read_body(request, most=services.settings.max_body_bytes)
 
 
 Body = Annotated[bytes, Depends(_body)]
@@ -41,7 +41,7 @@ async def _login_body(request: Request) -> bytes:
     """Reads a body before it is known who sends it. Raises TooLarge and RequestTimeout."""
     try:
         async with asyncio.timeout(_LOGIN_S):
-            return await _read(request, most=_MOST_LOGIN_BYTES)
+            return await read_body(request, most=_MOST_LOGIN_BYTES)
     except TimeoutError:
         raise RequestTimeout(f"the body was not complete within {_LOGIN_S:.0f} s") from None
 
@@ -71,8 +71,8 @@ def _parsed_by(parse: Callable[[Any], Any], declared: DeclaredBody, *, source: C
         body: Annotated[bytes, Depends(source)],
     ) -> Any:
         if len(body) < _THREAD_BYTES:
-            return parse(_json(body))
-        return await services.parses.begin(caller.key, lambda: parse(_json(body)))
+            return parse(parsed_json(body))
+        return await services.parses.begin(caller.key, lambda: parse(parsed_json(body)))
 
     return Depends(read)
 
@@ -87,7 +87,7 @@ def _of_stranger(parse: Callable[[Any], Any], declared: DeclaredBody) -> Any:
     @bodies.declares(declared)
     async def read(request: Request, access: AccessDep, body: Annotated[bytes, Depends(_login_body)]) -> Any:
         try:
-            return parse(_json(body))
+            return parse(parsed_json(body))
         except InvalidRequest:
             await count_wrong_body(request, access)
             raise
@@ -110,7 +110,11 @@ LoginBody = Annotated[Login | CodeLogin, _of_stranger(_login, bodies.json(Login,
 CodeBody = Annotated[CodeLogin, _of_stranger(_code, bodies.json(CodeLogin, example={"code": "…"}))]
 
 
-async def _read(request: Request, *, most: int) -> bytes:
+async def read_body(request: Request, *, most: int, accept: Callable[[int], Awaitable[None]] | None = None) -> bytes:
+    """Reads the request's body. Raises TooLarge before more than `most` bytes are in memory.
+
+    `accept` is told how many bytes there are so far, and may hold up the client.
+    """
     received = bytearray()
     too_large = TooLarge(f"send at most {most} bytes")
     length = request.headers.get("content-length", "")
@@ -121,12 +125,15 @@ async def _read(request: Request, *, most: int) -> bytes:
             received += chunk
             if len(received) > most:
                 raise too_large
+            if accept is not None:
+                await accept(len(received))
     except ClientDisconnect:
         raise InvalidRequest("the connection was closed before the body was complete") from None
     return bytes(received)
 
 
-def _json(body: bytes) -> Any:
+def parsed_json(body: bytes) -> Any:
+    """Parses JSON. Raises InvalidRequest."""
     try:
         return from_json(body, allow_inf_nan=False)
     except ValueError as error:

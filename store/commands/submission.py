@@ -1,9 +1,11 @@
 """Creates jobs: submissions, and retries of jobs that have ended."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.facts.callers import Caller
 from store.facts.submission import KeyedRequest, Submission, Submitted
 from store.rows import audit, idempotency, job_facts, submissions
@@ -47,7 +49,8 @@ def submit_together(store: Store, wanted: Sequence[Submission]) -> list[Outcome]
                     idempotency.delete_old(session)
         except KeyTaken:
             continue
-        return found
+        places = store.places(announcement_of(session))
+        return [_placed(made, places) if isinstance(made, Submitted) else made for made in found]
 
 
 def retry(store: Store, job_id: str, *, caller: Caller, keyed: KeyedRequest | None = None) -> Submitted:
@@ -79,4 +82,9 @@ def _once(store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Su
                     idempotency.delete_old(session)
         except KeyTaken:
             continue
-        return made
+        return _placed(made, store.places(announcement_of(session)))
+
+
+def _placed(made: Submitted, places: Mapping[str, int]) -> Submitted:
+    place = places.get(made.job.id)
+    return made if place is None else replace(made, job=replace(made.job, place=place))

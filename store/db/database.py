@@ -92,6 +92,12 @@ class Document(TypeDecorator[Any]):
         return value if _UNCLEAN.search(json.dumps(value)) is None else _clean(value)
 
 
+def document(value: Any) -> str:
+    """Returns the JSON that a column of type Document stores, for a statement that is executed as it is."""
+    written = json.dumps(value)
+    return written if _UNCLEAN.search(written) is None else json.dumps(_clean(value))
+
+
 class Snapshots(Protocol):
     """What opens read transactions: a database, or the store that it belongs to. Every query is given one."""
 

@@ -50,18 +50,9 @@ class RedisLine:
         return [Standing(named[name], _member(job_id, score)) for name, job_id, score in _triples(found)]
 
     def positions(self, credits: Credits, jobs: Sequence[Standing]) -> Sequence[int]:
-        told = json.dumps(
-            {
-                "of": {f"{kind}:{owner}": credit for (owner, kind), credit in credits.by_owner.items()},
-                "default": credits.default,
-                "auto": credits.auto,
-                "last": {f"{kind}:{owner}": True for owner, kind in credits.over_quota},
-            }
-        )
-        marks = [(bucket_name(job.bucket), job.member.submitted, job.member.id) for job in jobs]
         found: list[int] = []
-        for first in range(0, len(marks), _MOST_MARKS):
-            found += self._ask(questions.POSITIONS, told, json.dumps(marks[first : first + _MOST_MARKS]))
+        for first in range(0, len(jobs), _MOST_MARKS):
+            found += self._ask(questions.POSITIONS, *positions_of(credits, jobs[first : first + _MOST_MARKS]))
         return found
 
     def _ask(self, script: Script, *arguments: str | int) -> list[Any]:
@@ -70,6 +61,19 @@ class RedisLine:
         if found is None:
             raise LineNotReady("the line in redis is not complete")
         return json.loads(found) or []  # Lua writes an empty list as an empty object
+
+
+def positions_of(credits: Credits, jobs: Sequence[Standing]) -> tuple[str, str]:
+    """Returns the arguments of `store.line.questions.POSITIONS` for some jobs."""
+    told = json.dumps(
+        {
+            "of": {f"{kind}:{owner}": credit for (owner, kind), credit in credits.by_owner.items()},
+            "default": credits.default,
+            "auto": credits.auto,
+            "last": {f"{kind}:{owner}": True for owner, kind in credits.over_quota},
+        }
+    )
+    return told, json.dumps([(bucket_name(job.bucket), job.member.submitted, job.member.id) for job in jobs])
 
 
 def written(entry: LineEntry) -> str:

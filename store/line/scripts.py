@@ -83,6 +83,13 @@ end
 """,
 )
 
+TELL = Script("""
+-- Publishes messages: a list of channels, each with its list. One script, as a thousand commands cost the client more.
+for _, said in ipairs(cjson.decode(ARGV[1])) do
+  for _, message in ipairs(said[2]) do redis.call('PUBLISH', said[1], message) end
+end
+""")
+
 STATE = Script("""
 -- The stamp, and whether the sets have as many members as there are entries. Fails if a key is of another type.
 local function members(kind)

@@ -7,13 +7,16 @@ import logging
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from store.db.prepared import Prepared
 from store.db.tables import AuditEntry, Base
 from store.facts.callers import Caller
 from store.facts.team import AuditFacts, AuditFilter
 from store.rows import columns
+from torchyard.contract.text import storable
 
 _MOST_OBJECT_CHARACTERS = 300
-_NEW = insert(Base.metadata.tables["audit"])
+_COLUMNS = ("who", "token_id", "address", "action", "object", "outcome", "request_id")
+_NEW = Prepared(insert(Base.metadata.tables["audit"]).inline(), columns=_COLUMNS)
 _log = logging.getLogger("torchyard.audit")
 
 
@@ -25,7 +28,7 @@ def add(session: Session, caller: Caller, action: str, object: str, *, outcome: 
 def add_all(session: Session, action: str, done: Sequence[tuple[Caller, str]], *, outcome: str = "ok") -> None:
     """Adds entries of one action, by who did it and on what, as `add` does."""
     rows = [_values(caller, action, object, outcome) for caller, object in done]
-    session.execute(_NEW, rows if len(rows) > 1 else rows[0])  # of one row, a statement of many costs more
+    _NEW.write(session, rows)
     for row in rows:
         _log.info("audit %s", json.dumps(row))  # JSON in ASCII escapes control characters
 
@@ -45,7 +48,7 @@ def _values(caller: Caller, action: str, object: str, outcome: str) -> dict[str,
         "token_id": caller.token_id,
         "address": caller.address,
         "action": action,
-        "object": object[:_MOST_OBJECT_CHARACTERS],
+        "object": storable(object[:_MOST_OBJECT_CHARACTERS]),
         "outcome": outcome,
         "request_id": caller.request_id,
     }

@@ -78,6 +78,13 @@ def remove_unused(session: Session, *, age: timedelta, limit: int) -> list[str]:
     return [sha256 for _, sha256 in keys]
 
 
+def lock(session: Session, keys: Collection[tuple[str, str]]) -> None:
+    """Locks bundles, by owner and sha256."""
+    if keys:
+        query = select(Bundle.sha256).where(tuple_(Bundle.owner, Bundle.sha256).in_(sorted(keys)))
+        session.execute(query.order_by(Bundle.owner, Bundle.sha256).with_for_update())
+
+
 def lock_free(session: Session, keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
     """Locks bundles, by owner and sha256. Returns those that another transaction has locked."""
     if not keys:

@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import BigInteger, bindparam, case, func, insert, select
 from sqlalchemy.orm import Session
 
-from store.db.database import now_us
+from store.db.database import document, now_us
+from store.db.prepared import Prepared
 from store.db.tables import Base, JobEvent
 from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts
@@ -27,6 +28,7 @@ _LAST_EVENT = (
 _TOLD = func.coalesce(bindparam("told", type_=BigInteger()), now_us())
 _NOT_LATER = case((now_us() < _TOLD, now_us()), else_=_TOLD)
 # Ranks, workers and the database each have a clock. A job's events never run backwards, and never into the future.
+_FIRST_EVENT = Prepared(insert(_EVENTS).inline(), columns=("job_id", "seq", "time", "type", "attempt", "data"))
 _NEW_EVENT = insert(_EVENTS).values(time=case((_LAST_EVENT > _NOT_LATER, _LAST_EVENT), else_=_NOT_LATER))
 
 
@@ -42,12 +44,11 @@ def page(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[E
         return pages.take(events, limit=limit, size=lambda event: len(json.dumps(event.data)))
 
 
-def add_first(session: Session, job_ids: Sequence[str], reason: Reason) -> None:
-    """Inserts the first events of new jobs: that they are queued."""
-    data = _moved(None, JobState.QUEUED, reason)
-    event = {"seq": 1, "type": "state", "attempt": None, "data": data, "told": None}
-    rows = [{**event, "job_id": job_id, "of_job": job_id} for job_id in job_ids]
-    session.execute(_NEW_EVENT, rows if len(rows) > 1 else rows[0])
+def add_first(session: Session, job_ids: Sequence[str], reason: Reason, *, time: int) -> None:
+    """Inserts the first events of new jobs: that they are queued since that time."""
+    data = document(_moved(None, JobState.QUEUED, reason))
+    event = {"seq": 1, "time": time, "type": "state", "attempt": None, "data": data}
+    _FIRST_EVENT.write(session, [{**event, "job_id": job_id} for job_id in job_ids])
 
 
 def add_state(

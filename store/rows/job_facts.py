@@ -58,13 +58,9 @@ def of(session: Session, job: Job) -> JobFacts:
     return _whole(session, job, _documents(job), reasons.displayed(session, [job])[job.id])
 
 
-def of_new(session: Session, jobs: Sequence[Job]) -> list[JobFacts]:
-    """Returns what is told of jobs that were just submitted, which have only a spec and a place in the queue."""
-    why = reasons.displayed(session, jobs)
-    places = queue_positions.queue_positions(session, jobs)
-    return [
-        _facts(job, _documents(job), reason=why[job.id], place=places.get(job.id), latest={}, best=None) for job in jobs
-    ]
+def of_new(job: Any, reason: DisplayedReason) -> JobFacts:
+    """Returns what is told of a job that was just submitted, but for its place in the queue."""
+    return _facts(job, _documents(job), reason=reason, place=None, latest={}, best=None)
 
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:

@@ -1,60 +1,33 @@
-"""Jobs: submission, the only function that changes a state, and changes by the owner."""
+"""Jobs: the only function that changes a state, and changes by the owner."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
-from store.db.tables import Allocation, Attempt, Base, Job, Worker
+from store.db.tables import Allocation, Attempt, Job, Worker
 from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import WAITING
 from store.facts.line import Left
-from store.facts.submission import NewJob
-from store.ids import new_id
 from store.line.entries import entry_of
 from store.line.line import line_of
 from store.rows import access, job_events, quotas, reservations
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
-from torchyard.contract.spec import JobPatch, Spec
-from torchyard.contract.team import Role, Visibility
+from torchyard.contract.spec import JobPatch
+from torchyard.contract.team import Role
 
 _WAITED_US = Job.waited_us + now_us() - Job.lined_at
 """How long a queued job has waited in all."""
 # Built once: building a statement costs more than executing it.
-_JOBS = Base.metadata.tables["jobs"]
-_NEW_JOB = insert(_JOBS).returning(_JOBS.c.id, _JOBS.c.created_at, _JOBS.c.reason_since, _JOBS.c.lined_at)
 _HOLDERS = (
     select(Allocation.worker_id, Allocation.device, Attempt.job_id)
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
 )
-
-
-def submit(
-    session: Session, spec: Spec, *, owner: str, visibility: Visibility = "private", retry_of: str | None = None
-) -> Job:
-    """Stores a new queued job. It is accepted when the transaction commits. The returned job is not in the session.
-
-    `visibility`: the default visibility, for a spec that sets none.
-    """
-    return submit_all(session, [NewJob(spec, owner, visibility, retry_of)])[0]
-
-
-def submit_all(session: Session, new: Sequence[NewJob]) -> list[Job]:
-    """Stores new queued jobs, as `submit` does, in order."""
-    rows = [_row(each) for each in new]
-    found = session.execute(_NEW_JOB, rows if len(rows) > 1 else rows[0]).mappings()
-    times = {stored["id"]: stored for stored in found}
-    job_events.add_first(session, [*times], WAITING)
-    jobs = [Job(**{**row, **times[row["id"]]}, not_before=None) for row in rows]
-    for job in jobs:
-        announce(session, job)
-    return jobs
 
 
 def search_text(job: Mapping[str, Any]) -> str:
@@ -129,31 +102,6 @@ def transition(
     )
     announce(session, moved)
     return moved
-
-
-def _row(new: NewJob) -> dict[str, Any]:
-    spec, written = new.spec, new.spec.model_dump(mode="json")
-    values: dict[str, Any] = {
-        "id": new_id("job"),
-        "owner": new.owner,
-        "name": spec.name,
-        "trainer": spec.trainer,
-        "spec": written,
-        "priority": spec.priority,
-        "shape": shape_of(new.owner, written),
-        "device_request": spec.resources.device,
-        "labels": spec.labels,
-        "visibility": spec.visibility or new.visibility,
-        "retry_of": new.retry_of,
-        "state": JobState.QUEUED,
-        "version": 1,
-        "reason_code": WAITING.code,
-        "reason_message": WAITING.message,
-        "attempt": 0,
-        "devices": [],
-        "position": 1,
-    }
-    return {**values, "search_text": search_text(values)}
 
 
 def _line_values(job: Job, source: JobState, target: JobState, *, ran_us: int) -> dict[str, Any]:

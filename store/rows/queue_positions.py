@@ -5,10 +5,18 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.line.entries import standing_of
 from store.line.line import line_of
 from store.rows.credits import credits
 from torchyard.contract.job import JobState
+
+
+def ask_after_commit(session: Session, jobs: Iterable[Any]) -> None:
+    """Has the positions of jobs that were just submitted found when they are announced: see `Store.places`."""
+    announcement, new = announcement_of(session), [standing_of(job) for job in jobs]
+    announcement.newcomers += new
+    announcement.credits = credits(session, {job.bucket for job in new})
 
 
 def queue_positions(session: Session, rows: Iterable[Any]) -> dict[str, int]:

@@ -1,13 +1,15 @@
 """Quotas: how much of each resource a user may use, and uses."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, delete, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from scheduling.quotas import Allowance
 from store.announcement import announcement_of
+from store.db.prepared import Prepared, among, texts
 from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, Job, Quota
 from store.db.upsert import upsert
 from store.facts.team import QuotaFacts
@@ -26,23 +28,22 @@ _OF_USER = and_(_QUOTAS.c.kind == "user", _QUOTAS.c.name == _USERS.c.name)
 _OF_ROLE = and_(_QUOTAS.c.kind == "role", _QUOTAS.c.name == _USERS.c.role)
 
 # Built once, and of tables: every submission executes it, and the same query of classes takes twice as long.
-_LIMITS = (
+_LIMITS = Prepared(
     select(_USERS.c.name, _QUOTAS.c.resource, _QUOTAS.c.limit)
     .join_from(_USERS, _QUOTAS, or_(_OF_USER, _OF_ROLE))
+    .where(among(_USERS.c.name, "owners"))
     .order_by(_QUOTAS.c.kind)  # "role" before "user", which replaces it
 )
-_LIMITS_OF_ONE = _LIMITS.where(_USERS.c.name == bindparam("owner"))
-_LIMITS_OF_SOME = _LIMITS.where(_USERS.c.name.in_(bindparam("owners", expanding=True)))
 
 
 def limits_of(session: Session, owner: str) -> dict[Resource, int]:
     """Returns the limits of a user, without the resources that are unlimited."""
-    return _by_owner(session.execute(_LIMITS_OF_ONE, {"owner": owner})).get(owner, {})
+    return limits_of_some(session, [owner]).get(owner, {})
 
 
 def limits_of_some(session: Session, owners: Collection[str]) -> dict[str, dict[Resource, int]]:
     """Returns the limits of users, as `limits_of` does. Users without any are left out."""
-    return _by_owner(session.execute(_LIMITS_OF_SOME, {"owners": sorted(owners)}))
+    return _by_owner(_LIMITS.read(session, {"owners": texts(owners)}))
 
 
 def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
@@ -92,7 +93,7 @@ def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance
     """Returns the allowances of those of `owners` whose running jobs are limited."""
     found = {
         owner: Allowance(owner, limits.get(Resource.DEVICES), limits.get(Resource.RUNNING))
-        for owner, limits in _by_owner(session.execute(_LIMITS_OF_SOME, {"owners": list(owners)})).items()
+        for owner, limits in limits_of_some(session, owners).items()
         if limits.keys() & _CLAIMED
     }
     return _counted(session, found) if found else {}
@@ -100,7 +101,7 @@ def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance
 
 def shares(session: Session, owners: Collection[str]) -> dict[str, int]:
     """Returns the parts in the devices, compared to each other, of those of `owners` who have not the default."""
-    found = _by_owner(session.execute(_LIMITS_OF_SOME, {"owners": list(owners)}))
+    found = limits_of_some(session, owners)
     return {owner: limits[Resource.SHARE] for owner, limits in found.items() if Resource.SHARE in limits}
 
 
@@ -215,7 +216,7 @@ def _least(stored: InstrumentedAttribute[int], left: InstrumentedAttribute[int])
     return case((stored < left, stored), else_=left)
 
 
-def _by_owner(rows: Iterable[Row[str, str, int | None]]) -> dict[str, dict[Resource, int]]:
+def _by_owner(rows: Iterable[Sequence[Any]]) -> dict[str, dict[Resource, int]]:
     found: dict[str, dict[Resource, int | None]] = {}
     for owner, resource, limit in rows:
         found.setdefault(owner, {})[Resource(resource)] = limit

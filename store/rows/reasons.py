@@ -1,13 +1,15 @@
 """Why jobs wait: one row for all jobs of a shape, so that a changed reason is one write for any number of jobs."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, or_, select, text
+from sqlalchemy import bindparam, delete, literal_column, or_, select, text
 from sqlalchemy.orm import Session
 
 from scheduling.reasons import PREEMPTING, RESERVED
 from store.db.database import now_us
+from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Job, WaitingReason
 from store.db.tables.jobs import HAS_OWN_REASON
 from store.db.upsert import upsert
@@ -25,9 +27,34 @@ JOINED = _JOBS.outerjoin(_REASONS, _REASONS.c.shape == _JOBS.c.shape)
 COMMON = tuple(_REASONS.c[name].label(f"common_{name}") for name in ("code", "message", "since"))
 # Built once, because every answer with jobs and each pass over the queue executes them.
 _OF_SHAPES = select(_REASONS).where(_REASONS.c.shape.in_(bindparam("shapes", expanding=True)))
+_ONE = select(literal_column("1").label("one")).subquery()
+_NOW = Prepared(
+    select(now_us(), *(_REASONS.c[name] for name in ("shape", "code", "message", "since"))).select_from(
+        _ONE.outerjoin(_REASONS, among(_REASONS.c.shape, "shapes"))
+    )
+)
 _BY_SHAPE = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
 _OWN_REASON = select(Job.id, Job.reason_message).where(is_queued())
 _OF_FAVOURED = _OWN_REASON.where(text(HAS_OWN_REASON))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The time by the database's clock, and what the jobs of some shapes wait for at that time."""
+
+    now: int
+    common: Mapping[str, DisplayedReason]
+
+    def displayed(self, job: Any) -> DisplayedReason:
+        """Returns the reason of a job of one of the shapes that has none of its own."""
+        return _shown(job, self.common.get(job.shape))
+
+
+def now(session: Session, shapes: Collection[str]) -> Moment:
+    """Returns what the jobs of the shapes wait for now."""
+    rows = _NOW.read(session, {"shapes": texts(shapes)})
+    common = {shape: DisplayedReason(*told) for _, shape, *told in rows if shape is not None}
+    return Moment(rows[0][0], common)
 
 
 def displayed(session: Session, jobs: Collection[Any]) -> dict[str, DisplayedReason]:

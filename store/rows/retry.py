@@ -9,7 +9,7 @@ from store.db.tables import Checkpoint, Job
 from store.facts.callers import SERVICE, Caller
 from store.facts.checkpoints import CheckpointFacts
 from store.ids import new_id
-from store.rows import access, bundles, checkpoints, gpus, jobs, quotas, secrets
+from store.rows import access, bundles, checkpoints, gpus, jobs, new_jobs, quotas, secrets
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
@@ -33,7 +33,7 @@ def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE
     secrets.check(session, owner, spec)
     named = bundles_of(spec)
     bundles.use(session, owner, named)
-    new = jobs.submit(session, spec, owner=owner, visibility=cast("Visibility", old.visibility), retry_of=job_id)
+    new = new_jobs.submit(session, spec, owner=owner, visibility=cast("Visibility", old.visibility), retry_of=job_id)
     bundles.record_uses(session, {new.id: named})
     newest = checkpoints.newest_first(session, job_id, limit=1)
     if newest:

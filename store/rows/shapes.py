@@ -17,21 +17,26 @@ VERSION = 1
 
 
 def shape_of(owner: str, spec: Mapping[str, Any], *, ran_us: int = 0) -> str:
-    """Returns the shape of jobs of `owner` with this stored spec whose attempts ran for `ran_us` microseconds.
+    """Returns the shape of jobs of `owner` with this stored spec whose attempts ran for `ran_us` microseconds."""
+    preemptible, limit = _terms(spec)
+    return shape(owner, spec["resources"], preemptible=preemptible, limit=limit, ran_us=ran_us)
+
+
+def shape(owner: str, resources: Mapping[str, Any], *, preemptible: bool, limit: timedelta, ran_us: int = 0) -> str:
+    """Returns the shape of jobs.
 
     It has the owner, the resources, whether others may displace the jobs, the class of what is left of their time
     limit, and whether they had their first look.
     """
-    preemptible, limit = _terms(spec)
     left = max(0, in_us(limit) - ran_us)
-    parts = [VERSION, owner, spec["resources"], preemptible, limit_class(left), looked(ran_us)]
+    parts = [VERSION, owner, resources, preemptible, limit_class(left), looked(ran_us)]
     written = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(written.encode(), digest_size=16).hexdigest()
 
 
 def _terms(spec: Mapping[str, Any]) -> tuple[bool, timedelta]:
     try:
-        # Not the whole spec: every submission parses this.
+        # Not the whole spec: this is all that is needed.
         read = StoredSpec.model_validate({name: spec[name] for name in ("preemptible", "time_limit") if name in spec})
     except ValidationError:  # a newer program wrote it: only such a one starts the job
         read = StoredSpec()

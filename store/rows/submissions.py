@@ -7,7 +7,20 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import IdempotencyKey
 from store.facts.submission import KeyedRequest, NewJob, Submission, Submitted
-from store.rows import audit, bundles, gpus, idempotency, job_facts, jobs, quotas, savepoints, secrets, users
+from store.rows import (
+    audit,
+    bundles,
+    gpus,
+    idempotency,
+    job_facts,
+    jobs,
+    new_jobs,
+    queue_positions,
+    quotas,
+    savepoints,
+    secrets,
+    users,
+)
 from store.rows.idempotency import Answer, KeyTaken
 from store.rows.quotas import Room
 from torchyard.contract.bundles import bundles_of
@@ -16,10 +29,10 @@ from torchyard.contract.team import Resource
 
 Outcome = Submitted | Exception | None
 """Of one of several submissions: None if another transaction holds it up."""
-_Limits = Mapping[str, Mapping[Resource, int]]
+Limits = Mapping[str, Mapping[Resource, int]]
 
 
-def store_one(session: Session, wanted: Submission, *, limits: _Limits | None = None) -> Submitted:
+def store_one(session: Session, wanted: Submission, *, limits: Limits | None = None) -> Submitted:
     """Stores the job and the answer for its key, or returns the answer that an earlier request with the key got.
 
     Raises KeyTaken, and what `store.commands.submission.submit` does. `limits`: if they are known.
@@ -48,17 +61,25 @@ def store_together(session: Session, wanted: Sequence[Submission]) -> list[Outco
     free = _lock_free(session, wanted, limits)
     if len(wanted) == 1:
         return [store_one(session, wanted[0], limits=limits) if free else None]
-    found: dict[int, Outcome] = {}
-    checked = _checked(session, {place: wanted[place] for place in free}, limits, found)
-    if checked:
-        made = savepoints.attempt(session, partial(_store, session, [wanted[place] for place in checked]))
-        found |= {} if isinstance(made, Exception) else dict(zip(checked, made, strict=True))
-    for place in sorted(set(free) - found.keys(), key=lambda place: _key(wanted[place])):
-        found[place] = _store_alone(session, wanted[place], limits)
+    found = store_locked(session, {place: wanted[place] for place in free}, limits)
     return [found.get(place) for place in range(len(wanted))]
 
 
-def _lock_free(session: Session, wanted: Sequence[Submission], limits: _Limits) -> list[int]:
+def store_locked(
+    session: Session, wanted: Mapping[int, Submission], limits: Limits
+) -> dict[int, Submitted | Exception]:
+    """Does what `store_together` does, by place, for submissions whose users and bundles are locked."""
+    found: dict[int, Submitted | Exception] = {}
+    checked = _checked(session, wanted, limits, found)
+    if checked:
+        made = savepoints.attempt(session, partial(_store, session, [wanted[place] for place in checked]))
+        found |= {} if isinstance(made, Exception) else dict(zip(checked, made, strict=True))
+    for place in sorted(wanted.keys() - found.keys(), key=lambda place: _key(wanted[place])):
+        found[place] = _store_alone(session, wanted[place], limits)
+    return found
+
+
+def _lock_free(session: Session, wanted: Sequence[Submission], limits: Limits) -> list[int]:
     """Locks users and then bundles, as far as they are free. Returns the submissions that have theirs."""
     counted = {name for name, theirs in limits.items() if Resource.QUEUED in theirs}
     held_users = counted - users.lock_free(session, counted) if counted else set[str]()
@@ -72,7 +93,7 @@ def _lock_free(session: Session, wanted: Sequence[Submission], limits: _Limits) 
 
 
 def _checked(
-    session: Session, wanted: Mapping[int, Submission], limits: _Limits, found: dict[int, Outcome]
+    session: Session, wanted: Mapping[int, Submission], limits: Limits, found: dict[int, Submitted | Exception]
 ) -> list[int]:
     """Returns those of the submissions that may be stored together, and adds what is known of others to `found`."""
     stored = idempotency.find_answers(session, [each.keyed for each in wanted.values() if each.keyed is not None])
@@ -117,10 +138,12 @@ def _check(session: Session, wanted: Submission, room: Room) -> None:
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
-    made = jobs.submit_all(session, [NewJob(each.spec, each.caller.name, each.visibility) for each in wanted])
+    stored = new_jobs.submit_all(session, [NewJob(each.spec, each.caller.name, each.visibility) for each in wanted])
+    made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
     audit.add_all(session, "job.submit", [(each.caller, job.id) for job, each in zip(made, wanted, strict=True)])
-    told = [Submitted(facts, 201, f"/v1/jobs/{facts.id}") for facts in job_facts.of_new(session, made)]
+    told = [Submitted(job_facts.of_new(job, why), 201, f"/v1/jobs/{job.id}") for job, why in stored]
+    queue_positions.ask_after_commit(session, made)
     answers = [
         (each.keyed, Answer(its.job.id, its.status, its.location))
         for each, its in zip(wanted, told, strict=True)
@@ -131,7 +154,7 @@ def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
     return told
 
 
-def _store_alone(session: Session, wanted: Submission, limits: _Limits) -> Submitted | Exception:
+def _store_alone(session: Session, wanted: Submission, limits: Limits) -> Submitted | Exception:
     change: Callable[[], Submitted] = partial(store_one, session, wanted, limits=limits)
     while isinstance(made := savepoints.attempt(session, change), KeyTaken):
         pass

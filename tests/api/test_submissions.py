@@ -1,66 +1,26 @@
 """Clients that submit at the same moment share a commit, and none of them waits for another's trouble."""
 
 import asyncio
-from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 import socket
-import threading
 from urllib.parse import urlsplit
 
 from httpx2 import Response
 import pytest
-from sqlalchemy import Connection, event
-from sqlalchemy.exc import OperationalError
 
 from api.submissions import MOST, THREADS, Submissions
 from bench.load import post
-from store.db.engine import WRITES
 from store.facts.callers import SERVICE
 from store.facts.submission import KeyedRequest, Submission, Submitted
 from store.rows import users
 from tests.api.raw import read_answer, wait_until
 from tests.api.service import SPEC, TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_thread
+from tests.api.writes import writes
 from torchyard.contract.spec import parse_spec
 
 CLIENTS = 16
-
-
-class Writes:
-    """The write transactions of a service: how many committed, and what becomes of them."""
-
-    def __init__(self) -> None:
-        self.commits = 0
-        self.refuse = False
-        """Whether the database is away when a commit begins."""
-        self.go = threading.Event()
-        """Until it is set, transactions begin and wait."""
-        self.go.set()
-
-    def begin(self, connection: Connection) -> None:
-        if connection.get_execution_options().get(WRITES):
-            self.go.wait()
-
-    def commit(self, connection: Connection) -> None:
-        if connection.get_execution_options().get(WRITES):
-            self.commits += 1
-            if self.refuse:
-                raise OperationalError("COMMIT", None, ConnectionError("the server is away"))
-
-
-@contextmanager
-def writes(service: ApiFixture) -> Generator[Writes]:
-    engine, found = service.app.state.services.store.database.engine, Writes()
-    event.listen(engine, "begin", found.begin)
-    event.listen(engine, "commit", found.commit)
-    try:
-        yield found
-    finally:
-        found.go.set()
-        event.remove(engine, "begin", found.begin)
-        event.remove(engine, "commit", found.commit)
 
 
 def send(service: ApiFixture, key: object) -> Response:

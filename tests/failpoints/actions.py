@@ -12,7 +12,7 @@ import threading
 import time
 
 from api.submissions import Submissions
-from store.commands import bundles, cleanup, requests, submission, team
+from store.commands import batches, bundles, cleanup, requests, submission, team
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
 from store.facts.attempts import Claim
@@ -113,6 +113,17 @@ def submit_many(settings: Settings, count: int, answered: Path) -> None:
 
     with opened(settings) as store:
         asyncio.run(submit_all(Submissions(store)))
+
+
+def submit_batch(settings: Settings, parts: int, answered: Path) -> None:
+    """Submits a batch in several transactions, as the API does, and writes the ids to a file when all are stored."""
+    spec = parse_spec({"trainer": "script", "name": "many", "config": {"code": "file:///code"}})
+    whole, found = KeyedRequest("admin", "batch", "the same"), dict[int, object]()
+    with opened(settings) as store:
+        for part in range(parts):
+            wanted = {part * 10 + number: Submission(spec, SERVICE, "private") for number in range(10)}
+            found |= batches.submit(store, wanted, whole=whole, atomic=False)
+    answered.write_text(" ".join(map(str, found.values())))
 
 
 def collect(settings: Settings) -> None:

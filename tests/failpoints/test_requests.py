@@ -96,6 +96,29 @@ def test_each_of_many_submissions_of_a_killed_process_is_answered_or_stored_once
     assert sorted(line.waiting(service.queue)) == [job.id for job in jobs]
 
 
+@pytest.mark.parametrize("hit", [1, 3])
+@pytest.mark.parametrize("point", ["store.submit.before", "store.submit.after", "queue.announce.before"])
+def test_a_batch_that_was_killed_goes_on_where_it_stopped(service: FailpointFixture, point: str, hit: int) -> None:
+    answered, parts = service.folder / "answered", 4
+    with started(
+        actions.submit_batch, service.settings, parts, answered, plan=f"{point}=kill@{hit}", log=service.log
+    ) as child:
+        assert child.wait() == -9
+        assert child.acted == [point]
+    assert not answered.exists()
+    stored = [job.id for job in service.jobs()]
+    assert len(stored) == 10 * (hit - 1 if point.endswith("submit.before") else hit)
+    actions.submit_batch(service.settings, parts, answered)
+    made = answered.read_text().split()
+    assert made[: len(stored)] == stored
+    assert made == [job.id for job in service.jobs()]
+    assert len({*made}) == 10 * parts
+    actions.submit_batch(service.settings, parts, answered)
+    assert answered.read_text().split() == made
+    line.sweep(service.queue, service.database)
+    assert sorted(line.waiting(service.queue)) == sorted(made)
+
+
 def _playing(service: FailpointFixture, what: str, subject: str, *, plan: str) -> AbstractContextManager[ArmedProcess]:
     return started(actions.request, service.settings, what, subject, plan=plan, log=service.log)
 

@@ -25,7 +25,18 @@ from store.queries import series
 from store.queries.groups import Groups
 from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
-from store.rows import attempts, claims, intents, job_events, jobs, queue_positions, reasons, reservations, workers
+from store.rows import (
+    attempts,
+    claims,
+    intents,
+    job_events,
+    jobs,
+    new_jobs,
+    queue_positions,
+    reasons,
+    reservations,
+    workers,
+)
 from store.rows.reservations import Change, Runs
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
@@ -55,7 +66,7 @@ class StoreFixture:
 
     def submit(self, *, owner: str = "ada", **spec: Any) -> str:
         parsed = self.spec(**spec)
-        return self.write(lambda session: jobs.submit(session, parsed, owner=owner)).id
+        return self.write(lambda session: new_jobs.submit(session, parsed, owner=owner)).id
 
     @staticmethod
     def spec(**changes: Any) -> Spec:

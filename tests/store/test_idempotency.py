@@ -6,7 +6,7 @@ from sqlalchemy import select, update
 from store.db.database import Session, now_us
 from store.db.tables import IdempotencyKey
 from store.facts.submission import KeyedRequest
-from store.rows import idempotency, jobs
+from store.rows import idempotency, jobs, new_jobs
 from store.rows.idempotency import Answer, KeyTaken
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import IdempotencyMismatch
@@ -25,7 +25,7 @@ def make(session: Session, asked: KeyedRequest) -> Answer:
     known = idempotency.find_answer(session, asked)
     if known is not None:
         return known
-    job = jobs.submit(session, SPEC, owner=asked.owner)
+    job = new_jobs.submit(session, SPEC, owner=asked.owner)
     answer = Answer(job.id, 201, f"/v1/jobs/{job.id}")
     idempotency.store_answer(session, asked, answer)
     idempotency.delete_old(session)
@@ -80,7 +80,7 @@ def test_a_failed_transaction_stores_no_answer(db: StoreFixture) -> None:
 
 def test_the_second_user_of_a_key_is_rolled_back(db: StoreFixture) -> None:
     def both_look_first(session: Session) -> Answer:
-        job = jobs.submit(session, SPEC, owner="ada")
+        job = new_jobs.submit(session, SPEC, owner="ada")
         answer = Answer(job.id, 201, "")
         idempotency.store_answer(session, request(), answer)
         return answer

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from store.db.tables import Job, JobCount
 from store.facts.callers import SERVICE, Caller
-from store.rows import access, attempts, deletion, job_counts, jobs, listing
+from store.rows import access, attempts, deletion, job_counts, jobs, listing, new_jobs
 from tests.store.fixture import StoreFixture, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason, JobState
@@ -98,7 +98,7 @@ def test_counts_that_are_added_up_by_two_workers_while_jobs_come_stay_exact(db: 
 def test_a_transaction_that_fails_counts_nothing(db: StoreFixture) -> None:
     db.submit()
     with pytest.raises(ZeroDivisionError), db.database.write() as session:
-        jobs.submit(session, db.spec(), owner="ada")
+        new_jobs.submit(session, db.spec(), owner="ada")
         raise ZeroDivisionError
     check(db)
 

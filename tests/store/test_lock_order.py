@@ -10,7 +10,7 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from store.db.database import Database
-from store.rows import attempts, deletion, jobs, quotas, retry, stacks, users, waiting
+from store.rows import attempts, deletion, jobs, new_jobs, quotas, retry, stacks, users, waiting
 from store.rows.reservations import Change
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason, Reason
@@ -96,6 +96,6 @@ def _submit(db: StoreFixture, **spec: Any) -> str:
 
     def submit(session: Session) -> str:
         quotas.check_submission(session, "ada", devices=parsed.resources.total_devices, priority=parsed.priority)
-        return jobs.submit(session, parsed, owner="ada").id
+        return new_jobs.submit(session, parsed, owner="ada").id
 
     return db.write(submit)

@@ -13,7 +13,7 @@ from store.facts.attempts import Claim
 from store.facts.callers import Caller
 from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
-from store.rows import deletion, jobs, quotas, users
+from store.rows import deletion, jobs, new_jobs, quotas, users
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import EndReason
@@ -45,7 +45,7 @@ def submit(db: StoreFixture, owner: str = "ada", *, devices: int = 1, priority: 
     with db.database.write() as session:
         quotas.check_submission(session, owner, devices=devices, priority=priority)
         like = {"resources": {"devices_per_node": devices}, "priority": priority}
-        return jobs.submit(session, db.spec(**like), owner=owner).id
+        return new_jobs.submit(session, db.spec(**like), owner=owner).id
 
 
 def test_a_users_limit_replaces_that_of_the_role(team: StoreFixture) -> None:

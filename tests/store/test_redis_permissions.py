@@ -11,7 +11,7 @@ from store.db.database import Database
 from store.facts.line import Credits
 from store.line.line import line_of
 from store.queue import Queue, RedisForbids
-from store.rows import jobs
+from store.rows import jobs, new_jobs
 from tests import line
 from tests.servers import administered, redis_server
 from tests.store.fixture import StoreFixture, a_service, service_of, store_on
@@ -68,7 +68,7 @@ def test_without_a_permission_jobs_are_accepted_and_the_rows_answer(
                 store, db = store_on(database, queue=queue), StoreFixture(database)
                 caplog.clear()
                 with store.write("submit") as session:
-                    new = jobs.submit(session, db.spec(), owner="ada").id
+                    new = new_jobs.submit(session, db.spec(), owner="ada").id
                 assert "`torchyard doctor` says what to add" in caplog.text
                 assert not store.sweep_line()
                 with store.read() as session:

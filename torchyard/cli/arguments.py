@@ -28,6 +28,13 @@ WorkersArgument = Annotated[
     list[str], typer.Argument(metavar="WORKER…", help="Ids, beginnings of ids, or names of hosts.")
 ]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The job spec, YAML or JSON; - reads stdin.")]
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE…",
+        help="Job specs: YAML or JSON, of which a file may have several documents, or a JSON a line; - reads stdin.",
+    ),
+]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]
 
 IdempotencyKey = Annotated[

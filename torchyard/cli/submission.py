@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from pathlib import Path
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.arguments import FileArgument, Follow, IdempotencyKey, JobArgument, Json, connect
+from torchyard.cli.arguments import FileArgument, FilesArgument, Follow, IdempotencyKey, JobArgument, Json, connect
+from torchyard.cli.specs import read_spec, read_specs
 from torchyard.contract.team import Visibility
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.views.jobs import BatchView, JobView
 
 
 def validate(file: FileArgument, *, as_json: Json = False) -> None:
@@ -24,7 +22,7 @@ def validate(file: FileArgument, *, as_json: Json = False) -> None:
     import yaml
 
     with connect() as client:
-        spec = client.validate(_read_spec(file))
+        spec = client.validate(read_spec(file))
     if as_json:
         return output.write_json(spec)
     resolved = {"trainer": spec.trainer, "name": spec.name, **spec.model_dump(mode="json")}
@@ -33,21 +31,48 @@ def validate(file: FileArgument, *, as_json: Json = False) -> None:
 
 
 def submit(
-    file: FileArgument,
+    files: FilesArgument,
     *,
     name: Annotated[str | None, typer.Option(help="Overrides the spec's name.")] = None,
     visibility: Annotated[
         Visibility | None, typer.Option(help="Overrides the spec's visibility: who may read the job.")
     ] = None,
+    atomic: Annotated[bool, typer.Option("--atomic", help="Of several jobs, submit all or none.")] = False,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit a job and print its id. With --follow, print its log, and exit with 1 if it fails."""
-    spec = _read_spec(file)
-    spec |= {key: value for key, value in (("name", name), ("visibility", visibility)) if value is not None}
+    """Submit jobs and print their ids. With --follow, print the log of the only one, and exit with 1 if it fails."""
+    found = read_specs(files)
+    if len(found) > 1 and follow:
+        raise typer.BadParameter(f"there are {len(found)} jobs, and --follow watches one")
+    own = {key: value for key, value in (("name", name), ("visibility", visibility)) if value is not None}
+    specs = [each.spec | own for each in found]
     with connect() as client:
-        accepted(client, client.submit(spec, idempotency_key=idempotency_key).view, follow=follow, as_json=as_json)
+        if len(specs) > 1:
+            made = client.submit_batch(specs, atomic=atomic, idempotency_key=idempotency_key)
+            _show_batch(made, [each.place for each in found], as_json=as_json)
+        else:
+            job = client.submit(specs[0], idempotency_key=idempotency_key).view
+            accepted(client, job, follow=follow, as_json=as_json)
+
+
+def _show_batch(made: BatchView, places: list[str], *, as_json: bool) -> None:
+    """Prints the ids, and says which jobs were not submitted and why. Exits with 1 if there are any."""
+    if as_json:
+        output.write_json(made)
+    failed = 0
+    for item, place in zip(made.data, places, strict=True):
+        if item.error is None:
+            if not as_json:
+                terminal.write(item.id or "")
+            continue
+        failed += 1
+        fields = [f"{each.field}: {each.message}" if each.field else each.message for each in item.error.errors]
+        terminal.note(f"{place}: {'; '.join(fields) or item.error.detail}")
+    terminal.note(f"Submitted {len(made.data) - failed} of {len(made.data)} jobs.")
+    if failed:
+        raise typer.Exit(1)
 
 
 def retry(
@@ -88,27 +113,3 @@ def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     if as_json:
         output.write_json(last)
     return exit_code(last)
-
-
-def _read_spec(file: str) -> dict[str, Any]:
-    import yaml
-
-    from torchyard.contract.errors import InvalidSpec, TooLarge
-    from torchyard.contract.spec import MOST_SPEC_BYTES
-
-    name = "standard input" if file == "-" else file
-    try:
-        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:
-            written = source.read(MOST_SPEC_BYTES + 1)
-        if len(written) > MOST_SPEC_BYTES:
-            raise TooLarge(f"{name} is too large to be a job spec, which has at most {MOST_SPEC_BYTES} bytes")
-        spec = yaml.safe_load(written)  # JSON is valid YAML
-    except OSError as error:
-        raise InvalidSpec(f"{name} cannot be read: {error.strerror or error}") from None
-    except RecursionError:
-        raise InvalidSpec(f"{name} is nested too deep to be a job spec") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidSpec(f"{name} is neither YAML nor JSON: {error}") from None
-    if not isinstance(spec, dict):
-        raise InvalidSpec(f"{name} is not a job spec, which is a mapping with the key `trainer`")
-    return spec

@@ -50,6 +50,7 @@ class Client(Driver[ClientCore]):
     close = blocking(ClientCore.close)
     run = blocking(ClientCore.run, Job)
     submit = blocking(ClientCore.submit, Job)
+    submit_batch = blocking(ClientCore.submit_batch)
     validate = blocking(ClientCore.validate)
     get = blocking(ClientCore.get, Job)
     free_name = blocking(ClientCore.free_name)

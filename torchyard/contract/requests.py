@@ -22,6 +22,12 @@ USER_NAME = allowing(
 UserName = Annotated[str, Field(pattern=USER_NAME)]
 MOST_ACTIONS = 1000
 """The most jobs on which one request acts."""
+MOST_JOBS = 10_000
+"""The most jobs of a batch."""
+MOST_ATOMIC_JOBS = 500
+"""The most jobs of a batch of which all are stored, or none."""
+MOST_BATCH_BYTES = 16 << 20
+_MOST_BATCH_KEYS = 10
 _MOST_VALUES = 2500
 """The most keys and values in a request: each may cost an error message. `MOST_ACTIONS` ids are fewer."""
 JobAction = Literal["cancel", "pause", "resume", "delete"]
@@ -135,6 +141,33 @@ class JobActions(Schema):
         if self.now and self.action != "cancel":
             raise ValueError("`now` is only for `cancel`")
         return self
+
+
+class JobBatch(Schema):
+    """Jobs to submit together. Their specs are not looked at yet."""
+
+    jobs: Annotated[list[Any], Field(min_length=1, max_length=MOST_JOBS, description="a job spec each")]
+    atomic: bool = Field(
+        default=False, description=f"store all jobs or none: {MOST_ATOMIC_JOBS} at most. Otherwise each is its own"
+    )
+
+    @model_validator(mode="after")
+    def _is_one_transaction(self) -> Self:
+        if self.atomic and len(self.jobs) > MOST_ATOMIC_JOBS:
+            raise ValueError(f"an atomic batch has at most {MOST_ATOMIC_JOBS} jobs, and this one {len(self.jobs)}")
+        return self
+
+
+def parse_batch(raw: object) -> JobBatch:
+    """Returns the batch in `raw` (parsed JSON), whose specs may be anything. Raises InvalidRequest."""
+    if isinstance(raw, dict) and len(raw) > _MOST_BATCH_KEYS:
+        raise InvalidRequest(
+            "the batch is not valid", errors=(FieldError("", "send `jobs`, and `atomic` if you like"),)
+        )
+    try:
+        return JobBatch.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidRequest("the batch is not valid", errors=field_errors(error, JobBatch)) from None
 
 
 def parse_request(kind: type[S], raw: object, *, most_values: int = _MOST_VALUES) -> S:

@@ -167,7 +167,8 @@ class RecipeSpec(_Common):
         timeout = distributed.collective_timeout(self.stall_timeout)
         resolved = distributed.model_copy(update={"timeout": timeout})
         config = self.config.model_copy(update={"distributed": resolved})
-        return self.model_copy(update={"config": config})
+        object.__setattr__(self, "config", config)  # it is being made: a copy would cost a tenth of its validation
+        return self
 
 
 class ScriptSpec(_Common):

@@ -84,7 +84,8 @@ def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: P
         ("a: [", "neither YAML nor JSON"),
         ("just text", "not a job spec"),
         ("[" * 5000, "nested too deep"),
-        ("#" * 262_145, "at most 262144 bytes"),
+        (f"trainer: {'x' * 262_144}", "at most 262144"),
+        ("#" * (1 << 20 | 1), "too large to be read as YAML"),
     ],
 )
 def test_submit_explains_why_a_file_is_not_a_spec(server: FakeServer, text: str, says: str) -> None:
@@ -92,6 +93,66 @@ def test_submit_explains_why_a_file_is_not_a_spec(server: FakeServer, text: str,
     assert done.returncode == 1
     assert says in done.stderr
     assert _is_clean_error(done)
+
+
+def test_submit_sends_the_jobs_of_all_files_at_once(server: FakeServer, tmp_path: Path) -> None:
+    data = [{"index": index, "id": f"job_{index}"} for index in range(5)]
+    server.on("/v1/jobs/batch", Answer({"data": data}))
+    (tmp_path / "two.yaml").write_text("---\ntrainer: a\n---\ntrainer: b\n---\n")
+    (tmp_path / "one.json").write_text(json.dumps({"trainer": "c"}, indent=1))
+    lines = '{"trainer": "d"}\n\n{"trainer": "e", "name": "own"}\n'
+    arguments = ["submit", "two.yaml", "one.json", "-", "--name", "mine", "--idempotency-key", "k", "--atomic"]
+    done = run_process(arguments, _environment(server), cwd=tmp_path, stdin=lines)
+    assert (done.returncode, done.stdout.split()) == (0, [item["id"] for item in data])
+    sent = json.loads(server.requests[0].body)
+    assert [spec["trainer"] for spec in sent["jobs"]] == ["a", "b", "c", "d", "e"]
+    assert {spec["name"] for spec in sent["jobs"]} == {"mine"}
+    assert sent["atomic"] is True
+    assert server.requests[0].headers["Idempotency-Key"] == "k"
+
+
+def test_submit_names_the_place_of_each_job_that_was_not_submitted(server: FakeServer, tmp_path: Path) -> None:
+    wrong = {"code": "invalid_spec", "title": "…", "status": 422, "detail": "the job spec is not valid"}
+    errors = [{"field": "priority", "message": "must be at most 100"}]
+    away = {"code": "unavailable", "title": "…", "status": 503, "detail": "the database does not answer"}
+    data = [
+        {"index": 0, "id": "job_0"},
+        {"index": 1, "error": {**wrong, "errors": errors}},
+        {"index": 2, "id": "job_2"},
+        {"index": 3, "error": away},
+    ]
+    server.on("/v1/jobs/batch", Answer({"data": data}))
+    (tmp_path / "two.yaml").write_text("trainer: a\n---\ntrainer: b\n")
+    lines = '{"trainer": "c"}\n{"trainer": "d"}\n'
+    done = run_process(["submit", "two.yaml", "-"], _environment(server), cwd=tmp_path, stdin=lines)
+    assert (done.returncode, done.stdout.split()) == (1, ["job_0", "job_2"])
+    assert "two.yaml, document 2: priority: must be at most 100" in done.stderr
+    assert "standard input, line 2: the database does not answer" in done.stderr
+    assert "Submitted 2 of 4 jobs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["two.yaml", "absent.yaml"], "absent.yaml cannot be read"),
+        (["two.yaml", "wrong.yaml"], "wrong.yaml, document 2 is not a job spec"),
+        (["two.yaml", "half.json"], "half.json is neither YAML nor JSON"),
+        (["two.yaml", "empty.yaml"], "empty.yaml is not a job spec"),
+        (["-", "-"], "read once"),
+        (["two.yaml", "--follow"], "there are 2 jobs"),
+    ],
+)
+def test_submit_sends_nothing_if_a_file_is_wrong(
+    server: FakeServer, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    (tmp_path / "two.yaml").write_text("trainer: a\n---\ntrainer: b\n")
+    (tmp_path / "wrong.yaml").write_text("trainer: a\n---\n7\n")
+    (tmp_path / "half.json").write_text('{"trainer": "a"}\n{"trainer": \n')
+    (tmp_path / "empty.yaml").write_text("")
+    done = run_process(["submit", *arguments], _environment(server), cwd=tmp_path, stdin="")
+    assert done.returncode in {1, 2}
+    assert says in " ".join(done.stderr.split())
+    assert not [request for request in server.requests if request.method == "POST"]
 
 
 def test_a_refused_spec_names_each_field(server: FakeServer) -> None:

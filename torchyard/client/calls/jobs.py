@@ -22,13 +22,18 @@ from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.attempts import AttemptView
 from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.jobs import ActionsView, JobPage, JobSummary, JobView, QueueEntry, SpecView
+from torchyard.contract.views.jobs import ActionsView, BatchView, JobPage, JobSummary, JobView, QueueEntry, SpecView
 
 Spec = Mapping[str, Any] | BaseModel
 
 
 def submit(spec: Spec, *, key: str | None) -> Call[JobView]:
     return Call(JobView, "POST", "/v1/jobs", content=_encoded(spec), headers={**JSON, **idempotency(key)})
+
+
+def submit_batch(specs: Sequence[Spec], *, atomic: bool, key: str | None) -> Call[BatchView]:
+    content = f'{{"jobs": [{",".join(map(_encoded, specs))}], "atomic": {json.dumps(atomic)}}}'
+    return Call(BatchView, "POST", "/v1/jobs/batch", content=content, headers={**JSON, **idempotency(key)})
 
 
 def validate(spec: Spec) -> Call[SpecView]:

@@ -17,6 +17,7 @@ from torchyard.client.packing import MAX_SIZE
 from torchyard.client.references import find_job, free_name
 from torchyard.client.transport import Transport
 from torchyard.contract.spec import JobSpec
+from torchyard.contract.views.jobs import BatchView
 
 
 class ClientCore(JobCore, ClusterCore, TeamCore):
@@ -31,6 +32,16 @@ class ClientCore(JobCore, ClusterCore, TeamCore):
         the server knows the key, it is the job of the first call with that key.
         """
         return AsyncJob(self, await self._connection.answer(calls.submit(spec, key=idempotency_key)))
+
+    async def submit_batch(
+        self, specs: Sequence[Spec], *, atomic: bool = False, idempotency_key: str | None = None
+    ) -> BatchView:
+        """Submits up to 10,000 jobs, each once even if the connection breaks. Returns for each its id or its error.
+
+        `atomic`: all jobs, at most 500, or none. Raises the error of the first that is wrong, then. If the server knows
+        the key, it submits what it has not submitted yet of the same jobs.
+        """
+        return await self._connection.answer(calls.submit_batch(specs, atomic=atomic, key=idempotency_key))
 
     async def run(
         self,

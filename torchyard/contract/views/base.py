@@ -33,6 +33,14 @@ class Page(View, Generic[T]):
     next: str | None = None
 
 
+def shown(errors: tuple[FieldError, ...]) -> list[FieldError]:
+    """Returns the first of the errors, and how many more there are."""
+    more = len(errors) - _MOST_ERRORS
+    if more <= 1:  # the last one may say itself how many more there are
+        return [*errors]
+    return [*errors[:_MOST_ERRORS], FieldError("", f"and {more} more")]
+
+
 class Problem(View):
     """An RFC 9457 problem."""
 
@@ -55,13 +63,6 @@ class Problem(View):
             detail=error.message,
             code=error.code,
             request_id=request_id,
-            errors=_shown(error.errors),
+            errors=shown(error.errors),
             received=error.received if isinstance(error, Conflict) else None,
         )
-
-
-def _shown(errors: tuple[FieldError, ...]) -> list[FieldError]:
-    more = len(errors) - _MOST_ERRORS
-    if more <= 1:  # the last one may say itself how many more there are
-        return [*errors]
-    return [*errors[:_MOST_ERRORS], FieldError("", f"and {more} more")]

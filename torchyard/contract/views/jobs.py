@@ -1,14 +1,16 @@
 """The JSON of jobs, of actions on them, and of the queue."""
 
 from datetime import datetime
+from typing import Self
 
 from pydantic import Field, JsonValue
 
+from torchyard.contract.errors import FieldError, TorchyardError
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
-from torchyard.contract.views.base import Number, Page, View
+from torchyard.contract.views.base import Number, Page, View, shown
 
 
 class StatusReason(View):
@@ -121,6 +123,37 @@ class JobView(JobSummary):
     card: dict[str, JsonValue] | None = Field(
         default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
     )
+
+
+class BatchError(View):
+    """Why a job of a batch was not submitted: as the problem would say that answers it alone."""
+
+    code: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] = []
+
+    @classmethod
+    def of(cls, error: TorchyardError) -> Self:
+        return cls(
+            code=error.code, title=error.title, status=error.status, detail=error.message, errors=shown(error.errors)
+        )
+
+
+class BatchItem(View):
+    """What became of a job of a batch: it has either an `id` or an `error`."""
+
+    index: int
+    """Its place among those that were sent, from 0."""
+    id: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    error: BatchError | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
+class BatchView(View):
+    """What became of each job of a batch, in the order in which they were sent."""
+
+    data: list[BatchItem]
 
 
 class SpecView(View):

@@ -1,0 +1,136 @@
+"""Statements that are compiled once for each kind of database, and executed without the unit of work.
+
+Requests that are made often use them: compiling and processing a statement costs several times what executing it does.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+import json
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam
+from sqlalchemy.engine.interfaces import DBAPICursor, Dialect
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
+from sqlalchemy.sql import ClauseElement
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+_KEY = "torchyard.connection"
+
+
+class _texts(FunctionElement[str]):
+    """The rows of a JSON list of texts."""
+
+    inherit_cache = True
+
+
+@compiles(_texts, "sqlite")
+def _texts_sqlite(element: _texts, compiler: SQLCompiler, **options: Any) -> str:
+    return f"(SELECT value FROM json_each({compiler.process(element.clauses, **options)}))"  # noqa: S608
+
+
+@compiles(_texts, "postgresql")
+def _texts_postgresql(element: _texts, compiler: SQLCompiler, **options: Any) -> str:
+    return f"(SELECT json_array_elements_text(CAST({compiler.process(element.clauses, **options)} AS JSON)))"
+
+
+def among(column: ColumnElement[str], parameter: str) -> ColumnElement[bool]:
+    """Returns the condition that the column has one of the texts that are given as `texts`, however many they are."""
+    return column.bool_op("IN")(_texts(bindparam(parameter)))
+
+
+def texts(values: Collection[str]) -> str:
+    """Returns the value of a parameter of `among`."""
+    return json.dumps(sorted(values))
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    text: str
+    order: tuple[str, ...] | None
+    """The names of the parameters, where the driver takes them by their places."""
+    constants: Mapping[str, Any]
+
+    def parameters(self, values: Mapping[str, Any]) -> Any:
+        if self.order is None:
+            return {**self.constants, **values}
+        return tuple([values[name] if name in values else self.constants[name] for name in self.order])
+
+
+class Prepared:
+    """Values go to the driver as they are: those of JSON columns as `store.db.database.document`."""
+
+    def __init__(self, statement: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
+        """`columns`: those of an INSERT, all of which each row has. The others get their defaults."""
+        self._statement = statement
+        self._columns = columns
+        self._compiled: dict[str, _Compiled] = {}
+
+    def read(self, session: Session, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """Returns the rows of a SELECT."""
+        connection = _connection(session)
+        compiled = self._for(connection.dialect)
+        with _cursor(connection, compiled.text) as cursor:
+            cursor.execute(compiled.text, compiled.parameters(values))
+            return cursor.fetchall()
+
+    def write(self, session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Executes the statement for each row."""
+        connection = _connection(session)
+        compiled = self._for(connection.dialect)
+        with _cursor(connection, compiled.text) as cursor:
+            if len(rows) == 1:
+                cursor.execute(compiled.text, compiled.parameters(rows[0]))
+            else:
+                cursor.executemany(compiled.text, [compiled.parameters(row) for row in rows])
+
+    def _for(self, dialect: Dialect) -> _Compiled:
+        known = self._compiled.get(dialect.name)
+        if known is None:
+            known = self._compiled[dialect.name] = _compile(self._statement, self._columns, dialect)
+        return known
+
+
+def _connection(session: Session) -> Connection:
+    """Returns the connection of the session's transaction, for which each session is asked once."""
+    known: Connection | None = session.info.get(_KEY)
+    if known is None or known.closed:
+        known = session.info[_KEY] = session.connection()
+    return known
+
+
+class _cursor:
+    """A cursor of the driver in the session's transaction. Raises what the session itself does.
+
+    A class, because a generator would cost as much as the statement.
+    """
+
+    def __init__(self, connection: Connection, text: str) -> None:
+        self._connection = connection
+        self._text = text
+
+    def __enter__(self) -> DBAPICursor:
+        self._cursor = self._connection.connection.cursor()
+        return self._cursor
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        dialect = self._connection.dialect
+        if not isinstance(error, dialect.loaded_dbapi.Error):
+            self._cursor.close()
+            return
+        lost = dialect.is_disconnect(error, self._connection.connection.driver_connection, self._cursor)
+        if lost:
+            self._connection.invalidate(error)
+        base: type[Exception] = dialect.loaded_dbapi.Error
+        raise DBAPIError.instance(
+            self._text, None, error, base, connection_invalidated=lost, dialect=dialect
+        ) from error
+
+
+def _compile(statement: ClauseElement, columns: Sequence[str] | None, dialect: Dialect) -> _Compiled:
+    made: Any = statement.compile(dialect=dialect, column_keys=columns)
+    order = tuple(made.positiontup) if made.positional else None
+    defaults = {column.key: column.default.arg for column in made.insert_prefetch or ()}
+    return _Compiled(str(made), order, {**made.construct_params(_check=False), **defaults})

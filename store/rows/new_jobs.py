@@ -1,0 +1,87 @@
+"""Stores new jobs: their rows and their first events."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from store.announcement import announcement_of
+from store.db.database import document
+from store.db.prepared import Prepared
+from store.db.tables import Base
+from store.facts.jobs import WAITING, DisplayedReason
+from store.facts.submission import NewJob
+from store.ids import new_id
+from store.line.entries import entry_of
+from store.rows import job_events, jobs, reasons
+from store.rows.shapes import shape
+from torchyard.contract.job import JobState
+from torchyard.contract.spec import Spec
+from torchyard.contract.team import Visibility
+
+_JOBS = Base.metadata.tables["jobs"]
+_NEW_JOBS = Prepared(
+    insert(_JOBS).inline(),
+    columns=(
+        *("id", "owner", "name", "trainer", "spec", "priority", "shape", "device_request", "labels", "search_text"),
+        *("visibility", "retry_of", "state", "version", "reason_code", "reason_message", "attempt", "devices"),
+        *("position", "created_at", "reason_since", "lined_at"),
+    ),
+)
+# What is told of a job is read from these columns, too.
+_UNSET = dict[str, Any].fromkeys(column.key for column in _JOBS.c) | {"log_lines": 0}
+
+
+def submit(
+    session: Session, spec: Spec, *, owner: str, visibility: Visibility = "private", retry_of: str | None = None
+) -> Any:
+    """Stores a new queued job, and returns its columns. It is accepted when the transaction commits.
+
+    `visibility`: the default visibility, for a spec that sets none.
+    """
+    return submit_all(session, [NewJob(spec, owner, visibility, retry_of)])[0][0]
+
+
+def submit_all(session: Session, new: Sequence[NewJob]) -> list[tuple[Any, DisplayedReason]]:
+    """Stores new queued jobs, as `submit` does, in order. Returns the columns of each, and why it waits."""
+    rows = [_row(each) for each in new]
+    moment = reasons.now(session, {row["shape"] for row in rows})
+    times = dict.fromkeys(("created_at", "reason_since", "lined_at"), moment.now)
+    _NEW_JOBS.write(session, [{**row, **times, **_documents(row)} for row in rows])
+    job_events.add_first(session, [row["id"] for row in rows], WAITING, time=moment.now)
+    stored = [SimpleNamespace(**{**_UNSET, **row, **times}) for row in rows]
+    for job in stored:
+        announcement_of(session).enqueue(job.id, entry_of(job))
+    return [(job, moment.displayed(job)) for job in stored]
+
+
+def _row(new: NewJob) -> dict[str, Any]:
+    spec, written = new.spec, new.spec.model_dump(mode="json")
+    values: dict[str, Any] = {
+        "id": new_id("job"),
+        "owner": new.owner,
+        "name": spec.name,
+        "trainer": spec.trainer,
+        "spec": written,
+        "priority": spec.priority,
+        "shape": shape(new.owner, written["resources"], preemptible=spec.preemptible, limit=spec.time_limit),
+        "device_request": spec.resources.device,
+        "labels": spec.labels,
+        "visibility": spec.visibility or new.visibility,
+        "retry_of": new.retry_of,
+        "state": JobState.QUEUED.value,
+        "version": 1,
+        "reason_code": WAITING.code,
+        "reason_message": WAITING.message,
+        "attempt": 0,
+        "devices": [],
+        "position": 1,
+    }
+    return {**values, "search_text": jobs.search_text(values)}
+
+
+def _documents(row: Mapping[str, Any]) -> dict[str, str]:
+    labels = document(row["labels"]) if row["labels"] else "{}"
+    return {"spec": document(row["spec"]), "labels": labels, "devices": "[]"}

@@ -1,0 +1,56 @@
+"""Statements that go to the driver as they are: what they return and raise is what a session's own do."""
+
+import pytest
+from sqlalchemy import bindparam, insert, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from store.db.prepared import Prepared, among, texts
+from store.db.tables import Base
+from tests.store.fixture import StoreFixture
+from torchyard.contract.errors import Unavailable
+
+USERS = Base.metadata.tables["users"]
+NEW = Prepared(insert(USERS).inline(), columns=("name", "role"))
+NAMED = Prepared(select(USERS.c.name, USERS.c.role).where(among(USERS.c.name, "names")).order_by(USERS.c.name))
+
+
+def named(db: StoreFixture, *names: str) -> list[tuple[str, ...]]:
+    return [tuple(row) for row in db.read(lambda session: NAMED.read(session, {"names": texts(names)}))]
+
+
+@pytest.mark.parametrize("names", [[], ["ada"], ["ada", "bob", "c\"\\'d", "é"]])
+def test_one_statement_takes_any_number_of_texts(db: StoreFixture, names: list[str]) -> None:
+    rows = [{"name": name, "role": "member"} for name in [*names, "other"]]
+    db.write(lambda session: NEW.write(session, rows))
+    assert named(db, *names) == [(name, "member") for name in sorted(names)]
+
+
+def test_columns_that_are_left_out_get_their_defaults(db: StoreFixture) -> None:
+    db.write(lambda session: NEW.write(session, [{"name": "ada", "role": "member"}]))
+    created = db.read(
+        lambda session: session.execute(select(USERS.c.created_at).where(USERS.c.name == "ada")).scalar_one()
+    )
+    assert created > 0
+
+
+def test_what_the_database_refuses_is_undone_and_raised_as_by_a_session(db: StoreFixture) -> None:
+    twice = [{"name": "ada", "role": "member"}] * 2
+    with pytest.raises(IntegrityError):
+        db.write(lambda session: NEW.write(session, twice))
+    assert named(db, "ada") == []
+
+
+@pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
+def test_a_connection_that_the_server_closed_is_unavailable_and_replaced(db: StoreFixture) -> None:
+    with pytest.raises(Unavailable), db.database.write() as session:
+        pid = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        with db.database.write() as other:
+            other.execute(text("SELECT pg_terminate_backend(:pid, 10000)"), {"pid": pid})
+        NAMED.read(session, {"names": texts(["ada"])})
+    assert named(db, "ada") == []
+
+
+def test_a_value_that_the_driver_refuses_is_no_outage(db: StoreFixture) -> None:
+    prepared = Prepared(select(bindparam("value")))
+    with pytest.raises((DBAPIError, TypeError)):
+        db.read(lambda session: prepared.read(session, {"value": object()}))

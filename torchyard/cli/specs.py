@@ -1,0 +1,104 @@
+"""Reads job specs from files and from stdin: YAML, JSON, several documents, or a JSON document a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+import json
+from pathlib import Path
+import sys
+from typing import Any
+
+from torchyard.contract.errors import InvalidSpec, TooLarge
+
+STDIN = "-"
+_MOST_YAML_BYTES = 1 << 20
+"""Reading more takes minutes."""
+
+
+@dataclass(frozen=True)
+class ReadSpec:
+    """A spec, and where it was."""
+
+    place: str
+    spec: dict[str, Any]
+
+
+def read_spec(file: str) -> dict[str, Any]:
+    """Returns the only spec of a file. Raises InvalidSpec and TooLarge."""
+    found = read_specs([file])
+    if len(found) > 1:
+        raise InvalidSpec(f"{_name(file)} has {len(found)} job specs: give one")
+    return found[0].spec
+
+
+def read_specs(files: Sequence[str]) -> list[ReadSpec]:
+    """Returns the specs of the files, in order. Raises InvalidSpec and TooLarge, which name the file."""
+    if files.count(STDIN) > 1:
+        raise InvalidSpec("standard input can be read once: give `-` once")
+    return [spec for file in files for spec in _read(file)]
+
+
+def _read(file: str) -> list[ReadSpec]:
+    name = _name(file)
+    written = _bytes(file)
+    lines = _json_lines(written)
+    if lines is not None:
+        return [ReadSpec(f"{name}, line {number}", _checked(spec, name)) for number, spec in lines.items()]
+    documents = [document for document in _documents(written, name) if document is not None]
+    if len(documents) < 2:
+        return [ReadSpec(name, _checked(documents[0] if documents else None, name))]
+    places = (f"{name}, document {number}" for number in range(1, len(documents) + 1))
+    return [ReadSpec(place, _checked(spec, place)) for place, spec in zip(places, documents, strict=True)]
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == STDIN else file
+
+
+def _bytes(file: str) -> bytes:
+    from torchyard.contract.requests import MOST_BATCH_BYTES
+
+    name = _name(file)
+    try:
+        with nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as source:
+            written = source.read(MOST_BATCH_BYTES + 1)
+    except OSError as error:
+        raise InvalidSpec(f"{name} cannot be read: {error.strerror or error}") from None
+    if len(written) > MOST_BATCH_BYTES:
+        raise TooLarge(f"{name} is too large to have job specs, which have at most {MOST_BATCH_BYTES} bytes together")
+    return written
+
+
+def _json_lines(written: bytes) -> dict[int, Any] | None:
+    """Returns the objects by the numbers of their lines, if each of several lines is one; else None."""
+    lines = {number: line for number, line in enumerate(written.splitlines(), 1) if line.strip()}
+    if len(lines) < 2 or not all(line.lstrip().startswith(b"{") for line in lines.values()):
+        return None
+    try:
+        return {number: json.loads(line) for number, line in lines.items()}
+    except (ValueError, RecursionError):
+        return None
+
+
+def _documents(written: bytes, name: str) -> Iterator[Any]:
+    import yaml
+
+    if len(written) > _MOST_YAML_BYTES:
+        raise TooLarge(
+            f"{name} is too large to be read as YAML, of which it has {len(written)} bytes and may have"
+            f" {_MOST_YAML_BYTES}: write many jobs as JSON, each on a line"
+        )
+    try:
+        yield from yaml.safe_load_all(written)  # JSON is valid YAML
+    except RecursionError:
+        raise InvalidSpec(f"{name} is nested too deep to be a job spec") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidSpec(f"{name} is neither YAML nor JSON: {error}") from None
+
+
+def _checked(spec: Any, place: str) -> dict[str, Any]:
+    if not isinstance(spec, dict):
+        raise InvalidSpec(f"{place} is not a job spec, which is a mapping with the key `trainer`")
+    return spec
