@@ -27,8 +27,8 @@ _LONGEST_ERROR = 2000
 _SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 """Suffixes of the files of a SQLite database. SQLite replays the contents of existing ones."""
 
-_FUNCTIONS = ("count_jobs_insert()", "count_jobs_update()", "count_jobs_delete()")
-"""Those of PostgreSQL's triggers, which go with their tables."""
+_FUNCTIONS = ("count_jobs_insert()", "count_jobs_update()", "count_jobs_delete()", "search_grams(text)")
+"""Those of PostgreSQL: of triggers, and of the index of searches. They do not go with their tables."""
 
 
 @dataclass(frozen=True)
