@@ -56,8 +56,10 @@ class Route(APIRoute):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        steps = _steps(self.dependant)
-        if steps is not None and _answers_itself(self):
+        steps = _steps(self.dependant) if _answers_itself(self) else None
+        self.is_in_order = steps is not None
+        """Whether its calls are made in one order, and not by FastAPI itself."""
+        if steps is not None:
             self.app = _Handler(self, steps).answer
         else:
             self.app = AsyncExitStackMiddleware(self.app)
@@ -84,8 +86,9 @@ class _Step:
                 values, wrong = request_params_to_args(fields, read(request))
                 found |= values
                 errors += wrong
-        if declared.request_param_name is not None:
-            found[declared.request_param_name] = request
+        for name in (declared.request_param_name, declared.http_connection_param_name):
+            if name is not None:
+                found[name] = request
         return None if len(errors) > before or any(made[number] is _WRONG for _, number in self.needs) else found
 
 
@@ -144,7 +147,7 @@ def _steps(route: Dependant) -> Sequence[_Step] | None:
 def _is_simple(dependant: Dependant) -> bool:
     rare = (
         *(dependant.cookie_params, dependant.body_params, dependant.response_param_name),
-        *(dependant.websocket_param_name, dependant.http_connection_param_name, dependant.own_oauth_scopes),
+        *(dependant.websocket_param_name, dependant.own_oauth_scopes),
         *(dependant.background_tasks_param_name, dependant.security_scopes_param_name, dependant.concurrency),
         *(inspect.isgeneratorfunction(dependant.call), inspect.isasyncgenfunction(dependant.call)),
     )

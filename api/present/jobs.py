@@ -30,16 +30,21 @@ _RESOLVED = 128
 """Specs whose JSON is kept, as jobs are asked for again and again. A spec has at most 256 KiB."""
 
 
-def job(facts: JobFacts, *, spec: Spec | None = None) -> JobView:
-    """Returns the view of a job. `spec`: its spec, if it is parsed already."""
-    spec = _parsed(facts.spec) if spec is None else spec
-    return JobView(**_summary(facts), spec=spec, card=None if facts.card is None else json.loads(facts.card))
+def job(facts: JobFacts) -> JobView:
+    """Returns the view of a job."""
+    return JobView(
+        **_summary(facts), spec=_parsed(facts.spec), card=None if facts.card is None else json.loads(facts.card)
+    )
 
 
-def encoded_job(facts: JobFacts) -> bytes:
-    """Returns the JSON of the view of a job: what is stored as JSON goes into it as it is."""
+def encoded_job(facts: JobFacts, *, spec: Spec | None = None) -> bytes:
+    """Returns the JSON of the view of a job: what is stored as JSON goes into it as it is.
+
+    `spec`: its spec, if it is parsed already.
+    """
+    resolved = _resolved(facts.spec) if spec is None else spec.model_dump_json().encode()
     card = "null" if facts.card is None else facts.card
-    return b'%s,"spec":%s,"card":%s}' % (_encoded(_summary(facts))[:-1], _resolved(facts.spec), card.encode())
+    return b'%s,"spec":%s,"card":%s}' % (_encoded(_summary(facts))[:-1], resolved, card.encode())
 
 
 def encoded_summaries(jobs: Sequence[ListedJob], caller: Caller) -> bytes:

@@ -39,20 +39,20 @@ async def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, k
     spec = _within_limits(services, sent)
     visibility = services.settings.visibility
     made = await services.submissions.submit(Submission(spec, caller, visibility, keyed))
-    return _answer(made, present.job(made.job, spec=None if made.replayed else spec))
+    return _answer(made, present.encoded_job(made.job, spec=None if made.replayed else spec))
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
 def retry_job(services: ServicesDep, caller: JobWriter, job_id: JobId, keyed: Keyed) -> Response:
     """Submits the spec of a job that has ended as a new job, which resumes from the old job's newest checkpoint."""
     made = submission.retry(services.store, job_id, caller=caller, keyed=keyed)
-    return _answer(made, present.job(made.job))
+    return _answer(made, present.encoded_job(made.job))
 
 
 def _within_limits(services: Services, spec: Spec) -> Spec:
     return with_grace_within(spec, services.settings.max_stop_grace)
 
 
-def _answer(made: Submitted, job: JobView) -> Response:
+def _answer(made: Submitted, job: bytes) -> Response:
     headers = {"Location": made.location} | ({"Idempotent-Replayed": "true"} if made.replayed else {})
-    return Response(job.model_dump_json(), status_code=made.status, headers=headers, media_type="application/json")
+    return Response(job, status_code=made.status, headers=headers, media_type="application/json")

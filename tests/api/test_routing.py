@@ -12,9 +12,25 @@ from starlette.testclient import TestClient
 from api.http.layer import Layer
 from api.http.routing import Route, Router
 from api.settings import Settings
+from tests.api.service import ApiFixture
 from torchyard.contract.errors import NotFound
 from torchyard.contract.views.base import View
 
+OF_FASTAPI = {
+    "POST /v1/jobs/batch",
+    "POST /v1/session",
+    "GET /v1/stream",
+    "GET /v1/jobs/{job_id}/stream",
+    "GET /readyz",
+    "DELETE /v1/bundles/{sha256}",
+    "DELETE /v1/tokens/{token_id}",
+    "DELETE /v1/secrets/{name}",
+    "PUT /v1/quotas/users/{name}",
+    "PUT /v1/quotas/roles/{role}",
+    "DELETE /v1/quotas/users/{name}",
+    "DELETE /v1/quotas/roles/{role}",
+}
+"""They have a dependency with an end, set headers of an answer that they do not make, or answer nothing."""
 calls: list[str] = []
 
 
@@ -114,6 +130,13 @@ def test_wrong_parameters_call_neither_what_has_them_nor_the_route(client: TestC
 )
 def test_a_route_is_found_by_path_and_method(client: TestClient, method: str, path: str, status: int) -> None:
     assert client.request(method, path).status_code == status
+
+
+def test_fastapi_itself_handles_few_routes_of_the_service(service: ApiFixture) -> None:
+    routes = [route for route in service.app.routes if isinstance(route, Route)]
+    left = {f"{method} {route.path}" for route in routes if not route.is_in_order for method in route.methods or ()}
+    assert left == OF_FASTAPI
+    assert len(routes) > 4 * len(left)
 
 
 def test_all_errors_of_an_answer_are_told_together() -> None:

@@ -25,13 +25,18 @@ def peers():
 """
 LISTENING = """
 import pathlib
+tables = [pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+inodes = {line.split()[9]: line.split()[1] for table in tables for line in table if line.split()[3] == "0A"}
 def listeners(pid):
-    tables = [pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
-    inodes = {line.split()[9]: line.split()[1] for table in tables for line in table if line.split()[3] == "0A"}
-    links = [os.readlink(f) for f in pathlib.Path(f"/proc/{pid}/fd").iterdir() if f.is_symlink()]
+    try:
+        links = [os.readlink(f) for f in pathlib.Path(f"/proc/{pid}/fd").iterdir() if f.is_symlink()]
+    except PermissionError:  # the first process of the namespace: its store is found by its port
+        links = []
     return {inodes[link[8:-1]] for link in links if link[8:-1] in inodes}
 children = pathlib.Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
-for address in set().union(*map(listeners, (os.getpid(), os.getppid(), *children))):
+stores = {address for address in inodes.values() if address.endswith(f":{int(os.environ['MASTER_PORT']):04X}")}
+assert stores
+for address in stores.union(*map(listeners, (os.getpid(), os.getppid(), *children))):
     print("listens", address.rpartition(":")[0])
 dist.barrier()
 dist.destroy_process_group()
