@@ -190,7 +190,7 @@ def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
 ) -> None:
     monkeypatch.setattr(series, "PART_POINTS", 5)
     monkeypatch.setattr(series, "GROUP_POINTS", 5)
-    for seq in range(6):
+    for seq in range(210):  # a part reads at least 100 rows
         db.record(claim, seq=seq, points=[MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)])
     with recorded_statements(db.database) as statements:
         parts = 0
@@ -199,8 +199,8 @@ def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
                 parts += 1
                 assert db.database.engine.pool.checkedout() == 0  # pyright: ignore[reportAttributeAccessIssue]
             else:
-                assert found[1].steps.tolist() == list(range(12))
-    assert parts == sum("point_chunks" in statement for statement in statements) == 3
+                assert found[1].steps.tolist() == list(range(420))
+    assert parts == sum("point_chunks" in statement for statement in statements) == 4
 
 
 def limited(db: StoreFixture, owner: str, **limits: int | None) -> None:
