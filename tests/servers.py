@@ -1,8 +1,9 @@
 """Real servers for tests: each lives as long as its `with` block."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+import secrets
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from torchyard.cli.up import redis_server as embedded
 from torchyard.host.datadir import redis_password_file, redis_url
 
 _START_S = 30
+_FIRST_PORT, _PORTS = 20_000, 12_000
 _ADMINISTRATOR = "tests"
 _PASSWORD = "the-embedded-password"
 
@@ -53,8 +55,11 @@ def redis_server_with_password(tmp: Path, password: str) -> Generator[str]:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
+    """Returns a port that nobody has. Linux gives none of these to who asks for any, so a server can take it later."""
+    while True:
+        port = _FIRST_PORT + secrets.randbelow(_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @contextmanager

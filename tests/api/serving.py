@@ -16,6 +16,7 @@ from api.app import create_app
 from api.http.server import Server
 from api.settings import Settings
 from tests.api.service import TOKEN
+from tests.servers import free_port
 
 _START_S = 60
 
@@ -25,7 +26,7 @@ def api_process(
     folder: Path, database_url: str, redis_url: str, log_name: str = "api.log", /, **settings: object
 ) -> Generator[tuple[subprocess.Popen[bytes], str]]:
     """The API's process and its URL. Its log is in `folder`."""
-    port = _free_port()
+    port = free_port()
     env = api_environment(folder, database_url, redis_url, port=port, **settings)
     url = f"http://127.0.0.1:{port}"
     with (folder / log_name).open("wb") as log:
@@ -58,7 +59,7 @@ def api_thread(
     folder: Path, database_url: str, redis_url: str, *, page_folder: Path = website.BUILT, **more: object
 ) -> Generator[str]:
     """The URL of an API that a thread of this process serves over real connections. `more` are settings."""
-    port = _free_port()
+    port = free_port()
     settings = Settings(
         data_dir=folder,
         database_url=database_url,
@@ -77,11 +78,6 @@ def api_thread(
     finally:
         server.should_exit = True
         thread.join()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def _wait_for(url: str, *, running: Callable[[], bool]) -> None:
