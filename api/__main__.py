@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _serve_together(settings: Settings) -> int:
-    """Serves by several processes. Raises ConfigError and OSError."""
+    """Runs several processes that serve one address. Raises ConfigError and OSError."""
     token_of(settings)
     sockets = listen(settings.host, settings.port)
 

@@ -101,7 +101,7 @@ def _fill(service: Service, *, jobs: int) -> tuple[str, str]:
 
 
 def _copy_ended(connection: Connection, *, jobs: int) -> None:
-    """Stores copies of jobs that have ended, until there are so many jobs."""
+    """Copies jobs that have ended until the table has `jobs` rows."""
     ended = connection.execute(text("SELECT max(id) FROM jobs WHERE state = 'succeeded' GROUP BY name")).scalars().all()
     for place, job_id in enumerate(ended):
         numbers = range(JOBS + place, jobs, len(ended))

@@ -66,7 +66,7 @@ class SharedCounts:
         return bool(self._run(_HOLD, (self._process, _ms(HELD_FOR_S), user, held, most)))
 
     def tell(self, held: Mapping[str, int]) -> None:
-        """Tells how many things this process holds open for each of these users, and that it is alive."""
+        """Stores how many things this process holds open for each of these users, and renews its lease."""
         self._run(_TELL, (self._process, _ms(HELD_FOR_S), json.dumps(list(held.items()))))
 
     def leave(self) -> None:

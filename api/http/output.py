@@ -1,4 +1,4 @@
-"""Sends the head of an answer and its body by one call of the kernel."""
+"""Sends the head and the body of an answer with one system call."""
 
 import asyncio
 from typing import Any

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _MOST_KEYS = 10_000
 _PORTION = 0.01
-"""The part of a burst that a process draws at once, so that few requests ask Redis."""
+"""The share of a burst that a process takes from Redis at once: most requests then need no round trip."""
 _THREADS = 2
 
 

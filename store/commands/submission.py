@@ -35,7 +35,7 @@ def submit(
 
 
 def submit_together(store: Store, wanted: Sequence[Submission]) -> list[Outcome]:
-    """Stores jobs in one transaction. Returns for each what it became, or the error that `submit` would raise.
+    """Stores jobs in one transaction. Returns for each the stored job, or the error that `submit` would raise.
 
     None for one that another transaction holds up, such as a slow one of its user: nothing waits for it here, and it
     is to be submitted alone. Raises Unavailable if the transaction is refused: then none of them is stored. The error

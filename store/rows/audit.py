@@ -26,7 +26,7 @@ def add(session: Session, caller: Caller, action: str, object: str, *, outcome: 
 
 
 def add_all(session: Session, action: str, done: Sequence[tuple[Caller, str]], *, outcome: str = "ok") -> None:
-    """Adds entries of one action, by who did it and on what, as `add` does."""
+    """Adds an entry of the same action for each pair of caller and target, as `add` does."""
     rows = [_values(caller, action, object, outcome) for caller, object in done]
     _NEW.write(session, rows)
     for row in rows:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def attempt(session: Session, change: Callable[[], T]) -> T | Exception:
-    """Makes the change, or undoes it and its announcement, and returns the exception that it has raised.
+    """Makes the change. If it raises, undoes it and its announcement, and returns the exception.
 
     The change may not use the unit of work, which knows nothing of savepoints here. Raises what ends the whole
     transaction.

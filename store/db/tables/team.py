@@ -74,7 +74,7 @@ class LoginCode(Base):
 
 
 class FailedLogins(Base):
-    """How often an address has sent a wrong token, cookie, code or login of late."""
+    """Counts the recent wrong tokens, cookies, codes and logins of an address."""
 
     __tablename__ = "failed_logins"
     __table_args__ = (Index("ix_failed_logins_forgotten_at", "forgotten_at"),)

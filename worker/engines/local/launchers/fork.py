@@ -113,7 +113,7 @@ def open_logs(logs: Sequence[Path]) -> list[int]:
 
 
 def redirect(logs: Sequence[int]) -> None:
-    """Has this process print to the files that are open: stdout to the first, stderr to the second."""
+    """Redirects stdout to the first open file and stderr to the second."""
     for descriptor, log in enumerate(logs, start=1):
         os.dup2(log, descriptor)
         os.close(log)
