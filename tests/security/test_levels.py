@@ -1,6 +1,7 @@
 """What each level of isolation shuts, by the attacker's job in an attempt without a service."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 import json
 import os
 from pathlib import Path
@@ -67,6 +68,29 @@ for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, si
     os.kill(1, number)
     os.kill(os.getppid(), 0)
 print("it lives", flush=True)
+"""
+NAMES_THREADS = """
+import os, pathlib, threading
+other = threading.Thread(target=threading.Event().wait, daemon=True)
+other.start()
+pathlib.Path(f"/proc/self/task/{other.native_id}/comm").write_text("named")
+opened = []
+for folder, names, files in os.walk("/proc"):
+    if folder == "/proc":
+        names[:] = [name for name in names if not name.isdigit()]
+    for path in (os.path.join(folder, name) for name in files):
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+            opened.append(path)
+        except OSError:
+            pass
+try:
+    pathlib.Path("/proc/1/mem").open("r+b")
+    opened.append("memory of the first process")
+except OSError:
+    pass
+print("a thread is", pathlib.Path(f"/proc/self/task/{other.native_id}/comm").read_text().strip(), flush=True)
+print("opened", opened, flush=True)
 """
 INSPECTIONS = ("environ of", "maps of", "auxv of", "memory of", "what", "a file that", "a descriptor of", "ptrace of")
 NAMESPACES = ("a user namespace", "a process in a user namespace", "a process in a user namespace, by clone3")
@@ -224,6 +248,27 @@ def test_a_job_cannot_end_or_stop_the_first_process(attempt: Attempt) -> None:
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
     assert "it lives" in attempt.log("rank-0", "stdout")
+
+
+@needs_pids
+@pytest.mark.parametrize("level", [HERE, replace(HERE, level="basic")], ids=str)
+def test_a_job_with_gpus_names_its_threads_and_writes_nothing_else_in_proc(
+    attempt: Attempt, level: IsolationReport
+) -> None:
+    attempt.isolation, attempt.gpus = level, True
+    attempt.start(NAMES_THREADS)
+    report = attempt.report()
+    assert report.reason is EndReason.COMPLETED, report
+    printed = attempt.log("rank-0", "stdout")
+    assert "a thread is named\n" in printed
+    assert "opened []\n" in printed
+
+
+def test_a_job_with_gpus_writes_nothing_in_the_hosts_proc(attempt: Attempt) -> None:
+    attempt.isolation, attempt.gpus = LANDLOCK, True
+    plan = attempt.plan([])
+    assert plan.sandbox is not None
+    assert plan.sandbox.names_threads == (os.geteuid() != 0)
 
 
 @needs_pids

@@ -110,6 +110,8 @@ class Attempt:
     """What the operator lets jobs write."""
     namespaces: bool = False
     """Whether the operator lets jobs make namespaces."""
+    gpus: bool = False
+    """Whether `start` confines the attempt as one that has GPUs."""
 
     @classmethod
     def create(
@@ -194,7 +196,7 @@ class Attempt:
             places=places,
             readable=confinement.readable,
             writable=confinement.writable,
-            gpus=False,
+            gpus=self.gpus,
         )
         own = places.environment({}) | ({} if sandbox is None else {"TMPDIR": temporary_in(sandbox)})
         return LaunchPlan(

@@ -56,6 +56,8 @@ class Sandbox(Record):
     """Whether system calls are filtered that reach beyond the attempt."""
     namespaces: bool = False
     """Whether the attempt may make namespaces of its own inside, where system calls are filtered."""
+    names_threads: bool = False
+    """Whether its processes may write to their files in `/proc`: CUDA does not start where it cannot name threads."""
     closed: list[str] = field(default_factory=list[str])
     """Folders of the service. No path of the three lists may be or contain one."""
     data_dir: str = ""

@@ -1,18 +1,26 @@
 """The accelerator of a rank, such as a GPU, through what torch offers for every kind. torch is imported lazily."""
 
 from collections.abc import Iterable
+import os
 import sys
 from typing import TYPE_CHECKING
+
+from torchyard.contract.rundir import Env
 
 if TYPE_CHECKING:
     import torch
 
 
 def own_device(local_rank: int) -> "torch.device":
-    """Returns the device of the rank `local_rank` of this host: its accelerator if there is one, else the CPU."""
+    """Returns the device of the rank `local_rank` of this host: its accelerator if there is one, else the CPU.
+
+    Raises RuntimeError if the service gave this job GPUs and torch cannot use them: it says why.
+    """
     import torch
 
     kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if kind is None and os.environ.get(Env.RUN_DIR) and os.environ.get("CUDA_VISIBLE_DEVICES"):
+        raise RuntimeError(f"this job has a GPU that PyTorch cannot use: {_why_without_gpus()}")
     return torch.device("cpu") if kind is None else torch.device(kind.type, local_rank)
 
 
@@ -88,7 +96,7 @@ def random_state() -> "torch.Tensor | None":
     """Returns the state of the generator of the selected accelerator; None without one."""
     import torch
 
-    return torch.accelerator.random.get_rng_state() if torch.accelerator.is_available() else None
+    return torch.get_device_module().get_rng_state() if torch.accelerator.is_available() else None
 
 
 def set_random_state(state: "torch.Tensor | None") -> None:
@@ -97,3 +105,13 @@ def set_random_state(state: "torch.Tensor | None") -> None:
 
     if state is not None and torch.accelerator.is_available():
         torch.get_device_module().set_rng_state(state)
+
+
+def _why_without_gpus() -> str:
+    import torch
+
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return str(error)
+    return "it sees none"

@@ -34,6 +34,7 @@ def enter(sandbox: Sandbox, *, ended: Callable[[int], None] | None) -> None:
             own=sandbox.own,
             temporary=sandbox.temporary,
             temporary_at=sandbox.temporary_at,
+            names_threads=sandbox.names_threads,
         )
     privileges.drop()
     privileges.limit_resources()

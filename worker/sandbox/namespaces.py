@@ -26,6 +26,7 @@ _CLONE = {"x86_64": 56, "aarch64": 220}
 """Numbers of the system call clone, which `fork` needs."""
 _SHM = "/dev/shm"  # noqa: S108 what POSIX shared memory uses
 _RUN = "/run"
+_PROC = "/proc"
 _GPU_SOCKETS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/run/nvidia-topologyd")
 _TERMINALS, _NEW_TERMINAL = "/dev/pts", "/dev/ptmx"
 
@@ -95,6 +96,7 @@ def make_mounts(
     own: Sequence[str] = (),
     temporary: str = "",
     temporary_at: Sequence[str] = (),
+    names_threads: bool = False,
 ) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
@@ -105,6 +107,8 @@ def make_mounts(
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
+
+    With `names_threads`, a process may write to its files in `/proc`, but not to the settings of the kernel there.
     """
     folder = Path.cwd()
     limits = closed_of(["/", *closed], data_dir=data_dir, own=own)
@@ -120,12 +124,15 @@ def make_mounts(
     if not Path(_NEW_TERMINAL).is_symlink():  # to the one in the folder
         _mount(f"{_TERMINALS}/ptmx", _NEW_TERMINAL, flags=_MS_BIND)
     if pids:
-        _mount("proc", "/proc", kind="proc", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+        _mount("proc", _PROC, kind="proc", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    if names_threads:
+        for path in _settings():
+            _mount(path, path, flags=_MS_BIND)
     for path in shown_writable:
         with _opened(path, limits) as place:
             _mount(place, place, flags=_MS_BIND | _MS_REC)
     _set_read_only("/", _AT_RECURSIVE, read_only=True)
-    for path in (_SHM, _TERMINALS, *temporary_at):
+    for path in (_SHM, _TERMINALS, *temporary_at, *([_PROC] if names_threads else [])):
         _set_read_only(path, 0, read_only=False)
     for path in shown_writable:
         with _opened(path, limits) as place:
@@ -216,6 +223,13 @@ def _opened(path: str, closed: Closed) -> Generator[str]:
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
+
+
+def _settings() -> list[str]:
+    """Returns what `/proc` has besides processes that somebody might write, such as `sys` and `sysrq-trigger`."""
+    with os.scandir(_PROC) as entries:
+        others = [entry for entry in entries if not entry.name.isdigit() and not entry.is_symlink()]
+    return [entry.path for entry in others if entry.is_dir() or entry.stat().st_mode & 0o222]
 
 
 def _reopen_stdin() -> None:

@@ -17,7 +17,10 @@ from worker.sandbox.opening import canonical
 from worker.sandbox.places import Places
 from worker.sandbox.shared import TEMPORARY, of_python, of_system, of_variables
 
-_KERNEL = ("/proc", "/sys")
+_PROC = "/proc"
+_KERNEL = (_PROC, "/sys")
+_SETTING = "/proc/sys/kernel/core_pattern"
+_WRITE_PROC = Access.WRITE_FILE | Access.TRUNCATE
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _TERMINALS = ("tty", "ptmx", "pts")
@@ -63,6 +66,8 @@ def sandbox_of(
         own_pids=isolation.own_mounts and isolation.own_pids,
         filtered=isolation.filtered,
         namespaces=namespaces,
+        # Without a pid namespace, `/proc` has the settings of the host: who can write those gets no more.
+        names_threads=gpus and (isolation.own_pids or not os.access(_SETTING, os.W_OK)),
         closed=list(map(canonical, closed)),
         data_dir=os.path.realpath(caches.parent),
         own=[*theirs, *written, *_known(python)],
@@ -121,7 +126,8 @@ def strict_sandbox(strict: Strict, places: Places) -> Sandbox:
 def rules(sandbox: Sandbox) -> list[tuple[str, Access]]:
     """Returns the sandbox as rules of Landlock."""
     writable = [temporary_in(sandbox) if path == sandbox.temporary else path for path in sandbox.writable]
-    by_access = ((READ, sandbox.readable), (WRITE, writable), (DEVICE, sandbox.devices))
+    named = [_PROC] if sandbox.names_threads else []
+    by_access = ((READ, sandbox.readable), (WRITE, writable), (DEVICE, sandbox.devices), (_WRITE_PROC, named))
     return [(path, access) for access, paths in by_access for path in paths]
 
 
