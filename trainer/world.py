@@ -4,11 +4,12 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+import io
 import os
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from torch.serialization import safe_globals
 
 from torchyard.run import accelerator
@@ -41,17 +42,19 @@ class World:
 
     def gather(self, value: T) -> list[T]:
         """Returns the `value` of every rank, in the order of ranks. A collective."""
-        values: list[T | None] = [None] * self.size
-        with safe_globals([bytes]):  # an empty one is pickled by its name
-            distributed.all_gather_object(values, value, group=self.host, weights_only=True)
-        return cast(list[T], values)
+        own, sizes = self._padded(value)
+        encoded = [torch.empty_like(own) for _ in sizes]
+        distributed.all_gather(encoded, own, group=self.host)
+        return [_decoded(tensor[:size]) for tensor, size in zip(encoded, sizes, strict=True)]
 
     def collect(self, value: T) -> list[T]:
         """Returns the `value` of every rank on rank 0, and an empty list on other ranks. A collective."""
-        values: list[T | None] = [None] * self.size if self.rank == 0 else []
-        with safe_globals([bytes]):  # an empty one is pickled by its name
-            distributed.gather_object(value, values or None, dst=0, group=self.host, weights_only=True)
-        return cast(list[T], values)
+        own, sizes = self._padded(value)
+        encoded = [torch.empty_like(own) for _ in sizes] if self.rank == 0 else None
+        distributed.gather(own, encoded, dst=0, group=self.host)
+        if encoded is None:
+            return []
+        return [_decoded(tensor[:size]) for tensor, size in zip(encoded, sizes, strict=True)]
 
     def numbers_from_rank_0(self, values: Mapping[str, float]) -> dict[str, float]:
         """Returns the numbers of rank 0. All ranks have the same names. A collective."""
@@ -62,10 +65,20 @@ class World:
 
     def from_rank_0(self, value: T) -> T:
         """Returns the `value` of rank 0, so that all ranks decide the same. A collective."""
-        values = [value]
-        with safe_globals([bytes]):  # an empty one is pickled by its name
-            distributed.broadcast_object_list(values, src=0, group=self.host, weights_only=True)
-        return values[0]
+        encoded = _encoded(value if self.rank == 0 else None)
+        size = torch.tensor(len(encoded))
+        distributed.broadcast(size, src=0, group=self.host)
+        encoded = encoded if self.rank == 0 else torch.empty(int(size), dtype=torch.uint8)
+        distributed.broadcast(encoded, src=0, group=self.host)
+        return _decoded(encoded)
+
+    def _padded(self, value: T) -> tuple[Tensor, list[int]]:
+        """Encodes `value`, padded to the length of the longest rank's. Returns all lengths, too. A collective."""
+        encoded = _encoded(value)
+        sizes = [torch.tensor(0) for _ in range(self.size)]
+        distributed.all_gather(sizes, torch.tensor(len(encoded)), group=self.host)
+        lengths = [int(size) for size in sizes]
+        return nn.functional.pad(encoded, (0, max(lengths) - len(encoded))), lengths
 
 
 @contextmanager
@@ -95,3 +108,15 @@ def joined(timeout: timedelta) -> Generator[World]:
     # that it does not wait for the other ranks.
     distributed.barrier()
     distributed.destroy_process_group()
+
+
+def _encoded(value: object) -> Tensor:
+    """Returns `value` as bytes. The collectives of PyTorch for objects unpickle all that comes, before 2.14."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return torch.frombuffer(bytearray(buffer.getbuffer()), dtype=torch.uint8)
+
+
+def _decoded(encoded: Tensor) -> Any:
+    with safe_globals([bytes]):  # an empty one is pickled by its name
+        return torch.load(io.BytesIO(encoded.numpy().tobytes()), weights_only=True)

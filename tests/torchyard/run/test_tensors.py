@@ -90,6 +90,7 @@ def test_the_weights_file_gives_each_name_a_memory_of_its_own() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU on this machine")
 def test_a_copy_from_a_gpu_is_enqueued_before_what_changes_the_tensor_next_and_waits_for_nothing() -> None:
     weight = torch.arange(1 << 22, device="cuda", dtype=torch.float32)
