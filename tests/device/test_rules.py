@@ -155,7 +155,7 @@ def communicate(library: Path) -> list[Any]:
         ours = torch.full((2,), float(world.rank + 1), device=world.device)
         mean, whole = ours.clone(), torch.empty(4, device=world.device)
         distributed.all_reduce(mean, op=distributed.ReduceOp.AVG)
-        distributed.all_gather_single(whole, ours)
+        distributed.all_gather_into_tensor(whole, ours)
         with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):
             distributed.all_reduce(torch.ones(2))
         return [str(world.device), mean.tolist(), whole.tolist(), world.gather(world.rank)]

@@ -36,6 +36,7 @@ class Fsdp:
         self.model = model
         self._world = world
         self._root = _shard(model, world, compute)
+        self._parameters = tuple(model.parameters())
         self._syncs = True
 
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
@@ -45,11 +46,11 @@ class Fsdp:
         return nullcontext()
 
     def grad_norm(self) -> Tensor:
-        norm = get_total_norm([item.grad for item in self.model.parameters() if item.grad is not None])
+        norm = get_total_norm([item.grad for item in self._parameters if item.grad is not None])
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def clip(self, max_norm: float, *, norm: Tensor) -> None:
-        clip_grads_with_norm_(self.model.parameters(), max_norm, norm)
+        clip_grads_with_norm_(self._parameters, max_norm, norm)
 
     def after_step(self, step: int) -> None:
         pass

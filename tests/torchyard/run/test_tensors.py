@@ -8,6 +8,7 @@ from safetensors.torch import load
 import torch
 from torch import Tensor, nn
 
+from tests.trainer.ranks import on_ranks, results
 from torchyard.run.tensors import on_host, safetensors
 
 
@@ -90,9 +91,13 @@ def test_the_weights_file_gives_each_name_a_memory_of_its_own() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU on this machine")
 def test_a_copy_from_a_gpu_is_enqueued_before_what_changes_the_tensor_next_and_waits_for_nothing() -> None:
+    # In a process of its own: this one would hold the GPU until its end, and no worker would offer it.
+    results(on_ranks(1, _copy_from_a_gpu))
+
+
+def _copy_from_a_gpu() -> None:
     weight = torch.arange(1 << 22, device="cuda", dtype=torch.float32)
     on_host(weight, clone=True)[1]()  # pinned memory is allocated once, and that may wait
     busy = torch.randn(4096, 4096, device="cuda")

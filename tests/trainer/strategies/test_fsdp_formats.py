@@ -34,7 +34,8 @@ class Network(nn.Module):
 def gathered(compute: torch.dtype | None) -> tuple[int, set[str], set[str]]:
     """Returns the bytes that a forward pass gathers, and the formats of shards and of gradients."""
     bytes_seen = 0
-    gather = distributed.all_gather_single
+    name = "all_gather_single" if hasattr(distributed, "all_gather_single") else "all_gather_into_tensor"
+    gather = getattr(distributed, name)
 
     def counted(output_tensor: Tensor, *arguments: Any, **named: Any) -> Any:
         nonlocal bytes_seen
@@ -43,7 +44,7 @@ def gathered(compute: torch.dtype | None) -> tuple[int, set[str], set[str]]:
 
     with joined(timedelta(minutes=1)) as world:
         strategy = make_strategy(Network(), DistributedConfig(strategy="fsdp"), world, compute=compute)
-        distributed.all_gather_single = counted
+        setattr(distributed, name, counted)
         with torch.autocast("cpu", dtype=compute or torch.bfloat16, enabled=compute is not None):
             loss = strategy.model(torch.randn(4, 3, 8, 8)).float().square().mean()
         seen = bytes_seen
