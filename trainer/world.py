@@ -72,7 +72,7 @@ class World:
         distributed.broadcast(encoded, src=0, group=self.host)
         return _decoded(encoded)
 
-    def _padded(self, value: T) -> tuple[Tensor, list[int]]:
+    def _padded(self, value: object) -> tuple[Tensor, list[int]]:
         """Encodes `value`, padded to the length of the longest rank's. Returns all lengths, too. A collective."""
         encoded = _encoded(value)
         sizes = [torch.tensor(0) for _ in range(self.size)]
