@@ -16,6 +16,7 @@ from trainer.optimization import make_optimizer
 from trainer.precision import Precision
 from trainer.randomness import random_state, set_random_state
 from trainer.skipping import take_step
+from trainer.strategies import uses_ddp
 from trainer.task import Task
 from trainer.world import World
 
@@ -60,8 +61,9 @@ def _take_step(task: Task, size: int, accumulates: bool, *, config: Recipe, prec
     """Does what a step of a run does, but changes no weight: gradients and learning rate are 0."""
     model, device = task.model, world.device
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    in_buckets = _has_gradients_in_buckets(config.distributed, accumulates)
-    held = _held_by_ddp(trained, config.distributed, in_buckets)
+    with_ddp = uses_ddp(config.distributed, world)
+    in_buckets = with_ddp and config.distributed.gradient_as_bucket_view and not accumulates
+    held = _held_by_ddp(trained, config.distributed, with_ddp=with_ddp, in_buckets=in_buckets)
     optimizer = make_optimizer(model, config.optimizer, lr=0.0, device=device)
     wanted = config.optimizer.lookahead
     lookahead = Lookahead(model, wanted) if wanted else None
@@ -91,14 +93,14 @@ def _clear_gradients(trained: Sequence[nn.Parameter]) -> None:
         parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.zero_()
 
 
-def _has_gradients_in_buckets(config: DistributedConfig, accumulates: bool) -> bool:
-    """Whether gradients are views of DDP's buckets, which stay between steps. Without all-reduce they are not."""
-    return config.gradient_as_bucket_view and config.strategy == "ddp" and not accumulates
+def _held_by_ddp(
+    trained: Sequence[nn.Parameter], config: DistributedConfig, *, with_ddp: bool, in_buckets: bool
+) -> Tensor:
+    """Returns as much memory as DDP holds beside the gradients.
 
-
-def _held_by_ddp(trained: Sequence[nn.Parameter], config: DistributedConfig, in_buckets: bool) -> Tensor:
-    """Returns as much memory as DDP holds beside the gradients."""
-    wrapped = config.strategy == "ddp" or config.local_sgd.warmup_steps > 0
+    `in_buckets`: gradients are views of its buckets, which stay between steps. Without all-reduce they are not.
+    """
+    wrapped = with_ddp or (config.strategy == "local_sgd" and config.local_sgd.warmup_steps > 0)
     copies = _COMPRESSED[config.comm_hook] + (wrapped and not in_buckets)
     size = sum(parameter.nbytes for parameter in trained)
     return torch.empty(int(size * copies), dtype=torch.uint8, device=trained[0].device)

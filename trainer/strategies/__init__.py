@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from torchyard.contract.recipes import DistributedConfig
+from trainer.strategies.alone import Alone
 from trainer.strategies.batchnorm import synchronized
 from trainer.strategies.ddp import Ddp
 from trainer.strategies.fsdp import Fsdp
@@ -11,7 +12,7 @@ from trainer.strategies.local_sgd import LocalSgd
 from trainer.strategies.strategy import Strategy
 from trainer.world import World
 
-__all__ = ["Strategy", "make_strategy"]
+__all__ = ["Strategy", "make_strategy", "uses_ddp"]
 
 
 def make_strategy(
@@ -28,4 +29,9 @@ def make_strategy(
         return Fsdp(model, world, compute=compute)
     if config.strategy == "local_sgd":
         return LocalSgd(model, config, world)
-    return Ddp(model, config, world)
+    return Ddp(model, config, world) if uses_ddp(config, world) else Alone(model)
+
+
+def uses_ddp(config: DistributedConfig, world: World) -> bool:
+    """Whether `ddp` wraps the model. One rank alone needs it only for what a communication hook does to gradients."""
+    return config.strategy == "ddp" and (world.size > 1 or config.comm_hook != "none")

@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 from tests.trainer.ranks import on_ranks, results
 from tests.trainer.strategies.toy import MINUTE, Toy, alone, begin, close, descend, equal, weights
+from torchyard.contract.recipes import DistributedConfig
+from trainer.strategies import make_strategy
+from trainer.strategies.ddp import Ddp
 from trainer.world import joined
 
 SYNCHRONOUS: list[dict[str, Any]] = [
@@ -47,6 +50,32 @@ def test_steps_equal_those_of_one_process_on_the_joined_batch() -> None:
         assert close(ours, theirs)
     for other in others:
         assert all(equal(ours, theirs) for ours, theirs in zip(other, first, strict=True))
+
+
+def train_one_process() -> list[tuple[str, list[Tensor]]]:
+    """Returns the strategy and the weights after training, with the wrapper of DDP and without it."""
+    found: list[tuple[str, list[Tensor]]] = []
+    with joined(MINUTE) as world:
+        for make in (Ddp, make_strategy):
+            strategy = make(Toy(seed=3), DistributedConfig(), world)
+            descend(strategy, world, STEPS, parts=3, max_norm=NORM)
+            found.append((type(strategy.model).__name__, weights(strategy.model)))
+        return found
+
+
+def test_one_process_takes_the_steps_of_ddp_without_its_wrapper() -> None:
+    ((((_, wrapped), (model, plain))),) = results(on_ranks(1, train_one_process))
+    assert model == "Toy"
+    assert equal(wrapped, plain)
+
+
+def compress_alone() -> str:
+    with joined(MINUTE) as world:
+        return type(begin(Toy(), world, comm_hook="fp16").model).__name__
+
+
+def test_one_process_keeps_ddp_for_a_communication_hook() -> None:
+    assert results(on_ranks(1, compress_alone)) == ["DistributedDataParallel"]
 
 
 def sync_each() -> list[dict[str, Tensor]]:
