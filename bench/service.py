@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "128MB"}
 _DEADLINE_S = 120.0
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+"""With this variable, which `make` removes too, each start would compile all that it imports."""
 _LIMITS = {
     "TORCHYARD_MAX_REQUESTS_PER_SECOND": "1000000",
     "TORCHYARD_MAX_STREAMS": "2000",
@@ -92,7 +94,7 @@ def up(
     began = time.monotonic()
     log = folder / "up.log"
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != _NO_BYTECODE},
         **_LIMITS,
         "TORCHYARD_PACKAGE_INDEX": package_index,
         "TORCHYARD_API_PROCESSES": str(api_processes),

@@ -85,7 +85,7 @@ def test_each_of_many_submissions_of_a_killed_process_is_answered_or_stored_once
         assert child.acted == [point]
     told, stored = set(answered.read_text().split()), {job.id for job in service.jobs()}
     assert told <= stored
-    assert len(stored) < 100
+    assert len(stored) < 100 if side == "before" else told < stored  # the last commit may have held all that were left
     actions.submit_many(service.settings, 100, answered)
     jobs = service.jobs()
     assert len(jobs) == 100
