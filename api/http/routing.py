@@ -1,8 +1,10 @@
-"""Finds the route of a request, and gives it its arguments, by what was looked up once when the route was declared."""
+"""Finds the route of a request, and gives it its arguments, by what was looked up once at the route's first request."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 import inspect
+from threading import RLock
 from typing import Any
 
 from fastapi.dependencies.models import Dependant
@@ -14,13 +16,15 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, compile_path, get_name
 from starlette.types import Receive, Scope, Send
 
 RETURNS_ANSWER = "returns_answer"
 """The attribute of a route's function that returns a whole answer, although its annotation says otherwise."""
 _DEPTH = 2
 """Parts of a path by which routes are looked up."""
+_preparing = RLock()
+"""Held by the one thread that prepares a route."""
 
 
 class Router:
@@ -48,14 +52,32 @@ class Router:
 
 
 class Route(APIRoute):
-    """A route whose dependencies are put into one order when it is declared; each is called once for a request.
+    """A route whose dependencies are put into one order at its first request; each is called once for a request.
 
-    FastAPI itself handles those with what is rare here: dependencies that are generators or need a thread, and bodies
-    and answers that it has to read and to write.
+    Until then it knows only what finds it: to prepare all routes takes a tenth of a second of a start. FastAPI itself
+    handles those with what is rare here: dependencies that are generators or need a thread, and bodies and answers that
+    it has to read and to write.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self._prepare: Callable[[], None] | None = partial(self._complete, path, endpoint, **options)
+        self.path, self.endpoint = path, endpoint
+        self.name: str = options.get("name") or get_name(endpoint)
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self.methods = {method.upper() for method in options.get("methods") or ("GET",)}
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns an attribute that is not there yet. Raises AttributeError."""
+        with _preparing:
+            if (prepare := self.__dict__.get("_prepare")) is not None:
+                self._prepare = None  # what asks for it meanwhile, in this thread, gets AttributeError
+                prepare()
+        if name not in self.__dict__:
+            raise AttributeError(f"a route has no {name!r}")
+        return self.__dict__[name]
+
+    def _complete(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
         steps = _steps(self.dependant) if _answers_itself(self) else None
         self.is_in_order = steps is not None
         """Whether its calls are made in one order, and not by FastAPI itself."""
