@@ -14,7 +14,7 @@ _MOST_ERRORS = 50
 
 
 class View(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)  # most programs use few of the views
 
 
 Number = Annotated[
