@@ -9,7 +9,7 @@ import time
 from typing import Protocol
 
 from tests.postgresql import PostgreSQLServer
-from torchyard.cli.up.child import spawn
+from torchyard.cli.up.spawning import spawn
 
 _PAUSE_S = 0.5
 

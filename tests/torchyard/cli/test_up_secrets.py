@@ -1,7 +1,9 @@
 """What `torchyard up` gives to whom, and what it refuses before it starts anything."""
 
 from collections.abc import Generator
+import os
 from pathlib import Path
+import signal
 import stat
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from tests.e2e.service import Service, running
+from tests.e2e.service import Service, running, until
 from torchyard.host.datadir import redis_password_file
 
 SHELLS_TOKEN = "the-token-of-another-server"
@@ -26,7 +28,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
             yield service
 
 
-def test_only_the_api_gets_the_token(service: Service) -> None:
+def test_no_process_shows_the_token_and_only_the_api_gets_it(service: Service) -> None:
+    forked = service.server["processes"]
+    for pid in (service.server["pid"], *forked.values()):
+        assert service.server["token"] not in " ".join(_environ(pid).values())
+    for name in ("api", "worker"):
+        os.kill(forked[name], signal.SIGKILL)  # what is started again shows its environment
+        until(lambda name=name: service.server["processes"][name] != forked[name], what=f"{name} is started again")
     variables = {name: _environ(pid) for name, pid in service.server["processes"].items()}
     assert variables["api"]["TORCHYARD_TOKEN"] == service.server["token"]
     for name in ("worker", "redis"):

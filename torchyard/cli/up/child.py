@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 import contextlib
-import ctypes
 import os
 from pathlib import Path
 import re
 import signal
 import subprocess
 import time
-from typing import IO
 
+from torchyard.cli.up.forked import Forked, Starter
+from torchyard.cli.up.spawning import spawn
 from torchyard.contract import lasterror
 
-_PR_SET_PDEATHSIG = 1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STABLE_S = 60.0
 """After so many seconds of a child's life, the pause before its next start is the shortest again."""
@@ -22,8 +21,6 @@ _TAIL = 16_384
 """Bytes of a log in which an error is looked for."""
 _ERROR = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL) (.+)$", re.MULTILINE)
 """A line as our programs log it: the date, the time, the level, the message."""
-
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class Child:
@@ -36,7 +33,7 @@ class Child:
         self._env = dict(env)
         self._keep = keep
         """A descriptor that the process inherits: its lock is released when the process ends."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self._written = 0
         """Bytes of the log that are of earlier processes."""
         self._deaths = 0
@@ -44,13 +41,17 @@ class Child:
 
     @property
     def pid(self) -> int | None:
+        """The pid of its process. None if none runs, or it was not forked yet."""
         return self._process.pid if self._process is not None else None
 
-    def start(self) -> None:
-        """Starts the program. Raises OSError."""
+    def start(self, starter: Starter | None = None) -> None:
+        """Starts the program, or has the starter fork it. Raises OSError."""
         with self.log.open("ab") as log:
             self._written = log.tell()
-            self._process = spawn(self._argv, env=self._env, stdout=log, stderr=log, keep=(self._keep,))
+            if starter is not None:
+                self._process = starter.start(self.name, env=self._env, log=log.fileno(), keep=self._keep)
+            else:
+                self._process = spawn(self._argv, env=self._env, stdout=log, stderr=log, keep=(self._keep,))
         self._started = time.monotonic()
 
     def died(self) -> str | None:
@@ -96,37 +97,6 @@ class Child:
 
     def kill(self) -> None:
         """Kills the process and its process group."""
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._process.pid is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-
-
-def spawn(
-    argv: Sequence[str],
-    *,
-    stdout: IO[bytes] | int,
-    stderr: IO[bytes],
-    env: Mapping[str, str] | None = None,
-    keep: Sequence[int] = (),
-) -> subprocess.Popen[bytes]:
-    """Starts a program in a session of its own. It gets SIGTERM when this process ends, also if that was killed.
-
-    `keep`: the descriptors that it inherits. Raises OSError.
-    """
-    parent = os.getpid()
-
-    def prepare() -> None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return subprocess.Popen(
-        argv,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=stderr,
-        start_new_session=True,
-        pass_fds=keep,
-        preexec_fn=prepare,  # noqa: PLW1509 - nothing here starts a thread before
-    )

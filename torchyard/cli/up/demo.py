@@ -14,8 +14,8 @@ from torchyard.cli import output
 from torchyard.cli.follow import Watch, exit_code
 from torchyard.cli.progress import Transfer
 from torchyard.cli.up import programs
-from torchyard.cli.up.child import spawn
 from torchyard.cli.up.datadir import DataDir
+from torchyard.cli.up.spawning import spawn
 from torchyard.client import Client
 from torchyard.contract.errors import ServerUnreachable, Unavailable
 from torchyard.contract.job import JobState

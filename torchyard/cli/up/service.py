@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-import errno
-import json
 import math
 import os
 from pathlib import Path
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from types import FrameType
 
-from torchyard.cli.up import programs, redis_server
-from torchyard.cli.up.child import Child, spawn
+from torchyard.cli.up import address, programs, redis_server
+from torchyard.cli.up.child import Child
 from torchyard.cli.up.datadir import DataDir
-from torchyard.contract.errors import ConfigError, Conflict, Unavailable
+from torchyard.cli.up.forked import Starter
+from torchyard.cli.up.spawning import spawn
+from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host import inspection
 from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
 from torchyard.host.listening import check_token
@@ -52,6 +51,7 @@ class Service:
         self._options = options
         self._say = say
         self._children: list[Child] = []
+        self._starter: Starter | None = None
         self._migration: subprocess.Popen[bytes] | None = None
         self._migration_log = self.data.logs / "migrations.log"
         self._signals = 0
@@ -63,7 +63,7 @@ class Service:
         programs.check_installed()
         self._check_options()
         self.data.check_free()
-        _free_port(self._options.host, self._options.port)
+        address.free_port(self._options.host, self._options.port)
 
     def run(self, on_ready: Callable[[str, str], None]) -> None:
         """Serves until SIGINT, SIGTERM or SIGHUP. A second signal kills. `on_ready` is called with URL and token.
@@ -99,16 +99,19 @@ class Service:
             raise ConfigError(f"the data directory cannot be made: {error}") from None
 
     def _serve(self, keep: int, on_ready: Callable[[str, str], None]) -> None:
-        host, port = self._options.host, _free_port(self._options.host, self._options.port)
-        url, token = f"http://{_authority(_connectable(host), port)}", self.data.token()
+        starter = self._open_starter()
+        host, port = self._options.host, address.free_port(self._options.host, self._options.port)
+        url, token = f"http://{address.authority(address.connectable(host), port)}", self.data.token()
         redis = self._options.redis or self._start_redis(keep)
         api, worker = self._api_environment(redis, port=port, token=token), self._worker_environment(redis)
-        # The API starts meanwhile, as it loads as slowly as the migration. It answers 503 until the migration is done.
+        # The API starts meanwhile, and answers 503 until the migration is done.
         self._start_migration()
-        self._add("api", programs.argv("api"), env=api, keep=keep)
+        self._add("api", programs.argv("api"), env=api, keep=keep, starter=starter)
         self._wait_until(self._migrated, what="the database is not migrated", within=math.inf)
-        self._add("worker", programs.argv("worker"), env=worker, keep=keep)
-        self._wait_until(lambda: _ready(_connectable(host), port), what="the service is not ready")
+        self._add("worker", programs.argv("worker"), env=worker, keep=keep, starter=starter)
+        self._wait_until(self._all_forked, what="the programs were not started")
+        self._close_starter()
+        self._wait_until(lambda: address.ready(address.connectable(host), port), what="the service is not ready")
         self._publish(url, token)
         on_ready(url, token)
         while True:
@@ -166,10 +169,25 @@ class Service:
             raise Unavailable(f"the database cannot be migrated (exit code {code}), see {log}\n{_tail(log)}")
         return code == 0
 
-    def _add(self, name: str, argv: list[str], *, env: dict[str, str], keep: int) -> None:
+    def _open_starter(self) -> Starter:
+        env = {**_environ(), "TORCHYARD_DATA_DIR": str(self.data.root)}  # nothing secret: its forks inherit it
+        self._starter = Starter(("api", "worker"), env=env, log=self.data.logs / "api.log")
+        return self._starter
+
+    def _close_starter(self) -> None:
+        if self._starter is not None:
+            self._starter.close()
+            self._starter = None
+
+    def _all_forked(self) -> bool:
+        return all(child.pid is not None for child in self._children)
+
+    def _add(
+        self, name: str, argv: list[str], *, env: dict[str, str], keep: int, starter: Starter | None = None
+    ) -> None:
         child = Child(name, argv, env=env, log=self.data.logs / f"{name}.log", keep=keep)
         self._children.append(child)
-        child.start()
+        child.start(starter)
 
     def _wait_until(self, condition: Callable[[], bool], *, what: str, within: float = _START) -> None:
         """Waits for the condition. Raises Unavailable if a child dies or `within` seconds pass."""
@@ -213,6 +231,7 @@ class Service:
 
     def _stop(self) -> None:
         """Stops the worker first, while it can still use the API and Redis, and Redis last."""
+        self._close_starter()
         if self._migration is not None and self._migration.poll() is None:
             self._migration.kill()  # a migration is one transaction
             self._migration.wait()
@@ -243,41 +262,6 @@ def _environ(*, settings: bool = False) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if settings or not name.startswith("TORCHYARD_")}
     own.pop("TORCHYARD_TOKEN", None)
     return {**own, "PYTHONUNBUFFERED": "1"}
-
-
-def _free_port(host: str, port: int) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.create_server((host, port), family=family) as probe:
-            return probe.getsockname()[1]
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise Conflict(
-                f"port {port} is taken: choose another with --port, TORCHYARD_PORT or `make up PORT=…` (0: a free one)"
-            ) from None
-        raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
-
-
-def _connectable(host: str) -> str:
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-
-
-def _authority(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _ready(host: str, port: int) -> bool:
-    import http.client  # while the API loads
-
-    connection = http.client.HTTPConnection(host, port, timeout=2)
-    try:
-        connection.request("GET", "/readyz")
-        answer = connection.getresponse()
-        return answer.status == http.HTTPStatus.OK and json.loads(answer.read())["status"] == "ok"
-    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def _tail(log: Path) -> str:

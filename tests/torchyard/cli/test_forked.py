@@ -1,0 +1,116 @@
+"""Programs that one process forks, instead of that each imports the same: what they find, and how they end."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+import json
+import os
+from pathlib import Path
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from tests.e2e.service import until
+from torchyard.cli.up.forked import Forked, Starter
+
+PROGRAM = """
+import json, os, signal, sys, threading
+from pathlib import Path
+
+mask = os.umask(0)
+print(json.dumps({
+    "name": __name__, "arguments": sys.argv[1:], "parent": os.getppid(), "session": os.getsid(0) == os.getpid(),
+    "environment": dict(os.environ), "umask": mask, "tasks": len(os.listdir("/proc/self/task")),
+    "files": sorted(os.readlink(f"/proc/self/fd/{number}").partition(":")[0] for number in os.listdir("/proc/self/fd")
+                    if os.path.exists(f"/proc/self/fd/{number}")),
+    "shared": "store.store" in sys.modules, "started": Path("/proc/self/cmdline").read_text().rstrip("\\0"),
+    "default": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+}), flush=True)
+while "WAIT" in os.environ:
+    signal.pause()
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(PROGRAM)
+    return tmp_path
+
+
+@contextmanager
+def starting(folder: Path) -> Generator[Starter]:
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)}
+    starter = Starter(("one", "two"), env=env, log=folder / "starter.log")
+    try:
+        yield starter
+    finally:
+        starter.close()
+
+
+def start(starter: Starter, folder: Path, name: str, **variables: str) -> Forked:
+    with (folder / f"{name}.log").open("ab") as log, (folder / "kept").open("ab") as kept:
+        return starter.start(name, env=variables, log=log.fileno(), keep=kept.fileno())
+
+
+def told(folder: Path, name: str) -> dict[str, Any]:
+    log = folder / f"{name}.log"
+    return json.loads(until(lambda: log.read_text() or None, what="it says what it found"))
+
+
+def test_each_finds_what_a_program_finds_that_was_started_and_nothing_of_the_other(folder: Path) -> None:
+    with starting(folder) as starter:
+        secret = "s3cret" * 100_000  # more than a socket holds
+        programs = [start(starter, folder, "one", TOKEN=secret), start(starter, folder, "two", OTHER="2")]
+        assert [program.wait(30) for program in programs] == [7, 7]
+    for name, variables in (("one", {"TOKEN": secret}), ("two", {"OTHER": "2"})):
+        found = told(folder, name)
+        assert found.pop("environment") == variables
+        files = found.pop("files")
+        assert [file for file in files if file.startswith(("socket", "pipe", "anon"))] == []
+        assert {*files} == {"/dev/null", str(folder / f"{name}.log"), str(folder / "kept")}
+        assert found == {
+            "name": "__main__",
+            "arguments": [],
+            "parent": os.getpid(),
+            "session": True,
+            "umask": _umask(),
+            "tasks": 1,
+            "shared": True,
+            "started": f"{sys.executable} -P -m {name}",
+            "default": True,
+        }
+
+
+def test_one_that_runs_is_stopped_by_a_signal(folder: Path) -> None:
+    with starting(folder) as starter:
+        program = start(starter, folder, "one", WAIT="1")
+        assert told(folder, "one")["parent"] == os.getpid()
+        assert program.poll() is None
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(30) == -signal.SIGTERM == program.returncode
+
+
+def test_one_that_is_stopped_before_it_was_forked_never_runs(folder: Path) -> None:
+    with starting(folder) as starter:
+        first, second = start(starter, folder, "one"), start(starter, folder, "two")
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(30) == -signal.SIGTERM
+        assert second.wait(30) == 7
+    assert (folder / "one.log").read_text() == ""
+
+
+def test_one_that_was_never_forked_has_ended(folder: Path) -> None:
+    with starting(folder) as starter:
+        program = start(starter, folder, "one")
+        starter.close()
+        assert program.wait(30) == 1
+        assert (folder / "one.log").read_text() == ""
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
