@@ -21,7 +21,7 @@ from typing import Any
 
 from setproctitle import setproctitle, setthreadtitle
 
-from torchyard.host import inspection
+from torchyard.host import failpoints, inspection
 from torchyard.host.collector import paused
 
 _SHARED = (
@@ -90,6 +90,7 @@ def _become(channel: socket.socket) -> None:
     _rename([sys.executable, "-P", "-m", asked["module"]])
     os.environ.clear()
     os.environ.update(asked["env"])
+    failpoints.arm()
     runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
 
 

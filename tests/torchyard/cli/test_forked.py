@@ -9,6 +9,7 @@ import signal
 import sys
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.e2e.service import until
@@ -84,6 +85,16 @@ def test_each_finds_what_a_program_finds_that_was_started_and_nothing_of_the_oth
         }
 
 
+def test_its_failpoints_are_those_of_its_own_variables(folder: Path) -> None:
+    (folder / "two.py").write_text("from torchyard.host.failpoints import failpoint\nfailpoint('store.claim.after')")
+    with starting(folder) as starter:
+        programs = [
+            start(starter, folder, "one"),
+            start(starter, folder, "two", TORCHYARD_FAILPOINTS="store.claim.after=kill"),
+        ]
+        assert [program.wait(30) for program in programs] == [7, -signal.SIGKILL]
+
+
 def test_one_that_runs_is_stopped_by_a_signal(folder: Path) -> None:
     with starting(folder) as starter:
         program = start(starter, folder, "one", WAIT="1")
@@ -95,8 +106,10 @@ def test_one_that_runs_is_stopped_by_a_signal(folder: Path) -> None:
 
 def test_one_that_is_stopped_before_it_was_forked_never_runs(folder: Path) -> None:
     with starting(folder) as starter:
+        forking = _suspended()
         first, second = start(starter, folder, "one"), start(starter, folder, "two")
         first.send_signal(signal.SIGTERM)
+        forking.resume()
         assert first.wait(30) == -signal.SIGTERM
         assert second.wait(30) == 7
     assert (folder / "one.log").read_text() == ""
@@ -104,10 +117,18 @@ def test_one_that_is_stopped_before_it_was_forked_never_runs(folder: Path) -> No
 
 def test_one_that_was_never_forked_has_ended(folder: Path) -> None:
     with starting(folder) as starter:
+        forking = _suspended()
         program = start(starter, folder, "one")
-        starter.close()
+        forking.kill()
         assert program.wait(30) == 1
         assert (folder / "one.log").read_text() == ""
+
+
+def _suspended() -> psutil.Process:
+    """Returns the process that will fork, which does not go on before it is told to."""
+    (forking,) = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    forking.suspend()
+    return forking
 
 
 def _umask() -> int:

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.e2e.service import Service, processes_naming, running, until
+from torchyard.cli.up import redis_server
 from torchyard.cli.up.child import Child
 from torchyard.contract.errors import ServerUnreachable
 
@@ -111,9 +112,8 @@ def test_a_deep_data_directory_has_its_socket_elsewhere(tmp_path: Path) -> None:
     folder = tmp_path / ("d" * 60) / ("e" * 60)
     folder.mkdir(parents=True)
     with running(Service(folder, slots=1, warm=False)) as service:
-        worker = service.server["processes"]["worker"]
-        settings = dict(item.split("=", 1) for item in Path(f"/proc/{worker}/environ").read_text().split("\0") if item)
-        socket = Path(settings["TORCHYARD_REDIS_URL"].rpartition("@")[2])
+        socket = redis_server.socket_in(service.data / "redis")
+        assert not socket.is_relative_to(service.data) and socket.is_socket()
         assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
         with service.client as client:
             assert client.ready().redis == "ok"

@@ -1,6 +1,7 @@
 """Starts the API and the worker as forks of one process that has imported what both need."""
 
 from collections.abc import Mapping, Sequence
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -16,6 +17,7 @@ from torchyard.host import inspection
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.02
+_END_S = 1.0
 
 
 class Starter:
@@ -46,7 +48,9 @@ class Starter:
         return Forked(channel)
 
     def close(self) -> None:
-        """Ends it."""
+        """Waits a moment until it ends, as it does after its last fork, and kills it otherwise."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
         self._process.kill()
         self._process.wait()
         for channel in self._channels.values():
