@@ -138,10 +138,11 @@ def test_a_route_is_prepared_at_its_first_request_and_no_other_is() -> None:
     _declare(app.router)
     app.middleware_stack = Layer(Router(app.router), Settings(), count=_uncounted)
     client = TestClient(app, base_url="http://localhost")
+    routes = [route for route in app.routes if isinstance(route, Route)]
     for _ in range(2):
         assert client.get("/v1/things/all/bytes").status_code == 203
-        assert [route.path for route in app.routes if "dependant" in vars(route)] == ["/v1/things/all/bytes"]
-    assert not hasattr(app.routes[-1], "nothing")
+        assert [route.path for route in routes if "dependant" in vars(route)] == ["/v1/things/all/bytes"]
+    assert not hasattr(routes[-1], "nothing")
 
 
 def test_fastapi_itself_handles_few_routes_of_the_service(service: ApiFixture) -> None:
