@@ -1,6 +1,6 @@
 """Finds the route of a request, and gives it its arguments, by what was looked up once at the route's first request."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 import inspect
@@ -14,6 +14,7 @@ from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute, APIRouter
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, compile_path, get_name
@@ -25,6 +26,8 @@ _DEPTH = 2
 """Parts of a path by which routes are looked up."""
 _preparing = RLock()
 """Held by the one thread that prepares a route."""
+_KEPT, _KEPT_BYTES = 32, 512
+"""How many queries are kept for each call that has parameters of one, and the longest of them."""
 
 
 class Router:
@@ -94,16 +97,17 @@ class _Step:
     dependant: Dependant
     needs: Sequence[tuple[str | None, int]]
     """The names of its parameters that earlier steps are for, with their numbers."""
+    query: "_Query"
 
     def arguments(self, request: Request, made: Sequence[Any], errors: list[Any]) -> dict[str, Any] | None:
         """Returns its arguments. None if one is wrong, or if an earlier step had wrong ones: the errors are added."""
         declared, before = self.dependant, len(errors)
         found = {name: made[number] for name, number in self.needs if name is not None}
-        for fields, read in (
-            (declared.path_params, _path),
-            (declared.query_params, _query),
-            (declared.header_params, _headers),
-        ):
+        if declared.query_params:
+            values, wrong = self.query.read(request.scope["query_string"])
+            found |= values
+            errors += wrong
+        for fields, read in ((declared.path_params, _path), (declared.header_params, _headers)):
             if fields:
                 values, wrong = request_params_to_args(fields, read(request))
                 found |= values
@@ -112,6 +116,27 @@ class _Step:
             if name is not None:
                 found[name] = request
         return None if len(errors) > before or any(made[number] is _WRONG for _, number in self.needs) else found
+
+
+class _Query:
+    """Parameters in a query. Those of the last queries are kept: clients repeat theirs, and checking takes long."""
+
+    def __init__(self, declared: Dependant) -> None:
+        self._declared = declared
+        self._known: dict[bytes, Mapping[str, Any]] = {}
+
+    def read(self, query: bytes) -> tuple[Mapping[str, Any], Sequence[Any]]:
+        """Returns the values, and what is wrong with others."""
+        known = self._known.get(query)
+        if known is not None:
+            return known, ()
+        values, errors = request_params_to_args(self._declared.query_params, QueryParams(query))
+        # No lists: a route may change its own.
+        if not errors and len(query) <= _KEPT_BYTES and not any(isinstance(value, list) for value in values.values()):
+            if len(self._known) == _KEPT:
+                del self._known[next(iter(self._known))]
+            self._known[query] = values
+        return values, errors
 
 
 class _Handler:
@@ -157,7 +182,7 @@ def _steps(route: Dependant) -> Sequence[_Step] | None:
         if dependant.call not in known:
             needs = [(inner.name, add(inner)) for inner in dependant.dependencies]
             known[dependant.call] = len(steps)
-            steps.append(_Step(dependant, needs))
+            steps.append(_Step(dependant, needs, _Query(dependant)))
         return known[dependant.call]
 
     add(route)
@@ -204,10 +229,6 @@ def _beginning(path: str) -> str:
 
 def _path(request: Request) -> Any:
     return request.path_params
-
-
-def _query(request: Request) -> Any:
-    return request.query_params
 
 
 def _headers(request: Request) -> Any:

@@ -36,3 +36,20 @@ def _on_sqlite(element: without_traceback, compiler: SQLCompiler, **options: Any
 @compiles(without_traceback, "postgresql")
 def _on_postgresql(element: without_traceback, compiler: SQLCompiler, **options: Any) -> str:
     return f"({compiler.process(element.clauses, **options)} - 'traceback')"
+
+
+class checkpoint_policy(FunctionElement[Any]):
+    """The `checkpoint` of a job's spec, as JSON. None if the spec has none."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(checkpoint_policy, "sqlite")
+def _policy_on_sqlite(element: checkpoint_policy, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_extract({compiler.process(element.clauses, **options)}, '$.checkpoint')"
+
+
+@compiles(checkpoint_policy, "postgresql")
+def _policy_on_postgresql(element: checkpoint_policy, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} -> 'checkpoint' AS TEXT)"

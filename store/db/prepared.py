@@ -3,12 +3,15 @@
 Requests that are made often use them: compiling and processing a statement costs several times what executing it does.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam
+from pydantic_core import from_json
+from sqlalchemy import ColumnElement, Connection, Select, bindparam
 from sqlalchemy.engine.interfaces import DBAPICursor, Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
@@ -16,6 +19,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+
+from store.db.documents import Parsed
 
 _KEY = "torchyard.connection"
 
@@ -76,6 +81,10 @@ class Prepared:
             cursor.execute(compiled.text, compiled.parameters(values))
             return cursor.fetchall()
 
+    def rows(self, session: Session, values: Mapping[str, Any]) -> list[Any]:
+        """Returns the rows of a SELECT, which have their columns by name; those of the type `Parsed` are parsed."""
+        return [self._row(values) for values in self.read(session, values)]
+
     def write(self, session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
         """Executes the statement for each row."""
         connection = _connection(session)
@@ -85,6 +94,11 @@ class Prepared:
                 cursor.execute(compiled.text, compiled.parameters(rows[0]))
             else:
                 cursor.executemany(compiled.text, [compiled.parameters(row) for row in rows])
+
+    @cached_property
+    def _row(self) -> Callable[[Iterable[Any]], Any]:
+        assert isinstance(self._statement, Select)
+        return _row_of(self._statement)
 
     def _for(self, dialect: Dialect) -> _Compiled:
         known = self._compiled.get(dialect.name)
@@ -127,6 +141,21 @@ class _cursor:
         raise DBAPIError.instance(
             self._text, None, error, base, connection_invalidated=lost, dialect=dialect
         ) from error
+
+
+def _row_of(statement: Select[Any]) -> Callable[[Iterable[Any]], Any]:
+    """Returns what makes a row of the statement of its values."""
+    columns = statement.selected_columns
+    parsed = [place for place, column in enumerate(columns) if isinstance(column.type, Parsed)]
+    row: Any = namedtuple("row", columns.keys())  # pyright: ignore[reportUntypedNamedTuple] - any columns
+
+    def make(values: Iterable[Any]) -> Any:
+        found = list(values)
+        for place in parsed:
+            found[place] = None if found[place] is None else from_json(found[place])
+        return row._make(found)
+
+    return make
 
 
 def _compile(statement: ClauseElement, columns: Sequence[str] | None, dialect: Dialect) -> _Compiled:

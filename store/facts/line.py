@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from scheduling.snapshot import Group, Kind
 
@@ -9,8 +10,7 @@ OwnerKind = tuple[str, str]
 """An owner, and the kind of devices that their jobs count as."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(NamedTuple):
     """The queued jobs of one owner, request and priority. Among themselves, the order never changes."""
 
     owner: str
@@ -19,8 +19,7 @@ class Bucket:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A job of a bucket or of a group, which are ordered by these."""
 
     id: str
@@ -83,8 +82,7 @@ class Credits:
         return (bucket.owner, self.kind_of(bucket.request)) in self.over_quota
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """A queued job as the order of the line sees it."""
 
     bucket: Bucket

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from functools import lru_cache
 import json
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 from sqlalchemy import ColumnElement, Row, Text, cast
 from sqlalchemy.orm import Session
 
-from store.db.documents import Parsed, without_traceback
+from store.db.documents import Parsed, checkpoint_policy, without_traceback
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Base, Job
 from store.facts.callers import Caller
@@ -24,6 +25,8 @@ _TOLD = (
     *("progress", "devices", "position", "created_at", "started_at", "finished_at"),
 )
 """Columns that are told as they are."""
+_TOLD_OF = attrgetter(*_TOLD)
+_STATES = {state.value: state for state in JobState}
 _JOBS = Base.metadata.tables["jobs"].c
 
 _PLACED = ("state", "shape", "device_request", "not_before", "reason_code", "reason_message", "reason_since")
@@ -37,7 +40,7 @@ def _columns(*names: str) -> list[ColumnElement[Any]]:
 
 LISTED = (
     *_columns(*_TOLD, *_PLACED),
-    cast(_JOBS.spec["checkpoint"], Text).label("checkpoint"),
+    checkpoint_policy(_JOBS.spec).label("checkpoint"),
     cast(without_traceback(_JOBS.error), Parsed).label("short_error"),
     *reasons.COMMON,
 )
@@ -77,7 +80,7 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
             error=row.short_error,
             reason=reasons.of_row(row),
             place=places.get(row.id),
-            metrics=_chosen(latest.get(row.id, {}), monitor=policies[row.id].monitor),
+            metrics=_chosen(latest[row.id], monitor=policies[row.id].monitor) if row.id in latest else {},
             monitor=policies[row.id].monitor,
             best=best.get(row.id),
         )
@@ -162,7 +165,7 @@ def _has_begun(job: Any) -> bool:
 
 
 def _told(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in _TOLD} | {"state": JobState(row.state)}
+    return dict(zip(_TOLD, _TOLD_OF(row), strict=True)) | {"state": _STATES[row.state]}
 
 
 def _chosen(latest: dict[str, float], *, monitor: str) -> dict[str, float]:

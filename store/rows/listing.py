@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, literal_column, or_, select
 from sqlalchemy.orm import QueryableAttribute, Session
 
+from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Job
 from store.facts import pages
 from store.facts.callers import Caller, lists_unreadable
@@ -46,7 +47,7 @@ _ORDERS = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Built once: building a statement costs more than executing it.
 _ID = Base.metadata.tables["jobs"].c.id
-_LISTED = select(*job_facts.LISTED).select_from(reasons.JOINED).where(_ID.in_(bindparam("ids", expanding=True)))
+_LISTED = Prepared(select(*job_facts.LISTED).select_from(reasons.JOINED).where(among(_ID, "ids")))
 _COUNTS = select(*(func.count(Job.id).filter(Job.state == state) for state in JobState))
 
 
@@ -108,7 +109,7 @@ def some(session: Session, job_ids: Collection[str]) -> list[ListedJob]:
     """Returns the jobs with these ids that exist."""
     if not job_ids:
         return []
-    return job_facts.listed(session, session.connection().execute(_LISTED, {"ids": list(job_ids)}).all())
+    return job_facts.listed(session, _LISTED.rows(session, {"ids": texts(job_ids)}))
 
 
 _TOLD = (Job.id, Job.owner, Job.visibility, Job.name, Job.priority, Job.not_before, Job.created_at)

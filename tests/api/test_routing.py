@@ -77,6 +77,14 @@ def _declare(router: APIRouter) -> None:
     async def last(kind: str, opened: Annotated[str, Depends(_opened)]) -> dict[str, str]:  # pyright: ignore[reportUnusedFunction]
         return {kind: opened}
 
+    @router.get("/v1/things/all/sorted")
+    async def sort(  # pyright: ignore[reportUnusedFunction]
+        request: Request, size: Annotated[int, Query(le=9)] = 1, item: Annotated[list[str] | None, Query()] = None
+    ) -> Seen:
+        found = [] if item is None else item
+        found.append("last")
+        return Seen(number=size, names=found, by=request.url.query)
+
     @router.delete("/v1/things/{number}")
     async def delete(number: int) -> Response:  # pyright: ignore[reportUnusedFunction]
         return Response(status_code=204)
@@ -115,6 +123,28 @@ def test_a_whole_answer_is_sent_as_it_is(client: TestClient) -> None:
 def test_wrong_parameters_call_neither_what_has_them_nor_the_route(client: TestClient, query: str) -> None:
     assert client.get(f"/v1/things/3?{query}").status_code == 422
     assert calls == ["caller"]
+
+
+def test_an_equal_query_is_answered_as_the_first(client: TestClient) -> None:
+    def ask(query: str) -> tuple[int, Any]:
+        answer = client.get(f"/v1/things/all/sorted?{query}")
+        return answer.status_code, answer.json() if answer.status_code == 200 else len(answer.json())
+
+    asked = [
+        "",
+        "size=2",
+        "size=10",
+        "size=x",
+        "item=a&item=b",
+        "size=3&item=a",
+        "size=%32",
+        *(f"n={n}" for n in range(40)),
+    ]
+    first = {query: ask(query) for query in asked}
+    assert first["size=2"] == (200, {"number": 2, "names": ["last"], "by": "size=2"})
+    assert (first["size=10"][0], first["size=x"][0], first["n=39"][0]) == (422, 422, 200)
+    for query in (*reversed(asked), *asked):
+        assert ask(query) == first[query]
 
 
 @pytest.mark.parametrize(

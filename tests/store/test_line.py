@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import replace
 import os
 from pathlib import Path
 from typing import Any
@@ -183,7 +182,7 @@ def _answers(line: Line, jobs: Sequence[Standing], credits: Credits, limit: int)
     found: dict[str, Any] = {"heads": dict(heads), "buckets": dict(line.buckets())}
     for group, head in heads.items():
         found[f"behind {group}"] = list(line.successors(group, head, limit=limit))
-        found[f"behind the middle of {group}"] = list(line.successors(group, replace(head, id="job_8"), limit=limit))
+        found[f"behind the middle of {group}"] = list(line.successors(group, head._replace(id="job_8"), limit=limit))
     return {**found, "pages": pages(line, credits, limit=limit), "positions": line.positions(credits, jobs)}
 
 

@@ -1,9 +1,10 @@
 """Statements that go to the driver as they are: what they return and raise is what a session's own do."""
 
 import pytest
-from sqlalchemy import bindparam, insert, select, text
+from sqlalchemy import bindparam, cast, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base
 from tests.store.fixture import StoreFixture
@@ -23,6 +24,20 @@ def test_one_statement_takes_any_number_of_texts(db: StoreFixture, names: list[s
     rows = [{"name": name, "role": "member"} for name in [*names, "other"]]
     db.write(lambda session: NEW.write(session, rows))
     assert named(db, *names) == [(name, "member") for name in sorted(names)]
+
+
+def test_rows_have_their_columns_by_name_and_json_that_was_cast_to_text_is_parsed(db: StoreFixture) -> None:
+    columns = (
+        USERS.c.name,
+        cast(bindparam("stored"), Parsed).label("found"),
+        cast(bindparam("none"), Parsed).label("no"),
+    )
+    prepared = Prepared(select(*columns).where(among(USERS.c.name, "names")))
+    db.write(lambda session: NEW.write(session, [{"name": name, "role": "member"} for name in ("ada", "bob")]))
+    values = {"names": texts(["ada"]), "stored": '{"a": [1, null]}', "none": None}
+    (row,) = db.read(lambda session: prepared.rows(session, values))
+    assert (row.name, row.found, row.no) == ("ada", {"a": [1, None]}, None)
+    assert db.read(lambda session: prepared.rows(session, {**values, "names": texts(["eve"])})) == []
 
 
 def test_columns_that_are_left_out_get_their_defaults(db: StoreFixture) -> None:
