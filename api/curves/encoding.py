@@ -1,12 +1,19 @@
 """Encodes curves in JSON, a block of values at a time: no other thread runs while a block is encoded."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, TypeAdapter
+from pydantic_core import to_json
 
 from store.queries.series_columns import SeriesColumns
 from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _BLOCK = 2_000
 _VALUES: TypeAdapter[list[Any]] = TypeAdapter(list[Any], config=ConfigDict(ser_json_inf_nan="strings"))
@@ -19,24 +26,55 @@ def encoded(view: CurvesView) -> bytes:
     return b'{"series":[%b],%b' % (curves, rest[1:])
 
 
-def points(found: SeriesColumns) -> bytes:
-    """Returns the points as `PointView`s in JSON, separated by commas, without making an object of each."""
-    blocks = (found.at(slice(begin, begin + _BLOCK)) for begin in range(0, len(found.steps), _BLOCK))
-    return b",".join(_points(block) for block in blocks)
+def series(found: Sequence[tuple[str, SeriesColumns]]) -> bytes:
+    """Returns series with their keys as `SeriesView`s in JSON, separated by commas, without making an object of each.
+
+    Many short ones are encoded together, as each block takes a while, however few points it has.
+    """
+    rows = _rows([columns for _, columns in found])
+    shown: list[str] = []
+    begin = 0
+    for key, columns in found:
+        end = begin + len(columns.steps)
+        points = ",".join(rows[begin:end])
+        shown.append(f'{{"key":{to_json(key).decode()},"points":[{points}],"source":"{columns.source or "run"}"}}')
+        begin = end
+    return ",".join(shown).encode()
 
 
-def _points(block: SeriesColumns) -> bytes:
+def _rows(found: Sequence[SeriesColumns]) -> list[str]:
+    """Returns all points, each as a `PointView` in JSON."""
     import numpy as np
 
-    steps, attempts = block.steps.tolist(), block.attempts.tolist()
-    values = _VALUES.dump_json(block.values.tolist())[1:-1].decode().split(",")
-    times: list[str] = np.datetime_as_string(block.times.astype("datetime64[us]")).tolist()
-    rows = [
-        f'{{"step":{step},"value":{value},"time":"{time}Z","attempt":{attempt}}}'
-        for step, value, time, attempt in zip(steps, values, times, attempts, strict=True)
-    ]
-    # Nothing else here has such a text: all others are numbers.
-    return ",".join(rows).replace('.000000Z"', 'Z"').encode()
+    if not found:
+        return []
+    steps, values, times, attempts = (
+        np.concatenate([getattr(each, name) for each in found]) for name in ("steps", "values", "times", "attempts")
+    )
+    texts = _times(times)
+    rows: list[str] = []
+    for begin in range(0, len(steps), _BLOCK):
+        part = slice(begin, begin + _BLOCK)
+        written = _VALUES.dump_json(values[part].tolist())[1:-1].decode().split(",")
+        rows += [
+            f'{{"step":{step},"value":{value},"time":"{time}Z","attempt":{attempt}}}'
+            for step, value, time, attempt in zip(
+                steps[part].tolist(), written, texts[part], attempts[part].tolist(), strict=True
+            )
+        ]
+    return rows
+
+
+def _times(times: NDArray[np.int64]) -> list[str]:
+    """Returns the times as texts. Series that a script reports together have the same, which are written once."""
+    import numpy as np
+
+    different, places = np.unique(times, return_inverse=True)
+    texts: list[str] = []
+    for begin in range(0, len(different), _BLOCK):
+        block = different[begin : begin + _BLOCK].astype("datetime64[us]")
+        texts += [text.removesuffix(".000000") for text in np.datetime_as_string(block).tolist()]
+    return [texts[place] for place in places.tolist()]
 
 
 def _curve(curve: CurveView) -> bytes:

@@ -15,7 +15,7 @@ from store.queries.series import PointFilter
 from store.queries.series_columns import SeriesColumns
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
-from torchyard.contract.views.telemetry import MetricsView, SeriesView
+from torchyard.contract.views.telemetry import MetricsView
 
 router = guarded("telemetry", Unavailable)
 
@@ -42,20 +42,23 @@ def get_metrics(
     where = PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt, in_points=True)
     most = min(max_points, share(series.counts(services.store, job_id, where.keys, caller=caller)))
     shown: list[bytes] = []
+    some: list[tuple[str, SeriesColumns]] = []
     for found in series.read(services.store, job_id, where):
-        if found is None:
-            yield
-        else:
-            shown.append(_json(*found, most))
+        if found is not None:
+            key_found, columns = found
+            some.append((key_found, _thinned(columns, most)))
+            continue
+        shown += [encoding.series(some)] if some else []
+        some.clear()
+        yield
+    shown += [encoding.series(some)] if some else []
     return b'{"data":[%b],"max_points":%d}' % (b",".join(shown), most)
 
 
-def _json(key: str, found: SeriesColumns, max_points: int) -> bytes:
-    """Returns a `SeriesView` in JSON."""
-    view = SeriesView(key=key, points=[], source=found.source or "run").model_dump_json().encode()
-    if len(found.values) > max_points:
-        # Imported here, because numpy is slow to import and most processes never need it.
-        from api.curves import downsample
+def _thinned(found: SeriesColumns, max_points: int) -> SeriesColumns:
+    if len(found.values) <= max_points:
+        return found
+    # Imported here, because numpy is slow to import and most processes never need it.
+    from api.curves import downsample
 
-        found = found.at(downsample.select(found.values, max_points))
-    return view.replace(b'"points":[]', b'"points":[%b]' % encoding.points(found), 1)
+    return found.at(downsample.select(found.values, max_points))

@@ -4,7 +4,8 @@ Requests that are made often use them: compiling and processing a statement cost
 """
 
 from collections import namedtuple
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 import json
@@ -85,6 +86,15 @@ class Prepared:
         """Returns the rows of a SELECT, which have their columns by name; those of the type `Parsed` are parsed."""
         return [self._row(values) for values in self.read(session, values)]
 
+    @contextmanager
+    def opened(self, session: Session, values: Mapping[str, Any]) -> Generator[DBAPICursor]:
+        """Executes a SELECT, and yields its cursor. The database keeps the rows until they are fetched."""
+        connection = _connection(session)
+        compiled = self._for(connection.dialect)
+        with _cursor(connection, compiled.text, keeps_rows=True) as cursor:
+            cursor.execute(compiled.text, compiled.parameters(values))
+            yield cursor
+
     def write(self, session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
         """Executes the statement for each row."""
         connection = _connection(session)
@@ -121,12 +131,14 @@ class _cursor:
     A class, because a generator would cost as much as the statement.
     """
 
-    def __init__(self, connection: Connection, text: str) -> None:
+    def __init__(self, connection: Connection, text: str, *, keeps_rows: bool = False) -> None:
         self._connection = connection
         self._text = text
+        # Without a name, PostgreSQL would send all rows at once. SQLite's cursors have no names, and never do that.
+        self._options = {"name": "kept"} if keeps_rows and connection.dialect.name == "postgresql" else {}
 
     def __enter__(self) -> DBAPICursor:
-        self._cursor = self._connection.connection.cursor()
+        self._cursor = self._connection.connection.cursor(**self._options)
         return self._cursor
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
-from store.db.tables import Base, Job, Series
+from store.db.tables import Job, Series
 from store.facts.callers import Caller
 from store.facts.telemetry import END, KnownSeries
 from store.queries import series_columns
 from store.queries.series_columns import SeriesColumns
-from store.rows import access
+from store.rows import access, point_chunks
 from store.rows.metrics import POINT, last_visible_steps
+from store.rows.point_chunks import StoredPoints
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,13 +25,8 @@ if TYPE_CHECKING:
 
 _Row: TypeAlias = "Row[int, str, int, str | None]"
 
-# Columns of the table, not of the class: rows then do not pass through the ORM.
-_CHUNKS = Base.metadata.tables["point_chunks"].c
-
 GROUP_POINTS, _GROUP_SERIES = 25_000, 1000
 """The most points, and the most series, that are read at once. A longer series is read by itself, in parts."""
-PART_POINTS = 100_000
-"""Points after which the read of a long series ends a part."""
 MOST_HELD = 200_000
 """Entries of one series that are in memory at once, besides those of a part: with more, each two or so become one."""
 
@@ -85,11 +80,13 @@ def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[st
             held = yield from _long(store, group[0].id, where, visible)
             yield group[0].key, replace(held, source=group[0].source)
             continue
-        stored = _Stored()
+        stored = StoredPoints()
         behind: int | None = 0
         while behind is not None:
             with store.read() as session:
-                behind = _read_part(session, [row.id for row in group], stored, behind=behind, attempt=where.attempt)
+                behind = point_chunks.read_part(
+                    session, [row.id for row in group], stored, behind=behind, attempt=where.attempt
+                )
             yield None
         for row, columns in zip(group, _columns(stored, [row.id for row in group], where, visible), strict=True):
             yield row.key, columns if row.source is None else replace(columns, source=row.source)
@@ -102,21 +99,12 @@ def _long(
     held = _Held(in_points=where.in_points)
     behind: int | None = 0
     while behind is not None:
-        stored = _Stored()
+        stored = StoredPoints()
         with store.read() as session:
-            behind = _read_part(session, [series_id], stored, behind=behind, attempt=where.attempt)
+            behind = point_chunks.read_part(session, [series_id], stored, behind=behind, attempt=where.attempt)
         held.add(next(_columns(stored, [series_id], where, visible)))
         yield
     return held.columns()
-
-
-@dataclass
-class _Stored:
-    """Chunks of series in the order of the series' ids, and then in that in which they were stored."""
-
-    series: list[int] = field(default_factory=list[int])
-    attempts: list[int] = field(default_factory=list[int])
-    data: list[bytes] = field(default_factory=list[bytes])
 
 
 class _Held:
@@ -189,7 +177,7 @@ def _groups(series: Iterable[_Row]) -> Iterator[list[_Row]]:
 
 
 def _columns(
-    stored: _Stored, series: Sequence[int], where: PointFilter, visible: dict[int, int] | None
+    stored: StoredPoints, series: Sequence[int], where: PointFilter, visible: dict[int, int] | None
 ) -> Iterator[SeriesColumns]:
     """Yields the columns of each of the series. What is the same for all points is done for all series at once."""
     # Imported here, because most processes of the service never read a series.
@@ -231,29 +219,3 @@ def _tails(
 
 def _by_step(points: NDArray[np.void], attempts: NDArray[np.int64]) -> SeriesColumns:
     return series_columns.in_order(SeriesColumns(points["step"], points["value"], points["time"], attempts))
-
-
-def _read_part(
-    session: Session, series: Sequence[int], stored: _Stored, *, behind: int, attempt: int | None
-) -> int | None:
-    """Adds the chunks of the series. Of one long series it reads a part, behind a position.
-
-    Returns where the rest begins, None where nothing is left.
-    """
-    query = select(_CHUNKS.series_id, _CHUNKS.first, _CHUNKS.attempt, _CHUNKS.data)
-    query = query.where(_CHUNKS.series_id.in_(series), _CHUNKS.first > behind)
-    ahead = 200 if len(series) > 1 else 100  # rows at once: chunks of a long series may have thousands of points
-    query = query.order_by(_CHUNKS.series_id, _CHUNKS.first).execution_options(yield_per=ahead)
-    if attempt is not None:
-        query = query.where(_CHUNKS.attempt == attempt)
-    size = 0
-    with closing(session.connection().execute(query)) as rows:
-        for some in rows.partitions():
-            ids, firsts, numbers, data = zip(*some, strict=True)
-            stored.series += ids
-            stored.attempts += numbers
-            stored.data += data
-            size += sum(map(len, data))
-            if len(series) == 1 and size >= PART_POINTS * POINT.size:
-                return firsts[-1]
-    return None

@@ -14,6 +14,7 @@ from store.db.tables import PointChunk, Series
 from store.facts.attempts import Claim
 from store.facts.telemetry import MetricPoint
 from store.queries import series
+from store.rows import point_chunks
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 
@@ -24,7 +25,7 @@ Values = NDArray[np.float64]
 @pytest.fixture(autouse=True)
 def _few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "MOST_HELD", HELD)
-    monkeypatch.setattr(series, "PART_POINTS", PART)
+    monkeypatch.setattr(point_chunks, "PART_POINTS", PART)
 
 
 def store(service: ApiFixture, claim: Claim, values: Values, *, first_step: int = 0) -> None:
