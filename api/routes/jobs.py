@@ -68,13 +68,14 @@ def list_jobs(
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     behind = job_after(after, sort)
     found = queries.find(services.store, where, caller=caller, limit=limit, sort=sort, after=behind, counts=counts)
-    listed, by_state = found.page, found.counts
+    listed, counted = found.page, found.counts
     rest = JobPage(
         data=[],
         has_more=listed.has_more,
         next=job_cursor(listed.items[-1], sort) if listed.has_more else None,
-        counts=None if by_state is None else {**by_state},
-        total=None if by_state is None else sum(by_state.values()),
+        counts=None if counted is None else {**counted.by_state},
+        total=None if counted is None else sum(counted.by_state.values()),
+        counts_complete=None if counted is None else counted.is_complete,
     )
     return with_data(rest, present.encoded_summaries(listed.items, caller))
 

@@ -120,6 +120,15 @@ def has_number(sort: JobSort) -> bool:
 
 
 @dataclass(frozen=True)
+class JobCounts:
+    """How many jobs of a list are in each state that any of them is in."""
+
+    by_state: Mapping[JobState, int]
+    is_complete: bool = True
+    """False: there are more, and the newest of them are counted."""
+
+
+@dataclass(frozen=True)
 class ListCursor:
     """A position in a list. `key` is the job's value of the column by which the list is sorted."""
 

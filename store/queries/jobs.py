@@ -3,7 +3,7 @@
 What a caller may not read is not found: NotFound is raised, also for what is no job's id.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -13,6 +13,7 @@ from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import (
     Head,
+    JobCounts,
     JobFacts,
     ListCursor,
     ListedAttempt,
@@ -29,15 +30,14 @@ from store.rows import access, attempt_facts, job_events, job_facts, listing, ti
 from store.rows import stacks as rows
 from torchyard.contract.errors import NotFound
 from torchyard.contract.filters import JobQuery, JobSort
-from torchyard.contract.job import JobState
 
 
 @dataclass(frozen=True)
 class JobList:
-    """A page of a list, and how many jobs of the whole are in each state that any of them is in."""
+    """A page of a list, and how many jobs of the whole are in each state."""
 
     page: FactPage[ListedJob]
-    counts: Mapping[JobState, int] | None
+    counts: JobCounts | None
 
 
 def find(
@@ -53,8 +53,8 @@ def find(
     """Returns jobs of the caller's lists. `counts`: also counts them, for the filter without its states."""
     with store.read() as session:
         page = listing.jobs(session, where, caller=caller, limit=limit, sort=sort, after=after)
-        by_state = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
-    return JobList(page, by_state)
+        counted = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
+    return JobList(page, counted)
 
 
 def get(store: Snapshots, job_id: str, *, caller: Caller) -> JobFacts:

@@ -13,7 +13,7 @@ from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Job
 from store.facts import pages
 from store.facts.callers import Caller, lists_unreadable
-from store.facts.jobs import ListCursor, ListedJob, QueueCursor, QueuedJob, QueuePage
+from store.facts.jobs import JobCounts, ListCursor, ListedJob, QueueCursor, QueuedJob, QueuePage
 from store.facts.line import Credits, Standing
 from store.facts.pages import FactPage
 from store.line.conditions import is_queued
@@ -48,7 +48,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Built once: building a statement costs more than executing it.
 _ID = Base.metadata.tables["jobs"].c.id
 _LISTED = Prepared(select(*job_facts.LISTED).select_from(reasons.JOINED).where(among(_ID, "ids")))
-_COUNTS = select(*(func.count(Job.id).filter(Job.state == state) for state in JobState))
+_ALL_COUNTED, _MOST_COUNTED = 10_000, 1_000
+"""How many jobs a list has at most that is counted to its end, and how many are counted of what a longer one finds."""
 
 
 def jobs(
@@ -79,14 +80,20 @@ def jobs(
     return FactPage([found[job_id] for job_id in ids.items], ids.has_more)
 
 
-def counts(session: Session, where: JobQuery, *, caller: Caller) -> dict[JobState, int]:
-    """Returns how many jobs of the caller's lists are in each state that any of them is in."""
+def counts(session: Session, where: JobQuery, *, caller: Caller) -> JobCounts:
+    """Returns how many jobs of the caller's lists are in each state.
+
+    With other filters than the owner, a list of many jobs is not counted to its end.
+    """
     if where.model_fields_set <= {"owner", "state"} and not where.state:
         owner = where.owner if "owner" in where.model_fields_set else None
-        return job_counts.by_state(session, caller=caller, owner=owner)
-    # Not grouped: SQLite would read each row, to have them in groups, in place of the index that has all columns.
-    found = session.execute(_COUNTS.where(*_conditions(where, caller), *_created(where))).one()
-    return {state: count for state, count in zip(JobState, found, strict=True) if count}
+        return JobCounts(job_counts.by_state(session, caller=caller, owner=owner))
+    conditions = [*_conditions(where, caller), *_created(where)]
+    if sum(job_counts.by_state(session, caller=caller).values()) <= _ALL_COUNTED:
+        return JobCounts(_by_state(session, _counts_of(Job.state).where(*conditions)))
+    newest = select(Job.state).where(*conditions, *_grams(session, where)).order_by(Job.id.desc()).limit(_MOST_COUNTED)
+    found = _by_state(session, _counts_of(newest.subquery().c.state))
+    return JobCounts(found, is_complete=sum(found.values()) < _MOST_COUNTED)
 
 
 def changeable(
@@ -202,11 +209,20 @@ def _search(q: str, caller: Caller) -> list[ColumnElement[bool]]:
 
 def _grams(session: Session, where: JobFilter) -> list[ColumnElement[bool]]:
     """Returns the part of `_search` that an index of PostgreSQL answers: each three characters in a row are found."""
-    # Not for counts: where most jobs are found, PostgreSQL would call the function for each of them.
+    # Only where few jobs are asked for: where most are found, PostgreSQL would call the function for each of them.
     text = where.q.casefold() if "q" in where.model_fields_set else ""
     if len(text) < 3 or session.get_bind().dialect.name != "postgresql":
         return []
     return [func.search_grams(Job.search_text).op("@>", is_comparison=True)(func.search_grams(text))]
+
+
+def _counts_of(state: ColumnElement[str] | QueryableAttribute[str]) -> Select[*tuple[int, ...]]:
+    # Not grouped: SQLite would read each row, to have them in groups, in place of the index that has all columns.
+    return select(*(func.count().filter(state == each) for each in JobState))
+
+
+def _by_state(session: Session, counted: Select[*tuple[int, ...]]) -> dict[JobState, int]:
+    return {state: count for state, count in zip(JobState, session.execute(counted).one(), strict=True) if count}
 
 
 def _order_of(sort: JobSort) -> list[ColumnElement[Any]]:

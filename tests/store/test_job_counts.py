@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 
 from store.db.tables import Job, JobCount
 from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import JobCounts
 from store.rows import access, attempts, deletion, job_counts, jobs, listing, new_jobs
 from tests.store.fixture import StoreFixture, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery
@@ -110,8 +111,32 @@ def test_a_list_without_other_filters_is_counted_without_reading_a_job(db: Store
             found = db.read(
                 lambda session, where=where: listing.counts(session, JobQuery.model_validate(where), caller=SERVICE)
             )
-        assert found == {JobState.QUEUED: 3}
+        assert found == JobCounts({JobState.QUEUED: 3})
         assert [statement for statement in statements if "FROM jobs" in statement] == []
+
+
+def test_of_a_long_list_the_newest_jobs_that_are_found_are_counted(
+    db: StoreFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = [db.submit(name="digits-old") for _ in range(3)]
+    for job_id in old:
+        db.cancel(job_id)
+    for name in ("digits-new", "digits-new", "cracks"):
+        db.submit(name=name)
+
+    def counted(**where: str) -> JobCounts:
+        query = JobQuery.model_validate(where)
+        return db.read(lambda session: listing.counts(session, query, caller=SERVICE))
+
+    every = {JobState.QUEUED: 2, JobState.CANCELLED: 3}
+    assert counted(q="digits") == JobCounts(every)
+    monkeypatch.setattr(listing, "_ALL_COUNTED", 5)
+    monkeypatch.setattr(listing, "_MOST_COUNTED", 4)
+    assert counted(q="digits") == JobCounts({JobState.QUEUED: 2, JobState.CANCELLED: 2}, is_complete=False)
+    assert counted(q="digits-old") == JobCounts({JobState.CANCELLED: 3})
+    assert counted(name="cracks") == JobCounts({JobState.QUEUED: 1})
+    assert counted(q="nothing") == JobCounts({})
+    assert counted() == JobCounts({JobState.QUEUED: 3, JobState.CANCELLED: 3})
 
 
 def check(db: StoreFixture) -> None:

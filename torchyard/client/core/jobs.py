@@ -41,7 +41,8 @@ class JobsCore(Core):
     async def count(self, **matching: Unpack[Matching]) -> Mapping[JobState, int]:
         """Returns how many jobs that match every argument, as those of `list`, are in each state.
 
-        States without any are left out. A `state` changes nothing.
+        States without any are left out. A `state` changes nothing. With another argument than `owner`, the newest 1,000
+        that match are counted of more than 10,000 jobs.
         """
         return (await self._connection.answer(calls.counts(filter_of(matching)))).counts or {}
 

@@ -94,6 +94,9 @@ class JobPage(Page[JobSummary]):
     """How many jobs are in each state; states without any are left out. Null unless it was asked for."""
     total: int | None = None
     """How many jobs there are in all states. Null unless it was asked for."""
+    counts_complete: bool | None = None
+    """False if there may be more: with other filters than `owner`, a list of more than 10,000 jobs is counted until
+    1,000 are found, the newest ones. Null unless it was asked for."""
 
 
 class RefusedAction(View):

@@ -62,7 +62,7 @@ test("a state is shown alone, all again when it was alone, and more with Shift",
   const open = (states: string): HTMLElement =>
     show(Filters, {
       filter: filterOf(new URLSearchParams({ state: states })),
-      ...{ counts: { running: 2, paused: 1 }, total: 1234 },
+      ...{ counts: { running: 2, paused: 1 }, total: 1234, isCounted: true },
       change: (change) => changes.push(change["state"]),
     });
   const host = open("");
@@ -96,7 +96,7 @@ test("selected jobs offer what may be done with them", () => {
   const open = (changeable: number, isAll = false): readonly string[] =>
     textsOf(
       show(Selected, {
-        ...{ ids: ["a", "b"], changeable, isAll, matching: 1000 },
+        ...{ ids: ["a", "b"], changeable, isAll, matching: 1000, isCounted: true },
         ...{ selectAll: () => undefined, clear: () => undefined, run: () => undefined },
       }),
       "strong, button, a, .muted",
@@ -108,6 +108,17 @@ test("selected jobs offer what may be done with them", () => {
   expect(open(1)).toEqual(["2 selected", offer, "1 of them yours", "Compare", ...actions]);
   expect(open(0)).toEqual(["2 selected", offer, "none of them yours", "Compare", "Clear"]);
   expect(open(1, true)).toEqual(["1,000 selected", ...actions]);
+});
+
+test("where not all jobs are counted, there may be more of each state, and more that match", () => {
+  const filter = filterOf(new URLSearchParams({ q: "a", state: "failed" }));
+  const shown = { filter, counts: { running: 2 }, total: 1000, isCounted: false, change: () => undefined };
+  const states = textsOf(show(Filters, shown), ".states button");
+  expect(states[0]).toBe("all 1,000+");
+  expect(states).toContain("paused 0+");
+  const calls = { selectAll: () => undefined, clear: () => undefined, run: () => undefined };
+  const two = { ids: ["a", "b"], changeable: 2, isAll: false, matching: 0, isCounted: false };
+  expect(textsOf(show(Selected, { ...two, ...calls }), "button")).toContain("all 0+ that match");
 });
 
 async function openList(): Promise<{ host: HTMLElement; asked: readonly Asked[] }> {

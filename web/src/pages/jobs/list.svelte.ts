@@ -13,6 +13,8 @@ export class JobList {
   rows = $state.raw<readonly JobSummary[]>([]);
   counts = $state.raw<Readonly<Partial<Record<JobState, number>>>>({});
   total = $state(0);
+  /** Whether all jobs are counted; if not, the newest are. */
+  isCounted = $state(true);
   hasMore = $state(false);
   isRead = $state(false);
 
@@ -83,6 +85,7 @@ export class JobList {
     if (generation !== this.generation) return this.readFirst();
     this.counts = page.counts ?? {};
     this.total = page.total ?? page.data.length;
+    this.isCounted = page.counts_complete ?? true;
     this.isRead = true;
     if (known <= MOST || !page.has_more) this.take(page.data, page);
     else this.rows = unique([...page.data, ...this.rows.slice(MOST)], this.told);
