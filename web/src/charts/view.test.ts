@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { colourOf } from "./colours";
 import { grouped } from "./groups";
 import { logTicks, placeText, placeTicks, tickText } from "./labels";
-import { queryOf, readView, toggled } from "./view";
+import { isSmooth, queryOf, readView, toggled } from "./view";
 
 const ids = Array.from({ length: 30 }, (_, i) => `job_0199${String(i).padStart(4, "0")}`);
 
@@ -42,6 +42,12 @@ test("a view as by default needs no query, and a broken query is one as by defau
   expect(Object.values(queryOf(plain)).every((value) => value === null)).toBe(true);
   expect(readView(new URLSearchParams("x=mood&smooth=much&zoom=9~1"))).toEqual(plain);
   expect(readView(new URLSearchParams("smooth=7")).smooth).toBe(0.99);
+});
+
+test("the number of a rank is drawn as it is", () => {
+  const view = readView(new URLSearchParams());
+  expect(["wait/lag", "wait/slowest_rank"].map((key) => isSmooth(view, key))).toEqual([true, false]);
+  expect(isSmooth({ ...view, smooth: 0 }, "wait/lag")).toBe(false);
 });
 
 test("toggling adds and takes away", () => {

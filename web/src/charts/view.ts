@@ -40,6 +40,11 @@ export function readView(query: URLSearchParams): ChartsView {
   };
 }
 
+/** Returns whether the curve of a key is smoothed. Between the numbers of two ranks there is nothing to draw. */
+export function isSmooth(view: ChartsView, key: string): boolean {
+  return view.smooth > 0 && key !== "wait/slowest_rank";
+}
+
 /** Returns what to change in the query; what is as by default is left out. */
 export function queryOf(view: Partial<ChartsView>): Record<string, string | null> {
   const found: Record<string, string | null> = {};
