@@ -5,6 +5,7 @@ import sqlite3
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
+from store.db.prepared import Cursor
 from torchyard.contract.errors import ConfigError
 
 WRITES = "torchyard_writes"
@@ -83,7 +84,9 @@ def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     # A transaction that first reads and then writes would fail if another wrote in between.
     writes = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+    with Cursor(connection, begin) as cursor:
+        cursor.execute(begin)
 
 
 def _postgresql(url: URL, *, program: str, pool: int, most: int) -> Engine:

@@ -78,7 +78,7 @@ class Prepared:
         """Returns the rows of a SELECT."""
         connection = _connection(session)
         compiled = self._for(connection.dialect)
-        with _cursor(connection, compiled.text) as cursor:
+        with Cursor(connection, compiled.text) as cursor:
             cursor.execute(compiled.text, compiled.parameters(values))
             return cursor.fetchall()
 
@@ -99,7 +99,7 @@ class Prepared:
         """Executes the statement for each row."""
         connection = _connection(session)
         compiled = self._for(connection.dialect)
-        with _cursor(connection, compiled.text) as cursor:
+        with Cursor(connection, compiled.text) as cursor:
             if len(rows) == 1:
                 cursor.execute(compiled.text, compiled.parameters(rows[0]))
             else:
@@ -119,14 +119,16 @@ class Prepared:
 
 def _connection(session: Session) -> Connection:
     """Returns the connection of the session's transaction, for which each session is asked once."""
+    if isinstance(session.bind, Connection):
+        return session.bind
     known: Connection | None = session.info.get(_KEY)
     if known is None or known.closed:
         known = session.info[_KEY] = session.connection()
     return known
 
 
-class _cursor:
-    """A cursor of the driver in the session's transaction. Raises what the session itself does.
+class Cursor:
+    """A cursor of the driver in the connection's transaction. Raises what the connection itself does.
 
     A class, because a generator would cost as much as the statement.
     """
