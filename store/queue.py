@@ -2,19 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from functools import partial
 import json
 from typing import Any
 
 from redis import Redis
-from redis.client import Pipeline
-from redis.exceptions import NoScriptError
 
 from store import announcement, redis_client, redis_names, redis_permissions
 from store.announcement import Announcement
-from store.line import questions, scripts
+from store.line import questions
 from store.line.from_redis import RedisLine, positions_of
-from store.line.scripts import Script
 from store.line.upkeep import Upkeep, told
 from store.redis_client import Pause, QueueUnavailable, RedisForbids, connect, translated
 from torchyard.contract.errors import Unavailable
@@ -43,16 +39,10 @@ class Queue:
 
         Returns the positions of the newcomers, if there are any and the line is complete. Raises QueueUnavailable.
         """
+        service = self._service()
         with self._pause.translated("announce"):
-            answers = self._say(new, whole_scripts=False)
-            if any(isinstance(answer, NoScriptError) for answer in answers):
-                # All of it again: who was woken by the first has found a line without the job.
-                answers = self._say(new, whole_scripts=True)
-            for answer in answers:
-                if isinstance(answer, Exception):
-                    raise answer
-        found = answers[1] if new.newcomers else None
-        return None if found is None else dict(zip(_ids(new), json.loads(found), strict=True))
+            found = questions.ANNOUNCE.run(self._quick, redis_names.line(service), _said(new, service))
+        return dict(zip(_ids(new), json.loads(found), strict=True)) if found is not None else None
 
     def show(self, lines: Iterable[LiveLine]) -> None:
         """Sends lines that have no end so far to who watches. Raises QueueUnavailable."""
@@ -91,22 +81,6 @@ class Queue:
         """Closes idle connections. A thread that uses one at this moment keeps it: closing it would raise there."""
         for redis in (self._quick, self._patient):
             redis.connection_pool.disconnect(inuse_connections=False)
-
-    def _say(self, new: Announcement, *, whole_scripts: bool) -> list[Any]:
-        """Sends the announcement: the line, the question where newcomers are in it, and messages. Returns answers."""
-        service = self._service()
-        base = redis_names.line(service)
-        with self._quick.pipeline(transaction=False) as pipeline:
-            say = partial(_run, pipeline, base, whole=whole_scripts)
-            if new.line:
-                say(scripts.CHANGE, json.dumps([told(job_id, found) for job_id, found in new.line.items()]))
-            if new.credits is not None and new.newcomers:
-                say(questions.POSITIONS, *positions_of(new.credits, new.newcomers))
-            if new.wakes_workers:
-                pipeline.publish(redis_names.wakeups(service), "")
-            if new.changed:
-                say(scripts.TELL, json.dumps(_messages(new, service)))
-            return pipeline.execute(raise_on_error=False)
 
 
 class WakeupListener:
@@ -148,17 +122,18 @@ def _ids(new: Announcement) -> list[str]:
     return [job.member.id for job in new.newcomers]
 
 
+def _said(new: Announcement, service: str) -> list[str]:
+    """Returns the arguments of `store.line.questions.ANNOUNCE`."""
+    changes = [told(job_id, found) for job_id, found in new.line.items()]
+    asked = positions_of(new.credits, new.newcomers) if new.credits is not None and new.newcomers else ()
+    return [json.dumps(changes), json.dumps(_messages(new, service)), *asked]
+
+
 def _messages(new: Announcement, service: str) -> list[tuple[str, list[str]]]:
-    """Returns what is said of changes, by channel."""
+    """Returns what is said to those who wait for it, by channel."""
     access = [name for name in new.changed if announcement.is_channel(name)]
-    return [(redis_names.changes(service), [*new.changed]), (redis_names.access(service), access)]
-
-
-def _run(pipeline: Pipeline, base: str, script: Script, *arguments: str, whole: bool) -> None:
-    if whole:
-        pipeline.eval(script.text, 1, base, *arguments)
-    else:
-        pipeline.evalsha(script.digest, 1, base, *arguments)
+    wakeups = [(redis_names.wakeups(service), [""])] if new.wakes_workers else []
+    return [*wakeups, (redis_names.changes(service), [*new.changed]), (redis_names.access(service), access)]
 
 
 __all__ = ["Queue", "QueueUnavailable", "RedisForbids", "WakeupListener", "missing_permissions", "server_info"]

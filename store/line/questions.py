@@ -4,7 +4,7 @@ They answer nothing while the line may not be read. Numbers are written by `%.0f
 writes them, because Lua's own form of a number has 14 digits, and a time in microseconds has 16.
 """
 
-from store.line.scripts import Script
+from store.line.scripts import CHANGES, Script
 
 _ORDER = """
 local function text(number) return string.format('%.0f', number) end
@@ -66,43 +66,71 @@ return cjson.encode(found)
 """,
 )
 
-POSITIONS = Script(
-    _ORDER,
-    _READABLE,
-    """
+PLACES = (
+    _ORDER
+    + """
 -- The credits by kind and owner, that of all others, the kind that `auto` is, and whose jobs are last, by kind and
 -- owner; and the name of its bucket, the time of submission and the id of each job.
-local credits, marks, buckets, found = cjson.decode(ARGV[1]), cjson.decode(ARGV[2]), {}, {}
+local function positions(credits, marks)
+  local buckets, found = {}, {}
 
-local function bucket(name)
-  local priority, request, owner = string.match(name, '^(-?%d+):([^:]*):(.*)$')
-  local key = (request == 'auto' and credits.auto or request) .. ':' .. owner
-  local set = base .. 'bucket:' .. name
-  local credit = credits.of[key] or credits.default
-  return {set = set, priority = tonumber(priority), last = credits.last[key], credit = credit}
-end
+  local function bucket(name)
+    local priority, request, owner = string.match(name, '^(-?%d+):([^:]*):(.*)$')
+    local key = (request == 'auto' and credits.auto or request) .. ':' .. owner
+    local set = base .. 'bucket:' .. name
+    local credit = credits.of[key] or credits.default
+    return {set = set, priority = tonumber(priority), last = credits.last[key], credit = credit}
+  end
 
-local function sooner(one, two)
-  if one.last ~= two.last then return two.last end
-  return one.priority > two.priority
-end
+  local function sooner(one, two)
+    if one.last ~= two.last then return two.last end
+    return one.priority > two.priority
+  end
 
-for i, name in ipairs(redis.call('ZRANGE', base .. 'buckets', 0, -1)) do
-  buckets[i] = bucket(name)
-  buckets[i].count = redis.call('ZCARD', buckets[i].set)
-end
-for i, mark in ipairs(marks) do
-  local own = bucket(mark[1])
-  found[i] = 1
-  for _, other in ipairs(buckets) do
-    if sooner(other, own) then
-      found[i] = found[i] + other.count
-    elseif not sooner(own, other) then
-      found[i] = found[i] + before(other.set, mark[2] - own.credit + other.credit, mark[3])
+  for i, name in ipairs(redis.call('ZRANGE', base .. 'buckets', 0, -1)) do
+    buckets[i] = bucket(name)
+    buckets[i].count = redis.call('ZCARD', buckets[i].set)
+  end
+  for i, mark in ipairs(marks) do
+    local own = bucket(mark[1])
+    found[i] = 1
+    for _, other in ipairs(buckets) do
+      if sooner(other, own) then
+        found[i] = found[i] + other.count
+      elseif not sooner(own, other) then
+        found[i] = found[i] + before(other.set, mark[2] - own.credit + other.credit, mark[3])
+      end
     end
   end
+  return found
 end
-return cjson.encode(found)
+"""
+)
+"""The function `positions` of a script."""
+
+POSITIONS = Script(PLACES, _READABLE, "return cjson.encode(positions(cjson.decode(ARGV[1]), cjson.decode(ARGV[2])))")
+
+ANNOUNCE = Script(
+    CHANGES,
+    PLACES,
+    """
+-- What changed in the line, as `change` takes it; a list of channels, each with its messages; and, where there are
+-- newcomers, what `positions` takes. One script: each command of its own would cost the client as much as all of it.
+-- Who is told has to find the line changed. Messages are sent even if a key of the line holds something else.
+local function line()
+  change(cjson.decode(ARGV[1]))
+  if ARGV[3] and redis.call('EXISTS', STAMP) == 1 then
+    return cjson.encode(positions(cjson.decode(ARGV[3]), cjson.decode(ARGV[4])))
+  end
+  return false
+end
+
+local changed, found = pcall(line)
+for _, said in ipairs(cjson.decode(ARGV[2])) do
+  for _, message in ipairs(said[2]) do redis.call('PUBLISH', said[1], message) end
+end
+if changed then return found end
+return redis.error_reply(type(found) == 'table' and found.err or found)
 """,
 )
 

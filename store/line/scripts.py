@@ -35,7 +35,9 @@ local function fields(entry)
 end
 """
 
-_MOVES = """
+CHANGES = (
+    f"local LATE = {LATE_US}"
+    """
 local function join(kind, name, submitted, id)
   local key = base .. kind .. ':' .. name
   if redis.call('ZADD', base .. kind .. 's', 0, name) == 1 then redis.call('UNLINK', key) end
@@ -60,35 +62,27 @@ local function move(id, old, new)
   join('group', group, submitted, id)
   redis.call('HSET', JOBS, id, new)
 end
-"""
 
-CHANGE = Script(
-    _MOVES,
-    f"local LATE = {LATE_US}",
-    """
 -- Of each job its id, its entry ('' without one), and when that applies: '' always, '<T' unless Redis has an entry that
 -- changed after T, or all that changed until T was compared with the rows; '=ENTRY' if Redis has just that one.
-local stamp = redis.pcall('GET', STAMP)
-local swept_at = type(stamp) == 'string' and tonumber(string.match(stamp, '|(%d+)$'))
-local known = swept_at and swept_at - LATE or 0
-
-for _, change in ipairs(cjson.decode(ARGV[1])) do
-  local id, new, rule = change[1], change[2], change[3]
-  local old, kind = redis.call('HGET', JOBS, id) or '', string.sub(rule, 1, 1)
-  local applies, of = true, string.sub(rule, 2)
-  if kind == '=' then applies = old == of end
-  if kind == '<' then applies = math.max(tonumber((fields(old))) or 0, known) <= tonumber(of) end
-  if applies then move(id, old, new) end
+local function change(changes)
+  local stamp = redis.pcall('GET', STAMP)
+  local swept_at = type(stamp) == 'string' and tonumber(string.match(stamp, '|(%d+)$'))
+  local known = swept_at and swept_at - LATE or 0
+  for _, change in ipairs(changes) do
+    local id, new, rule = change[1], change[2], change[3]
+    local old, kind = redis.call('HGET', JOBS, id) or '', string.sub(rule, 1, 1)
+    local applies, of = true, string.sub(rule, 2)
+    if kind == '=' then applies = old == of end
+    if kind == '<' then applies = math.max(tonumber((fields(old))) or 0, known) <= tonumber(of) end
+    if applies then move(id, old, new) end
+  end
 end
-""",
+"""
 )
+"""The function `change` of a script."""
 
-TELL = Script("""
--- Publishes messages: a list of channels, each with its list. One script, as a thousand commands cost the client more.
-for _, said in ipairs(cjson.decode(ARGV[1])) do
-  for _, message in ipairs(said[2]) do redis.call('PUBLISH', said[1], message) end
-end
-""")
+CHANGE = Script(CHANGES, "change(cjson.decode(ARGV[1]))")
 
 STATE = Script("""
 -- The stamp, and whether the sets have as many members as there are entries. Fails if a key is of another type.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 import socket
 import threading
@@ -10,10 +11,12 @@ import time
 
 import pytest
 
+from store import redis_names
 from store.announcement import Announcement
 from store.queue import Queue, QueueUnavailable, WakeupListener
+from store.redis_client import WrongKeys
 from tests import line
-from tests.servers import redis_server
+from tests.servers import administered, redis_server
 from tests.store.fixture import a_service, run_together
 from torchyard.contract.errors import ConfigError, Unavailable
 
@@ -85,6 +88,22 @@ def test_a_wakeup_reaches_every_listener(queue: Queue) -> None:
             True,
             True,
         ]
+
+
+def test_workers_are_woken_where_the_line_cannot_be_changed(tmp_path: Path) -> None:
+    with (
+        redis_server(tmp_path) as url,
+        administered(url) as redis,
+        closing(Queue(url, service=a_service)) as queue,
+        closing(queue.listener()) as listener,
+    ):
+        subscribed(listener, queue)
+        while listener.wait(0):
+            pass
+        redis.set(f"{redis_names.line(a_service())}jobs", "no hash")
+        with pytest.raises(WrongKeys):
+            queue.announce(replace(line.queued("job_1"), wakes_workers=True))
+        assert is_woken(listener)
 
 
 def test_several_wakeups_are_one_answer(queue: Queue) -> None:

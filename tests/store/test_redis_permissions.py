@@ -77,4 +77,5 @@ def test_without_a_permission_jobs_are_accepted_and_the_rows_answer(
                 assert db.place(new) is not None
                 with pytest.raises(RedisForbids):
                     queue.announce(line.told(db.job(new)))
-                queue.announce(Announcement(wakes_workers=True))
+                if lacking != "evalsha":  # which all is said by: workers poll
+                    queue.announce(Announcement(wakes_workers=True))
