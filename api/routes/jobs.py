@@ -20,7 +20,7 @@ from api.present import telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
 from store.commands import actions, cleanup, requests
-from store.facts.jobs import AT_ONCE
+from store.facts.jobs import AT_ONCE, JobFacts
 from store.queries import jobs as queries
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.filters import JobQuery, JobSort
@@ -42,6 +42,8 @@ ActionsBody = Annotated[
 
 _SHOWN_REFUSALS = 50
 
+_CHANGED: dict[int | str, dict[str, Any]] = {200: {"model": JobView}, **problems(Conflict)}
+_ASKED: dict[int | str, dict[str, Any]] = {202: {"model": JobView}, **problems(Conflict)}
 _JOB: dict[int | str, dict[str, Any]] = {
     200: {"model": JobView, "headers": headers("ETag")},
     304: {"description": "The caller has this answer already", "headers": headers("ETag")},
@@ -124,16 +126,16 @@ async def get_job(
     return etags.answer(request, content, media_type="application/json")
 
 
-@router.patch("/jobs/{job_id}", responses=problems(Conflict))
-def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: PatchBody) -> JobView:
+@router.patch("/jobs/{job_id}", responses=_CHANGED)
+def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: PatchBody) -> Response:
     """Changes the name, the labels or, while the job is queued, the priority.
 
     Fields that are left out do not change. `labels` replaces all labels.
     """
-    return present.job(requests.change(services.store, job_id, patch, caller=caller))
+    return _answer(requests.change(services.store, job_id, patch, caller=caller))
 
 
-@router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
+@router.post("/jobs/{job_id}/cancel", status_code=202, responses=_ASKED)
 def cancel_job(
     services: ServicesDep,
     caller: JobWriter,
@@ -141,25 +143,25 @@ def cancel_job(
     now: Annotated[
         bool, Query(description="kill a running job without waiting for a checkpoint, also one that stops already")
     ] = False,
-) -> JobView:
+) -> Response:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop.
 
     An operator kills the jobs of others by `POST /v1/jobs/actions`, which shows nothing of them.
     """
     grace = AT_ONCE if now else None
-    return present.job(requests.ask(services.store, "cancel", job_id, caller=caller, grace=grace))
+    return _answer(requests.ask(services.store, "cancel", job_id, caller=caller, grace=grace), status=202)
 
 
-@router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(Conflict))
-def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> JobView:
+@router.post("/jobs/{job_id}/pause", status_code=202, responses=_ASKED)
+def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and release its devices."""
-    return present.job(requests.ask(services.store, "pause", job_id, caller=caller))
+    return _answer(requests.ask(services.store, "pause", job_id, caller=caller), status=202)
 
 
-@router.post("/jobs/{job_id}/resume", status_code=202, responses=problems(Conflict))
-def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> JobView:
+@router.post("/jobs/{job_id}/resume", status_code=202, responses=_ASKED)
+def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Queues a paused job again. It continues from its newest checkpoint."""
-    return present.job(requests.ask(services.store, "resume", job_id, caller=caller))
+    return _answer(requests.ask(services.store, "resume", job_id, caller=caller), status=202)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
@@ -178,6 +180,10 @@ def list_events(
     seq = number_after(after)
     found = queries.events(services.store, job_id, caller=caller, after=seq, limit=limit)
     return page(EventView, found, telemetry.event, cursor=lambda event: str(event.seq))
+
+
+def _answer(job: JobFacts, *, status: int = 200) -> Response:
+    return Response(present.encoded_job(job), status_code=status, media_type="application/json")
 
 
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:

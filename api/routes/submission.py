@@ -39,7 +39,7 @@ async def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, k
     spec = _within_limits(services, sent)
     visibility = services.settings.visibility
     made = await services.submissions.submit(Submission(spec, caller, visibility, keyed))
-    return _answer(made, present.encoded_job(made.job, spec=None if made.replayed else spec))
+    return _answer(made, present.encoded_job(made.job, is_new=not made.replayed))
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))

@@ -91,7 +91,7 @@ class Prepared:
         """Executes a SELECT, and yields its cursor. The database keeps the rows until they are fetched."""
         connection = _connection(session)
         compiled = self._for(connection.dialect)
-        with _cursor(connection, compiled.text, keeps_rows=True) as cursor:
+        with Cursor(connection, compiled.text, keeps_rows=True) as cursor:
             cursor.execute(compiled.text, compiled.parameters(values))
             yield cursor
 

@@ -61,9 +61,13 @@ def of(session: Session, job: Job) -> JobFacts:
     return _whole(session, job, _documents(job), reasons.displayed(session, [job])[job.id])
 
 
-def of_new(job: Any, reason: DisplayedReason) -> JobFacts:
-    """Returns what is told of a job that was just submitted, but for its place in the queue."""
-    return _facts(job, _documents(job), reason=reason, place=None, latest={}, best=None)
+def of_new(job: Any, reason: DisplayedReason, *, monitor: str) -> JobFacts:
+    """Returns what is told of a job that was just submitted, but for its place in the queue.
+
+    `job` has its columns, as `new_jobs.submit_all` returns them.
+    """
+    documents = _Documents(job.spec, None)
+    return _facts(job, documents, reason=reason, place=None, monitor=monitor, latest={}, best=None)
 
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
@@ -108,15 +112,15 @@ def _documents(job: Job) -> _Documents:
 
 def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedReason) -> JobFacts:
     """`job` is a row of jobs, or its columns `_WHOLE`."""
-    begun = _has_begun(job)
-    modes = {job.id: _policy(documents.spec).mode} if begun else {}
+    begun, policy = _has_begun(job), _policy(documents.spec)
     return _facts(
         job,
         documents,
         reason=reason,
         place=queue_positions.queue_positions(session, [job]).get(job.id),
+        monitor=policy.monitor,
         latest=metrics.latest(session, [job.id])[job.id] if begun else {},
-        best=checkpoints.best_of_jobs(session, modes).get(job.id) if begun else None,
+        best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
     )
 
 
@@ -126,6 +130,7 @@ def _facts(
     *,
     reason: DisplayedReason,
     place: int | None,
+    monitor: str,
     latest: dict[str, float],
     best: BestCheckpoint | None,
 ) -> JobFacts:
@@ -135,7 +140,7 @@ def _facts(
         reason=reason,
         place=place,
         metrics=latest,
-        monitor=_policy(documents.spec).monitor,
+        monitor=monitor,
         best=best,
         spec=documents.spec,
         card=documents.card,

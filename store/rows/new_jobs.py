@@ -1,6 +1,6 @@
 """Stores new jobs: their rows and their first events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +8,7 @@ from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.db.database import document
+from store.db.database import cleaned, document
 from store.db.prepared import Prepared
 from store.db.tables import Base
 from store.facts.jobs import WAITING, DisplayedReason
@@ -45,11 +45,14 @@ def submit(
 
 
 def submit_all(session: Session, new: Sequence[NewJob]) -> list[tuple[Any, DisplayedReason]]:
-    """Stores new queued jobs, as `submit` does, in order. Returns the columns of each, and why it waits."""
+    """Stores new queued jobs, as `submit` does, in order. Returns the columns of each, and why it waits.
+
+    The spec among the columns is JSON, as it is stored.
+    """
     rows = [_row(each) for each in new]
     moment = reasons.now(session, {row["shape"] for row in rows})
     times = dict.fromkeys(("created_at", "reason_since", "lined_at"), moment.now)
-    _NEW_JOBS.write(session, [{**row, **times, **_documents(row)} for row in rows])
+    _NEW_JOBS.write(session, [{**row, **times, "labels": document(row["labels"]), "devices": "[]"} for row in rows])
     job_events.add_first(session, [row["id"] for row in rows], WAITING, time=moment.now)
     stored = [SimpleNamespace(**{**_UNSET, **row, **times}) for row in rows]
     for job in stored:
@@ -58,15 +61,16 @@ def submit_all(session: Session, new: Sequence[NewJob]) -> list[tuple[Any, Displ
 
 
 def _row(new: NewJob) -> dict[str, Any]:
-    spec, written = new.spec, new.spec.model_dump(mode="json")
+    spec = new.spec
+    resources = spec.resources.model_dump(mode="json")
     values: dict[str, Any] = {
         "id": new_id("job"),
         "owner": new.owner,
         "name": spec.name,
         "trainer": spec.trainer,
-        "spec": written,
+        "spec": cleaned(spec.model_dump_json()),
         "priority": spec.priority,
-        "shape": shape(new.owner, written["resources"], preemptible=spec.preemptible, limit=spec.time_limit),
+        "shape": shape(new.owner, resources, preemptible=spec.preemptible, limit=spec.time_limit),
         "device_request": spec.resources.device,
         "labels": spec.labels,
         "visibility": spec.visibility or new.visibility,
@@ -80,8 +84,3 @@ def _row(new: NewJob) -> dict[str, Any]:
         "position": 1,
     }
     return {**values, "search_text": jobs.search_text(values)}
-
-
-def _documents(row: Mapping[str, Any]) -> dict[str, str]:
-    labels = document(row["labels"]) if row["labels"] else "{}"
-    return {"spec": document(row["spec"]), "labels": labels, "devices": "[]"}

@@ -142,7 +142,10 @@ def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
     made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
     audit.add_all(session, "job.submit", [(each.caller, job.id) for job, each in zip(made, wanted, strict=True)])
-    told = [Submitted(job_facts.of_new(job, why), 201, f"/v1/jobs/{job.id}") for job, why in stored]
+    told = [
+        Submitted(job_facts.of_new(job, why, monitor=each.spec.checkpoint.monitor), 201, f"/v1/jobs/{job.id}")
+        for (job, why), each in zip(stored, wanted, strict=True)
+    ]
     queue_positions.ask_after_commit(session, made)
     answers = [
         (each.keyed, Answer(its.job.id, its.status, its.location))
