@@ -7,10 +7,12 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base
+from store.facts.submission import NewJob
+from store.rows import new_jobs
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Unavailable
 
-USERS = Base.metadata.tables["users"]
+EVENTS, USERS = Base.metadata.tables["job_events"], Base.metadata.tables["users"]
 NEW = Prepared(insert(USERS).inline(), columns=("name", "role"))
 NAMED = Prepared(select(USERS.c.name, USERS.c.role).where(among(USERS.c.name, "names")).order_by(USERS.c.name))
 
@@ -69,3 +71,32 @@ def test_a_value_that_the_driver_refuses_is_no_outage(db: StoreFixture) -> None:
     prepared = Prepared(select(bindparam("value")))
     with pytest.raises((DBAPIError, TypeError)):
         db.read(lambda session: prepared.read(session, {"value": object()}))
+
+
+def test_many_rows_are_stored_as_each_by_itself_is(db: StoreFixture) -> None:
+    new = Prepared(insert(EVENTS).inline(), columns=("job_id", "seq", "time", "type", "attempt", "data"))
+    job_id, other = db.submit(), db.submit()
+    rows = [
+        {"seq": 2, "time": 2**62, "type": "message", "attempt": None, "data": '{"text": "1"}'},
+        {"seq": 3, "time": 0, "type": "é\"'\\{},%s", "attempt": 7, "data": '[1.5, "é\\n", null, "{}"]'},
+    ]
+    db.write(lambda session: new.write(session, [{**row, "job_id": job_id} for row in rows]))
+    for row in rows:
+        db.write(lambda session, row=row: new.write(session, [{**row, "job_id": other}]))
+    stored = select(EVENTS).where(EVENTS.c.seq > 1).order_by(EVENTS.c.seq)
+    many, single = (
+        db.read(lambda session, own=own: session.execute(stored.where(EVENTS.c.job_id == own)).mappings().all())
+        for own in (job_id, other)
+    )
+    assert [{**row, "job_id": other} for row in many] == [dict(row) for row in single]
+    assert [(row["time"], row["attempt"], row["data"]) for row in many] == [
+        (2**62, None, {"text": "1"}),
+        (0, 7, [1.5, "é\n", None, "{}"]),
+    ]
+
+
+def test_many_rows_count_as_many_jobs(db: StoreFixture) -> None:
+    with db.database.write() as session:
+        new_jobs.submit_all(session, [NewJob(db.spec(), "ada")] * 3)
+    counted = db.read(lambda session: session.execute(text("SELECT sum(jobs) FROM job_counts")).scalar_one())
+    assert counted == 3

