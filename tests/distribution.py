@@ -44,7 +44,7 @@ _LONGEST = (
     "e2e/test_documented_commands.py",
     "e2e/test_recovery.py",
     "torchyard/cli/test_service.py",
-    "torchyard/cli/test_commands.py",
+    "torchyard/cli/test_watching.py",
     "torchyard/cli/test_up.py",
     "security/test_attacks.py",
     "security/test_strict_hostile.py",

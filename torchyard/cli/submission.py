@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +16,14 @@ from torchyard.contract.team import Visibility
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
     from torchyard.client import Client
+    from torchyard.contract.errors import FieldError
     from torchyard.contract.views.jobs import BatchView, JobView
+
+_OF_BATCH = re.compile(r"jobs\.([0-9]+)(?:\.(.+))?")
+"""The field of an error of a batch: the index of a job, and a field of its spec."""
 
 
 def validate(file: FileArgument, *, as_json: Json = False) -> None:
@@ -50,11 +59,38 @@ def submit(
     specs = [each.spec | own for each in found]
     with connect() as client:
         if len(specs) > 1:
-            made = client.submit_batch(specs, atomic=atomic, idempotency_key=idempotency_key)
-            _show_batch(made, [each.place for each in found], as_json=as_json)
+            places = [each.place for each in found]
+            with _naming(places):
+                made = client.submit_batch(specs, atomic=atomic, idempotency_key=idempotency_key)
+            _show_batch(made, places, as_json=as_json)
         else:
             job = client.submit(specs[0], idempotency_key=idempotency_key).view
             accepted(client, job, follow=follow, as_json=as_json)
+
+
+@contextmanager
+def _naming(places: Sequence[str]) -> Generator[None]:
+    """Says which jobs are wrong and why, and exits with 1, if all are refused because of some."""
+    from torchyard.contract.errors import TorchyardError
+
+    try:
+        yield
+    except TorchyardError as error:
+        fields: dict[int, list[FieldError]] = {}
+        for each in error.errors:
+            if (found := _OF_BATCH.fullmatch(each.field)) is not None:
+                fields.setdefault(int(found[1]), []).append(replace(each, field=found[2] or ""))
+        if not fields:
+            raise
+        for index, wrong in fields.items():
+            _say_wrong(places[index], wrong)
+        terminal.note(f"Submitted none of {len(places)} jobs.")
+        raise typer.Exit(1) from None
+
+
+def _say_wrong(place: str, fields: Sequence[FieldError], *, otherwise: str = "") -> None:
+    told = [f"{each.field}: {each.message}" if each.field else each.message for each in fields]
+    terminal.note(f"{place}: {'; '.join(told) or otherwise}")
 
 
 def _show_batch(made: BatchView, places: list[str], *, as_json: bool) -> None:
@@ -68,8 +104,7 @@ def _show_batch(made: BatchView, places: list[str], *, as_json: bool) -> None:
                 terminal.write(item.id or "")
             continue
         failed += 1
-        fields = [f"{each.field}: {each.message}" if each.field else each.message for each in item.error.errors]
-        terminal.note(f"{place}: {'; '.join(fields) or item.error.detail}")
+        _say_wrong(place, item.error.errors, otherwise=item.error.detail)
     terminal.note(f"Submitted {len(made.data) - failed} of {len(made.data)} jobs.")
     if failed:
         raise typer.Exit(1)

@@ -1,0 +1,140 @@
+"""`submit` against a server that answers as documented."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.torchyard.cli.answered import environment_of, is_clean_error, run
+from tests.torchyard.cli.invocation import run_process
+from tests.torchyard.client.answers import job
+from tests.torchyard.client.fake_server import Answer, FakeServer, problem
+
+
+def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: Path) -> None:
+    server.on("/v1/jobs", Answer(job(), 201))
+    (tmp_path / "job.yaml").write_text("trainer: image-classification\nconfig: {training: {epochs: 2}}\n")
+    arguments = ["submit", "job.yaml", "--name", "mine"]
+    done = run_process(arguments, environment_of(server), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "job_1\n")
+    assert json.loads(server.requests[0].body) == {
+        "trainer": "image-classification",
+        "config": {"training": {"epochs": 2}},
+        "name": "mine",
+    }
+    done = run(server, "submit", "-", "--json", stdin='{"trainer": "script"}')
+    assert json.loads(done.stdout)["id"] == "job_1"
+    assert json.loads(server.requests[1].body) == {"trainer": "script"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [", "neither YAML nor JSON"),
+        ("just text", "not a job spec"),
+        ("[" * 5000, "nested too deep"),
+        (f"trainer: {'x' * 262_144}", "at most 262144"),
+        ("#" * (1 << 20 | 1), "too large to be read as YAML"),
+    ],
+)
+def test_submit_explains_why_a_file_is_not_a_spec(server: FakeServer, text: str, says: str) -> None:
+    done = run(server, "submit", "-", stdin=text)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert is_clean_error(done)
+
+
+def test_submit_sends_the_jobs_of_all_files_at_once(server: FakeServer, tmp_path: Path) -> None:
+    data = [{"index": index, "id": f"job_{index}"} for index in range(5)]
+    server.on("/v1/jobs/batch", Answer({"data": data}))
+    (tmp_path / "two.yaml").write_text("---\ntrainer: a\n---\ntrainer: b\n---\n")
+    (tmp_path / "one.json").write_text(json.dumps({"trainer": "c"}, indent=1))
+    lines = '{"trainer": "d"}\n\n{"trainer": "e", "name": "own"}\n'
+    arguments = ["submit", "two.yaml", "one.json", "-", "--name", "mine", "--idempotency-key", "k", "--atomic"]
+    done = run_process(arguments, environment_of(server), cwd=tmp_path, stdin=lines)
+    assert (done.returncode, done.stdout.split()) == (0, [item["id"] for item in data])
+    sent = json.loads(server.requests[0].body)
+    assert [spec["trainer"] for spec in sent["jobs"]] == ["a", "b", "c", "d", "e"]
+    assert {spec["name"] for spec in sent["jobs"]} == {"mine"}
+    assert sent["atomic"] is True
+    assert server.requests[0].headers["Idempotency-Key"] == "k"
+
+
+def test_submit_names_the_place_of_each_job_that_was_not_submitted(server: FakeServer, tmp_path: Path) -> None:
+    wrong = {"code": "invalid_spec", "title": "…", "status": 422, "detail": "the job spec is not valid"}
+    errors = [{"field": "priority", "message": "must be at most 100"}]
+    away = {"code": "unavailable", "title": "…", "status": 503, "detail": "the database does not answer"}
+    data = [
+        {"index": 0, "id": "job_0"},
+        {"index": 1, "error": {**wrong, "errors": errors}},
+        {"index": 2, "id": "job_2"},
+        {"index": 3, "error": away},
+    ]
+    server.on("/v1/jobs/batch", Answer({"data": data}))
+    (tmp_path / "two.yaml").write_text("trainer: a\n---\ntrainer: b\n")
+    lines = '{"trainer": "c"}\n{"trainer": "d"}\n'
+    done = run_process(["submit", "two.yaml", "-"], environment_of(server), cwd=tmp_path, stdin=lines)
+    assert (done.returncode, done.stdout.split()) == (1, ["job_0", "job_2"])
+    assert "two.yaml, document 2: priority: must be at most 100" in done.stderr
+    assert "standard input, line 2: the database does not answer" in done.stderr
+    assert "Submitted 2 of 4 jobs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["two.yaml", "absent.yaml"], "absent.yaml cannot be read"),
+        (["two.yaml", "wrong.yaml"], "wrong.yaml, document 2 is not a job spec"),
+        (["two.yaml", "half.json"], "half.json is neither YAML nor JSON"),
+        (["two.yaml", "empty.yaml"], "empty.yaml is not a job spec"),
+        (["-", "-"], "read once"),
+        (["two.yaml", "--follow"], "there are 2 jobs"),
+    ],
+)
+def test_submit_sends_nothing_if_a_file_is_wrong(
+    server: FakeServer, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    (tmp_path / "two.yaml").write_text("trainer: a\n---\ntrainer: b\n")
+    (tmp_path / "wrong.yaml").write_text("trainer: a\n---\n7\n")
+    (tmp_path / "half.json").write_text('{"trainer": "a"}\n{"trainer": \n')
+    (tmp_path / "empty.yaml").write_text("")
+    done = run_process(["submit", *arguments], environment_of(server), cwd=tmp_path, stdin="")
+    assert done.returncode in {1, 2}
+    assert says in " ".join(done.stderr.split())
+    assert not [request for request in server.requests if request.method == "POST"]
+
+
+def test_a_refused_spec_names_each_field(server: FakeServer) -> None:
+    errors = [{"field": "config.training.epochs", "message": "must be above 0"}]
+    server.on("/v1/jobs", problem("invalid_spec", 422, errors=errors))
+    done = run(server, "submit", "-", stdin="trainer: x")
+    assert done.returncode == 1
+    assert "config.training.epochs: must be above 0" in done.stderr
+    assert is_clean_error(done)
+
+
+def test_submit_names_the_place_of_each_wrong_job_where_all_are_refused(server: FakeServer, tmp_path: Path) -> None:
+    errors = [
+        {"field": "jobs.1.priority", "message": "must be at most 100"},
+        {"field": "jobs.1.config.epochs", "message": "must be above 0"},
+        {"field": "jobs.3", "message": "ada may have 3 queued jobs"},
+    ]
+    server.on("/v1/jobs/batch", problem("invalid_spec", 422, detail="nothing is stored", errors=errors))
+    (tmp_path / "two.yaml").write_text("trainer: a\n---\ntrainer: b\n")
+    lines = '{"trainer": "c"}\n{"trainer": "d"}\n'
+    done = run(server, "submit", "two.yaml", "-", "--atomic", cwd=tmp_path, stdin=lines)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        "two.yaml, document 2: priority: must be at most 100; config.epochs: must be above 0",
+        "standard input, line 2: ada may have 3 queued jobs",
+        "Submitted none of 4 jobs.",
+    ]
+
+
+def test_an_error_of_no_job_is_told_as_of_other_commands(server: FakeServer) -> None:
+    errors = [{"field": "Idempotency-Key", "message": "must be 1 to 255 visible ASCII characters"}]
+    server.on("/v1/jobs/batch", problem("invalid_request", 422, errors=errors))
+    done = run(server, "submit", "-", "--atomic", stdin="trainer: a\n---\ntrainer: b\n")
+    assert done.returncode == 1
+    assert "Idempotency-Key: must be" in done.stderr
+    assert is_clean_error(done)
