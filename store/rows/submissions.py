@@ -24,7 +24,7 @@ from store.rows import (
 from store.rows.idempotency import Answer, KeyTaken
 from store.rows.quotas import Room
 from torchyard.contract.bundles import bundles_of
-from torchyard.contract.errors import TorchyardError
+from torchyard.contract.errors import TorchyardError, Unavailable
 from torchyard.contract.team import Resource
 
 Outcome = Submitted | Exception | None
@@ -55,7 +55,8 @@ def store_together(session: Session, wanted: Sequence[Submission]) -> list[Outco
     """Stores several jobs. Does not wait for rows that another transaction has locked.
 
     All are stored by the same statements. If that fails, each is stored by itself, so that it alone has its error.
-    One alone needs no savepoint: it raises as `store_one` does.
+    Raises Unavailable if the database does not answer: then none is stored. One alone needs no savepoint: it raises as
+    `store_one` does.
     """
     limits = quotas.limits_of_some(session, {each.caller.name for each in wanted})
     free = _lock_free(session, wanted, limits)
@@ -73,6 +74,8 @@ def store_locked(
     checked = _checked(session, wanted, limits, found)
     if checked:
         made = savepoints.attempt(session, partial(_store, session, [wanted[place] for place in checked]))
+        if isinstance(made, Unavailable):  # each by itself would wait as long again
+            raise made
         found |= {} if isinstance(made, Exception) else dict(zip(checked, made, strict=True))
     for place in sorted(wanted.keys() - found.keys(), key=lambda place: _key(wanted[place])):
         found[place] = _store_alone(session, wanted[place], limits)
@@ -161,6 +164,8 @@ def _store_alone(session: Session, wanted: Submission, limits: Limits) -> Submit
     change: Callable[[], Submitted] = partial(store_one, session, wanted, limits=limits)
     while isinstance(made := savepoints.attempt(session, change), KeyTaken):
         pass
+    if isinstance(made, Unavailable):
+        raise made
     return made
 
 

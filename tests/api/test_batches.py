@@ -17,7 +17,7 @@ from store.commands import batches
 from tests.api.raw import wait_until
 from tests.api.service import SPEC, TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_thread
-from tests.api.writes import writes
+from tests.api.writes import full_after, locked_after, writes
 from torchyard.contract.requests import MOST_ATOMIC_JOBS, MOST_BATCH_BYTES, MOST_JOBS
 
 WRONG = {"trainer": "image-classification", "priority": 1000}
@@ -157,13 +157,38 @@ def test_a_database_that_goes_away_in_the_middle_stops_the_batch_which_goes_on_l
         seen.refuse_after = 1
         stopped = send(service, jobs, key="k")
         assert seen.commits == 2, "the rest is not tried"
-    assert errors(stopped) == dict.fromkeys(range(PART, 3 * PART), "unavailable")
+    assert_goes_on(service, jobs, stopped)
+
+
+@both_databases
+@pytest.mark.usefixtures("small_parts")
+def test_a_disk_that_is_full_in_the_middle_stops_the_batch_which_goes_on_later(service: ApiFixture) -> None:
+    large = {"env": {"NOTE": "x" * 30_000}}  # more than what is free in the pages that the database has
+    jobs = [{"trainer": "script", "config": {"code": "file:///code"}, "name": f"job-{n}", **large} for n in range(12)]
+    with full_after(service, 1):
+        stopped = send(service, jobs, key="k")
+    assert_goes_on(service, jobs, stopped)
+
+
+@both_databases
+@pytest.mark.usefixtures("small_parts")
+def test_a_database_that_is_locked_in_the_middle_stops_the_batch_which_goes_on_later(service: ApiFixture) -> None:
+    jobs = named(2 * PART + 2)
+    with locked_after(service, 1) as seen:
+        stopped = send(service, jobs, key="k")
+        assert seen.commits == 1, "nobody waits for the lock for each job"
+    assert_goes_on(service, jobs, stopped)
+
+
+def assert_goes_on(service: ApiFixture, jobs: list[dict[str, Any]], stopped: Response) -> None:
+    """Asserts that of a batch the first part alone was stored and answered, and that the same key stores the rest."""
+    assert errors(stopped) == dict.fromkeys(range(PART, len(jobs)), "unavailable")
     first = [item["id"] for item in stopped.json()["data"][:PART]]
     assert {*stored(service)} == {*first}
     whole = ids(send(service, jobs, key="k"))
     assert whole[:PART] == first
     assert [stored(service)[job_id] for job_id in whole] == [job["name"] for job in jobs]
-    assert len(stored(service)) == 3 * PART
+    assert len(stored(service)) == len(jobs)
 
 
 @both_databases
