@@ -170,3 +170,25 @@ def test_a_restart_of_the_server_fails_only_the_running_call(own_server: Postgre
 def _told(database: Database, statement: str, **values: Any) -> Any:
     with database.read() as session:
         return session.execute(text(statement), values).scalar_one()
+
+
+def test_connections_that_the_server_closed_meanwhile_are_replaced(url: str) -> None:
+    with closing(Database(url)) as database, closing(Database(url)) as other:
+        for _ in range(3):  # it was used a moment ago, and is not asked
+            with database.write() as session:
+                pid = answer(session, "SELECT pg_backend_pid()")
+            with other.write() as session:
+                assert answer(session, f"SELECT pg_terminate_backend({pid}, 10000)")
+            with database.write() as session:
+                assert answer(session, "SELECT pg_backend_pid()") != pid
+
+
+def test_a_connection_that_was_used_a_moment_ago_is_not_asked(url: str) -> None:
+    with closing(Database(url)) as database, closing(Database(url)) as other:
+        with database.write() as session:
+            pid = answer(session, "SELECT pg_backend_pid()")
+        with database.engine.connect():  # without a statement
+            pass
+        with other.read() as session:
+            last = answer(session, f"SELECT query FROM pg_stat_activity WHERE pid = {pid}")
+    assert last != "SELECT 1"
