@@ -1,6 +1,6 @@
 """The store of one program: its database, queue and blobs. Only `Store.write` announces commits to Redis."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 import contextlib
 from contextlib import contextmanager
 import logging
@@ -27,6 +27,9 @@ from torchyard.contract.views.telemetry import LiveLine
 __all__ = ["NotMigrated", "Store"]
 
 logger = logging.getLogger(__name__)
+
+_MOST_NAMED = 5
+"""Of what has changed, so many names are logged: a part of a batch has 500 jobs."""
 
 
 class Store:
@@ -126,10 +129,15 @@ class Store:
             self._redis_answers = True
         except QueueUnavailable as error:
             if self._redis_answers:
-                changed = ", ".join(sorted(announcement.changed)) or "a request to a worker"
-                logger.warning("%s is stored; workers and watchers poll meanwhile: %s", changed, error.message)
+                changed = _named(announcement.changed) or "a request to a worker"
+                logger.warning("stored: %s; workers and watchers poll meanwhile: %s", changed, error.message)
             self._redis_answers = False
 
     def _compare(self, job_ids: Sequence[str]) -> None:
         with contextlib.suppress(Unavailable):  # a sweep finds them, too
             self._sweep.compare(job_ids)
+
+
+def _named(changed: Collection[str]) -> str:
+    first, others = sorted(changed)[:_MOST_NAMED], len(changed) - _MOST_NAMED
+    return ", ".join(first) + (f" and {others} more" if others > 0 else "")

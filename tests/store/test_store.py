@@ -151,3 +151,10 @@ def test_without_redis_everything_is_stored_with_one_warning(
         assert store.sweep_line() is False
     assert db.job(claim.job_id).cancel_requested_at is not None
     assert caplog.text.count("workers and watchers poll meanwhile") == 1
+
+
+def test_a_warning_names_few_of_many_jobs(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    store = store_on(database, queue=Queue("unix:///nonexistent", service=a_service))
+    with closing(store.queue), store.write("submit") as session:
+        announcement_of(session).mark_changed(*(f"job_{number:03}" for number in range(500)))
+    assert "job_000, job_001, job_002, job_003, job_004 and 495 more" in caplog.text
