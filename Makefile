@@ -63,7 +63,7 @@ python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
 test-thorough: $(STAMP) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
-	$(BIN)/python -m pytest -m "thorough or not thorough"
+	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest -m "thorough or not thorough"
 	$(BIN)/python -m tests.pythons
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)

@@ -19,12 +19,17 @@ from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test processes share the cores, and threads of torch spin
-settings.register_profile("torchyard", deadline=None)  # a busy machine is no failure
-settings.load_profile("torchyard")
+settings.register_profile("thorough", deadline=None)  # a busy machine is no failure
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
 QUICK_S = redis_client.QUICK_S
 """How long requests wait for Redis outside of tests: on a busy machine it may answer later."""
 redis_client.QUICK_S = 2.0
 _MEMORY_BYTES = 1 << 30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tries fewer random examples where repeats are left out."""
+    settings.load_profile("quick" if config.getoption("markexpr") == "not thorough" else "thorough")
 
 
 def pytest_xdist_auto_num_workers() -> int:

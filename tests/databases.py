@@ -23,6 +23,10 @@ from tests.postgresql import PostgreSQLServer
 
 on_both = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirect=True)
 """Marks a test that depends on SQL, in a folder whose other tests run on SQLite only."""
+quick_on_sqlite = pytest.mark.parametrize(
+    "databases", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True
+)
+"""Marks a slow test whose statements other quick tests run on PostgreSQL."""
 
 _HEADS = b"SELECT version_num FROM alembic_version"
 _FILLED = b" UNION ALL ".join(

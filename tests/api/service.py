@@ -1,6 +1,7 @@
 """The service in this process, on its own database and Redis, and functions that act as a worker."""
 
 from collections.abc import Sequence
+from functools import cache
 import hashlib
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from scheduling.snapshot import Device, Placement
+from store.db import engine
 from store.db.database import Database
 from store.facts.attempts import Claim
 from store.facts.output import Batch, NewCheckpoint
@@ -29,6 +31,9 @@ SPEC: dict[str, Any] = {"trainer": "image-classification", "name": "digits"}
 both_databases = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirect=True)
 """Marks a test whose query no test of the store covers."""
 
+_kept_engine = cache(engine.create)
+"""The engine of an address. It is kept, closed, between tests: each engine compiles its statements once."""
+
 
 class ApiFixture:
     """An empty service. `client` sends the administrator's token; the other methods act as a worker."""
@@ -44,7 +49,9 @@ class ApiFixture:
             max_requests_per_second=1_000_000,
             max_streams=200,
         )
-        self.app: FastAPI = create_app(self.settings)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "create", _kept_engine)
+            self.app: FastAPI = create_app(self.settings)
         self.database = database
         self.queue = Queue(redis_url, service=self.app.state.services.store.service)
         self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})

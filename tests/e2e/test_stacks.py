@@ -20,7 +20,7 @@ waits_for_data()
 """
 
 
-@pytest.mark.parametrize("launcher", ["auto", "torchrun"])
+@pytest.mark.parametrize("launcher", ["auto", pytest.param("torchrun", marks=pytest.mark.thorough)])
 def test_stacks_shows_where_every_rank_of_a_running_job_is(service: Service, launcher: str) -> None:
     job = service.submit_script(
         f"stacks-{launcher}", SCRIPT, launcher=launcher, visibility="team", resources={"devices_per_node": 2}

@@ -90,7 +90,7 @@ def outside(terminal: str, run_socket: str | None) -> dict[str, Any]:
     return {"terminals": [terminal], "run_socket": run_socket}
 
 
-@pytest.mark.parametrize("launcher", ["warm", "torchrun"])
+@pytest.mark.parametrize("launcher", ["warm", pytest.param("torchrun", marks=pytest.mark.thorough)])
 def test_a_job_touches_only_what_is_its_own(
     service: Service, home: Path, abstract: str, outside: dict[str, Any], launcher: str
 ) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from tests.processes import kill_attempt
 from tests.trainer.runs import same
-from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt, isolation
+from tests.worker.attempt import WARM_LAUNCH, Attempt, isolation
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
@@ -90,7 +90,7 @@ print("the launcher", b"MARK=x" in environ(os.getppid()), b"PATH=/mine" in envir
 
 
 @LANDLOCK
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_two_ranks_share_abstract_sockets_signals_and_descriptors(attempt: Attempt) -> None:
     attempt.start_job(TALKS)
     report = attempt.report()

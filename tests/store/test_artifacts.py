@@ -7,6 +7,7 @@ from store.blobs import Blobs
 from store.commands import cleanup
 from store.facts.output import NewArtifact
 from store.rows import artifacts, deletion, quotas
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import EndReason
 
@@ -21,6 +22,7 @@ def listed(db: StoreFixture, job_id: str, path: str | None = None) -> list[tuple
     return [(row.path, row.attempt) for row in rows]
 
 
+@quick_on_sqlite
 def test_a_newer_attempts_file_replaces_the_older_one_and_others_stay(db: StoreFixture, tmp_path: Path) -> None:
     blobs, worker = Blobs(tmp_path / "blobs"), db.worker()
     store = store_on(db.database, blobs=blobs)

@@ -15,6 +15,7 @@ from store.facts.attempts import LEASE, Claim
 from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, claims, waiting
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, placement_on
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
@@ -152,6 +153,7 @@ def test_uncounted_retries_stop_at_the_crash_loop_cap(db: StoreFixture, reason: 
     assert (db.job(job_id).attempt, db.job(job_id).restarts) == (CRASH_LOOP_CAP, 0)
 
 
+@quick_on_sqlite
 def test_a_checkpoint_resets_the_crash_loop_count(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     for number in range(1, 2 * CRASH_LOOP_CAP - 1):
@@ -163,6 +165,7 @@ def test_a_checkpoint_resets_the_crash_loop_count(db: StoreFixture) -> None:
     assert db.end(db.running(job_id, worker), EndReason.WORKER_LOST) is JobState.FAILED
 
 
+@quick_on_sqlite
 def test_the_backoff_grows_without_checkpoints(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     waits: list[int] = []

@@ -31,7 +31,7 @@ from store.facts.telemetry import MetricPoint
 from store.rows import artifacts, attempts, bundles, deletion
 from store.service_identity import ServiceIdentity
 from tests.api.service import ApiFixture
-from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
+from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, quick_on_sqlite
 from tests.e2e.service import until
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
@@ -266,6 +266,7 @@ def test_remaining_sqlite_files_prevent_a_restore(sqlite: SQLiteDatabases, blobs
         restored(target, tmp_path / "backup", away)
 
 
+@quick_on_sqlite
 def test_a_restore_that_differs_from_the_manifest_is_undone(store: Store, databases: Databases) -> None:
     trained(store.db, store.blobs, STATE)
     ServiceIdentity(store.db.database, store.blobs).require()
@@ -312,6 +313,7 @@ def test_damaged_blobs_are_found_and_not_restored(store: Store, databases: Datab
         check(folder.root)
 
 
+@quick_on_sqlite
 def test_blobs_missing_in_the_store_are_named_and_the_rest_is_kept(store: Store, databases: Databases) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     trained(db, blobs, STATE, b"other", b"third")

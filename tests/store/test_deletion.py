@@ -223,8 +223,9 @@ def test_a_retried_job_keeps_its_shared_blobs(db: StoreFixture, blobs: Blobs) ->
     assert stored(blobs) == []
 
 
-def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture, blobs: Blobs) -> None:
-    for _ in range(20):
+@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.thorough)])
+def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture, blobs: Blobs, times: int) -> None:
+    for _ in range(times):
         old = ended(db, blobs, b"state")
         retried, deleted = run_together(
             lambda: db.write(lambda session: retry(session, old, owner="ada")),  # noqa: B023

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from store.db.tables import DeviceSample
 from store.facts.workers import History, Use
 from store.rows import device_history
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
 
 START = 1_800_000_000
@@ -126,6 +127,7 @@ def test_a_device_is_named_after_the_job_that_held_it_longest(recorded: Recorded
     assert device_history.merged(slots)["gpu-0"].job_id == first
 
 
+@quick_on_sqlite
 def test_a_worker_has_a_bounded_number_of_rows(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     short = {5: timedelta(seconds=30), 15: timedelta(minutes=1), 60: timedelta(minutes=5)}
     monkeypatch.setattr(device_history, "KEPT", short)

@@ -13,7 +13,7 @@ from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
 from store.rows import deletion, logs, timeline, trimming
-from tests.databases import SQLiteDatabases
+from tests.databases import SQLiteDatabases, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.telemetry import StoredKind
@@ -67,6 +67,7 @@ def notices(db: StoreFixture, job_id: str) -> list[str]:
     return [event.data["text"] for event in db.events(job_id) if event.attempt is None and event.type == "message"]
 
 
+@quick_on_sqlite
 def test_logs_are_removed_by_the_age_of_their_finished_jobs(db: StoreFixture) -> None:
     old, young, failed, running = (
         trained(db),
@@ -131,6 +132,7 @@ def test_old_events_are_removed_except_state_changes_and_service_messages(db: St
     assert db.everything() == everything
 
 
+@quick_on_sqlite
 def test_many_events_keep_the_newest_until_they_are_old(db: StoreFixture) -> None:
     job_id, running = trained(db), trained(db, end=None)
     before = told(db, job_id)
@@ -188,6 +190,7 @@ def test_trimmed_jobs_cost_a_later_pass_nothing(sqlite: SQLiteDatabases) -> None
         assert steps[0] > used[1]
 
 
+@quick_on_sqlite
 def test_a_reader_continues_after_removed_rows(db: StoreFixture) -> None:
     job_id = trained(db)
     age(db, job_id, 2)
@@ -201,6 +204,7 @@ def test_a_reader_continues_after_removed_rows(db: StoreFixture) -> None:
             assert told(db, job_id, cursor, *kinds) == [item for item in whole if item[0] > cursor]
 
 
+@quick_on_sqlite
 def test_a_later_pass_completes_an_interrupted_one(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trimming, "ROWS_PER_TRANSACTION", 2)
     keep = TrimLimits(log_bytes=2 * CHUNK, events=DAY)
@@ -249,6 +253,7 @@ def test_a_tombstone_is_kept_for_thirty_days(db: StoreFixture) -> None:
     assert db.read(lambda session: session.scalars(select(DeletedJob.job_id)).all()) == ["young"]
 
 
+@quick_on_sqlite
 def test_known_jobs_have_the_ages_of_their_attempts(db: StoreFixture) -> None:
     ended, running, waiting = trained(db), trained(db, end=None), db.submit()
     found = run_dirs.known_jobs(db.database, [ended, running, waiting, "job_x"])

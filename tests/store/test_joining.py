@@ -13,6 +13,7 @@ from store.facts.attempts import Claim
 from store.facts.output import NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, deletion, joining, timeline
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.job import EndReason
 
@@ -96,6 +97,7 @@ def test_series_and_timelines_are_the_same_before_and_after(db: StoreFixture) ->
     assert {count for _, count, _ in stored if count >= 8} <= {count for _, count, joined in left if not joined}
 
 
+@quick_on_sqlite
 def test_a_reader_continues_after_any_position(db: StoreFixture) -> None:
     job_id = two_attempts(db)
     whole = told(db, job_id)
@@ -104,6 +106,7 @@ def test_a_reader_continues_after_any_position(db: StoreFixture) -> None:
         assert told(db, job_id, position, limit=5) == [item for item in whole if item[0] > position][:5]
 
 
+@quick_on_sqlite
 def test_only_complete_blocks_of_a_running_job_are_joined(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     record_some(db, claim, range(40))
@@ -120,6 +123,7 @@ def test_only_complete_blocks_of_a_running_job_are_joined(db: StoreFixture) -> N
     assert told(db, claim.job_id) == added
 
 
+@quick_on_sqlite
 def test_a_pass_that_was_interrupted_anywhere_is_completed_by_the_next(db: StoreFixture) -> None:
     job_id = two_attempts(db)
     before, shown = told(db, job_id), curves(db, job_id)
@@ -152,6 +156,7 @@ def test_workers_may_join_at_the_same_time_while_the_job_writes(db: StoreFixture
     assert steps == sorted(steps)
 
 
+@quick_on_sqlite
 def test_a_job_that_is_deleted_meanwhile_leaves_nothing(db: StoreFixture) -> None:
     job_id = two_attempts(db)
     passing = cleanup.join_points(store_on(db.database))

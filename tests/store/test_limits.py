@@ -16,6 +16,7 @@ from store.rows import attempts, checkpoints, deletion, job_events, logs, metric
 from store.rows.metrics import POINT
 from store.rows.pages import PAGE_BYTES
 from store.rows.retry import retry
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason
@@ -280,6 +281,7 @@ def test_a_page_of_lines_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> No
     assert [line.line for line in tail.items] == list(range(193 - most, 193))
 
 
+@quick_on_sqlite
 def test_a_page_of_events_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> None:
     big = [NewEvent("checkpoint", {"text": "x" * 1_000_000}, 1) for _ in range(20)]
     db.record(claim, seq=0, events=big)

@@ -33,7 +33,7 @@ from torchyard.contract.records import ExitReport
 from torchyard.contract.spec import parse_patch
 from torchyard.contract.team import Role
 
-EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "5"))
 OWNERS, KINDS = ("ada", "bob", "eve:|é"), ("cuda", "cpu")
 HOUR = 3_600_000_000
 

@@ -28,6 +28,7 @@ from store.rows import deletion, jobs
 from store.store import Store
 from tests import line, servers
 from tests.conftest import QUICK_S
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, service_of, store_on
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
@@ -215,6 +216,7 @@ def test_what_a_killed_process_did_not_tell_is_found_by_the_next_sweep(at: Lined
     assert not at.store.sweep_line()
 
 
+@quick_on_sqlite
 def test_a_sweep_costs_the_same_however_many_jobs_wait(at: Lined) -> None:
     def statements() -> int:
         with recorded_statements(at.db.database) as found:
@@ -233,6 +235,7 @@ def test_a_sweep_costs_the_same_however_many_jobs_wait(at: Lined) -> None:
     at.check()
 
 
+@quick_on_sqlite
 def test_what_only_an_audit_finds_is_found_in_turn(at: Lined) -> None:
     at.db.submit_many(1200)
     at.age()

@@ -17,6 +17,7 @@ from store.facts.attempts import Claim
 from store.facts.output import Batch, NewCheckpoint
 from store.rows import attempts, checkpoints, deletion
 from store.rows.retry import retry
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.job import EndReason
@@ -81,6 +82,7 @@ ATTEMPTS = st.lists(st.tuples(st.integers(0, 9), BATCHES), min_size=1, max_size=
 """Each attempt: the step from which it starts, and its batches of checkpoints."""
 
 
+@quick_on_sqlite
 @given(keep_last=st.integers(1, 3), keep_best=st.integers(1, 3), mode=st.sampled_from(["min", "max"]), runs=ATTEMPTS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_sequence_leaves_the_checkpoints_of_the_policy(

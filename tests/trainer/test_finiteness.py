@@ -25,10 +25,10 @@ CONFIG: dict[str, Any] = {
     "lr_scheduler": {"warmup_steps": 3},
     "logging": {"every_steps": 5},
 }
-TECHNIQUES: list[tuple[int, dict[str, Any]]] = [
-    (1, {"optimizer": {"name": "sgd", "lr": 0.01}}),
-    (2, {"optimizer": {"name": "adamw"}, "ema": {"decay": 0.9, "ramp": 2}}),
-    (2, {"optimizer": {"name": "adamw", "fused": True}}),
+TECHNIQUES = [
+    pytest.param(1, {"optimizer": {"name": "sgd", "lr": 0.01}}, marks=pytest.mark.thorough),
+    pytest.param(2, {"optimizer": {"name": "adamw"}, "ema": {"decay": 0.9, "ramp": 2}}),
+    pytest.param(2, {"optimizer": {"name": "adamw", "fused": True}}, marks=pytest.mark.thorough),
 ]
 """Numbers of ranks, and techniques. tests/trainer/test_nonfinite.py tests more of both."""
 

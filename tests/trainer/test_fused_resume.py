@@ -22,7 +22,7 @@ def attempt(root: Path, *, data: str, resume_from: Path | None = None, **optimiz
     return run
 
 
-@pytest.mark.parametrize("name", ["adamw", "sgd"])
+@pytest.mark.parametrize("name", ["adamw", pytest.param("sgd", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_state_resumes_with_the_kernels_of_the_new_device(tmp_path: Path, name: str, fused: bool) -> None:
     data = small_pictures(tmp_path)

@@ -69,8 +69,18 @@ STRATEGIES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("slow", [0, 1])
-@pytest.mark.parametrize("options", STRATEGIES)
+@pytest.mark.parametrize(
+    ("options", "slow"),
+    [
+        (STRATEGIES[0], 0),
+        (STRATEGIES[1], 1),
+        (STRATEGIES[2], 0),
+        *(
+            pytest.param(STRATEGIES[index], slow, marks=pytest.mark.thorough)
+            for index, slow in ((0, 1), (1, 0), (2, 1))
+        ),
+    ],
+)
 def test_the_rank_that_the_other_waits_for_is_named(tmp_path: Path, options: dict[str, Any], slow: int) -> None:
     first, second = results(on_ranks(2, waits, options, slow, tmp_path))
     assert len(first) == len(second) == 3

@@ -183,7 +183,7 @@ SHARDED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_a_nonfinite_step_changes_nothing(ranks: int) -> None:
     cases = SKIPPING + (SHARDED if ranks == 2 else [])
     for found in results(on_ranks(ranks, train, cases)):
@@ -276,7 +276,7 @@ def train_alone(optimizer: dict[str, Any], at: Collection[int]) -> list[Tensor]:
         return kept[1]
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("fused", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_rank_that_trains_alone_skips_its_own_nonfinite_step(fused: bool) -> None:
     optimizer = {**SGD, "fused": fused}
     untroubled = results(on_ranks(2, train_alone, optimizer, []))

@@ -30,7 +30,7 @@ from trainer.world import World, joined
 
 MORE_OPERATIONS, MORE_PYTHON_CALLS = 6, 150
 BATCH, LOG_EVERY = 16, 10
-FIRST, COUNTED = 10, 20
+FIRST, COUNTED = 10, 10
 """The steps before those that are counted, and how many are. Both end at a log line."""
 OPTIMIZERS: list[dict[str, Any]] = [
     {"name": "sgd", "momentum": 0.9},
@@ -128,7 +128,7 @@ def count(train: Callable[..., None]) -> list[tuple[float, float]]:
     return found
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_a_step_makes_few_calls_more_than_one_by_hand(tmp_path: Path, ranks: int) -> None:
     env = environment(job(tmp_path, {}), data="digits")
     measured = results(on_ranks(ranks, count, ours, env=env))

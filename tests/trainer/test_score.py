@@ -111,7 +111,7 @@ def _iou(outputs: Tensor, targets: Tensor) -> list[float]:
 STEPS = {"per_device_batch_size": 4, "gradient_accumulation_steps": 2, "max_steps": 5, "epochs": 3}
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.thorough)])
 def test_the_logged_accuracy_is_of_all_samples_of_all_ranks(strategy: str) -> None:
     config = recipe(training=STEPS, logging={"every_steps": 2}, distributed={"strategy": strategy})
     check(results(on_ranks(2, scored, config, "digits")), lines=3)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt
+from tests.worker.attempt import WARM_LAUNCH, Attempt
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import DataError
 from torchyard.contract.job import EndReason
@@ -170,7 +170,7 @@ for folder in sys.argv[1:]:
 """
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_an_attempt_changes_its_own_copy_and_neither_sees_nor_changes_the_cache(attempt: Attempt) -> None:
     code = attempt.add_bundle({"train.py": POISONS, "run.sh": ""})
     tree = attempt.bundles.tree(digest_in(code) or "", owner="ada")

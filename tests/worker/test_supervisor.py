@@ -29,7 +29,7 @@ def test_a_successful_attempt_is_completed_and_each_rank_has_its_logs(attempt: A
     assert attempt.running_processes() == []
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_rank_that_runs_out_of_memory_is_reported(attempt: Attempt) -> None:
     attempt.start(READY + "if rank == '1': bytearray(1 << 50)\nwhile True: time.sleep(1)", world_size=2)
     report = attempt.report()
@@ -74,7 +74,7 @@ def test_a_launch_without_ranks_reports_the_launchers_last_line(attempt: Attempt
     assert report.message == "the ranks never came up: the launcher exited with code 1: no such flag"
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_data_error_is_reported_with_its_message(attempt: Attempt) -> None:
     attempt.start("from torchyard.contract.errors import DataError\nraise DataError('there is no /data/x.npz')")
     report = attempt.report()
@@ -83,7 +83,7 @@ def test_a_data_error_is_reported_with_its_message(attempt: Attempt) -> None:
     assert "torchyard/run/rank.py" not in report.traceback
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_report_that_a_full_disk_refuses_is_written_when_space_is_free(attempt: Attempt) -> None:
     attempt.start(READY + "ready()\nwhile not (root / 'gate').exists(): time.sleep(0.01)")
     attempt.wait_for_file("ready-0")
@@ -99,7 +99,7 @@ def test_a_report_that_a_full_disk_refuses_is_written_when_space_is_free(attempt
     assert attempt.report().reason is EndReason.COMPLETED
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_second_supervisor_of_the_same_attempt_exits(attempt: Attempt) -> None:
     attempt.start(RUNS_FOREVER)
     attempt.wait_for_file("ready-0")

@@ -82,16 +82,14 @@ def test_a_taken_port_is_said_before_anything_is_built_or_started(service: Servi
     assert [*tmp_path.iterdir()] == []
 
 
-def test_killed_it_takes_its_children_along_and_the_next_one_takes_over(tmp_path: Path) -> None:
-    service = Service(tmp_path, slots=1, warm=False)
-    service.start()
+def test_killed_it_takes_its_children_along_and_the_next_one_takes_over(service: Service) -> None:
     token, before = service.server["token"], {*service.processes()}
     assert service.server["pid"] in before
     assert service.stop(signal.SIGKILL) == -signal.SIGKILL
-    with running(service):
-        until(lambda: _pid(service) not in {None, *before}, what="the next one serves")
-        assert service.server["token"] == token
-        assert not before & {*service.processes()}
+    service.start()
+    until(lambda: _pid(service) not in {None, *before}, what="the next one serves")
+    assert service.server["token"] == token
+    assert not before & {*service.processes()}
 
 
 @pytest.mark.thorough

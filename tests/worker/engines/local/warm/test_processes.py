@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.worker.attempt import EACH_LAUNCH, Attempt
+from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt
 from torchyard.contract.job import EndReason
 
 WARM = pytest.mark.parametrize("attempt", ["warm"], indirect=True)
@@ -97,7 +97,7 @@ def test_processes_and_pickles_of_the_scripts_own_classes_work(attempt: Attempt)
     assert _output(attempt, POOLS) == [*each, "[1, 2]", "True"]
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_programs_and_forks_of_a_script_work_and_a_child_may_come_to_the_end(attempt: Attempt) -> None:
     assert _output(attempt, STARTS_OTHERS) == ["['-c']", "3 0", "child", "0", "parent"]
 
