@@ -8,6 +8,7 @@ import pytest
 from store.db.database import Database
 from store.settings import Settings
 from store.store import Store
+from tests.databases import quick_on_sqlite
 from tests.failpoints.armed import started
 
 POINTS = ["store.identify.before", "store.identify.after"]
@@ -18,6 +19,7 @@ def identify(settings: Settings) -> None:
         store.service()
 
 
+@quick_on_sqlite
 @pytest.mark.parametrize("hit", [1, pytest.param(2, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("point", POINTS)
 def test_the_next_program_completes_the_id_of_a_service(
