@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 import pytest
+from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from api.app import create_app
@@ -32,7 +33,13 @@ both_databases = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], 
 """Marks a test whose query no test of the store covers."""
 
 _kept_engine = cache(engine.create)
-"""The engine of an address. It is kept, closed, between tests: each engine compiles its statements once."""
+"""The engine of an address. It is kept between tests, as each engine compiles its statements once."""
+
+
+def _engine(address: str, *, program: str, pool: int, most: int) -> Engine:
+    made = _kept_engine(address, program=program, pool=pool, most=most)
+    made.dispose()  # a test that failed may have left connections to a file that is removed
+    return made
 
 
 class ApiFixture:
@@ -50,7 +57,7 @@ class ApiFixture:
             max_streams=200,
         )
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "create", _kept_engine)
+            patch.setattr(engine, "create", _engine)
             self.app: FastAPI = create_app(self.settings)
         self.database = database
         self.queue = Queue(redis_url, service=self.app.state.services.store.service)
