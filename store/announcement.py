@@ -56,6 +56,9 @@ class Announcement:
     line: dict[str, LineEntry | Left] = field(default_factory=dict[str, LineEntry | Left])
     """By job id."""
     wakes_workers: bool = False
+    """Whether a worker may have a request to act on."""
+    moves_line: bool = False
+    """Whether a job may start that could not before: it was queued, or a device was released."""
     newcomers: list[Standing] = field(default_factory=list[Standing])
     """Jobs whose positions in the queue are asked for when they are announced."""
     credits: Credits | None = None
@@ -65,7 +68,7 @@ class Announcement:
 
     def __bool__(self) -> bool:
         """Returns whether there is anything to announce."""
-        return self.wakes_workers or bool(self.changed or self.line)
+        return self.wakes_workers or self.moves_line or bool(self.changed or self.line)
 
     def mark_changed(self, *names: str) -> None:
         """Records what has changed for clients: jobs by their ids, other things by their names."""
@@ -75,7 +78,7 @@ class Announcement:
         """Records that the job is queued and a worker may claim it."""
         self.mark_changed(job_id, row(job_id), QUEUE)
         self.line[job_id] = entry
-        self.wakes_workers = True
+        self.moves_line = True
 
     def dequeue(self, job_id: str, left: Left = _AT_SOME_TIME) -> None:
         """Records that the job is not queued."""
@@ -87,12 +90,17 @@ class Announcement:
         self.changed |= other.changed
         self.line |= other.line
         self.wakes_workers |= other.wakes_workers
+        self.moves_line |= other.moves_line
         self.newcomers += other.newcomers
         self.credits = other.credits or self.credits
 
     def wake_workers(self) -> None:
-        """Records that a worker has a request to act on, or that a device was released."""
+        """Records that a worker may have a request to act on."""
         self.wakes_workers = True
+
+    def move_line(self) -> None:
+        """Records that a job may start that could not before, as a device was released."""
+        self.moves_line = True
 
 
 def announcement_of(session: Session) -> Announcement:

@@ -16,6 +16,9 @@ from store.redis_client import Pause, QueueUnavailable, RedisForbids, connect, t
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
 
+_LINE = "line"
+"""The wake-up of workers for which nothing but the line and free devices have changed. Any other is for all."""
+
 
 class Queue:
     """The Redis of one service. Threads may share it."""
@@ -87,6 +90,8 @@ class WakeupListener:
     """Waits for wake-ups of the workers. For one thread."""
 
     def __init__(self, redis: Redis, *, service: Callable[[], str]) -> None:
+        self.asked = False
+        """Whether the last answer was for a request, too. Otherwise a job may start, and nothing else is new."""
         self._redis = redis
         self._service = service
         self._subscription = redis.pubsub(ignore_subscribe_messages=True)
@@ -97,10 +102,12 @@ class WakeupListener:
         with translated():
             if not self._subscription.subscribed:
                 self._subscription.subscribe(channel)
-            woken = self._subscription.get_message(timeout=timeout) is not None
-            while woken and self._subscription.get_message() is not None:
-                pass  # wake-ups that came together count once
-            return woken
+            wait_s, told = timeout, set[str]()
+            while (message := self._subscription.get_message(timeout=wait_s)) is not None:
+                told.add(message["data"])
+                wait_s = 0.0  # wake-ups that came together count once
+            self.asked = bool(told - {_LINE})
+            return bool(told)
 
     def close(self) -> None:
         self._subscription.close()
@@ -132,7 +139,8 @@ def _said(new: Announcement, service: str) -> list[str]:
 def _messages(new: Announcement, service: str) -> list[tuple[str, list[str]]]:
     """Returns what is said to those who wait for it, by channel."""
     access = [name for name in new.changed if announcement.is_channel(name)]
-    wakeups = [(redis_names.wakeups(service), [""])] if new.wakes_workers else []
+    woken_by = [""] if new.wakes_workers else [_LINE] if new.moves_line else []
+    wakeups = [(redis_names.wakeups(service), woken_by)] if woken_by else []
     return [*wakeups, (redis_names.changes(service), [*new.changed]), (redis_names.access(service), access)]
 
 

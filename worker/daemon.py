@@ -30,6 +30,8 @@ from worker.settings import Settings
 _CLAIM_INTERVAL_S = 2.0
 _WAKEUP_WAIT_S = 1.0
 _STOPPING_WAKEUP_WAIT_S = 0.1
+_ENDING_WAIT_S = 0.1
+"""How long a wake-up waits for an attempt that is about to end, and has probably caused it: one pass serves both."""
 _IDLE_FACTOR = 1
 """Pause as long as the last pass took."""
 _REST_FACTOR = 300
@@ -149,7 +151,6 @@ class Daemon:
             woken = self._wait(wakeups)
             if woken or self._attempt_ended.is_set():
                 claim_interval.make_due()
-                self._duties.check_drain_soon()
 
     def _reap(self) -> bool:
         """Forgets the attempts that are closed. Returns whether an attempt has ended since the last call."""
@@ -195,8 +196,11 @@ class Daemon:
             self._attempt_ended.wait(_WAKEUP_WAIT_S)
             self._runners.recheck_intents()
             return None
-        if woken:
+        if woken and wakeups.asked:
             self._runners.recheck_intents()
+            self._duties.check_drain_soon()
+        elif woken and self._runners.any_ending():
+            self._attempt_ended.wait(_ENDING_WAIT_S)
         return woken
 
 

@@ -140,7 +140,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
         .returning(Allocation.kind)
     ).all()
     announcement_of(session).mark_changed(WORKERS)
-    announcement_of(session).wake_workers()
+    announcement_of(session).move_line()
     job = jobs.lock(session, claim.job_id)
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")

@@ -187,3 +187,19 @@ def test_a_hung_redis_delays_only_one_caller(tmp_path: Path) -> None:
                 queue.announce(line.queued("job_1"))
             with pytest.raises(Unavailable, match="a moment ago"):
                 queue.announce(Announcement(changed={"job_1"}))
+
+
+def test_a_listener_tells_a_line_that_moved_from_a_request(queue: Queue) -> None:
+    line_moved, request = Announcement(moves_line=True), Announcement(wakes_workers=True)
+    with closing(queue.listener()) as listener:
+        subscribed(listener, queue)
+        for said, asked in (([line_moved], False), ([request], True), ([line_moved, request, line_moved], True)):
+            while listener.wait(0):
+                pass
+            for announcement in said:
+                queue.announce(announcement)
+            heard: list[bool] = []
+            while asked not in heard and is_woken(listener):
+                heard.append(listener.asked)
+            assert heard[-1] is asked
+            assert asked or not any(heard)

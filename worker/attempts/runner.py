@@ -12,7 +12,7 @@ from worker.attempts.context import WorkerContext
 from worker.attempts.executor import AttemptExecutor
 from worker.attempts.instructions import Instructions
 from worker.attempts.lifecycle import decide
-from worker.attempts.phases import Closed, Failed, Observation, Phase, Preparing, Unprepared
+from worker.attempts.phases import Close, Closed, Failed, Observation, Phase, Preparing, Unprepared
 from worker.devices.quarantine import DeviceUse
 
 logger = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ class Runner:
         self.claim = claim
         self.instructions = Instructions()
         self.done = False
+        self.ending = False
+        """Whether the last transaction of the attempt was begun."""
         self._phase: Phase = Preparing()
         self._begun = False
         self._observed: Observation | None = None
@@ -99,6 +101,7 @@ class Runner:
         """Carries out one decision. If an action fails, the phase stays, and the actions may be repeated."""
         decision = decide(self._phase, observation, self._executor.intents())
         for action in decision.actions:
+            self.ending = isinstance(action, Close)
             found = self._executor.act(action)
             if found is not None:
                 self._observed = found

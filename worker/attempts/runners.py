@@ -64,6 +64,10 @@ class AttemptRunners:
         """Returns the ids of the attempts that are closed and were not reaped yet."""
         return {attempt_id for attempt_id, runner in self._runners.items() if runner.done}
 
+    def any_ending(self) -> bool:
+        """Returns whether an attempt writes its last transaction now, or has just done so."""
+        return any(runner.ending and not runner.done for runner in self._runners.values())
+
     def in_use(self, key: AttemptKey) -> bool:
         """Returns whether the attempt's run directory must not be touched. Any thread may ask."""
         claims = [runner.claim for runner in list(self._runners.values())]
