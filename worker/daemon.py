@@ -32,8 +32,8 @@ _WAKEUP_WAIT_S = 1.0
 _STOPPING_WAKEUP_WAIT_S = 0.1
 _ENDING_WAIT_S = 0.1
 """How long a wake-up waits for an attempt that is about to end, and has probably caused it: one pass serves both."""
-_IDLE_FACTOR = 1
-"""Pause as long as the last pass took."""
+_IDLE_FACTOR, _FULL_FACTOR = 1, 10
+"""Pause as long as the last pass took, and longer while all devices are in use: no job starts before one ends."""
 _REST_FACTOR = 300
 _LONGEST_REST_S = 10.0
 """A pass that nothing has caused comes so many times later than the last one took, but no later than this."""
@@ -163,10 +163,12 @@ class Daemon:
     def _claim(self) -> float | None:
         """Passes over the line. Returns how many seconds that took; None if jobs were claimed, or it was cut short."""
         began = self._clock()
-        claimed = False
+        claimed = full = False
         try:
             if self._placer.anything_waits():
-                for claim in self._placer.claims(self._devices.observe(), may_claim=self._may_claim):
+                devices = self._devices.observe()
+                full = self._devices.all_in_use(devices)
+                for claim in self._placer.claims(devices, may_claim=self._may_claim):
                     self._runners.start(claim)
                     claimed = True
         except Unavailable as error:
@@ -177,7 +179,7 @@ class Daemon:
             return None
         took = self._clock() - began
         # Each submission wakes the worker, and a pass over many different requests takes long.
-        self._attempt_ended.wait(min(_IDLE_FACTOR * took, _WAKEUP_WAIT_S))
+        self._attempt_ended.wait(min((_FULL_FACTOR if full else _IDLE_FACTOR) * took, _WAKEUP_WAIT_S))
         return took
 
     def _may_claim(self) -> bool:

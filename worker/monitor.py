@@ -1,6 +1,6 @@
 """Observes the devices of this worker, and says why one of them is not offered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 import logging
 from pathlib import Path
@@ -52,6 +52,11 @@ class DeviceMonitor:
         if (reason := self.obstacle()) is not None:  # shown on each device, so that other workers and the API know it
             views = [_blocked(view, reason) for view in views]
         return views
+
+    def all_in_use(self, devices: Sequence[DeviceReport]) -> bool:
+        """Returns whether attempts of this worker have all of `devices`, as `observe` has returned them."""
+        used = {uuid for use in self._runners.device_uses() for uuid in use.devices or ()}
+        return all(device.uuid in used for device in devices)
 
     def report(self) -> list[DeviceReport]:
         """Returns the devices as `observe` does, and for CPU slots what the jobs on them have used since this call."""

@@ -4,11 +4,9 @@ All of them raise Unavailable, too.
 """
 
 from collections.abc import Collection
-from typing import Any
-
 from sqlalchemy.orm import Session
 
-from store.facts.attempts import Claim
+from store.facts.attempts import Begun, Claim
 from store.facts.output import DEFAULTS, Batch, OutputLimits
 from store.facts.telemetry import Answer
 from store.rows import attempts, jobs
@@ -30,16 +28,10 @@ def set_reason(store: Store, claim: Claim, reason: Reason) -> None:
         attempts.set_reason(session, claim, reason)
 
 
-def mark_launched(store: Store, claim: Claim, launcher: dict[str, Any]) -> None:
-    """Stores the engine's handle (JSON), by which a later daemon finds the attempt's processes."""
-    with store.write("mark_launched") as session:
-        attempts.mark_launched(session, claim, launcher)
-
-
-def mark_running(store: Store, claim: Claim, reason: Reason) -> None:
-    """Moves the job to `running`. Does nothing if an earlier call, whose answer was lost, has done it."""
-    with store.write("mark_running") as session:
-        _move_to_running(session, claim, reason)
+def mark_begun(store: Store, claim: Claim, begun: Begun) -> None:
+    """Stores how far the attempt has come. Nothing changes if an earlier call, whose answer was lost, has done it."""
+    with store.write("mark_launched" if begun.running is None else "mark_running") as session:
+        _store_begun(session, claim, begun)
 
 
 def record(
@@ -49,15 +41,14 @@ def record(
     *,
     seq: int,
     limits: OutputLimits = DEFAULTS,
-    running_reason: Reason | None = None,
+    begun: Begun = Begun(),
 ) -> frozenset[str]:
     """Stores a batch exactly once, even if the answer to an earlier call was lost. Returns the outputs that are cut.
 
-    `seq` is the number of batches stored before it. With `running_reason`, first moves the job to
-    `running`, in the same transaction.
+    `seq` is the number of batches stored before it. `begun` is stored first, in the same transaction.
     """
     with store.write("store_batch") as session:
-        _move_to_running(session, claim, running_reason)
+        _store_begun(session, claim, begun)
         try:
             return attempts.record(session, claim, batch, seq=seq, limits=limits)
         except StaleClaim:
@@ -79,17 +70,19 @@ def end(
     report: ExitReport,
     *,
     requested_stops: Collection[EndReason] = (),
-    running_reason: Reason | None = None,
+    begun: Begun = Begun(),
 ) -> JobState:
     """Closes the attempt and returns the job's next state. Call it when all is stored and no process is left.
 
-    `requested_stops` are the stops that the worker has requested. `running_reason` is as in `record`.
+    `requested_stops` are the stops that the worker has requested. `begun` is as in `record`.
     """
     with store.write("end") as session:
-        _move_to_running(session, claim, running_reason)
+        _store_begun(session, claim, begun)
         return attempts.end(session, claim, report, requested_stops=requested_stops)
 
 
-def _move_to_running(session: Session, claim: Claim, reason: Reason | None) -> None:
-    if reason is not None and jobs.get(session, claim.job_id).state != JobState.RUNNING:
-        attempts.mark_running(session, claim, reason=reason)
+def _store_begun(session: Session, claim: Claim, begun: Begun) -> None:
+    if begun.launcher is not None:
+        attempts.mark_launched(session, claim, dict(begun.launcher))
+    if begun.running is not None and jobs.get(session, claim.job_id).state != JobState.RUNNING:
+        attempts.mark_running(session, claim, reason=begun.running)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import EndReason, Reason
 
 LEASE = timedelta(seconds=30)
 """So long an attempt belongs to its worker after a renewal, and a worker counts as alive after a heartbeat."""
@@ -18,6 +18,19 @@ class Claim:
     attempt_id: int
     job_id: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What of the beginning of an attempt the next write stores with what it is for."""
+
+    launcher: Mapping[str, Any] | None = None
+    """The engine's handle (JSON), by which a later daemon finds the attempt's processes."""
+    running: Reason | None = None
+    """Every rank has come up: the job moves to `running` with this reason, unless it is there already."""
+
+    def __bool__(self) -> bool:
+        return self.launcher is not None or self.running is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     stopped_for = job.preempted_for if report.reason is EndReason.PREEMPTED else None
     ending = {"end_reason": report.reason, "detail": report.message, "stopped_for": stopped_for}
     session.execute(update(Attempt).where(_is(claim)).values(**ending))
-    step = checkpoints.highest_step(session, claim.job_id, attempt=claim.number)
+    step = checkpoints.highest_step(session, claim.job_id, attempt=claim.number) if closed.Attempt.checkpoints else None
     published_checkpoint = step is not None and step > closed.Attempt.start_step
     state = outcome.apply(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)
     began, ended = closed.Attempt.started_at, closed.Attempt.ended_at

@@ -158,9 +158,10 @@ def report(store: Store, claim: Claim) -> None:
     records.prepared(0)
     me = identity_of(os.getpid())
     assert me is not None
-    records.launched(me.to_dict())
+    records.launched_with_next_write(me.to_dict())
+    records.write_begun()
     records.running_with_next_write(Reason("running", "1 process runs"))
-    records.write_running()
+    records.write_begun()
     for step in STEPS:
         points = [MetricPoint("loss", step, 1 / step, step)]
         lines = [NewLines(0, "stdout", [f"attempt {claim.number}, step {step}"])]

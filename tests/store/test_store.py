@@ -9,7 +9,7 @@ import pytest
 from store.announcement import Announcement, announcement_of
 from store.commands import attempts, placement, requests, submission, workers
 from store.db.database import Database
-from store.facts.attempts import Claim
+from store.facts.attempts import Begun, Claim
 from store.facts.callers import SERVICE
 from store.facts.output import Batch
 from store.queue import Queue, WakeupListener
@@ -54,7 +54,7 @@ def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
 
 def running(store: Store, db: StoreFixture) -> Claim:
     claim = claimed(store, db, db.submit())
-    attempts.mark_running(store, claim, Reason("running", "runs"))
+    attempts.mark_begun(store, claim, Begun(running=Reason("running", "runs")))
     return claim
 
 

@@ -18,7 +18,7 @@ from worker.engines import base
 from worker.engines.base import Handle
 
 SETTLE_S = 0.1
-"""How long `running` waits for what the attempt writes, or for its end: a short job then has a transaction less."""
+"""How long what has begun waits for what the attempt writes, or for its end: a short job has fewer transactions then."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +33,14 @@ class Following:
         self._stacks = StacksAnswerer(attempt.worker.engine, attempt.records)
         self._stray: StrayMemoryWatch | None = None
         self._pace = Pace()
-        self._write_running_at: float | None = None
-        """When the state `running` is written, unless something was written since."""
+        self._write_begun_at: float | None = None
+        """When the handle and the state `running` are written, unless something was written since."""
         self._unwatch: Callable[[], object] = _nothing
 
     def launched(self, handle: Handle, facts: AttemptFacts) -> None:
-        """Stores the handle of an attempt that was just started or found, and follows the attempt."""
-        self._handle = handle
-        self._attempt.records.launched(dict(handle.stored))
+        """Has the handle of an attempt stored that was just started or found, and follows the attempt."""
+        self._attempt.records.launched_with_next_write(handle.stored)
+        self._write_begun_at = time.monotonic() + SETTLE_S
         self.follow(handle, facts)
 
     def follow(self, handle: Handle, facts: AttemptFacts) -> None:
@@ -58,8 +58,8 @@ class Following:
     def pause_s(self) -> float:
         """Returns how long to wait before the next poll."""
         pause_s = 0.0 if self._output is not None and self._output.has_more else self._pace.pause_s()
-        if self._write_running_at is not None:
-            pause_s = min(pause_s, max(0.0, self._write_running_at - time.monotonic()))
+        if self._write_begun_at is not None:
+            pause_s = min(pause_s, max(0.0, self._write_begun_at - time.monotonic()))
         return min(pause_s, READ_EVERY_S) if self._stacks.collecting else pause_s
 
     def store_setup_log(self, facts: AttemptFacts) -> None:
@@ -72,9 +72,9 @@ class Following:
         assert self._stray is not None
         if self._output.store_some():
             self._pace.output_stored()
-        if self._write_running_at is not None and time.monotonic() >= self._write_running_at:
-            self._attempt.records.write_running()
-            self._write_running_at = None
+        if self._write_begun_at is not None and time.monotonic() >= self._write_begun_at:
+            self._attempt.records.write_begun()
+            self._write_begun_at = None
         self._stacks.take_turn(self._handle, stacks_requested_at)
         self._stray.take_turn(self._handle)
 
@@ -87,7 +87,7 @@ class Following:
         """Has the next write say that every rank has come up."""
         self._attempt.records.running_with_next_write(Reason("running", _running_message(self._handle)))
         self._pace.state_changed()
-        self._write_running_at = time.monotonic() + SETTLE_S
+        self._write_begun_at = self._write_begun_at or time.monotonic() + SETTLE_S
 
     def request_stop(self, stop: WantedStop) -> None:
         self._attempt.worker.engine.request_stop(self._handle, stop.reason, stop.grace)

@@ -146,7 +146,7 @@ def output_of(
         run,
         blobs,
         state=RelayState.of(attempt.offsets),
-        listed=records.checkpoint_names(),
+        listed=records.checkpoint_names() if attempt.relay_seq else [],
         world_size=len(attempt.devices),
         most_checkpoints=limits.checkpoints,
         patterns=_patterns(attempt.spec),

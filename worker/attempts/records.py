@@ -1,11 +1,12 @@
 """Reads and writes one attempt for the worker that owns it. While the database is away, every call waits."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 import threading
 from typing import Any
 
 from store.commands import attempts as commands
-from store.facts.attempts import AttemptFacts, AttemptSecrets, Claim, Wanted
+from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.output import DEFAULTS, Batch, OutputLimits, Room
 from store.facts.telemetry import Answer
@@ -42,7 +43,8 @@ class AttemptRecords:
         self.cut: frozenset[str] = frozenset()
         """The outputs that the attempt's row says are cut, such as `log`."""
         self._seq = 0
-        self._pending_running: Reason | None = None
+        self._begun = Begun()
+        """What the next write stores of it."""
 
     def read(self) -> AttemptFacts:
         """Returns the attempt and what its worker needs of its job. Raises StaleClaim if the attempt has ended."""
@@ -92,19 +94,22 @@ class AttemptRecords:
         reason = Reason(reason.code, self.mask.text(reason.message))
         self._patience.call(lambda: commands.set_reason(self._store, self._claim, reason))
 
-    def launched(self, handle: dict[str, Any]) -> None:
-        """Stores the engine's handle as JSON, by which a later daemon finds the attempt's processes."""
-        self._patience.call(lambda: commands.mark_launched(self._store, self._claim, handle))
+    def launched_with_next_write(self, handle: Mapping[str, Any]) -> None:
+        """Has the next write, whichever it is, store the engine's handle as JSON.
+
+        By it a later daemon finds the attempt's processes, and until it is stored by what they wrote themselves.
+        """
+        self._begun = replace(self._begun, launcher=handle)
 
     def running_with_next_write(self, reason: Reason) -> None:
         """Has the next write, whichever it is, move the job to `running` unless it is there already."""
-        self._pending_running = reason
+        self._begun = replace(self._begun, running=reason)
 
-    def write_running(self) -> None:
-        """Moves the job to `running` if `running_with_next_write` asked for it and nothing was written since."""
-        if (reason := self._pending_running) is not None:
-            self._patience.call(lambda: commands.mark_running(self._store, self._claim, reason))
-            self._pending_running = None
+    def write_begun(self) -> None:
+        """Stores what the next write was to store of the attempt's beginning, if nothing was written since."""
+        if begun := self._begun:
+            self._patience.call(lambda: commands.mark_begun(self._store, self._claim, begun))
+            self._begun = Begun()
 
     def record(self, batch: Batch) -> None:
         """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it."""
@@ -116,11 +121,11 @@ class AttemptRecords:
                 masked,
                 seq=self._seq,
                 limits=self._limits,
-                running_reason=self._pending_running,
+                begun=self._begun,
             )
         )
         self._seq += 1
-        self._pending_running = None
+        self._begun = Begun()
 
     def show(self, texts: Mapping[tuple[int | None, str], str]) -> None:
         """Sends the newest texts of lines without an end, by rank and stream, to who watches. Masks secrets in them."""
@@ -146,11 +151,11 @@ class AttemptRecords:
     def end(self, report: ExitReport, *, requested: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and returns the job's next state. `requested`: the stops that the worker asked for."""
         masked = self.mask.report(report)
-        return self._patience.call(
-            lambda: commands.end(
-                self._store, self._claim, masked, requested_stops=requested, running_reason=self._pending_running
-            )
+        state = self._patience.call(
+            lambda: commands.end(self._store, self._claim, masked, requested_stops=requested, begun=self._begun)
         )
+        self._begun = Begun()
+        return state
 
     def take_outage_s(self) -> float:
         """Returns the longest wait for the database since the last call, in seconds. 0.0 if it always answered."""

@@ -1,4 +1,4 @@
-"""The records of an attempt that the worker has lost."""
+"""The records of an attempt: those of its beginning, and those of one that the worker has lost."""
 
 from collections.abc import Callable
 import threading
@@ -11,7 +11,8 @@ from store.facts.output import Batch
 from store.rows import deletion
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import EndReason, JobState, Reason
+from torchyard.contract.records import ExitReport
 from worker.attempts.records import AttemptRecords
 
 
@@ -47,3 +48,24 @@ def test_every_call_for_a_lost_attempt_raises_stale_claim(
     for call in (lambda: records.record(Batch(offsets={})), records.wanted, records.read):
         with pytest.raises(StaleClaim):
             call()
+
+
+@pytest.mark.parametrize("write", ["a batch", "the end", "nothing"])
+def test_what_has_begun_is_stored_with_the_next_write_whichever_it_is(store: StoreFixture, write: str) -> None:
+    claim = store.starting(store.submit(), store.worker())
+    records = AttemptRecords(store_on(store.database), claim, leaving=threading.Event())
+    records.read()
+    records.launched_with_next_write({"pid": 7})
+    records.running_with_next_write(Reason("running", "1 process runs"))
+    assert (store.attempt(claim).launcher, store.job(claim.job_id).state) == (None, JobState.STARTING)
+    if write == "a batch":
+        records.record(Batch(offsets={}))
+    elif write == "the end":
+        assert records.end(ExitReport(reason=EndReason.COMPLETED)) is JobState.SUCCEEDED
+    else:
+        records.write_begun()
+    after = store.job(claim.job_id).version
+    records.write_begun()
+    ended = JobState.SUCCEEDED if write == "the end" else JobState.RUNNING
+    job = store.job(claim.job_id)
+    assert (store.attempt(claim).launcher, job.state, job.version) == ({"pid": 7}, ended, after)
