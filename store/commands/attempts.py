@@ -4,9 +4,10 @@ All of them raise Unavailable, too.
 """
 
 from collections.abc import Collection
+
 from sqlalchemy.orm import Session
 
-from store.facts.attempts import Begun, Claim
+from store.facts.attempts import NOTHING_BEGUN, Begun, Claim
 from store.facts.output import DEFAULTS, Batch, OutputLimits
 from store.facts.telemetry import Answer
 from store.rows import attempts, jobs
@@ -41,7 +42,7 @@ def record(
     *,
     seq: int,
     limits: OutputLimits = DEFAULTS,
-    begun: Begun = Begun(),
+    begun: Begun = NOTHING_BEGUN,
 ) -> frozenset[str]:
     """Stores a batch exactly once, even if the answer to an earlier call was lost. Returns the outputs that are cut.
 
@@ -70,7 +71,7 @@ def end(
     report: ExitReport,
     *,
     requested_stops: Collection[EndReason] = (),
-    begun: Begun = Begun(),
+    begun: Begun = NOTHING_BEGUN,
 ) -> JobState:
     """Closes the attempt and returns the job's next state. Call it when all is stored and no process is left.
 

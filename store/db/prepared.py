@@ -218,4 +218,9 @@ def _compile(statement: ClauseElement, columns: Sequence[str] | None, dialect: D
     made: Any = statement.compile(dialect=dialect, column_keys=columns)
     order = tuple(made.positiontup) if made.positional else None
     defaults = {column.key: column.default.arg for column in made.insert_prefetch or ()}
-    return _Compiled(str(made), order, {**made.construct_params(_check=False), **defaults})
+    constants: dict[str, Any] = made.construct_params(_check=False)
+    for parameter, name in made.bind_names.items():
+        process = parameter.type.dialect_impl(dialect).bind_processor(dialect)
+        if process is not None and constants[name] is not None:
+            constants[name] = process(constants[name])  # such as the path of a value in JSON
+    return _Compiled(str(made), order, {**constants, **defaults})

@@ -33,6 +33,9 @@ class Begun:
         return self.launcher is not None or self.running is not None
 
 
+NOTHING_BEGUN = Begun()
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is wanted of an open attempt: by the job's owner, or for a job that preempts it."""

@@ -15,6 +15,7 @@ from store.db import stored_spec
 from store.db.database import in_us, now_us
 from store.db.stored_spec import StoredSpec
 from store.db.tables import Allocation, Attempt, Checkpoint, Job, Worker
+from store.db.typed import Typed
 from store.line.conditions import is_queued
 from store.rows import quotas, usage, workers
 from torchyard.contract.devices import DeviceReport
@@ -22,16 +23,18 @@ from torchyard.contract.resources import Resources
 
 _OPEN = Attempt.ended_at.is_(None)
 # Built once, because each pass over the line executes them. Not ordered: to order by ids, SQLite would read all jobs.
-_WORKERS = select(
-    Worker.id,
-    Worker.name,
-    Worker.devices,
-    Worker.drain_requested_at,
-    Worker.starts,
-    workers.is_alive().label("alive"),
-    now_us().label("now"),
+_WORKERS = Typed(
+    select(
+        Worker.id,
+        Worker.name,
+        Worker.devices,
+        Worker.drain_requested_at,
+        Worker.starts,
+        workers.is_alive().label("alive"),
+        now_us().label("now"),
+    )
 )
-_HELD = (
+_HELD = Typed(
     select(Allocation.worker_id, Allocation.device, Attempt.job_id)
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
@@ -42,7 +45,7 @@ _SAVED_AT = (
     .correlate(Job, Attempt)
     .scalar_subquery()
 )
-_RUNNING = (
+_RUNNING = Typed(
     select(
         Attempt.worker_id,
         Attempt.started_at,
@@ -84,11 +87,13 @@ _DISPLACED = (
     .join(Worker, Worker.id == Attempt.worker_id)
     .join(Job, Job.id == Attempt.job_id)
 )
-_STOPPING = _DISPLACED.join(_FOR, and_(_FOR.id == Job.preempted_for, is_queued(_FOR))).where(_OPEN)
+_STOPPING = Typed(_DISPLACED.join(_FOR, and_(_FOR.id == Job.preempted_for, is_queued(_FOR))).where(_OPEN))
 _RECENTLY = literal_column(str(in_us(OVERDUE_AFTER)))
 # The condition of the partial index comes first, as it is written there.
-_STOPPED = _DISPLACED.join(_FOR, and_(_FOR.id == Attempt.stopped_for, is_queued(_FOR))).where(
-    Attempt.stopped_for.is_not(None), Attempt.ended_at > select(now_us() - _RECENTLY).scalar_subquery()
+_STOPPED = Typed(
+    _DISPLACED.join(_FOR, and_(_FOR.id == Attempt.stopped_for, is_queued(_FOR))).where(
+        Attempt.stopped_for.is_not(None), Attempt.ended_at > select(now_us() - _RECENTLY).scalar_subquery()
+    )
 )
 
 
@@ -97,8 +102,8 @@ def hosts(session: Session, observed: Mapping[str, Sequence[DeviceReport]]) -> t
 
     The time is 0 if there is no worker.
     """
-    holders = {(row.worker_id, row.device): row.job_id for row in session.execute(_HELD)}
-    rows = session.execute(_WORKERS).all()
+    holders = {(row.worker_id, row.device): row.job_id for row in _HELD.rows(session)}
+    rows = _WORKERS.rows(session)
     found: list[Host] = []
     for row in rows:
         if row.alive or row.id in observed:
@@ -112,7 +117,7 @@ def hosts(session: Session, observed: Mapping[str, Sequence[DeviceReport]]) -> t
 
 def running(session: Session) -> tuple[Running, ...]:
     """Returns the jobs with an open attempt."""
-    rows = session.execute(_RUNNING).all()
+    rows = _RUNNING.rows(session)
     lengths = usage.usual_lengths(session, {row.owner for row in rows}) if rows else {}
     return tuple(_running(row, lengths.get((row.owner, row.trainer))) for row in rows)
 
@@ -122,7 +127,7 @@ def displacements(session: Session, *, max_stop_grace: timedelta) -> tuple[Displ
 
     A victim that has ended counts for a while: its devices are the waiting job's.
     """
-    rows = (*session.execute(_STOPPING), *session.execute(_STOPPED))
+    rows = (*_STOPPING.rows(session), *_STOPPED.rows(session))
     made = [_displacement(row, max_stop_grace) for row in rows]
     return tuple(sorted(made, key=lambda one: (one.job_id, one.victim)))
 

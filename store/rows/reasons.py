@@ -33,9 +33,10 @@ _NOW = Prepared(
         _ONE.outerjoin(_REASONS, among(_REASONS.c.shape, "shapes"))
     )
 )
-_BY_SHAPE = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
+_BY_SHAPE = Prepared(select(WaitingReason.shape, WaitingReason.code, WaitingReason.message))
 _OWN_REASON = select(Job.id, Job.reason_message).where(is_queued())
-_OF_FAVOURED = _OWN_REASON.where(text(HAS_OWN_REASON))
+_OF_FAVOURED = Prepared(_OWN_REASON.where(text(HAS_OWN_REASON)))
+_OF_SOME = Prepared(_OWN_REASON.where(among(_JOBS.c.id, "ids")))
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def of_row(row: Any) -> DisplayedReason:
 
 def by_shape(session: Session) -> dict[str, Reason]:
     """Returns the stored reason of each shape."""
-    return {shape: Reason(code, message) for shape, code, message in session.execute(_BY_SHAPE)}
+    return {shape: Reason(code, message) for shape, code, message in _BY_SHAPE.read(session, {})}
 
 
 def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
@@ -87,11 +88,8 @@ def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
 
     A job has its own reason if others stop for it, or a place is kept for it.
     """
-    found = {row.id: row.reason_message for row in session.execute(_OF_FAVOURED)}
-    if job_ids:
-        rows = session.execute(_OWN_REASON.where(Job.id.in_(job_ids)))
-        found |= {row.id: row.reason_message for row in rows}
-    return found
+    some = _OF_SOME.read(session, {"ids": texts(job_ids)}) if job_ids else ()
+    return {job_id: message for job_id, message in (*_OF_FAVOURED.read(session, {}), *some)}  # noqa: C416 rows
 
 
 def store_reasons(session: Session, reasons: Mapping[str, Reason]) -> None:

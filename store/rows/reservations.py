@@ -6,14 +6,16 @@ is kept. It may be taken from a job without: that forbids no claim.
 
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, select, tuple_, update
+from sqlalchemy import ColumnElement, bindparam, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from scheduling import snapshot
 from scheduling.snapshot import Kind, Place
 from store.announcement import QUEUE, announcement_of
 from store.db.tables import Attempt, Job, Reservation, Worker
+from store.db.typed import Typed
 from store.db.upsert import upsert
 from torchyard.contract.job import JobState
 
@@ -40,22 +42,30 @@ class Change:
         return self.worker_id, self.kind
 
 
-_KEPT = select(
-    Reservation.worker_id,
-    Reservation.kind,
-    Reservation.job_id,
-    Job.owner,
-    Reservation.due,
-    Reservation.bound,
-    Reservation.since,
-    Reservation.version,
-).join(Job, Job.id == Reservation.job_id)
+_KEPT = Typed(
+    select(
+        Reservation.worker_id,
+        Reservation.kind,
+        Reservation.job_id,
+        Job.owner,
+        Reservation.due,
+        Reservation.bound,
+        Reservation.since,
+        Reservation.version,
+    )
+    .join(Job, Job.id == Reservation.job_id)
+    .order_by(Reservation.worker_id, Reservation.kind)
+)
+_OF_PLACE = Typed(
+    select(Reservation.job_id, Reservation.version).where(
+        Reservation.worker_id == bindparam("worker"), Reservation.kind == bindparam("of_kind")
+    )
+)
 
 
 def kept_places(session: Session) -> list[snapshot.Reservation]:
     """Returns the places that are kept for jobs, by worker and kind."""
-    rows = session.execute(_KEPT.order_by(Reservation.worker_id, Reservation.kind))
-    return [snapshot.Reservation(*row) for row in rows]
+    return [snapshot.Reservation(*row) for row in _KEPT.rows(session)]
 
 
 def changes(seen: Iterable[snapshot.Reservation], wanted: Iterable[snapshot.Reservation]) -> list[Change]:
@@ -105,8 +115,7 @@ def version_of(session: Session, worker_id: str, kind: str) -> int | None:
 
     Under a lock on the worker's row, nobody else gets the place until the end of the transaction.
     """
-    row = session.get(Reservation, (worker_id, kind), populate_existing=True)
-    return _version(row)
+    return _version(_OF_PLACE.first(session, {"worker": worker_id, "of_kind": kind}))
 
 
 def free_place_of(session: Session, job_id: str, *, starts_on: str | None = None) -> None:
@@ -145,7 +154,7 @@ def _lock_rows(session: Session, which: ColumnElement[bool]) -> dict[tuple[str, 
     return {(row.worker_id, row.kind): row for row in rows}
 
 
-def _version(row: Reservation | None) -> int | None:
+def _version(row: Any) -> int | None:
     return None if row is None or row.job_id is None else row.version
 
 

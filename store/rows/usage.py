@@ -2,25 +2,32 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import TypeVarTuple
 
-from sqlalchemy import Select, func, select, update
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
 from scheduling.usage import decayed, used_at
 from store.db.database import now_us
-from store.db.tables import Allocation, Attempt, Job, RunLengths, Usage
+from store.db.prepared import Prepared, among, texts
+from store.db.tables import Allocation, Attempt, Base, Job, RunLengths, Usage
 from store.db.upsert import upsert
 
-Ts = TypeVarTuple("Ts")
-
-_USED = select(Usage.owner, Usage.kind, Usage.used_s, Usage.at)
-_HELD = (
+_TABLES = Base.metadata.tables
+# Built once, because each pass over the line executes them.
+_ALL_USED = select(Usage.owner, Usage.kind, Usage.used_s, Usage.at)
+_ALL_HELD = (
     select(Job.owner, Allocation.kind, Attempt.started_at, func.count().label("devices"))
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .join(Job, Job.id == Attempt.job_id)
     .where(Allocation.released_at.is_(None))
     .group_by(Attempt.id, Job.owner, Allocation.kind, Attempt.started_at)
+)
+_ALL_LENGTHS = select(RunLengths.owner, RunLengths.trainer, RunLengths.last_us, RunLengths.before_us)
+_USED, _USED_BY = Prepared(_ALL_USED), Prepared(_ALL_USED.where(among(_TABLES[Usage.__tablename__].c.owner, "owners")))
+_HELD, _HELD_BY = Prepared(_ALL_HELD), Prepared(_ALL_HELD.where(among(_TABLES["jobs"].c.owner, "owners")))
+_LENGTHS, _LENGTHS_OF = (
+    Prepared(_ALL_LENGTHS),
+    Prepared(_ALL_LENGTHS.where(among(_TABLES[RunLengths.__tablename__].c.owner, "owners"))),
 )
 
 
@@ -43,9 +50,11 @@ def used_seconds(session: Session, *, now: int, owners: Collection[str] | None =
     `now` is a time of the database's clock. With `owners`, only theirs. Who has used nothing is left out.
     """
     found: dict[tuple[str, str], float] = defaultdict(float)
-    for owner, kind, used_s, at in session.execute(_of(_USED, Usage.owner, owners)):
+    values = {} if owners is None else {"owners": texts(owners)}
+    used, held = (_USED, _HELD) if owners is None else (_USED_BY, _HELD_BY)
+    for owner, kind, used_s, at in used.read(session, values):
         found[owner, kind] += decayed(used_s, after_us=now - at)
-    for owner, kind, began, devices in session.execute(_of(_HELD, Job.owner, owners)):
+    for owner, kind, began, devices in held.read(session, values):
         found[owner, kind] += used_at(now, devices=devices, began=began, ended=max(began, now))
     return dict(found)
 
@@ -59,10 +68,5 @@ def note_length(session: Session, owner: str, trainer: str, ran_us: int) -> None
 
 def usual_lengths(session: Session, owners: Collection[str] | None = None) -> dict[tuple[str, str], int]:
     """Returns the mean length of the owner's last two successful jobs in microseconds, by owner and trainer."""
-    query = select(RunLengths.owner, RunLengths.trainer, RunLengths.last_us, RunLengths.before_us)
-    rows = session.execute(_of(query, RunLengths.owner, owners))
+    rows = _LENGTHS.read(session, {}) if owners is None else _LENGTHS_OF.read(session, {"owners": texts(owners)})
     return {(owner, trainer): last if before is None else (last + before) // 2 for owner, trainer, last, before in rows}
-
-
-def _of(query: Select[*Ts], column: InstrumentedAttribute[str], owners: Collection[str] | None) -> Select[*Ts]:
-    return query if owners is None else query.where(column.in_(owners))

@@ -5,14 +5,16 @@ import logging
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from sqlalchemy import and_, bindparam, exists, select, true, update
+from sqlalchemy import and_, exists, literal_column, select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Group, Waiting
 from store.announcement import announcement_of
 from store.db import stored_spec
 from store.db.database import now_us
-from store.db.tables import Job
+from store.db.prepared import Prepared, among, texts
+from store.db.tables import Base, Job
+from store.db.typed import Typed
 from store.line.conditions import is_queued, waits
 from store.line.entries import COLUMNS, entry_of
 from store.rows import cluster, usage
@@ -21,25 +23,27 @@ logger = logging.getLogger(__name__)
 
 _GROUPED_PER_CALL = 1000
 # Built once, because each pass over the line executes it.
-_WAITING = select(
-    Job.id,
-    Job.priority,
-    Job.shape,
-    Job.spec["resources"].label("resources"),
-    Job.owner,
-    Job.trainer,
-    Job.created_at,
-    Job.ran_us,
-    (Job.waited_us + now_us() - Job.lined_at).label("waited_us"),
-    Job.progress,
-    Job.spec["preemptible"].label("preemptible"),
-    Job.spec["time_limit"].label("time_limit"),
-).where(Job.id.in_(bindparam("ids", expanding=True)), waits())
-_ANY_WAITS = select(true()).where(exists().where(waits(), Job.shape > ""))
+_WAITING = Typed(
+    select(
+        Job.id,
+        Job.priority,
+        Job.shape,
+        Job.spec["resources"].label("resources"),
+        Job.owner,
+        Job.trainer,
+        Job.created_at,
+        Job.ran_us,
+        (Job.waited_us + now_us() - Job.lined_at).label("waited_us"),
+        Job.progress,
+        Job.spec["preemptible"].label("preemptible"),
+        Job.spec["time_limit"].label("time_limit"),
+    ).where(among(Base.metadata.tables["jobs"].c.id, "ids"), waits())
+)
+_ANY_WAITS = Prepared(select(literal_column("1")).where(exists().where(waits(), Job.shape > "")))
 # In a subquery, because PostgreSQL cannot search an index for a clock that advances.
 _NOW = select(now_us()).scalar_subquery()
 _HELD_BACK = and_(is_queued(), Job.not_before.is_not(None), Job.not_before <= _NOW)
-_ANY_UNGROUPED = select(true()).where(exists().where(_HELD_BACK))
+_ANY_UNGROUPED = Prepared(select(literal_column("1")).where(exists().where(_HELD_BACK)))
 
 
 class WaitingRow(NamedTuple):
@@ -90,7 +94,7 @@ class WaitingRow(NamedTuple):
 
 def any_waits(session: Session) -> bool:
     """Returns whether there is any group."""
-    return session.scalar(_ANY_WAITS) is not None
+    return bool(_ANY_WAITS.read(session, {}))
 
 
 def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
@@ -110,13 +114,13 @@ def standing(session: Session, job_ids: Collection[str]) -> dict[str, WaitingRow
     """Returns those of `job_ids` that wait, by id."""
     if not job_ids:
         return {}
-    rows = session.execute(_WAITING, {"ids": list(job_ids)})
+    rows = _WAITING.rows(session, {"ids": texts(job_ids)})
     return {row.id: WaitingRow(*row) for row in rows}
 
 
 def any_ungrouped(session: Session) -> bool:
     """Returns whether jobs wait that `group_jobs` would put into groups."""
-    return session.scalar(_ANY_UNGROUPED) is not None
+    return bool(_ANY_UNGROUPED.read(session, {}))
 
 
 def group_jobs(session: Session) -> bool:

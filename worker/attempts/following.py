@@ -18,7 +18,7 @@ from worker.engines import base
 from worker.engines.base import Handle
 
 SETTLE_S = 0.1
-"""How long what has begun waits for what the attempt writes, or for its end: a short job has fewer transactions then."""
+"""How long what has begun waits for the attempt's first output, or for its end: a short job has less transactions."""
 
 logger = logging.getLogger(__name__)
 
