@@ -351,3 +351,12 @@ def test_a_run_directory_that_cannot_be_removed_does_not_prevent_other_removals(
     removal.remove_deleted_runs(runs, store_on(fixture.store.database), may_continue=lambda: True)
     assert sorted(path.name for path in runs.iterdir()) == sorted(["job_elsewhere", stuck])
     assert stuck in caplog.text
+
+
+def test_what_a_pass_with_claims_has_left_is_done_although_nothing_happens_then(fixture: DaemonFixture) -> None:
+    daemon = fixture.daemon()
+    fixture.running(daemon, "cpu-0")
+    fixture.running(daemon, "cpu-1")
+    waits = fixture.submit()
+    with serving(daemon):
+        wait_for(lambda: fixture.store.reason(waits).code == "reserved", "its reason")

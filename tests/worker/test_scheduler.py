@@ -252,3 +252,23 @@ def test_quotas_cost_two_reads_a_pass_however_many_jobs_wait(schedulers: Schedul
     with recorded_statements(schedulers.store.database) as many:
         box.run_pass()
     assert len(many) == len(few)
+
+
+def test_a_pass_that_claims_may_leave_reasons_to_the_next_one(schedulers: SchedulersFixture) -> None:
+    box = schedulers.scheduler("box", slot(0), slot(1))
+    first, second, waits = (schedulers.submit(device="cpu") for _ in range(3))
+    for code in ("waiting", "reserved"):
+        box.run_pass(leaves_rest=True)
+        assert (box.taken, box.kept_version()) == ([first, second], 1)
+        assert schedulers.store.reason(waits).code == code
+
+
+def test_a_place_is_kept_before_jobs_pass_its_holder_also_if_the_rest_is_left(schedulers: SchedulersFixture) -> None:
+    box = schedulers.scheduler("box", slot(0), slot(1))
+    box.start_job("cpu-0", time_limit="1h")
+    large = schedulers.submit(2, device="cpu")
+    passes = schedulers.store.submit(resources={"devices_per_node": 1, "device": "cpu"}, time_limit="10m")
+    box.run_pass(leaves_rest=True)
+    assert box.taken == [passes]
+    assert box.kept_version() == 1
+    assert schedulers.store.reason(large).code != "running"

@@ -40,24 +40,30 @@ class Placer:
         """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
         return commands.anything_waits(self._store)
 
-    def claims(self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool]) -> Generator[Claim]:
+    def claims(
+        self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool], leaves_rest: bool = False
+    ) -> Generator[Claim]:
         """Makes one pass over the queue. Yields each attempt that this worker takes, as soon as it is claimed.
 
         `devices`: the worker's devices as they are now. `may_claim` is called before each claim and before other jobs
-        are asked to stop. Raises Unavailable.
+        are asked to stop. `leaves_rest`: whether a pass that claims leaves it to the next one to say why the others
+        wait, and to keep further places for them. Raises Unavailable.
         """
         for _ in range(_MOST_READS):
             found = queries.read_snapshot(
                 self._store.read, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace
             )
-            if found is None or (yield from self._carry_out(*found, may_claim)):
+            if found is None or (yield from self._carry_out(*found, may_claim, leaves_rest=leaves_rest)):
                 return
 
     def _carry_out(
-        self, snapshot: Snapshot, planned: Plan, may_claim: Callable[[], bool]
+        self, snapshot: Snapshot, planned: Plan, may_claim: Callable[[], bool], *, leaves_rest: bool
     ) -> Generator[Claim, None, bool]:
         """Plans again until nothing is left for this worker. Returns False if another has kept places meanwhile."""
+        claimed = False
         while True:
+            if claimed and leaves_rest and not any(map(self._concerns, planned.steps)):
+                return True
             kept = self._keep(snapshot, planned)
             if kept is None:
                 return False
@@ -77,6 +83,7 @@ class Placer:
                         snapshot = self._after_lost_claim(snapshot, step)
                         break
                     yield claim
+                    claimed = True
                     snapshot = snapshot.after_start(step.job, step.placement, guest=step.guest)
                 elif may_claim() and self._stop(step):
                     snapshot = snapshot.after_stop(step.displacements, message=step.reason.message)
