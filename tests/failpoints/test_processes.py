@@ -27,12 +27,14 @@ from worker.host import process
 SIDES = ("before", "after")
 RECORD = ("fsync", "rename", "renamed")
 WORKER = [
-    *(f"store.{what}.{side}" for what in ("claim", "mark_launched", "store_batch", "end") for side in SIDES),
+    *(f"store.{what}.{side}" for what in ("claim", "store_batch", "end") for side in SIDES),
     *(f"queue.announce.{side}" for side in SIDES),
     *(f"record.{what}.{step}" for what in ("worker", "config", "plan") for step in RECORD),
     *(f"launch.start.{side}" for side in SIDES),
     *(f"blob.{step}" for step in RECORD),
 ]
+SILENT = [f"store.mark_launched.{side}" for side in SIDES]
+"""Where only an attempt comes by that writes nothing for a while: otherwise another write stores the same."""
 STOPPING = [f"record.stop.{step}" for step in RECORD]
 SUPERVISOR = [
     *(f"record.{what}.{step}" for what in ("supervisor", "exit") for step in RECORD),
@@ -166,6 +168,23 @@ def test_a_restarted_daemon_continues_after_a_kill(host: ProcessFixture, point: 
         assert daemon.acted == [point]
     with host.daemon():
         host.wait(job_id)
+    host.check(job_id)
+
+
+@pytest.mark.parametrize("point", SILENT)
+def test_a_restarted_daemon_finds_what_was_started_whether_or_not_it_is_stored(
+    host: ProcessFixture, point: str
+) -> None:
+    host.gate.unlink()
+    job_id = host.job()
+    with host.daemon(f"{point}=kill") as daemon:
+        host.until(lambda: not daemon.runs, "the kill")
+        assert daemon.acted == [point]
+    (attempt,) = host.service.attempts(job_id)
+    assert (attempt.launcher is not None) == point.endswith("after")
+    host.gate.touch()
+    with host.daemon():
+        assert host.wait(job_id).attempt == 1
     host.check(job_id)
 
 

@@ -3,7 +3,7 @@
 No root is needed. The restriction lasts for ever, and only ever gets narrower.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import ctypes
 from enum import IntFlag
 import errno
@@ -14,7 +14,7 @@ import stat
 import struct
 
 from torchyard.host.inspection import prctl
-from worker.sandbox.opening import Closed, closed_of, open_allowed
+from worker.sandbox.opening import closed_of, ways
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """Numbers of the system calls, the same on every architecture."""
@@ -78,8 +78,9 @@ def restrict(
     attributes = struct.pack("=QQQ", handled, 0, scopes)[: 24 if version >= _SCOPES_SINCE else 8]
     ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     try:
-        for path, access in rules:
-            _add(ruleset, path, access & handled, limits)
+        with ways() as way:
+            for path, access in rules:
+                _add(ruleset, path, access & handled, lambda path: way.open_allowed(path, limits))
         prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
@@ -92,9 +93,9 @@ def _handled(version: int) -> Access:
     return reduce(lambda handled, access: handled & ~access, lacking, _ALL)
 
 
-def _add(ruleset: int, path: str, access: Access, closed: Closed) -> None:
+def _add(ruleset: int, path: str, access: Access, open_allowed: Callable[[str], int]) -> None:
     try:
-        opened = open_allowed(path, closed)
+        opened = open_allowed(path)
     except FileNotFoundError:
         return
     except PermissionError as error:

@@ -5,6 +5,7 @@ names are made canonical while nobody but the service can change them, and no li
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 import errno
 import os
@@ -38,16 +39,73 @@ def closed_of(folders: Iterable[str], *, data_dir: str = "", own: Iterable[str] 
 
 def open_allowed(path: str, closed: Closed) -> int:
     """Returns what `open_real` does. Raises PermissionError, too, for what is closed."""
-    passed: list[Identity] = []
-    opened = _open(path, passed)
-    try:
-        require_narrow(opened, path, wide=closed.wide)
-        if closed.data_dir in passed and not _is_own(path, closed):
-            raise PermissionError(errno.EPERM, "a sandbox must not open the service's own files to jobs", path)
-    except BaseException:
-        os.close(opened)
-        raise
-    return opened
+    with ways() as way:
+        return way.open_allowed(path, closed)
+
+
+class Way:
+    """Opens paths as `open_allowed` does. The folders above one stay open for the next, which often lies beside it."""
+
+    def __init__(self) -> None:
+        self._folders: dict[tuple[str, ...], tuple[int, tuple[Identity, ...]]] = {}
+        """By the names on the way: a descriptor, and the folders from the root to this one."""
+
+    def open(self, path: str) -> int:
+        """Does what `open_real` does."""
+        return self._open(path)[0]
+
+    def open_allowed(self, path: str, closed: Closed) -> int:
+        opened, passed = self._open(path)
+        try:
+            require_narrow(opened, path, wide=closed.wide)
+            if closed.data_dir in passed and not _is_own(path, closed):
+                raise PermissionError(errno.EPERM, "a sandbox must not open the service's own files to jobs", path)
+        except BaseException:
+            os.close(opened)
+            raise
+        return opened
+
+    def close(self) -> None:
+        for descriptor, _ in self._folders.values():
+            os.close(descriptor)
+        self._folders.clear()
+
+    def _open(self, path: str) -> tuple[int, tuple[Identity, ...]]:
+        """Returns a descriptor of what is at the path, and the folders on the way."""
+        names = _names(path)
+        if ".." in names:  # a path below an own folder would lead out of it
+            raise PermissionError(errno.EPERM, "a part of it leads upwards", path)
+        if not names:
+            return os.open("/", _ON_THE_WAY), ()
+        try:
+            folder, passed = self._folder(tuple(names[:-1]))
+            opened = os.open(names[-1], _LAST, dir_fd=folder)
+        except NotADirectoryError:
+            raise NotADirectoryError(errno.ENOTDIR, "a part is a link or no folder", path) from None
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, path) from None
+        if stat.S_ISLNK(os.fstat(opened).st_mode):
+            os.close(opened)
+            raise OSError(errno.ELOOP, "it is a link", path)
+        return opened, passed
+
+    def _folder(self, names: tuple[str, ...]) -> tuple[int, tuple[Identity, ...]]:
+        known = self._folders.get(names)
+        if known is not None:
+            return known
+        if names:
+            outer, above = self._folder(names[:-1])
+            opened = os.open(names[-1], _ON_THE_WAY, dir_fd=outer)
+        else:
+            opened, above = os.open("/", _ON_THE_WAY), ()
+        status = os.fstat(opened)
+        found = self._folders[names] = opened, (*above, (status.st_dev, status.st_ino))
+        return found
+
+
+def ways() -> closing[Way]:
+    """Returns a context with a new way, which is closed at its end."""
+    return closing(Way())
 
 
 def canonical(path: Path) -> str:
@@ -60,7 +118,8 @@ def canonical(path: Path) -> str:
 
 def open_real(path: str) -> int:
     """Returns a descriptor that names the file or folder at a canonical path. Raises OSError, also for a link in it."""
-    return _open(path, [])
+    with ways() as way:
+        return way.open(path)
 
 
 def enter_real(path: str) -> None:
@@ -70,30 +129,6 @@ def enter_real(path: str) -> None:
         os.fchdir(opened)
     finally:
         os.close(opened)
-
-
-def _open(path: str, passed: list[Identity]) -> int:
-    """Does what `open_real` does, and adds the folders on the way."""
-    names = _names(path)
-    if ".." in names:  # a path below an own folder would lead out of it
-        raise PermissionError(errno.EPERM, "a part of it leads upwards", path)
-    opened = os.open("/", _ON_THE_WAY)
-    for number, name in enumerate(names, start=1):
-        outer = opened
-        status = os.fstat(outer)
-        passed.append((status.st_dev, status.st_ino))
-        try:
-            opened = os.open(name, _LAST if number == len(names) else _ON_THE_WAY, dir_fd=outer)
-        except NotADirectoryError:
-            raise NotADirectoryError(errno.ENOTDIR, "a part is a link or no folder", path) from None
-        except OSError as error:
-            raise type(error)(error.errno, error.strerror, path) from None
-        finally:
-            os.close(outer)
-    if stat.S_ISLNK(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise OSError(errno.ELOOP, "it is a link", path)
-    return opened
 
 
 def _names(path: str) -> list[str]:
