@@ -83,7 +83,8 @@ def end(
 
 
 def _store_begun(session: Session, claim: Claim, begun: Begun) -> None:
-    if begun.launcher is not None:
-        attempts.mark_launched(session, claim, dict(begun.launcher))
+    launcher = None if begun.launcher is None else dict(begun.launcher)
     if begun.running is not None and jobs.get(session, claim.job_id).state != JobState.RUNNING:
-        attempts.mark_running(session, claim, reason=begun.running)
+        attempts.mark_running(session, claim, reason=begun.running, launcher=launcher)
+    elif launcher is not None:
+        attempts.mark_launched(session, claim, launcher)

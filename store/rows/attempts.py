@@ -79,9 +79,13 @@ def mark_launched(session: Session, claim: Claim, launcher: dict[str, Any]) -> N
     _fenced_update(session, claim, launcher=launcher)
 
 
-def mark_running(session: Session, claim: Claim, *, reason: Reason) -> None:
-    """Moves the job to `running`, when the process of every rank exists. Raises StaleClaim."""
-    _fenced_update(session, claim, running_at=now_us())
+def mark_running(session: Session, claim: Claim, *, reason: Reason, launcher: dict[str, Any] | None = None) -> None:
+    """Moves the job to `running`, when the process of every rank exists. Raises StaleClaim.
+
+    `launcher`: what `mark_launched` stores, if it is not stored yet.
+    """
+    started = {} if launcher is None else {"launcher": launcher}
+    _fenced_update(session, claim, running_at=now_us(), **started)
     if jobs.transition(session, claim.job_id, JobState.RUNNING, reason=reason) is None:
         raise StaleClaim(f"job {claim.job_id} is not starting")
 

@@ -55,6 +55,7 @@ def _claim(session: Session, job_id: str, placement: Placement, *, reservation: 
         job_id,
         JobState.STARTING,
         reason=Reason("starting", f"attempt {number} starts on {worker.name}"),
+        locked=job,
         attempt=number,
         devices=[
             {"worker": worker.id, "index": device.index, "uuid": device.uuid, "name": device.name}

@@ -56,15 +56,16 @@ def transition(
     *,
     reason: Reason,
     detail: dict[str, Any] | None = None,
+    locked: Job | None = None,
     **values: Any,
 ) -> Job | None:
     """Moves a job to `target` by compare-and-set and inserts the event, in the caller's transaction.
 
     `detail` goes into the event beside `from`, `to` and `reason`; `values` are further columns of the row, of which
-    `ran_us` must be a number. Returns the updated job, or None if its state does not allow the move: the caller's claim
-    is stale.
+    `ran_us` must be a number. `locked`: the job, if `lock` has returned it in this transaction. Returns the updated
+    job, or None if its state does not allow the move: the caller's claim is stale.
     """
-    job = lock(session, job_id)
+    job = locked or lock(session, job_id)
     if job is None or job.state not in sources(target):
         return None
     source = JobState(job.state)

@@ -20,8 +20,9 @@ _NO_FAILURE = {EndReason.PAUSED, EndReason.PREEMPTED}
 
 
 def apply(session: Session, job: Job, report: ExitReport, *, published_checkpoint: bool, ran_us: int) -> JobState:
-    """Moves the job to its next state and returns it. Raises StaleClaim if the job has no open attempt.
+    """Moves the job, which is locked, to its next state and returns it.
 
+    Raises StaleClaim if the job has no open attempt.
     `published_checkpoint`: whether the attempt published a checkpoint of a later step than the one it started from.
     """
     if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
@@ -44,7 +45,7 @@ def apply(session: Session, job: Job, report: ExitReport, *, published_checkpoin
         "preempted_for": None,
     }
     detail = {"error": error} if state in {JobState.FAILED, JobState.QUEUED} else None
-    if jobs.transition(session, job.id, state, reason=reason, detail=detail, **values) is None:
+    if jobs.transition(session, job.id, state, reason=reason, detail=detail, locked=job, **values) is None:
         raise StaleClaim(f"job {job.id} is neither starting nor running")
     return state
 
