@@ -24,6 +24,7 @@ from worker.engines.base import Engine
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
 from worker.placement.apply import Placer
+from worker.placement.rest import QUIET_S
 from worker.sandbox import levels
 from worker.settings import Settings
 
@@ -34,10 +35,6 @@ _ENDING_WAIT_S = 0.1
 """How long a wake-up waits for an attempt that is about to end, and has probably caused it: one pass serves both."""
 _IDLE_FACTOR, _FULL_FACTOR = 1, 10
 """Pause as long as the last pass took, and longer while all devices are in use: no job starts before one ends."""
-_QUIET_S = 0.1
-_MOST_LEFT_S = 0.5
-"""A pass that claims leaves what does not start a job to one that comes when nothing has started for so long, or since
-so long such passes have left it. Until then, the jobs that wait have often started."""
 _REST_FACTOR = 300
 _LONGEST_REST_S = 10.0
 """A pass that nothing has caused comes so many times later than the last one took, but no later than this."""
@@ -95,9 +92,6 @@ class Daemon:
             clock=clock,
         )
         self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace)
-        self._left_since: float | None = None
-        """Since when passes have left what does not start a job."""
-        self._last_left_at: float | None = None
         self._stopping = self._leaving = False
 
     def leave(self) -> None:
@@ -151,7 +145,7 @@ class Daemon:
                 deadline = deadline or self._clock() + _SHUTDOWN_S
                 if not self._runners or self._clock() > deadline:
                     return
-            elif claim_interval.due(early=attempt_ended or self._quiet()):
+            elif claim_interval.due(early=attempt_ended or self._placer.rest.is_due(self._clock())):
                 took = self._claim()
                 if took is not None and woken is not None:
                     claim_interval.rest(min(_REST_FACTOR * took, _LONGEST_REST_S))
@@ -171,7 +165,7 @@ class Daemon:
         """Passes over the line. Returns how many seconds that took; None if jobs were claimed, or it was cut short."""
         began = self._clock()
         claimed = full = False
-        leaves = self._left_since is None or began - self._left_since < _MOST_LEFT_S
+        leaves = self._placer.rest.may_be_left(began)
         try:
             if self._placer.anything_waits():
                 devices = self._devices.observe()
@@ -184,22 +178,16 @@ class Daemon:
             self._leases.database_was_away()
             return None
         finally:
-            self._note_rest(left_at=began if claimed and leaves else None)
+            if claimed and leaves:
+                self._placer.rest.note_left(began)
+            else:
+                self._placer.rest.note_done()
         if claimed:
             return None
         took = self._clock() - began
         # Each submission wakes the worker, and a pass over many different requests takes long.
         self._attempt_ended.wait(min((_FULL_FACTOR if full else _IDLE_FACTOR) * took, _WAKEUP_WAIT_S))
         return took
-
-    def _note_rest(self, *, left_at: float | None) -> None:
-        """Remembers that a pass at `left_at` has left what does not start a job; None: a pass has done it."""
-        self._last_left_at = left_at
-        self._left_since = None if left_at is None else self._left_since or left_at
-
-    def _quiet(self) -> bool:
-        """Returns whether what was left is due, as nothing has started since."""
-        return self._last_left_at is not None and self._clock() >= self._last_left_at + _QUIET_S
 
     def _may_claim(self) -> bool:
         if self._stopping or self._leaving or not self._leases.fresh or self._devices.obstacle() is not None:
@@ -211,8 +199,8 @@ class Daemon:
         woken = False
         try:
             if not self._attempt_ended.is_set():
-                short = _STOPPING_WAKEUP_WAIT_S if self._stopping else _QUIET_S
-                woken = wakeups.wait(short if self._stopping or self._last_left_at is not None else _WAKEUP_WAIT_S)
+                soon = QUIET_S if self._placer.rest.left else _WAKEUP_WAIT_S
+                woken = wakeups.wait(_STOPPING_WAKEUP_WAIT_S if self._stopping else soon)
         except Unavailable as error:
             logger.warning("%s; polling the database instead", error.message)
             self._attempt_ended.wait(_WAKEUP_WAIT_S)

@@ -21,6 +21,7 @@ from store.store import Store
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.job import Reason
+from worker.placement.rest import Rest
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ class Placer:
         self._store = store
         self._id = worker_id
         self._max_stop_grace = max_stop_grace
+        self.rest = Rest()
+        """What passes have left: the caller asks it, and notes what a pass did."""
 
     def anything_waits(self) -> bool:
         """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
