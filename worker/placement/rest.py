@@ -1,4 +1,4 @@
-"""When that part of a pass is due which passes that claim leave, as it starts no job: why jobs wait, and further places."""
+"""When that part of a pass is due which starts no job, and which passes that claim leave: why jobs wait, and places."""
 
 QUIET_S = 0.1
 _MOST_LEFT_S = 0.5
