@@ -102,7 +102,7 @@ class WakeupListener:
         with translated():
             if not self._subscription.subscribed:
                 self._subscription.subscribe(channel)
-            wait_s, told = timeout, set[str]()
+            wait_s, told = timeout, set[object]()
             while (message := self._subscription.get_message(timeout=wait_s)) is not None:
                 told.add(message["data"])
                 wait_s = 0.0  # wake-ups that came together count once
