@@ -33,7 +33,7 @@ def measure() -> Iterator[Row]:
         peer = "bwrap, and the start of `true`" if theirs else "bwrap is not installed"
         what = f"entering the sandbox, level {isolation.level}"
         ours = _in_forks(lambda: entry.enter(sandbox, ended=None), make=lambda: entry.fork(sandbox))
-        yield Row(what, "ms", ours, peer=peer, theirs=theirs, at_most=20)
+        yield Row(what, "ms", ours, peer=peer, theirs=theirs, at_most=5)
         yield Row("– mounts of its own", "ms", _in_forks(lambda: _make_mounts(sandbox)))
         yield Row("– privileges", "ms", _in_forks(privileges.drop))
         yield Row(
