@@ -7,11 +7,10 @@ from collections import namedtuple
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 import json
+from types import MappingProxyType
 from typing import Any
 
-from pydantic_core import from_json
 from sqlalchemy import (
     JSON,
     ColumnElement,
@@ -36,9 +35,8 @@ from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from store.db.documents import Parsed
-
 _KEY = "torchyard.connection"
+_NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 class _texts(FunctionElement[str]):
@@ -88,19 +86,30 @@ class Prepared:
         self._statement = statement
         self._columns = columns
         self._compiled: dict[str, _Compiled] = {}
+        self._makes: dict[str, Callable[[Iterable[Any]], Any]] = {}
+        """What makes a row of the driver's values, by the kind of database."""
         self._many: _Compiled | None = None
 
-    def read(self, session: Session, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        """Returns the rows of a SELECT."""
+    def read(self, session: Session, values: Mapping[str, Any] = _NO_VALUES) -> Sequence[Sequence[Any]]:
+        """Returns the rows of a SELECT as the driver has them."""
         connection = _connection(session)
         compiled = self._for(connection.dialect)
         with Cursor(connection, compiled.text) as cursor:
             cursor.execute(compiled.text, compiled.parameters(values))
             return cursor.fetchall()
 
-    def rows(self, session: Session, values: Mapping[str, Any]) -> list[Any]:
-        """Returns the rows of a SELECT, which have their columns by name; those of the type `Parsed` are parsed."""
-        return [self._row(values) for values in self.read(session, values)]
+    def rows(self, session: Session, values: Mapping[str, Any] = _NO_VALUES) -> list[Any]:
+        """Returns the rows of a SELECT, with columns by name and of their types, as a session would."""
+        dialect = _connection(session).dialect
+        make = self._makes.get(dialect.name)
+        if make is None:
+            assert isinstance(self._statement, Select)
+            make = self._makes[dialect.name] = _row_of(self._statement, dialect)
+        return [make(row) for row in self.read(session, values)]
+
+    def first(self, session: Session, values: Mapping[str, Any] = _NO_VALUES) -> Any:
+        """Returns the first row, None without any."""
+        return next(iter(self.rows(session, values)), None)
 
     @contextmanager
     def opened(self, session: Session, values: Mapping[str, Any]) -> Generator[DBAPICursor]:
@@ -123,11 +132,6 @@ class Prepared:
                 cursor.execute(compiled.text, compiled.parameters(rows[0]))
             else:
                 cursor.executemany(compiled.text, [compiled.parameters(row) for row in rows])
-
-    @cached_property
-    def _row(self) -> Callable[[Iterable[Any]], Any]:
-        assert isinstance(self._statement, Select)
-        return _row_of(self._statement)
 
     def _write_at_once(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         # By one statement: the triggers of a table, which count jobs, act once for each.
@@ -188,16 +192,21 @@ class Cursor:
         ) from error
 
 
-def _row_of(statement: Select[Any]) -> Callable[[Iterable[Any]], Any]:
+def _row_of(statement: Select[Any], dialect: Dialect) -> Callable[[Iterable[Any]], Any]:
     """Returns what makes a row of the statement of its values."""
     columns = statement.selected_columns
-    parsed = [place for place, column in enumerate(columns) if isinstance(column.type, Parsed)]
+    types = [column.type.dialect_impl(dialect) for column in columns]
+    processes = [
+        (place, process) for place, type_ in enumerate(types) if (process := type_.result_processor(dialect, None))
+    ]
     row: Any = namedtuple("row", columns.keys())  # pyright: ignore[reportUntypedNamedTuple] - any columns
+    if not processes:
+        return row._make
 
     def make(values: Iterable[Any]) -> Any:
         found = list(values)
-        for place in parsed:
-            found[place] = None if found[place] is None else from_json(found[place])
+        for place, process in processes:
+            found[place] = process(found[place])
         return row._make(found)
 
     return make

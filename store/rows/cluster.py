@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session, aliased
 from scheduling.snapshot import OVERDUE_AFTER, Device, Displacement, Host, OwnerUse, Running
 from store.db import stored_spec
 from store.db.database import in_us, now_us
+from store.db.prepared import Prepared
 from store.db.stored_spec import StoredSpec
 from store.db.tables import Allocation, Attempt, Checkpoint, Job, Worker
-from store.db.typed import Typed
 from store.line.conditions import is_queued
 from store.rows import quotas, usage, workers
 from torchyard.contract.devices import DeviceReport
@@ -23,7 +23,7 @@ from torchyard.contract.resources import Resources
 
 _OPEN = Attempt.ended_at.is_(None)
 # Built once, because each pass over the line executes them. Not ordered: to order by ids, SQLite would read all jobs.
-_WORKERS = Typed(
+_WORKERS = Prepared(
     select(
         Worker.id,
         Worker.name,
@@ -34,7 +34,7 @@ _WORKERS = Typed(
         now_us().label("now"),
     )
 )
-_HELD = Typed(
+_HELD = Prepared(
     select(Allocation.worker_id, Allocation.device, Attempt.job_id)
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
@@ -45,7 +45,7 @@ _SAVED_AT = (
     .correlate(Job, Attempt)
     .scalar_subquery()
 )
-_RUNNING = Typed(
+_RUNNING = Prepared(
     select(
         Attempt.worker_id,
         Attempt.started_at,
@@ -87,10 +87,10 @@ _DISPLACED = (
     .join(Worker, Worker.id == Attempt.worker_id)
     .join(Job, Job.id == Attempt.job_id)
 )
-_STOPPING = Typed(_DISPLACED.join(_FOR, and_(_FOR.id == Job.preempted_for, is_queued(_FOR))).where(_OPEN))
+_STOPPING = Prepared(_DISPLACED.join(_FOR, and_(_FOR.id == Job.preempted_for, is_queued(_FOR))).where(_OPEN))
 _RECENTLY = literal_column(str(in_us(OVERDUE_AFTER)))
 # The condition of the partial index comes first, as it is written there.
-_STOPPED = Typed(
+_STOPPED = Prepared(
     _DISPLACED.join(_FOR, and_(_FOR.id == Attempt.stopped_for, is_queued(_FOR))).where(
         Attempt.stopped_for.is_not(None), Attempt.ended_at > select(now_us() - _RECENTLY).scalar_subquery()
     )

@@ -80,7 +80,7 @@ def of_row(row: Any) -> DisplayedReason:
 
 def by_shape(session: Session) -> dict[str, Reason]:
     """Returns the stored reason of each shape."""
-    return {shape: Reason(code, message) for shape, code, message in _BY_SHAPE.read(session, {})}
+    return {shape: Reason(code, message) for shape, code, message in _BY_SHAPE.read(session)}
 
 
 def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
     A job has its own reason if others stop for it, or a place is kept for it.
     """
     some = _OF_SOME.read(session, {"ids": texts(job_ids)}) if job_ids else ()
-    return {job_id: message for job_id, message in (*_OF_FAVOURED.read(session, {}), *some)}  # noqa: C416 rows
+    return {job_id: message for job_id, message in (*_OF_FAVOURED.read(session), *some)}  # noqa: C416 rows
 
 
 def store_reasons(session: Session, reasons: Mapping[str, Reason]) -> None:

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from scheduling import snapshot
 from scheduling.snapshot import Kind, Place
 from store.announcement import QUEUE, announcement_of
+from store.db.prepared import Prepared
 from store.db.tables import Attempt, Job, Reservation, Worker
-from store.db.typed import Typed
 from store.db.upsert import upsert
 from torchyard.contract.job import JobState
 
@@ -42,7 +42,7 @@ class Change:
         return self.worker_id, self.kind
 
 
-_KEPT = Typed(
+_KEPT = Prepared(
     select(
         Reservation.worker_id,
         Reservation.kind,
@@ -56,7 +56,7 @@ _KEPT = Typed(
     .join(Job, Job.id == Reservation.job_id)
     .order_by(Reservation.worker_id, Reservation.kind)
 )
-_OF_PLACE = Typed(
+_OF_PLACE = Prepared(
     select(Reservation.job_id, Reservation.version).where(
         Reservation.worker_id == bindparam("worker"), Reservation.kind == bindparam("of_kind")
     )

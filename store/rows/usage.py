@@ -68,5 +68,5 @@ def note_length(session: Session, owner: str, trainer: str, ran_us: int) -> None
 
 def usual_lengths(session: Session, owners: Collection[str] | None = None) -> dict[tuple[str, str], int]:
     """Returns the mean length of the owner's last two successful jobs in microseconds, by owner and trainer."""
-    rows = _LENGTHS.read(session, {}) if owners is None else _LENGTHS_OF.read(session, {"owners": texts(owners)})
+    rows = _LENGTHS.read(session) if owners is None else _LENGTHS_OF.read(session, {"owners": texts(owners)})
     return {(owner, trainer): last if before is None else (last + before) // 2 for owner, trainer, last, before in rows}

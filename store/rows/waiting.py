@@ -14,7 +14,6 @@ from store.db import stored_spec
 from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Job
-from store.db.typed import Typed
 from store.line.conditions import is_queued, waits
 from store.line.entries import COLUMNS, entry_of
 from store.rows import cluster, usage
@@ -23,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 _GROUPED_PER_CALL = 1000
 # Built once, because each pass over the line executes it.
-_WAITING = Typed(
+_WAITING = Prepared(
     select(
         Job.id,
         Job.priority,
@@ -94,7 +93,7 @@ class WaitingRow(NamedTuple):
 
 def any_waits(session: Session) -> bool:
     """Returns whether there is any group."""
-    return bool(_ANY_WAITS.read(session, {}))
+    return bool(_ANY_WAITS.read(session))
 
 
 def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
@@ -120,7 +119,7 @@ def standing(session: Session, job_ids: Collection[str]) -> dict[str, WaitingRow
 
 def any_ungrouped(session: Session) -> bool:
     """Returns whether jobs wait that `group_jobs` would put into groups."""
-    return bool(_ANY_UNGROUPED.read(session, {}))
+    return bool(_ANY_UNGROUPED.read(session))
 
 
 def group_jobs(session: Session) -> bool:

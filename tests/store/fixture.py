@@ -9,11 +9,13 @@ from pathlib import Path
 import threading
 from typing import Any, TypeVar
 
-from sqlalchemy import event, insert, inspect, select, update
+import pytest
+from sqlalchemy import Connection, event, insert, inspect, select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Device, Placement
 from store.blobs import Blobs
+from store.db import prepared
 from store.db.database import Database, now_us
 from store.db.tables import Allocation, Attempt, Base, Job
 from store.facts.attempts import Claim
@@ -209,8 +211,17 @@ def placement_on(worker_id: str, *devices: str) -> Placement:
 
 @contextmanager
 def recorded_statements(database: Database) -> Generator[list[str]]:
-    """Records the statements executed on the database in the block, without transaction control."""
+    """Records the statements executed on the database in the block, without transaction control.
+
+    Those of `store.db.prepared` too, of which SQLAlchemy knows nothing.
+    """
     found: list[str] = []
+
+    class RecordingCursor(prepared.Cursor):
+        def __init__(self, connection: Connection, text: str, *, keeps_rows: bool = False) -> None:
+            super().__init__(connection, text, keeps_rows=keeps_rows)
+            if connection.engine.pool is database.engine.pool:
+                found.append(text)
 
     def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
         if not statement.startswith("BEGIN"):
@@ -218,7 +229,9 @@ def recorded_statements(database: Database) -> Generator[list[str]]:
 
     event.listen(database.engine, "before_cursor_execute", note)
     try:
-        yield found
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(prepared, "Cursor", RecordingCursor)
+            yield found
     finally:
         event.remove(database.engine, "before_cursor_execute", note)
 
