@@ -31,7 +31,7 @@ def set_reason(store: Store, claim: Claim, reason: Reason) -> None:
 
 def mark_begun(store: Store, claim: Claim, begun: Begun) -> None:
     """Stores how far the attempt has come. Nothing changes if an earlier call, whose answer was lost, has done it."""
-    with store.write("mark_launched" if begun.running is None else "mark_running") as session:
+    with store.write(purpose="mark_launched" if begun.running is None else "mark_running") as session:
         _store_begun(session, claim, begun)
 
 

@@ -66,8 +66,9 @@ def literals(*names: str) -> set[str]:
 
 def purposes() -> set[str]:
     """Returns the purposes that are passed as keyword arguments."""
-    words = (word for call in calls() for word in call.keywords if word.arg == "purpose")
-    return {str(word.value.value) for word in words if isinstance(word.value, ast.Constant)}
+    words = [word.value for call in calls() for word in call.keywords if word.arg == "purpose"]
+    either = [part for word in words if isinstance(word, ast.IfExp) for part in (word.body, word.orelse)]
+    return {str(item.value) for item in (*words, *either) if isinstance(item, ast.Constant)}
 
 
 def actions() -> set[str]:

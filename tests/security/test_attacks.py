@@ -146,14 +146,14 @@ def _programs(service: Service) -> dict[str, ProcessIdentity]:
     """Returns the service's programs: Redis permits its inspection where the sandbox does not stop it."""
     wanted = {"the API": "api", "the worker": "worker", "Redis": "redis-server"}
     found = {
-        item: Path(f"/proc/{item.pid}/cmdline").read_bytes().decode().split("\0")
+        item: Path(f"/proc/{item.pid}/cmdline").read_bytes().decode().replace("\0", " ").split()
         for item in process.descendants(service.pid)
     }
     programs = {
         name: item
         for name, word in wanted.items()
         for item, argv in found.items()
-        if any(part == word or f"/{word} " in part for part in argv)
+        if any(part == word or part.endswith(f"/{word}") for part in argv)
     }
     assert programs.keys() == wanted.keys(), found
     up = process.identity(service.pid)

@@ -183,9 +183,14 @@ next(iter(DataLoader(Stuck(), num_workers=2)))
 def descendant(attempt: Attempt, name: str = "grandchild") -> ProcessIdentity:
     """Waits for a file with a pid that a rank's program writes, and returns the process."""
     path = attempt.run.job / name
-    wait_for(path.exists, "the descendant")
-    wait_for(path.read_text, "its pid")
-    return named_inside(int(path.read_text()), attempt.supervisor)
+    found: list[str] = []
+
+    def read() -> bool:
+        found[:] = [path.read_text()] if path.exists() else []  # another rank's program may write it anew
+        return any(found)
+
+    wait_for(read, "the descendant's pid")
+    return named_inside(int(found[0]), attempt.supervisor)
 
 
 def rank_process(attempt: Attempt, rank: int) -> ProcessIdentity:

@@ -126,9 +126,21 @@ def test_one_that_was_never_forked_has_ended(folder: Path) -> None:
 
 def _suspended() -> psutil.Process:
     """Returns the process that will fork, which does not go on before it is told to."""
-    (forking,) = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+
+    def look() -> psutil.Process | None:
+        children = psutil.Process().children()  # those of other tests, too
+        return next((child for child in children if "store.forks" in _arguments(child)), None)
+
+    forking = until(look, what="the process that will fork has started")
     forking.suspend()
     return forking
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended
+        return []
 
 
 def _umask() -> int:
