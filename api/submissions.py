@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 
 from store.commands import submission
-from store.facts.submission import Submission, Submitted
+from store.facts.submission import Retry, Submission, Submitted
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 
@@ -18,7 +18,7 @@ THREADS = 2
 MOST = 50
 """The most submissions of a transaction. PostgreSQL keeps 64 savepoints of one at hand."""
 
-_Waiting = tuple[Submission, asyncio.Future[Submitted | None]]
+_Waiting = tuple[Submission | Retry, asyncio.Future[Submitted | None]]
 
 
 class Submissions:
@@ -38,14 +38,14 @@ class Submissions:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def submit(self, wanted: Submission) -> Submitted:
+    async def submit(self, wanted: Submission | Retry) -> Submitted:
         """Returns when the job is committed. Raises what `store.commands.submission.submit` does."""
         committed = asyncio.get_running_loop().create_future()
         self._waiting.append((wanted, committed))
         self._begin()
         made = await committed
-        if made is None:  # another transaction holds up this one: it waits in a thread of its own, as others must not
-            return await run_in_threadpool(_alone(self._store, wanted))
+        if made is None:  # it may wait for another transaction: in a thread of its own, as others must not
+            return await run_in_threadpool(submission.submit, self._store, wanted)
         return made
 
     def _begin(self) -> None:
@@ -79,13 +79,7 @@ class Submissions:
                 committed.set_result(outcome)
 
 
-def _alone(store: Store, wanted: Submission) -> Callable[[], Submitted]:
-    return lambda: submission.submit(
-        store, wanted.spec, caller=wanted.caller, visibility=wanted.visibility, keyed=wanted.keyed
-    )
-
-
-def _outcomes(store: Store, wanted: Sequence[Submission]) -> Sequence[Submitted | Exception | None]:
+def _outcomes(store: Store, wanted: Sequence[Submission | Retry]) -> Sequence[Submitted | Exception | None]:
     """Returns the outcome of each. If the transaction was refused, none of them is stored, and each is told so."""
     try:
         return submission.submit_together(store, wanted)

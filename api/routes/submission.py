@@ -12,8 +12,7 @@ from api.parameters.idempotency import Keyed
 from api.parameters.reads import in_turns
 from api.present import jobs as present
 from api.services import Services, ServicesDep
-from store.commands import submission
-from store.facts.submission import Submission, Submitted
+from store.facts.submission import Retry, Submission, Submitted
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.spec import Spec, with_grace_within
 from torchyard.contract.views.jobs import JobView, SpecView
@@ -38,21 +37,20 @@ async def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, k
     """Submits a job. It is queued when the answer arrives."""
     spec = _within_limits(services, sent)
     visibility = services.settings.visibility
-    made = await services.submissions.submit(Submission(spec, caller, visibility, keyed))
-    return _answer(made, present.encoded_job(made.job, is_new=not made.replayed))
+    return _answer(await services.submissions.submit(Submission(spec, caller, visibility, keyed)))
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
-def retry_job(services: ServicesDep, caller: JobWriter, job_id: JobId, keyed: Keyed) -> Response:
+async def retry_job(services: ServicesDep, caller: JobWriter, job_id: JobId, keyed: Keyed) -> Response:
     """Submits the spec of a job that has ended as a new job, which resumes from the old job's newest checkpoint."""
-    made = submission.retry(services.store, job_id, caller=caller, keyed=keyed)
-    return _answer(made, present.encoded_job(made.job))
+    return _answer(await services.submissions.submit(Retry(job_id, caller, keyed)))
 
 
 def _within_limits(services: Services, spec: Spec) -> Spec:
     return with_grace_within(spec, services.settings.max_stop_grace)
 
 
-def _answer(made: Submitted, job: bytes) -> Response:
+def _answer(made: Submitted) -> Response:
+    job = present.encoded_job(made.job, is_new=not made.replayed)
     headers = {"Location": made.location} | ({"Idempotent-Replayed": "true"} if made.replayed else {})
     return Response(job, status_code=made.status, headers=headers, media_type="application/json")

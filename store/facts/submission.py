@@ -29,11 +29,24 @@ class NewJob:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that a caller submits. `visibility`: the default visibility, for a spec that sets none."""
+    """A job that a caller submits. `visibility`: the default visibility, for a spec that sets none.
+
+    `retry_of`: the job that it goes on with, of which the transaction has the row.
+    """
 
     spec: Spec
     caller: Caller
     visibility: Visibility
+    keyed: KeyedRequest | None = None
+    retry_of: str | None = None
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A request to submit the spec of an ended job again, which goes on from the job's newest checkpoint."""
+
+    job_id: str
+    caller: Caller
     keyed: KeyedRequest | None = None
 
 

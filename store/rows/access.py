@@ -100,9 +100,12 @@ def lock(session: Session, job_id: str, caller: Caller, *, ending: bool = False)
     return job
 
 
-def lock_readable(session: Session, job_id: str, caller: Caller) -> Job:
-    """Returns a job that the caller may read, locked until the transaction ends. Raises NotFound."""
-    query = select(Job).where(Job.id == job_id, readable(caller)).with_for_update()
+def lock_readable(session: Session, job_id: str, caller: Caller, *, waits: bool = True) -> Job:
+    """Returns a job that the caller may read, locked until the transaction ends. Raises NotFound.
+
+    `waits`: for a transaction that has locked it; otherwise it is not found.
+    """
+    query = select(Job).where(Job.id == job_id, readable(caller)).with_for_update(skip_locked=not waits)
     job = session.scalars(query.execution_options(populate_existing=True)).first()
     if job is None:
         raise NotFound(f"there is no job {job_id}")

@@ -61,13 +61,13 @@ def of(session: Session, job: Job) -> JobFacts:
     return _whole(session, job, _documents(job), reasons.displayed(session, [job])[job.id])
 
 
-def of_new(job: Any, reason: DisplayedReason, *, monitor: str) -> JobFacts:
+def of_new(job: Any, reason: DisplayedReason, *, monitor: str, best: BestCheckpoint | None) -> JobFacts:
     """Returns what is told of a job that was just submitted, but for its place in the queue.
 
     `job` has its columns, as `new_jobs.submit_all` returns them.
     """
     documents = _Documents(job.spec, None)
-    return _facts(job, documents, reason=reason, place=None, monitor=monitor, latest={}, best=None)
+    return _facts(job, documents, reason=reason, place=None, monitor=monitor, latest={}, best=best)
 
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:

@@ -1,48 +1,77 @@
 """Retries a finished job: a new job with the same spec, which resumes from the old one's newest checkpoint."""
 
-from typing import cast
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, cast
 
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
-from store.facts.callers import SERVICE, Caller
 from store.facts.checkpoints import CheckpointFacts
+from store.facts.jobs import BestCheckpoint
+from store.facts.submission import Retry, Submission
 from store.ids import new_id
-from store.rows import access, bundles, checkpoints, gpus, jobs, new_jobs, quotas, secrets
-from torchyard.contract.bundles import bundles_of
-from torchyard.contract.errors import Conflict
+from store.rows import access, checkpoints, jobs
+from torchyard.contract.errors import Conflict, TorchyardError
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Visibility
 
 
-def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE) -> Job:
-    """Submits the job's spec again for `owner`, with the job's newest checkpoint to resume from.
+def read(session: Session, wanted: Retry) -> Submission:
+    """Returns the submission that the retry is. The new job has the visibility of the old one.
 
-    The new job has the visibility of the old one. Raises NotFound, also for a job that the caller may not read,
-    Conflict for a job that has not ended, InvalidSpec if the spec is not valid any more, and QuotaExceeded.
+    Raises NotFound, also for a job that the caller may not read, Conflict for a job that has not ended, and InvalidSpec
+    if the spec is not valid any more.
     """
     # Locked, so that the job and its checkpoint are not deleted meanwhile.
-    old = access.lock_readable(session, job_id, caller)
+    return _submission(access.lock_readable(session, wanted.job_id, wanted.caller), wanted)
+
+
+def read_free(session: Session, wanted: Sequence[Submission | Retry]) -> dict[int, Submission]:
+    """Returns submissions by their places: those in `wanted`, and what `read` returns for retries.
+
+    It waits for nobody: retries for whose job it would wait are left out, and those for which `read` would raise.
+    """
+    found = {place: each for place, each in enumerate(wanted) if isinstance(each, Submission)}
+    retries = [(place, each) for place, each in enumerate(wanted) if isinstance(each, Retry)]
+    for place, each in sorted(retries, key=lambda retry: retry[1].job_id):
+        with suppress(TorchyardError):
+            old = access.lock_readable(session, each.job_id, each.caller, waits=False)
+            found[place] = _submission(old, each)
+    return found
+
+
+def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -> dict[str, BestCheckpoint]:
+    """Has those of the new jobs that are retries go on with what the old ones saved. Returns their best checkpoints.
+
+    `made` are the columns of the new jobs, as `new_jobs.submit_all` returns them.
+    """
+    modes: dict[str, str] = {}
+    for job, each in zip(made, wanted, strict=True):
+        if each.retry_of is not None:
+            _go_on(session, each.retry_of, job.id)
+            job.position += 1  # by the event of that
+            modes[job.id] = each.spec.checkpoint.mode
+    return checkpoints.best_of_jobs(session, modes)
+
+
+def _submission(old: Job, wanted: Retry) -> Submission:
     if not JobState(old.state).terminal:
-        raise Conflict(f"job {job_id} is {old.state}; only a job that has ended can be retried")
-    spec = parse_spec(old.spec)
-    quotas.check_submission(session, owner, devices=spec.resources.total_devices, priority=spec.priority)
-    gpus.check(session, spec.resources)
-    secrets.check(session, owner, spec)
-    named = bundles_of(spec)
-    bundles.use(session, owner, named)
-    new = new_jobs.submit(session, spec, owner=owner, visibility=cast("Visibility", old.visibility), retry_of=job_id)
-    bundles.record_uses(session, {new.id: named})
-    newest = checkpoints.newest_first(session, job_id, limit=1)
+        raise Conflict(f"job {old.id} is {old.state}; only a job that has ended can be retried")
+    visibility = cast("Visibility", old.visibility)
+    return Submission(parse_spec(old.spec), wanted.caller, visibility, wanted.keyed, retry_of=old.id)
+
+
+def _go_on(session: Session, old_id: str, job_id: str) -> None:
+    newest = checkpoints.newest_first(session, old_id, limit=1)
     if newest:
-        _copy_checkpoint(session, newest[0], new.id)
-        text = f"continues job {job_id} from step {newest[0].step}"
+        _copy_checkpoint(session, newest[0], job_id)
+        text = f"continues job {old_id} from step {newest[0].step}"
     else:
-        text = f"starts job {job_id} from the beginning: it saved no checkpoint"
-    jobs.add_event(session, new.id, type="message", attempt=None, data={"level": "info", "text": text})
-    return jobs.get(session, new.id)
+        text = f"starts job {old_id} from the beginning: it saved no checkpoint"
+    jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": text})
 
 
 def _copy_checkpoint(session: Session, checkpoint: CheckpointFacts, job_id: str) -> None:

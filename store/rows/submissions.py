@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from store.db.tables import IdempotencyKey
-from store.facts.submission import KeyedRequest, NewJob, Submission, Submitted
+from store.facts.submission import KeyedRequest, NewJob, Retry, Submission, Submitted
 from store.rows import (
     audit,
     bundles,
@@ -17,6 +18,7 @@ from store.rows import (
     new_jobs,
     queue_positions,
     quotas,
+    retry,
     savepoints,
     secrets,
     users,
@@ -28,41 +30,36 @@ from torchyard.contract.errors import TorchyardError, Unavailable
 from torchyard.contract.team import Resource
 
 Outcome = Submitted | Exception | None
-"""Of one of several submissions: None if another transaction holds it up."""
+"""Of one of several submissions: None if it is to be stored alone."""
 Limits = Mapping[str, Mapping[Resource, int]]
 
 
-def store_one(session: Session, wanted: Submission, *, limits: Limits | None = None) -> Submitted:
+def store_one(session: Session, wanted: Submission | Retry, *, limits: Limits | None = None) -> Submitted:
     """Stores the job and the answer for its key, or returns the answer that an earlier request with the key got.
 
     Raises KeyTaken, and what `store.commands.submission.submit` does. `limits`: if they are known.
     """
-    known = find_known(session, wanted.keyed)
+    known = idempotency.find_answer(session, wanted.keyed) if wanted.keyed is not None else None
     if known is not None:
-        return known
-    owner = wanted.caller.name
-    _check(session, wanted, Room(session, quotas.limits_of_some(session, [owner]) if limits is None else limits))
-    return _store(session, [wanted])[0]
+        return _replayed(session, known)
+    new, owner = retry.read(session, wanted) if isinstance(wanted, Retry) else wanted, wanted.caller.name
+    _check(session, new, Room(session, quotas.limits_of_some(session, [owner]) if limits is None else limits))
+    return _store(session, [new])[0]
 
 
-def find_known(session: Session, keyed: KeyedRequest | None) -> Submitted | None:
-    """Returns the answer that an earlier request with the key got. Raises IdempotencyMismatch."""
-    known = idempotency.find_answer(session, keyed) if keyed is not None else None
-    return None if known is None else _replayed(session, known)
-
-
-def store_together(session: Session, wanted: Sequence[Submission]) -> list[Outcome]:
+def store_together(session: Session, wanted: Sequence[Submission | Retry]) -> list[Outcome]:
     """Stores several jobs. Does not wait for rows that another transaction has locked.
 
     All are stored by the same statements. If that fails, each is stored by itself, so that it alone has its error.
     Raises Unavailable if the database does not answer: then none is stored. One alone needs no savepoint: it raises as
     `store_one` does.
     """
-    limits = quotas.limits_of_some(session, {each.caller.name for each in wanted})
-    free = _lock_free(session, wanted, limits)
+    new = retry.read_free(session, wanted)
+    limits = quotas.limits_of_some(session, {each.caller.name for each in new.values()})
+    free = _lock_free(session, new, limits)
     if len(wanted) == 1:
-        return [store_one(session, wanted[0], limits=limits) if free else None]
-    found = store_locked(session, {place: wanted[place] for place in free}, limits)
+        return [store_one(session, free[0], limits=limits) if free else None]
+    found = store_locked(session, free, limits)
     return [found.get(place) for place in range(len(wanted))]
 
 
@@ -82,17 +79,20 @@ def store_locked(
     return found
 
 
-def _lock_free(session: Session, wanted: Sequence[Submission], limits: Limits) -> list[int]:
+def _lock_free(session: Session, wanted: Mapping[int, Submission], limits: Limits) -> dict[int, Submission]:
     """Locks users and then bundles, as far as they are free. Returns the submissions that have theirs."""
     counted = {name for name, theirs in limits.items() if Resource.QUEUED in theirs}
     held_users = counted - users.lock_free(session, counted) if counted else set[str]()
-    named = [{(each.caller.name, sha256) for sha256 in bundles_of(each.spec).values()} for each in wanted]
-    held_bundles = bundles.lock_free(session, set[tuple[str, str]]().union(*named))
-    return [
-        place
-        for place, each in enumerate(wanted)
+    named = {
+        place: {(each.caller.name, sha256) for sha256 in bundles_of(each.spec).values()}
+        for place, each in wanted.items()
+    }
+    held_bundles = bundles.lock_free(session, set[tuple[str, str]]().union(*named.values()))
+    return {
+        place: each
+        for place, each in wanted.items()
         if each.caller.name not in held_users and held_bundles.isdisjoint(named[place])
-    ]
+    }
 
 
 def _checked(
@@ -141,12 +141,18 @@ def _check(session: Session, wanted: Submission, room: Room) -> None:
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
-    stored = new_jobs.submit_all(session, [NewJob(each.spec, each.caller.name, each.visibility) for each in wanted])
+    new = [NewJob(each.spec, each.caller.name, each.visibility, each.retry_of) for each in wanted]
+    stored = new_jobs.submit_all(session, new)
     made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
-    audit.add_all(session, "job.submit", [(each.caller, job.id) for job, each in zip(made, wanted, strict=True)])
+    best = retry.go_on(session, made, wanted)
+    _audit(session, made, wanted)
     told = [
-        Submitted(job_facts.of_new(job, why, monitor=each.spec.checkpoint.monitor), 201, f"/v1/jobs/{job.id}")
+        Submitted(
+            job_facts.of_new(job, why, monitor=each.spec.checkpoint.monitor, best=best.get(job.id)),
+            201,
+            f"/v1/jobs/{job.id}",
+        )
         for (job, why), each in zip(stored, wanted, strict=True)
     ]
     queue_positions.ask_after_commit(session, made)
@@ -158,6 +164,15 @@ def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
     if answers:
         idempotency.store_answers(session, answers)
     return told
+
+
+def _audit(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -> None:
+    both = list(zip(made, wanted, strict=True))
+    submitted = [(each.caller, job.id) for job, each in both if each.retry_of is None]
+    retried = [(each.caller, f"{each.retry_of} as {job.id}") for job, each in both if each.retry_of is not None]
+    for action, done in (("job.submit", submitted), ("job.retry", retried)):
+        if done:
+            audit.add_all(session, action, done)
 
 
 def _store_alone(session: Session, wanted: Submission, limits: Limits) -> Submitted | Exception:

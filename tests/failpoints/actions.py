@@ -51,7 +51,7 @@ _LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 def _submit(store: Store, _: str) -> None:
     keyed = KeyedRequest("admin", "once", "the same")
     spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
-    submission.submit(store, spec, caller=SERVICE, visibility="private", keyed=keyed)
+    submission.submit(store, Submission(spec, SERVICE, "private", keyed))
 
 
 def _delete(store: Store, job_id: str) -> None:

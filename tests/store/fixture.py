@@ -19,8 +19,10 @@ from store.db import prepared
 from store.db.database import Database, now_us
 from store.db.tables import Allocation, Attempt, Base, Job
 from store.facts.attempts import Claim
+from store.facts.callers import Caller
 from store.facts.jobs import DisplayedReason
 from store.facts.output import Batch, NewCheckpoint
+from store.facts.submission import Retry
 from store.facts.telemetry import EventFacts
 from store.ids import new_id
 from store.queries import series
@@ -37,6 +39,7 @@ from store.rows import (
     queue_positions,
     reasons,
     reservations,
+    submissions,
     workers,
 )
 from store.rows.reservations import Change, Runs
@@ -46,6 +49,7 @@ from store.store import Store
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 from torchyard.contract.spec import Spec, parse_spec
+from torchyard.contract.team import Role
 
 T = TypeVar("T")
 
@@ -69,6 +73,11 @@ class StoreFixture:
     def submit(self, *, owner: str = "ada", **spec: Any) -> str:
         parsed = self.spec(**spec)
         return self.write(lambda session: new_jobs.submit(session, parsed, owner=owner)).id
+
+    def retry(self, job_id: str, *, owner: str = "ada") -> str:
+        """Retries an ended job. Returns the id of the new one."""
+        wanted = Retry(job_id, Caller(owner, Role.MEMBER))
+        return self.write(lambda session: submissions.store_one(session, wanted)).job.id
 
     @staticmethod
     def spec(**changes: Any) -> Spec:

@@ -15,6 +15,7 @@ from store.commands.bundles import Upload
 from store.db.database import now_us
 from store.db.tables import Bundle, BundleUse, Garbage
 from store.facts.callers import Caller
+from store.facts.submission import Submission
 from store.queries import bundles as queries
 from store.rows import deletion
 from store.store import Store
@@ -58,7 +59,7 @@ def spec_of(bundle: Packed) -> Spec:
 
 def submit(store: Store, bundle: Packed, *, caller: Caller = ADA) -> str:
     """Submits a job, and returns its id."""
-    return submission.submit(store, spec_of(bundle), caller=caller, visibility="private").job.id
+    return submission.submit(store, Submission(spec_of(bundle), caller, "private")).job.id
 
 
 def age(db: StoreFixture, bundle: Packed, *, days: int) -> None:

@@ -20,7 +20,6 @@ from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
 from store.rows import bundles, deletion, idempotency, jobs
 from store.rows.idempotency import Answer
-from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 from torchyard.contract.job import EndReason, JobState
@@ -213,7 +212,7 @@ def test_an_open_blob_can_be_read_after_its_removal(db: StoreFixture, blobs: Blo
 
 def test_a_retried_job_keeps_its_shared_blobs(db: StoreFixture, blobs: Blobs) -> None:
     old = ended(db, blobs, b"first", b"newest")
-    new = db.write(lambda session: retry(session, old, owner="ada")).id
+    new = db.retry(old)
     delete(db, old)
     cleanup.collect_garbage(store_on(db.database, blobs=blobs))
     assert stored(blobs) == [b"newest"]
@@ -228,7 +227,7 @@ def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture,
     for _ in range(times):
         old = ended(db, blobs, b"state")
         retried, deleted = run_together(
-            lambda: db.write(lambda session: retry(session, old, owner="ada")),  # noqa: B023
+            lambda: db.retry(old),  # noqa: B023
             lambda: delete(db, old),  # noqa: B023
         )
         assert deleted is None
@@ -239,8 +238,8 @@ def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture,
             assert not isinstance(retried, Exception), retried
             assert retried is not None
             assert stored(blobs) == [b"state"]
-            db.cancel(retried.id)
-            delete(db, retried.id)
+            db.cancel(retried)
+            delete(db, retried)
             cleanup.collect_garbage(store_on(db.database, blobs=blobs))
 
 

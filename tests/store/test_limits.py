@@ -15,7 +15,6 @@ from store.queries.series import PointFilter
 from store.rows import attempts, checkpoints, deletion, job_events, logs, metrics, point_chunks, quotas
 from store.rows.metrics import POINT
 from store.rows.pages import PAGE_BYTES
-from store.rows.retry import retry
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
 from torchyard.contract.errors import NotFound
@@ -262,7 +261,7 @@ def test_over_the_quota_the_oldest_checkpoints_of_the_job_go_and_the_best_and_th
 def test_a_checkpoint_counts_in_each_job_that_lists_it(db: StoreFixture, claim: Claim) -> None:
     db.record(claim, seq=0, checkpoints=[sized(1, 10)])
     db.end(claim, EndReason.CANCELLED)
-    db.write(lambda session: retry(session, claim.job_id, owner="ada"))
+    db.retry(claim.job_id)
     assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 20
     db.write(lambda session: deletion.delete_job(session, claim.job_id))
     assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 10

@@ -19,6 +19,7 @@ from store.facts.attempts import Claim
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import QueueCursor
 from store.facts.line import Credits, OwnerKind, Standing
+from store.facts.submission import Submission
 from store.line import order
 from store.line.entries import standing_of
 from store.line.line import Line, line_of
@@ -99,7 +100,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def submit(self, owner: str, priority: int, device: str, count: int) -> str:
             spec = self.db.spec(priority=priority, resources={"device": device, "devices_per_node": count})
             caller = Caller(owner, Role.MEMBER)
-            made = submission.submit(self.store, spec, caller=caller, visibility="private").job
+            made = submission.submit(self.store, Submission(spec, caller, "private")).job
             assert made.place == self.db.place(made.id)
             return made.id
 

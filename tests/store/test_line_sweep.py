@@ -19,6 +19,7 @@ from store.db.database import Database
 from store.db.tables import Job, Service
 from store.facts.callers import SERVICE
 from store.facts.line import Bucket, LineEntry
+from store.facts.submission import Submission
 from store.line.from_redis import written
 from store.line.line import line_of
 from store.queries import jobs as queries
@@ -52,7 +53,7 @@ class Lined:
         return redis_names.line(service_of(self.db.database)())
 
     def submit(self, **spec: Any) -> str:
-        return submission.submit(self.store, self.db.spec(**spec), caller=SERVICE, visibility="private").job.id
+        return submission.submit(self.store, Submission(self.db.spec(**spec), SERVICE, "private")).job.id
 
     def queued(self) -> list[str]:
         """Returns the queue as the API shows it."""

@@ -10,7 +10,7 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from store.db.database import Database
-from store.rows import attempts, deletion, jobs, new_jobs, quotas, retry, stacks, users, waiting
+from store.rows import attempts, deletion, jobs, new_jobs, quotas, stacks, users, waiting
 from store.rows.reservations import Change
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason, Reason
@@ -87,7 +87,7 @@ def _live(db: StoreFixture) -> None:
     db.drain(worker)
     assert db.claim(other, worker, "c") is None
     db.cancel(other)
-    db.write(lambda session: retry.retry(session, other, owner="ada"))
+    db.retry(other)
     db.write(lambda session: deletion.delete_job(session, other))
 
 

@@ -26,7 +26,7 @@ from store.db.database import Database
 from store.db.tables import Allocation, Attempt, Job, JobEvent
 from store.facts.attempts import Claim
 from store.queue import Queue
-from store.rows import attempts, retry
+from store.rows import attempts
 from tests import line, servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service, checkpoint
@@ -251,9 +251,9 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             model = self.models[job_id]
             if not model.state.terminal:
                 with pytest.raises(Conflict):
-                    self.db.write(lambda session: retry.retry(session, job_id, owner="ada"))
+                    self.db.retry(job_id)
                 return multiple()
-            new = self.db.write(lambda session: retry.retry(session, job_id, owner="ada")).id
+            new = self.db.retry(job_id)
             self.models[new] = Model(model.priority, model.preemptible, model.limit)
             return new
 

@@ -16,7 +16,6 @@ from store.db.tables import Garbage
 from store.facts.attempts import Claim
 from store.facts.output import Batch, NewCheckpoint
 from store.rows import attempts, checkpoints, deletion
-from store.rows.retry import retry
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import InvalidCursor, NotFound
@@ -266,7 +265,7 @@ def test_a_retried_job_removes_its_first_checkpoint_and_the_old_job_keeps_it(db:
     old = claimed(db, keep_last=1)
     add(db, old, saved(blobs, 1, b"one"))
     db.end(old, EndReason.CANCELLED)
-    new = db.write(lambda session: retry(session, old.job_id, owner="ada")).id
+    new = db.retry(old.job_id)
     assert steps(db, new) == [1]
     claim = db.running(new, db.worker())
     add(db, claim, saved(blobs, 2, b"two", loss=0.1))

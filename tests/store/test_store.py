@@ -12,6 +12,7 @@ from store.db.database import Database
 from store.facts.attempts import Begun, Claim
 from store.facts.callers import SERVICE
 from store.facts.output import Batch
+from store.facts.submission import Submission
 from store.queue import Queue, WakeupListener
 from store.rows import attempts as rows
 from store.rows import intents
@@ -63,7 +64,7 @@ def rang(listener: WakeupListener) -> bool:
 
 
 def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, listener: WakeupListener) -> None:
-    made = submission.submit(store, SPEC, caller=SERVICE, visibility="private")
+    made = submission.submit(store, Submission(SPEC, SERVICE, "private"))
     assert (line.waiting(store.queue), rang(listener)) == ([made.job.id], True)
 
 
