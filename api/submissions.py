@@ -1,4 +1,4 @@
-"""Commits submissions of several clients together. Call it in the event loop."""
+"""Commits submissions and retries of several clients together. Call it in the event loop."""
 
 import asyncio
 from collections import deque

@@ -40,7 +40,7 @@ def read_free(session: Session, wanted: Sequence[Submission | Retry]) -> dict[in
         with suppress(TorchyardError):
             old = access.lock_readable(session, each.job_id, each.caller, waits=False)
             found[place] = _submission(old, each)
-    return found
+    return dict(sorted(found.items()))  # stored in the order in which they came
 
 
 def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -> dict[str, BestCheckpoint]:

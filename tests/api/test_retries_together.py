@@ -38,7 +38,7 @@ def retried(service: ApiFixture) -> list[str]:
 @both_databases
 def test_retries_and_submissions_that_come_while_others_commit_share_one_commit(service: ApiFixture) -> None:
     old = [ended(service) for _ in range(CLIENTS // 2)]
-    with writes(service) as seen, ThreadPoolExecutor(CLIENTS) as pool:
+    with ThreadPoolExecutor(CLIENTS) as pool, writes(service) as seen:
         seen.go.clear()
         sent = retry_all(service, pool, old)
         submitted = [pool.submit(service.client.post, "/v1/jobs", json=SPEC) for _ in range(CLIENTS // 2)]
@@ -83,7 +83,7 @@ def test_an_error_is_the_answer_to_its_own_retry_alone(service: ApiFixture) -> N
 @both_databases
 def test_after_a_refused_commit_each_retry_answers_503_and_may_be_sent_again(service: ApiFixture) -> None:
     old = [ended(service) for _ in range(CLIENTS)]
-    with writes(service) as seen, ThreadPoolExecutor(CLIENTS) as pool:
+    with ThreadPoolExecutor(CLIENTS) as pool, writes(service) as seen:
         seen.refuse = True
         answers = [each.result() for each in retry_all(service, pool, old)]
         assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "unavailable")}
