@@ -10,7 +10,9 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from store.db.database import Database
-from store.rows import attempts, deletion, jobs, new_jobs, quotas, stacks, users, waiting
+from store.facts.callers import Caller
+from store.facts.submission import Retry, Submission, Submitted
+from store.rows import attempts, deletion, jobs, new_jobs, quotas, stacks, submissions, users, waiting
 from store.rows.reservations import Change
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason, Reason
@@ -88,6 +90,10 @@ def _live(db: StoreFixture) -> None:
     assert db.claim(other, worker, "c") is None
     db.cancel(other)
     db.retry(other)
+    ada = Caller("ada", Role.MEMBER)
+    both = [Submission(db.spec(), ada, "private"), Retry(other, ada)]
+    stored = db.write(lambda session: submissions.store_together(session, both))
+    assert all(isinstance(each, Submitted) for each in stored)
     db.write(lambda session: deletion.delete_job(session, other))
 
 
