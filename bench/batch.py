@@ -36,7 +36,7 @@ def measure() -> Iterator[Row]:
         ours,
         peer=f"python, {SLOTS} at a time",
         theirs=theirs,
-        at_most=15,
+        at_most=4,
     )
 
 

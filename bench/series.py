@@ -62,6 +62,7 @@ def measure() -> Iterator[Row]:
                     _timed(_api_reader(service, job_id, expected=POINTS)),
                     peer=_PEER,
                     theirs=theirs,
+                    at_most=150,
                 )
 
 
