@@ -1,20 +1,11 @@
 """Settings that every program has: where the data is. Read from `TORCHYARD_*` variables; defaults suit one laptop."""
 
 from datetime import timedelta
-import os
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 from torchyard.contract.durations import LONGEST_STOP_GRACE, above_zero, parse_duration
@@ -40,10 +31,10 @@ Period = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(ab
 """A duration such as `10m`."""
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """Reads the environment when it is created. Raises pydantic.ValidationError; programs use `load`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     data_dir: Annotated[AbsolutePath, Field(validate_default=True)] = Path(".torchyard")
     database_url: Annotated[str, AfterValidator(_absolute_url)] = ""
@@ -69,12 +60,6 @@ class Settings(BaseModel):
         except ValidationError as error:
             found = [f"{_PREFIX}{item.field.upper()}: {item.message}" for item in field_errors(error, cls)]
             raise ConfigError("; ".join(found)) from None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
-        variables = {name: f"{_PREFIX}{name.upper()}" for name in cls.model_fields}
-        return {name: os.environ[variable] for name, variable in variables.items() if variable in os.environ} | given
 
     @property
     def root(self) -> Path:
