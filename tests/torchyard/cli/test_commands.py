@@ -26,6 +26,7 @@ from tests.torchyard.client.answers import (
     page,
     serve_checkpoint,
     sse,
+    stacks,
 )
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 
@@ -116,6 +117,11 @@ def test_no_text_of_a_job_controls_the_terminal(server: FakeServer, command: str
     assert "before" in screen and "red" in screen
     for control in ("\x1b]", "\x1bP", "\x9b", "\x9d", "\x07", "\u202e", "\x1b[2J", "aGk="):
         assert control not in screen, screen
+
+
+def test_a_pipe_gets_a_log_unchanged(server: FakeServer) -> None:
+    _serve_hostile(server)
+    assert run(server, "logs", "job_1").stdout == f"rank 0 | {HOSTILE}\n"
 
 
 def test_a_spreadsheet_runs_no_name_of_a_metric(server: FakeServer) -> None:
@@ -269,7 +275,7 @@ def _serve_hostile(server: FakeServer) -> None:
     server.on(f"{JOB}/checkpoints", page([{**checkpoint, **file, "files": [{**file, "path": "a"}], "created_at": NOW}]))
     server.on(f"{JOB}/metrics", {"data": [{"key": HOSTILE, "points": [point]}], "max_points": 1500})
     server.on(f"{JOB}/retry", Answer(job(), 201))
-    server.on(f"{JOB}/stacks", _stacks((HOSTILE, HOSTILE)))
+    server.on(f"{JOB}/stacks", stacks((HOSTILE, HOSTILE)))
     seen = {"kind": "log", "text": HOSTILE, "line": 1, "rank": 0}
     server.on(f"{JOB}/advice", {"headline": HOSTILE, "cause": f"{HOSTILE}.", "evidence": [seen], "steps": [HOSTILE]})
     server.on(f"{JOB}/cancel", problem("conflict", 409, detail=HOSTILE))
@@ -285,8 +291,3 @@ def _device(index: int, **more: Any) -> dict[str, Any]:
 
 def _holder(owner: str, *, name: str | None = None) -> dict[str, Any]:
     return {"owner": owner, "state": "running", "since": NOW, "name": name}
-
-
-def _stacks(*ranks: tuple[str | None, str | None]) -> dict[str, Any]:
-    views = [{"rank": rank, "text": text, "note": note} for rank, (text, note) in enumerate(ranks)]
-    return {"attempt": 1, "requested_at": NOW, "taken_at": NOW, "ranks": views}

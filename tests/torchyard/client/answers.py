@@ -87,3 +87,9 @@ def metrics(**series: list[int]) -> dict[str, Any]:
         ],
         "max_points": 1500,
     }
+
+
+def stacks(*ranks: tuple[str | None, str | None]) -> dict[str, Any]:
+    """The stacks of a running job: the text or the note of each rank."""
+    views = [{"rank": rank, "text": text, "note": note} for rank, (text, note) in enumerate(ranks)]
+    return {"attempt": 1, "requested_at": NOW, "taken_at": NOW, "ranks": views}
