@@ -23,13 +23,13 @@ from setproctitle import setproctitle, setthreadtitle
 
 from torchyard.host import failpoints, inspection
 from torchyard.host.collector import paused
+from torchyard.host.parent import end_with_parent
 
 _SHARED = (
     *("scheduling.cluster", "store.store", "store.uploads.folder", "torchyard.contract.spec"),
     *("store.commands.bundles", "store.commands.cleanup", "store.queries.bundles", "store.queries.workers"),
 )
 """The most of what the API and the worker both import."""
-_PR_SET_PDEATHSIG = 1
 _MOST = 65_536
 _POLL_S = 0.001
 
@@ -70,7 +70,7 @@ def _orphan(channel: socket.socket, up: int) -> Callable[[], None]:
     os.setsid()
     while os.getppid() == middle:
         time.sleep(_POLL_S)
-    inspection.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    end_with_parent(signal.SIGTERM)
     if os.getppid() != up:
         os._exit(1)
     return lambda: _become(channel)

@@ -7,13 +7,12 @@ import signal
 import socket
 import time
 
-from torchyard.host.inspection import prctl
+from torchyard.host.parent import end_with_parent
 
 Serve = Callable[[Sequence[socket.socket]], int]
 """Serves on the sockets until SIGTERM, and returns an exit code: not 0 if that cannot be done."""
 
 _FAILED = 1
-_PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _STABLE_S = 60.0
@@ -63,7 +62,7 @@ class Parent:
             return pid
         code = _FAILED
         try:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # even if it is stopped: the port must be free again
+            end_with_parent(signal.SIGKILL)  # even if it is stopped: the port must be free again
             if os.getppid() == parent:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
                 code = self._serve(self._sockets)

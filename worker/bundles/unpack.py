@@ -20,13 +20,12 @@ from torchyard.contract.codec import Record
 from torchyard.contract.errors import InvalidBundle
 from torchyard.contract.tar import BLOCK, Member, read_members
 from torchyard.host.failpoints import failpoint
-from torchyard.host.inspection import prctl
+from torchyard.host.parent import end_with_parent
 from worker.sandbox import landlock, privileges
 from worker.sandbox.opening import canonical
 
 MEMORY_BYTES = 1 << 30
 """Most of it are names: 20,000 of the longest take 80 MB."""
-_PR_SET_PDEATHSIG = 1
 _LEAST_CPU_S = 30
 _CPU_S_BYTES = 2 << 20
 """Bytes of the tar that allow a further second. Hashing and writing take a tenth of it, 4,000 files a half."""
@@ -46,7 +45,7 @@ class UnpackReport(Record):
 def main() -> None:
     """Unpacks the input and prints the report. Raises OSError if this process cannot be confined."""
     folder, sha256 = Path(sys.argv[1]), sys.argv[2]
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a worker that is killed leaves nobody who writes
+    end_with_parent(signal.SIGKILL)  # a worker that is killed leaves nobody who writes
     confine(folder)
     limit(os.fstat(0).st_size)
     try:

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.host import inspection
-from torchyard.host.inspection import prctl
+from torchyard.host.parent import end_with_parent
 from torchyard.host.untrusted import folder_inside
 from worker.host import process
 from worker.packages import lines
@@ -35,7 +35,6 @@ from worker.packages.order import (
 from worker.sandbox import landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 
-_PR_SET_PDEATHSIG = 1
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASSED = ("PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
@@ -43,7 +42,7 @@ _PASSED = ("PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy",
 def main() -> None:
     """Raises OSError if this process cannot be confined."""
     order = InstallOrder.from_json(sys.argv[1])
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a worker that is killed leaves nobody who installs
+    end_with_parent(signal.SIGKILL)  # a worker that is killed leaves nobody who installs
     process.become_subreaper()
     os.umask(0o077)
     if child := os.fork():
@@ -82,14 +81,14 @@ def _enter(order: InstallOrder) -> None:
     What it starts can neither trace nor inspect it, so that it seals the environment after them.
     """
     sandbox = order.sandbox
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
     process.become_subreaper()
     inspection.permit()
     if sandbox.own_mounts:
         namespaces.unshare(pids=sandbox.own_pids)
         if sandbox.own_pids and (child := os.fork()):
             _exit_like(os.waitpid(child, 0)[1])
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
         namespaces.make_mounts(
             sandbox.writable,
             pids=sandbox.own_pids,

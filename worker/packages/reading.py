@@ -13,7 +13,7 @@ import signal
 import sys
 
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.host.inspection import prctl
+from torchyard.host.parent import end_with_parent
 from worker.packages.code import Code
 from worker.packages.lines import Lines
 from worker.packages.metadata import (
@@ -40,14 +40,13 @@ from worker.packages.order import (
 from worker.sandbox import landlock, privileges
 
 MEMORY_BYTES = 1 << 30
-_PR_SET_PDEATHSIG = 1
 _MOST_WORDS = 2_000
 
 
 def main() -> None:
     """Raises OSError if this process cannot be confined."""
     order = ReadOrder.from_json(sys.argv[1])
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a worker that is killed leaves nobody who reads
+    end_with_parent(signal.SIGKILL)  # a worker that is killed leaves nobody who reads
     _confine(order)
     files: Mapping[str, bytes] = {}
     try:

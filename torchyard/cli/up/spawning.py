@@ -1,15 +1,12 @@
 """Starts a program that ends when this process does."""
 
 from collections.abc import Mapping, Sequence
-import ctypes
 import os
 import signal
 import subprocess
 from typing import IO
 
-_PR_SET_PDEATHSIG = 1
-
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
+from torchyard.host.parent import end_with_parent
 
 
 def spawn(
@@ -27,7 +24,7 @@ def spawn(
     parent = os.getpid()
 
     def prepare() -> None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_parent(signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(1)
 
