@@ -24,7 +24,7 @@ from worker.engines.base import Engine
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
 from worker.placement.apply import Placer
-from worker.placement.rest import QUIET_S
+from worker.placement.postponed import QUIET_S
 from worker.sandbox import levels
 from worker.settings import Settings
 
@@ -145,7 +145,7 @@ class Daemon:
                 deadline = deadline or self._clock() + _SHUTDOWN_S
                 if not self._runners or self._clock() > deadline:
                     return
-            elif claim_interval.due(early=attempt_ended or self._placer.rest.is_due(self._clock())):
+            elif claim_interval.due(early=attempt_ended or self._placer.postponed.is_due(self._clock())):
                 took = self._claim()
                 if took is not None and woken is not None:
                     claim_interval.rest(min(_REST_FACTOR * took, _LONGEST_REST_S))
@@ -165,23 +165,24 @@ class Daemon:
         """Passes over the line. Returns how many seconds that took; None if jobs were claimed, or it was cut short."""
         began = self._clock()
         claimed = full = False
-        leaves = self._placer.rest.may_be_left(began)
+        postponed = self._placer.postponed
+        may_postpone = postponed.may_postpone(began)
         try:
             if self._placer.anything_waits():
                 devices = self._devices.observe()
                 full = self._devices.all_in_use(devices)
-                for claim in self._placer.claims(devices, may_claim=self._may_claim, leaves_rest=leaves):
+                for claim in self._placer.claims(devices, may_claim=self._may_claim, may_postpone=may_postpone):
                     self._runners.start(claim)
                     claimed = True
         except Unavailable as error:
             logger.warning("%s", error.message)
             self._leases.database_was_away()
             return None
-        finally:
-            if claimed and leaves:
-                self._placer.rest.note_left(began)
+        finally:  # after an error too: the next pass comes after its interval, and does all of it
+            if claimed and may_postpone:
+                postponed.note_postponed(began)
             else:
-                self._placer.rest.note_done()
+                postponed.note_done()
         if claimed:
             return None
         took = self._clock() - began
@@ -199,7 +200,7 @@ class Daemon:
         woken = False
         try:
             if not self._attempt_ended.is_set():
-                soon = QUIET_S if self._placer.rest.left else _WAKEUP_WAIT_S
+                soon = QUIET_S if self._placer.postponed.pending else _WAKEUP_WAIT_S
                 woken = wakeups.wait(_STOPPING_WAKEUP_WAIT_S if self._stopping else soon)
         except Unavailable as error:
             logger.warning("%s; polling the database instead", error.message)

@@ -68,11 +68,11 @@ class SchedulerFixture:
         rows = [device.to_dict() for device in devices]
         self.store.write(lambda session: workers.heartbeat(session, self.id, devices=rows))
 
-    def run_pass(self, *, leaves_rest: bool = False) -> None:
+    def run_pass(self, *, may_postpone: bool = False) -> None:
         store = store_on(self.store.database, queue=self.queue)
         placer = Placer(store, worker_id=self.id)
         if placer.anything_waits():
-            for claim in placer.claims(self.devices, may_claim=self._may_claim, leaves_rest=leaves_rest):
+            for claim in placer.claims(self.devices, may_claim=self._may_claim, may_postpone=may_postpone):
                 self.taken.append(claim.job_id)
                 self.claims[claim.job_id] = claim
 

@@ -258,7 +258,7 @@ def test_a_pass_that_claims_may_leave_reasons_to_the_next_one(schedulers: Schedu
     box = schedulers.scheduler("box", slot(0), slot(1))
     first, second, waits = (schedulers.submit(device="cpu") for _ in range(3))
     for code in ("waiting", "reserved"):
-        box.run_pass(leaves_rest=True)
+        box.run_pass(may_postpone=True)
         assert (box.taken, box.kept_version()) == ([first, second], 1)
         assert schedulers.store.reason(waits).code == code
 
@@ -268,7 +268,7 @@ def test_a_place_is_kept_before_jobs_pass_its_holder_also_if_the_rest_is_left(sc
     box.start_job("cpu-0", time_limit="1h")
     large = schedulers.submit(2, device="cpu")
     passes = schedulers.store.submit(resources={"devices_per_node": 1, "device": "cpu"}, time_limit="10m")
-    box.run_pass(leaves_rest=True)
+    box.run_pass(may_postpone=True)
     assert box.taken == [passes]
     assert box.kept_version() == 1
     assert schedulers.store.reason(large).code != "running"

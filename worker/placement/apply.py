@@ -21,7 +21,7 @@ from store.store import Store
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.job import Reason
-from worker.placement.rest import Rest
+from worker.placement.postponed import Postponed
 
 logger = logging.getLogger(__name__)
 
@@ -36,36 +36,36 @@ class Placer:
         self._store = store
         self._id = worker_id
         self._max_stop_grace = max_stop_grace
-        self.rest = Rest()
-        """What passes have left: the caller asks it, and notes what a pass did."""
+        self.postponed = Postponed()
+        """What passes have postponed. The caller asks it before a pass, and notes what the pass did."""
 
     def anything_waits(self) -> bool:
         """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
         return commands.anything_waits(self._store)
 
     def claims(
-        self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool], leaves_rest: bool = False
+        self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool], may_postpone: bool = False
     ) -> Generator[Claim]:
         """Makes one pass over the queue. Yields each attempt that this worker takes, as soon as it is claimed.
 
         `devices`: the worker's devices as they are now. `may_claim` is called before each claim and before other jobs
-        are asked to stop. `leaves_rest`: whether a pass that claims leaves it to the next one to say why the others
+        are asked to stop. `may_postpone`: whether a pass that claims leaves it to a later one to say why the others
         wait, and to keep further places for them. Raises Unavailable.
         """
         for _ in range(_MOST_READS):
             found = queries.read_snapshot(
                 self._store.read, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace
             )
-            if found is None or (yield from self._carry_out(*found, may_claim, leaves_rest=leaves_rest)):
+            if found is None or (yield from self._carry_out(*found, may_claim, may_postpone=may_postpone)):
                 return
 
     def _carry_out(
-        self, snapshot: Snapshot, planned: Plan, may_claim: Callable[[], bool], *, leaves_rest: bool
+        self, snapshot: Snapshot, planned: Plan, may_claim: Callable[[], bool], *, may_postpone: bool
     ) -> Generator[Claim, None, bool]:
         """Plans again until nothing is left for this worker. Returns False if another has kept places meanwhile."""
         claimed = False
         while True:
-            if claimed and leaves_rest and not any(map(self._concerns, planned.steps)):
+            if claimed and may_postpone and not any(map(self._concerns, planned.steps)):
                 return True
             kept = self._keep(snapshot, planned)
             if kept is None:
