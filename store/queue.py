@@ -91,7 +91,7 @@ class WakeupListener:
 
     def __init__(self, redis: Redis, *, service: Callable[[], str]) -> None:
         self.asked = False
-        """Whether the last answer was for a request, too. Otherwise a job may start, and nothing else is new."""
+        """Whether the last wake-up was for a request, too. Otherwise only the line has changed."""
         self._redis = redis
         self._service = service
         self._subscription = redis.pubsub(ignore_subscribe_messages=True)

@@ -26,7 +26,7 @@ on_both = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirec
 quick_on_sqlite = pytest.mark.parametrize(
     "databases", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True
 )
-"""Marks a slow test whose statements other quick tests run on PostgreSQL."""
+"""Runs a slow test on SQLite, and on PostgreSQL only in `make test-thorough`. Quick tests run its statements there."""
 
 _HEADS = b"SELECT version_num FROM alembic_version"
 _FILLED = b" UNION ALL ".join(

@@ -1,4 +1,4 @@
-"""Bounds the memory that bodies of requests take."""
+"""Limits the memory that request bodies take."""
 
 import asyncio
 from weakref import WeakValueDictionary

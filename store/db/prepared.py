@@ -79,7 +79,7 @@ class _Compiled:
 
 
 class Prepared:
-    """Values go to the driver as they are: those of JSON columns as `store.db.database.document`."""
+    """A statement. Values reach the driver unchanged: for a JSON column give text, as `store.db.database.document` does."""
 
     def __init__(self, statement: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
         """`columns`: those of an INSERT, all of which each row has. The others get their defaults."""

@@ -22,12 +22,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What of the beginning of an attempt the next write stores with what it is for."""
+    """How far an attempt has come. The next write of the attempt stores it, too."""
 
     launcher: Mapping[str, Any] | None = None
     """The engine's handle (JSON), by which a later daemon finds the attempt's processes."""
     running: Reason | None = None
-    """Every rank has come up: the job moves to `running` with this reason, unless it is there already."""
+    """Set when every rank has come up: the job moves to `running` with this reason, unless it is running already."""
 
     def __bool__(self) -> bool:
         return self.launcher is not None or self.running is not None

@@ -125,7 +125,7 @@ class JobCounts:
 
     by_state: Mapping[JobState, int]
     is_complete: bool = True
-    """False: there are more, and the newest of them are counted."""
+    """Whether all were counted. If not, `by_state` has the newest ones that were found."""
 
 
 @dataclass(frozen=True)

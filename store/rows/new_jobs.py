@@ -45,7 +45,7 @@ def submit(
 
 
 def submit_all(session: Session, new: Sequence[NewJob]) -> list[tuple[Any, DisplayedReason]]:
-    """Stores new queued jobs, as `submit` does, in order. Returns the columns of each, and why it waits.
+    """Stores new queued jobs, in order. Returns the columns of each, and why it waits.
 
     The spec among the columns is JSON, as it is stored.
     """

@@ -1,4 +1,4 @@
-"""The head of an answer and its body are sent by one call, and no head waits for a body that comes later."""
+"""Head and body of an answer are sent by one system call. A head is sent at once if its body comes later."""
 
 import asyncio
 from collections.abc import Callable

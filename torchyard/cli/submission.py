@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchyard.contract.views.jobs import BatchView, JobView
 
 _OF_BATCH = re.compile(r"jobs\.([0-9]+)(?:\.(.+))?")
-"""The field of an error of a batch: the index of a job, and a field of its spec."""
+"""Matches the field of an error of a batch: the index of the job, and the field of its spec."""
 
 
 def validate(file: FileArgument, *, as_json: Json = False) -> None:

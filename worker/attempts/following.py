@@ -18,7 +18,7 @@ from worker.engines import base
 from worker.engines.base import Handle
 
 SETTLE_S = 0.1
-"""How long what has begun waits for the attempt's first output, or for its end: a short job has less transactions."""
+"""For so long, the start of an attempt waits to be stored with its first output or its end, in one transaction."""
 
 logger = logging.getLogger(__name__)
 

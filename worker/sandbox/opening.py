@@ -44,7 +44,7 @@ def open_allowed(path: str, closed: Closed) -> int:
 
 
 class Way:
-    """Opens paths as `open_allowed` does. The folders above one stay open for the next, which often lies beside it."""
+    """Opens paths as `open_allowed` does. Keeps the folders on the way open, as the next path often shares them."""
 
     def __init__(self) -> None:
         self._folders: dict[tuple[str, ...], tuple[int, tuple[Identity, ...]]] = {}
@@ -104,7 +104,7 @@ class Way:
 
 
 def ways() -> closing[Way]:
-    """Returns a context with a new way, which is closed at its end."""
+    """Returns a context with a new `Way`, which is closed at its end."""
     return closing(Way())
 
 

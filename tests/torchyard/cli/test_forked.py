@@ -1,4 +1,4 @@
-"""Programs that one process forks, instead of that each imports the same: what they find, and how they end."""
+"""Programs that one process forks after it has imported what they share."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
