@@ -79,7 +79,7 @@ class _Compiled:
 
 
 class Prepared:
-    """A statement. Values reach the driver unchanged: for a JSON column give text, as `store.db.database.document` does."""
+    """A statement. Values reach the driver unchanged: a JSON column takes text, of `store.db.database.document`."""
 
     def __init__(self, statement: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
         """`columns`: those of an INSERT, all of which each row has. The others get their defaults."""
