@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tests.chaos import job_processes
+from tests.servers import free_port
 from torchyard.client import Client
 from torchyard.contract.job import JobState
 from torchyard.contract.views.jobs import JobView
@@ -75,7 +76,7 @@ class Service:
             self._up = subprocess.Popen(
                 [
                     *self._prefix,
-                    *(self._python, "-P", "-m", "torchyard.cli", "up", "--port", "0"),
+                    *(self._python, "-P", "-m", "torchyard.cli", "up", "--port", str(free_port())),
                     *("--data-dir", str(self.data), "--cpu-slots", str(self._slots), "--allow-path", str(self.code)),
                     *self._elsewhere,
                 ],
