@@ -74,3 +74,48 @@ class StartsReport(Record):
     """CPUs that the worker's jobs may use together."""
     memory_gb: float | None = None
     """Memory of the host, in GiB, that they may use together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolRules(Record):
+    """What jobs may ask of a pool's cluster besides devices. Empty: nothing."""
+
+    accounts: list[str] = field(default_factory=list)
+    qos: list[str] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+    reservations: list[str] = field(default_factory=list)
+    account_of: dict[str, str] = field(default_factory=dict)
+    """The account of jobs that name none, by owner."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolNodes(Record):
+    """The nodes of a pool that are not down or drained. What they have is that of the smallest one."""
+
+    count: int
+    devices: int
+    """The most devices that one node has."""
+    gpus: list[str] = field(default_factory=list)
+    """The names of the GPUs, as the cluster's operator has called them."""
+    cpus: int | None = None
+    memory_gb: float | None = None
+    """In GiB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolReport(Record):
+    """A partition of a cluster, whose own scheduler starts jobs on it."""
+
+    engine: Literal["slurm"] = "slurm"
+    partition: str
+    kind: Literal["cuda", "cpu"]
+    nodes: PoolNodes
+    max_time_s: int | None = None
+    """The longest time limit of a job there. None: there is no limit."""
+    ahead: int = 10
+    """How many jobs of one owner may wait in the cluster's queue."""
+    rules: PoolRules = PoolRules()  # noqa: RUF009 it is frozen
+    state: str = "up"
+    """The partition's state in the cluster's own words."""
+    obstacle: str | None = None
+    """Why no job starts there now, such as that the cluster does not answer."""

@@ -78,6 +78,27 @@ class Sandbox(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodePart(Record):
+    """The part that one node has in an attempt over several nodes."""
+
+    nodes: Annotated[int, between(2, 10_000)]
+    rank: Annotated[int, between(0, 9_999)]
+    """The node's number, from 0."""
+    first_rank: Rank
+    """The lowest of its ranks, which are numbered over all nodes."""
+    ranks: Annotated[int, between(1, 1024)]
+    """How many ranks it has."""
+    interface: str
+    """The network interface of the nodes by which ranks reach each other, such as `eth0`."""
+    address: str
+    """The node's IP address there."""
+    master: str
+    """That of node 0, where all ranks meet."""
+    port: Annotated[int, between(1, 65_535)]
+    """The port at which they meet."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaunchPlan(Record):
     """What the supervisor starts."""
 
@@ -97,6 +118,9 @@ class LaunchPlan(Record):
     umask: int = 0o077
     """That of the launcher and the ranks."""
     world_size: int
+    """The number of ranks, on all nodes."""
+    node: NodePart | None = None
+    """None: one node has all ranks, which meet on loopback."""
     time_limit: timedelta
     """The part of the job's time limit that is left for this attempt."""
     stall_timeout: timedelta
@@ -109,6 +133,13 @@ class LaunchPlan(Record):
     """CPUs that the attempt may use, where its sandbox can limit them."""
     memory_bytes: Annotated[int, between(1, 2**62)] | None = None
     """Memory of the host that it may use, where its sandbox can limit it."""
+
+    @property
+    def ranks(self) -> range:
+        """The ranks of this node."""
+        if self.node is None:
+            return range(self.world_size)
+        return range(self.node.first_rank, self.node.first_rank + self.node.ranks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,8 @@ The supervisor and the ranks share only this folder and the environment variable
                        there before the attempt started
       secrets.sock     gives secrets to the ranks of torchrun        the supervisor listens
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
+      nodes/N/         the files above of node N, where a cluster has started the attempt: then those in ctl/ itself are
+                       of the whole attempt. And ended/R: the supervisor there has seen the end of rank R
     input/             written by the worker, read-only once the attempt starts
       config.json      the trainer's resolved configuration
       resume/          the checkpoint to resume from
@@ -64,15 +66,22 @@ class RunDir:
     """The paths in one attempt's folder."""
 
     root: Path
+    node: int | None = None
+    """With several nodes, the node whose control files are meant. None: the only one, or the whole attempt."""
 
     @classmethod
     def of_job(cls, path: Path) -> Self:
         """Returns the run directory of a rank. `path` is the value of TORCHYARD_RUN_DIR."""
         return cls(path.parent)
 
+    def of_node(self, node: int) -> "RunDir":
+        """Returns the same folder with the control files of one of several nodes."""
+        return RunDir(self.root, node)
+
     @property
     def ctl(self) -> Path:
-        return self.root / "ctl"
+        whole = self.root / "ctl"
+        return whole if self.node is None else whole / "nodes" / str(self.node)
 
     @property
     def input(self) -> Path:
@@ -148,8 +157,19 @@ class RunDir:
         return self.job / "logs"
 
     @property
+    def ended(self) -> Path:
+        """With several nodes: a file for each rank whose end the node's supervisor has seen."""
+        return self.ctl / "ended"
+
+    @property
     def torchrun(self) -> Path:
-        return self.job / "torchrun"
+        whole = self.job / "torchrun"
+        return whole if self.node is None else whole / f"node-{self.node}"
+
+    @property
+    def launcher(self) -> str:
+        """The source of the launcher's log: `launcher`, and `launcher-N` of further nodes."""
+        return f"launcher-{self.node}" if self.node else "launcher"
 
     @property
     def resume(self) -> Path:

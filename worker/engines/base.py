@@ -16,6 +16,21 @@ COMMAND_OPTION = "--command"
 """Begins a program that is started once, and starts its own ranks."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClusterRequest:
+    """What an attempt asks of a cluster, which chooses nodes and devices itself."""
+
+    nodes: int
+    devices_per_node: int
+    kind: Literal["cuda", "cpu"]
+    gpu: str | None = None
+    """The name of the GPUs, as the cluster's operator has called them."""
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+
+
 @dataclass(frozen=True)
 class AttemptPlan:
     """What an attempt runs, for every engine: one rank on each of `devices`."""
@@ -58,6 +73,14 @@ class AttemptPlan:
     environment: Path | None = None
     """The virtual environment of the job, whose Python runs the program. None: the worker's. Nobody may write it."""
 
+    cluster: ClusterRequest | None = None
+    """Set for a cluster alone. Then `devices` is empty: each node learns its own when it runs."""
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks, on all nodes."""
+        return len(self.devices) if self.cluster is None else self.cluster.nodes * self.cluster.devices_per_node
+
     @property
     def python(self) -> str:
         """The interpreter that runs the program."""
@@ -91,7 +114,19 @@ class Waiting:
     """An observation: the attempt was started, and its ranks do not run yet."""
 
     reason: str
-    eta_s: float | None = None
+    eta: int | None = None
+    """When the cluster expects to start it, in microseconds since the epoch."""
+    queued: bool = False
+    """Whether it waits in a cluster's queue: nothing of it runs, and the job's owner is told the reason."""
+
+
+@dataclass(frozen=True)
+class NodeDevices:
+    """What one node of an attempt has, as the cluster chose it."""
+
+    host: str
+    devices: tuple[DeviceReport, ...]
+    """By local rank. Their UUIDs differ over all nodes of the cluster."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +138,8 @@ class Running:
     world_size: int
     supervised: bool = True
     """False: the supervisor, which carries out stop requests, has ended. The processes that are left must be killed."""
+    nodes: tuple[NodeDevices, ...] = ()
+    """What each node has, by its number, where a cluster chose it. Empty: not known yet, or the plan's devices."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +187,13 @@ class StrayMemory:
 
 class Engine(Protocol):
     """Every method may be called from any thread, for different attempts at once."""
+
+    def announce(self, plan: AttemptPlan) -> Handle | None:
+        """Returns the handle to store before `start`, if the engine may not know afterwards whether that has succeeded.
+
+        By it, `poll` finds what was started. None: nothing need be stored.
+        """
+        ...
 
     def start(self, plan: AttemptPlan) -> Handle:
         """Starts the attempt, or finds the one that was started with this key.

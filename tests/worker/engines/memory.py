@@ -46,6 +46,9 @@ class MemoryEngine:
         self.attempts: dict[AttemptKey, Simulated] = {}
         self._inventory = inventory
 
+    def announce(self, plan: AttemptPlan) -> Handle | None:
+        return None
+
     def start(self, plan: AttemptPlan) -> Handle:
         self.attempts.setdefault(plan.key, Simulated(plan))
         return _handle(self.attempts[plan.key].plan)

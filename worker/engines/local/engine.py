@@ -83,6 +83,9 @@ class LocalEngine:
         self._exits = ExitWatcher()
         self._meter = Meter()
 
+    def announce(self, plan: AttemptPlan) -> Handle | None:
+        return None
+
     def start(self, plan: AttemptPlan) -> Handle:
         world_size = len(plan.devices)
         found = self.find(plan.key, world_size=world_size, claimed_at=plan.claimed_at)
