@@ -114,7 +114,7 @@ class PoolReport(Record):
     """The longest time limit of a job there. None: there is no limit."""
     ahead: int = 10
     """How many jobs of one owner may wait in the cluster's queue."""
-    rules: PoolRules = PoolRules()  # noqa: RUF009 it is frozen
+    rules: PoolRules = PoolRules()
     state: str = "up"
     """The partition's state in the cluster's own words."""
     obstacle: str | None = None
