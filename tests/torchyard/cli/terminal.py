@@ -1,17 +1,20 @@
-"""Runs a command in a pseudo-terminal: in a fork of this process, which starts much faster than Python does."""
+"""Runs a command in a pseudo-terminal: in a fork of the fork server, which starts much faster than Python does."""
 
 from collections.abc import Mapping, Sequence
 import fcntl
 import os
 from pathlib import Path
-import pty
+import select
 import struct
 import sys
 import termios
 import traceback
 from typing import NoReturn
 
+from tests import forks
 from tests.torchyard.cli.invocation import exit_code
+
+forks.preload(__name__)
 
 
 def in_terminal(
@@ -24,24 +27,35 @@ def in_terminal(
     cwd: Path | None = None,
 ) -> tuple[int, str]:
     """Returns the exit code of `torchyard` and its output. Types `answer` once `shown` is in the output."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        _run(arguments, environment, columns=columns, cwd=cwd or Path.cwd())
-    screen, typed = "", False
-    while data := _read(terminal):
-        screen += data
-        if answer and not typed and shown in screen:
-            os.write(terminal, answer.encode())
-            typed = True
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), screen
+    terminal, other_end = os.openpty()
+    try:
+        fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = forks.context.Process(
+            target=_run, args=(os.ttyname(other_end), [*arguments], {**environment}, str(cwd or Path.cwd()))
+        )
+        process.start()
+        screen, typed = "", False
+        while data := _read(terminal, ended=process.sentinel):
+            screen += data
+            if answer and not typed and shown in screen:
+                os.write(terminal, answer.encode())
+                typed = True
+        process.join()
+    finally:
+        os.close(terminal)
+        os.close(other_end)
+    assert process.exitcode is not None
+    return process.exitcode, screen
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str], *, columns: int, cwd: Path) -> NoReturn:
-    """Runs the command in this process, and ends it: nothing of the test may go on in the fork."""
+def _run(terminal: str, arguments: list[str], environment: dict[str, str], cwd: str) -> NoReturn:
+    """Runs the command in this process, and ends it."""
     code = 70
     try:
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.setsid()
+        descriptor = os.open(terminal, os.O_RDWR)  # the terminal of the new session
+        for number in range(3):
+            os.dup2(descriptor, number)
         os.chdir(cwd)
         os.environ.clear()
         os.environ.update({key: value for key, value in environment.items() if key != "COLUMNS"})
@@ -56,8 +70,7 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str], *, columns: i
         os._exit(code)
 
 
-def _read(terminal: int) -> str:
-    try:
-        return os.read(terminal, 65536).decode(errors="replace")
-    except OSError:  # the process has ended
-        return ""
+def _read(terminal: int, *, ended: int) -> str:
+    """Returns what the process shows next. Returns "" if it has ended and everything was read."""
+    ready, _, _ = select.select([terminal, ended], [], [])
+    return os.read(terminal, 65536).decode(errors="replace") if terminal in ready else ""
