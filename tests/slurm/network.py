@@ -1,0 +1,80 @@
+"""The network of a lab: a bridge on this host, to which each machine is linked."""
+
+from contextlib import suppress
+from pathlib import Path
+import os
+import re
+import subprocess
+
+_NAME = re.compile(r"tylab(\d+)$")
+
+
+class Network:
+    """A bridge with addresses 10.213.K.0/24, where K is free: the name `tylabK` can be made only once."""
+
+    def __init__(self) -> None:
+        _remove_left()
+        for self._number in range(1, 255):
+            if _ip("link", "add", self._bridge, "alias", str(os.getpid()), "type", "bridge", check=False):
+                break
+        else:
+            raise RuntimeError("no network 10.213.K.0/24 is free")
+        try:
+            _ip("addr", "add", f"{self.address(0)}/24", "dev", self._bridge)
+            _ip("link", "set", self._bridge, "up")
+        except BaseException:
+            self.remove()
+            raise
+
+    def address(self, machine: int) -> str:
+        """The address of a machine, counted from 1, or of this host, 0."""
+        return f"10.213.{self._number}.{machine + 10 if machine else 1}"
+
+    def link(self, machine: int, *, pid: int) -> None:
+        """Gives the machine whose first process is `pid` an interface `eth0`."""
+        peer = ("peer", "name", "eth0", "netns", str(pid))
+        _ip("link", "add", self._interface(machine), "master", self._bridge, "type", "veth", *peer)
+        _ip("link", "set", self._interface(machine), "up")
+        inside = ("nsenter", f"--target={pid}", "--net", "ip")
+        _run(*inside, "addr", "add", f"{self.address(machine)}/24", "dev", "eth0")
+        _run(*inside, "link", "set", "eth0", "up")
+        _run(*inside, "route", "add", "default", "via", self.address(0))
+
+    def unlink(self, machine: int) -> None:
+        """Removes the interface now: the kernel takes its time after a machine's end."""
+        _ip("link", "del", self._interface(machine), check=False)
+
+    def cut(self, machine: int) -> None:
+        _ip("link", "set", self._interface(machine), "down")
+
+    def mend(self, machine: int) -> None:
+        _ip("link", "set", self._interface(machine), "up")
+
+    def remove(self) -> None:
+        _ip("link", "del", self._bridge, check=False)
+
+    @property
+    def _bridge(self) -> str:
+        return f"tylab{self._number}"
+
+    def _interface(self, machine: int) -> str:
+        return f"tylab{self._number}n{machine}"
+
+
+def _remove_left() -> None:
+    """Removes the bridges of labs whose process was killed."""
+    for folder in Path("/sys/class/net").iterdir():
+        with suppress(OSError, ValueError):
+            if _NAME.match(folder.name) and not Path(f"/proc/{int((folder / 'ifalias').read_text())}").exists():
+                _ip("link", "del", folder.name, check=False)
+
+
+def _ip(*arguments: str, check: bool = True) -> bool:
+    return _run("ip", *arguments, check=check)
+
+
+def _run(*argv: str, check: bool = True) -> bool:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        raise RuntimeError(f"{' '.join(argv)}: {done.stderr.strip()}")
+    return not done.returncode
