@@ -21,7 +21,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist bench-scheduling chaos screenshots env lock build clean
+.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-mnist bench-scheduling chaos screenshots env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,7 +63,7 @@ python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
 test-thorough: $(STAMP) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
-	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest -m "thorough or not thorough"
+	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest -m "not slurm"
 	$(BIN)/python -m tests.pythons
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
@@ -71,6 +71,10 @@ races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
 
 test-gpu: $(STAMP)  ## Run the tests that need a CUDA GPU
 	$(BIN)/python -m pytest -m gpu -n 0
+
+test-slurm: $(STAMP)  ## Run the tests on a real Slurm of namespaces, as root, with Debian's Slurm (10 minutes)
+	@[ "$$(id -u)" = 0 ] || { echo 'make test-slurm needs root: it makes namespaces and a bridge.' >&2; exit 1; }
+	$(BIN)/python -m pytest -m slurm -n 0 tests/slurm
 
 check: $(STAMP) $(TEST_TOOLS)  ## Check format, lint and types
 	$(BIN)/ruff format --check

@@ -29,7 +29,7 @@ _MEMORY_BYTES = 1 << 30
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tries fewer random examples where repeats are left out."""
-    settings.load_profile("quick" if config.getoption("markexpr") == "not thorough" else "thorough")
+    settings.load_profile("quick" if config.getoption("markexpr") == "not thorough and not slurm" else "thorough")
 
 
 def pytest_xdist_auto_num_workers() -> int:

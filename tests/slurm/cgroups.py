@@ -1,11 +1,13 @@
 """Control groups (version 1) of a lab: below those of this process, one for each node."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 import os
 from pathlib import Path
 
 import pytest
 
+_NAME = "torchyard-lab-"
 _MOUNT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("freezer", "memory", "devices", "cpuset", "cpuacct")
 
@@ -18,7 +20,8 @@ class Cgroups:
         missing = [name for name in CONTROLLERS if name not in own]
         if missing:
             pytest.skip(f"the profile cgroup needs cgroup v1, here without {', '.join(missing)}")
-        self._folders = {name: own[name] / f"torchyard-lab-{os.getpid()}-{id(self):x}" for name in CONTROLLERS}
+        _remove_left(own.values())
+        self._folders = {name: own[name] / f"{_NAME}{os.getpid()}-{id(self):x}" for name in CONTROLLERS}
         for name, folder in self._folders.items():
             folder.mkdir()
             _share_cpus(name, folder)
@@ -34,9 +37,21 @@ class Cgroups:
     def remove(self) -> None:
         """Removes every group, once their processes are gone."""
         for folder in self._folders.values():
-            for inner, _, _ in os.walk(folder, topdown=False):
-                with suppress(FileNotFoundError):
-                    Path(inner).rmdir()
+            _remove(folder)
+
+
+def _remove_left(parents: Iterable[Path]) -> None:
+    """Removes the groups of labs whose process was killed."""
+    for parent in parents:
+        for folder in parent.glob(f"{_NAME}*"):
+            if not Path("/proc", folder.name.removeprefix(_NAME).partition("-")[0]).exists():
+                _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for inner, _, _ in os.walk(folder, topdown=False):
+        with suppress(FileNotFoundError):
+            Path(inner).rmdir()
 
 
 def _own() -> dict[str, Path]:

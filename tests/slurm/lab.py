@@ -1,7 +1,7 @@
 """A real Slurm of one to four nodes on this machine, whose nodes are namespaces. Needs root and Debian's packages.
 
-    with SlurmLab(folder, nodes=2) as lab:
-        lab.run("srun", "hostname")
+with SlurmLab(folder, nodes=2) as lab:
+    lab.run("srun", "hostname")
 """
 
 from collections.abc import Mapping, Sequence

@@ -62,7 +62,7 @@ class Machine:
         except BaseException:
             self.end()
             raise
-        self._namespace = os.stat(f"/proc/{self.pid}/ns/pid").st_ino
+        self._namespace = Path(f"/proc/{self.pid}/ns/pid").stat().st_ino
         self._flags = [f"--target={self.pid}", "--pid", "--mount"]
         self._flags += ["--net", "--uts", "--ipc"] if name else []
         self._flags += ["--cgroup"] if cgroups else []
@@ -118,7 +118,7 @@ class Machine:
 
     def _contains(self, pid: int) -> bool:
         """Whether the pid namespace of `pid` is the machine's, or one below it."""
-        if os.stat(f"/proc/{pid}/ns/pid").st_ino == self._namespace:
+        if Path(f"/proc/{pid}/ns/pid").stat().st_ino == self._namespace:
             return True
         return self.pid in [parent.pid for parent in psutil.Process(pid).parents()]
 

@@ -1,11 +1,12 @@
 """The network of a lab: a bridge on this host, to which each machine is linked."""
 
 from contextlib import suppress
-from pathlib import Path
 import os
+from pathlib import Path
 import re
 import subprocess
 
+_INTERFACES = Path("/sys/class/net")
 _NAME = re.compile(r"tylab(\d+)$")
 
 
@@ -15,11 +16,13 @@ class Network:
     def __init__(self) -> None:
         _remove_left()
         for self._number in range(1, 255):
-            if _ip("link", "add", self._bridge, "alias", str(os.getpid()), "type", "bridge", check=False):
+            if _ip("link", "add", self._bridge, "type", "bridge", check=False):
                 break
         else:
             raise RuntimeError("no network 10.213.K.0/24 is free")
         try:
+            _ip("link", "set", self._bridge, "alias", str(os.getpid()))
+            self._remove_links()
             _ip("addr", "add", f"{self.address(0)}/24", "dev", self._bridge)
             _ip("link", "set", self._bridge, "up")
         except BaseException:
@@ -41,7 +44,7 @@ class Network:
         _run(*inside, "route", "add", "default", "via", self.address(0))
 
     def unlink(self, machine: int) -> None:
-        """Removes the interface now: the kernel takes its time after a machine's end."""
+        """Removes the interface: after a machine's end it would stay as long as a socket waits for an answer."""
         _ip("link", "del", self._interface(machine), check=False)
 
     def cut(self, machine: int) -> None:
@@ -51,7 +54,12 @@ class Network:
         _ip("link", "set", self._interface(machine), "up")
 
     def remove(self) -> None:
+        self._remove_links()
         _ip("link", "del", self._bridge, check=False)
+
+    def _remove_links(self) -> None:
+        for folder in _INTERFACES.glob(f"{self._bridge}n*"):
+            _ip("link", "del", folder.name, check=False)
 
     @property
     def _bridge(self) -> str:
@@ -63,7 +71,7 @@ class Network:
 
 def _remove_left() -> None:
     """Removes the bridges of labs whose process was killed."""
-    for folder in Path("/sys/class/net").iterdir():
+    for folder in _INTERFACES.iterdir():
         with suppress(OSError, ValueError):
             if _NAME.match(folder.name) and not Path(f"/proc/{int((folder / 'ifalias').read_text())}").exists():
                 _ip("link", "del", folder.name, check=False)
