@@ -1,4 +1,4 @@
-"""The files of a lab's Slurm: slurm.conf, gres.conf and cgroup.conf, as docs/slurm.md explains them."""
+"""The files of a lab's Slurm: slurm.conf, gres.conf and cgroup.conf."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
