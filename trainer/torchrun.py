@@ -1,14 +1,23 @@
-"""torchrun for one host: `python -P -m trainer.torchrun` takes torchrun's arguments, but for those of the rendezvous.
+"""torchrun with a store that only the ranks are to reach: `python -P -m trainer.torchrun` takes torchrun's arguments.
 
-Its store listens on loopback only: PyTorch would bind it to every address of the host. Every process of the host
-reaches it there all the same, so the rendezvous is torchrun's static one. The other one unpickles what the store holds:
-whoever reaches the port could run code here.
+Its store listens at one address alone: PyTorch would bind it to every address of the host. Without `--rdzv-endpoint=`
+as the first argument that is loopback, at a port of its own. With it, there are several nodes, and node 0 gets the
+socket that listens there.
+
+Every process that reaches the store can talk to it all the same, so the rendezvous is torchrun's static one. The other
+one unpickles what the store holds: whoever reaches the port could run code here.
+
+At SIGTERM, torchrun would end its ranks within 30 s. A cluster sends that to all processes of a job: here the
+supervisor alone decides how long the ranks have.
 """
 
+import os
+import signal
 import socket
 import sys
 from typing import Any
 
+from torchyard.contract.rundir import Env
 from torchyard.host.collector import paused
 
 with paused():
@@ -16,18 +25,35 @@ with paused():
     from torch.distributed.elastic.rendezvous import static_tcp_rendezvous
 
 LOOPBACK = "127.0.0.1"
+_SIGNALS = "--signals-to-handle=SIGINT,SIGHUP,SIGQUIT"
+"""Those of torchrun, without SIGTERM."""
 
 
 def main() -> None:
-    """Runs torchrun with `sys.argv`, and a store at a port of its own."""
-    listener = socket.create_server((LOOPBACK, 0))  # from here on nobody else can have the port
-    port = listener.getsockname()[1]
+    """Runs torchrun with `sys.argv`."""
+    signal.signal(signal.SIGTERM, _do_nothing)  # the ranks would inherit SIG_IGN
+    arguments, descriptor = sys.argv[1:], os.environ.pop(Env.LISTENER, None)
+    if arguments[0].startswith("--rdzv-endpoint="):
+        listener = None if descriptor is None else socket.socket(fileno=int(descriptor))
+    else:
+        listener = socket.create_server((LOOPBACK, 0))  # from here on nobody else can have the port
+        arguments = [f"--rdzv-endpoint={LOOPBACK}:{listener.getsockname()[1]}", *arguments]
+    if listener is not None:
+        _listen_at(listener)
+    run.main(["--rdzv-backend=static", _SIGNALS, *arguments])
 
-    def loopback_store(host_name: str, port: int, *options: Any, **named: Any) -> TCPStore:
+
+def _listen_at(listener: socket.socket) -> None:
+    """Makes torchrun's store listen at this socket."""
+
+    def store(host_name: str, port: int, *options: Any, **named: Any) -> TCPStore:
         return TCPStore(host_name, port, *options, **named, master_listen_fd=listener.detach())
 
-    setattr(static_tcp_rendezvous, "TCPStore", loopback_store)  # noqa: B010 it takes the place of a class
-    run.main(["--rdzv-backend=static", f"--rdzv-endpoint={LOOPBACK}:{port}", *sys.argv[1:]])
+    setattr(static_tcp_rendezvous, "TCPStore", store)  # noqa: B010 it takes the place of a class
+
+
+def _do_nothing(*_: object) -> None:
+    pass
 
 
 if __name__ == "__main__":

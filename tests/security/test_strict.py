@@ -240,7 +240,7 @@ def test_ranks_show_their_stacks(host: StrictHost) -> None:
         "from torchyard.contract.rundir import RunDir\n"
         "from worker.engines.local import stacks\n"
         "run = RunDir(pathlib.Path(sys.argv[1]))\n"
-        "read = stacks.request_stacks(run, read_record(run.supervisor, ProcessIdentity), world_size=1)\n"
+        "read = stacks.request_stacks(run, read_record(run.supervisor, ProcessIdentity), ranks=[0])\n"
         "while not (found := read())[0].text and not found[0].note: time.sleep(0.02)\n"
         "print(found[0])\n"
     )

@@ -27,6 +27,7 @@ from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts import code
 from worker.attempts.prepare import plan_of
 from worker.bundles.cache import BundleCache
+from worker.engines.base import AttemptPlan
 from worker.engines.local import supervisors
 from worker.engines.local.confinement import Confinement
 from worker.engines.local.launch_plans import launch_plan
@@ -74,7 +75,7 @@ def rank_of(run: RunDir, rank: int = 0) -> ProcessIdentity:
     found: dict[int, ProcessIdentity] = {}
 
     def runs() -> bool:
-        found.update(ranks.running_ranks(run, process.descendants(supervisor.pid), world_size=rank + 1))
+        found.update(ranks.running_ranks(run, process.descendants(supervisor.pid), ranks=[rank]))
         return rank in found
 
     wait_for(runs, f"rank {rank}")
@@ -244,29 +245,42 @@ class Attempt:
         `environment`: the one with its own packages.
         """
         self.world_size = world_size
-        spec = parse_spec(dict(document))
-        resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
-        self.run.config.write_text(json.dumps(resolved))
-        unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner="ada", allowed=[self.run.root])
-        plan = plan_of(
-            spec,
-            key=self.key,
-            owner="ada",
-            claimed_at=self.claimed_at,
-            run=self.run,
-            devices=tuple(f"cpu-{rank}" for rank in range(world_size)),
-            resume_from=self.run.resume if resumes else None,
-            time_left=timedelta(minutes=5),
-            allowed=[self.run.root],
-            secrets={},
-            unpacked=unpacked,
-        )
+        plan = self.plan_of_spec(document, devices=tuple(f"cpu-{rank}" for rank in range(world_size)), resumes=resumes)
         plan = replace(plan, environment=environment)
         launcher = TorchrunLauncher() if self.launcher == "torchrun" else WarmLauncher()
         if plan.is_command:
             launcher = CommandLauncher()
         self.start_plan(
-            launch_plan(plan, run=self.run, launcher=launcher, slots=world_size, confinement=self.confinement)
+            launch_plan(
+                plan,
+                run=self.run,
+                launcher=launcher,
+                slots=world_size,
+                devices=plan.devices,
+                confinement=self.confinement,
+            )
+        )
+
+    def plan_of_spec(
+        self, document: Mapping[str, Any], *, devices: tuple[str, ...], resumes: bool = False
+    ) -> AttemptPlan:
+        """Prepares a job with this spec, as a worker does, and returns what an engine gets."""
+        spec = parse_spec(dict(document))
+        resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
+        self.run.config.write_text(json.dumps(resolved))
+        unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner="ada", allowed=[self.run.root])
+        return plan_of(
+            spec,
+            key=self.key,
+            owner="ada",
+            claimed_at=self.claimed_at,
+            run=self.run,
+            devices=devices,
+            resume_from=self.run.resume if resumes else None,
+            time_left=timedelta(minutes=5),
+            allowed=[self.run.root],
+            secrets={},
+            unpacked=unpacked,
         )
 
     def start_plan(self, plan: LaunchPlan) -> None:

@@ -48,7 +48,7 @@ SUPERVISOR_THAT_CANNOT_KILL = """
 from datetime import timedelta
 import pathlib, signal, sys
 from worker.host import process
-from worker.engines.local.supervisor import supervisor
+from worker.engines.local.supervisor import processes, supervisor
 gate = pathlib.Path(sys.argv[1]) / "gate"
 send = process.send
 def refuse(target, number):
@@ -56,7 +56,7 @@ def refuse(target, number):
         raise PermissionError("as for another user's process")
     return send(target, number)
 process.send = refuse
-supervisor._KILL_TIMEOUT = timedelta(seconds=0.2)
+processes.KILL_TIMEOUT = timedelta(seconds=0.2)
 supervisor.main()
 """
 """A supervisor whose SIGKILLs fail until the gate is open."""

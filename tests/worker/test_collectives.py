@@ -34,7 +34,7 @@ def test_ranks_at_one_place_are_named_together(run: RunDir) -> None:
     for rank in (0, 2, 3):
         write(run, rank, RankCollectives(waits_for=ahead, ended=behind))
     write(run, 1, RankCollectives(ended=behind))
-    assert describe(run, world_size=5) == [
+    assert describe(run, ranks=range(5)) == [
         "rank 0, 2, 3 waits for nccl:all_reduce 42 of default_pg on [[3]]",
         "rank 1 waits for no collective, after nccl:all_reduce 41 of default_pg on [[3]]",
     ]
@@ -42,7 +42,7 @@ def test_ranks_at_one_place_are_named_together(run: RunDir) -> None:
 
 def test_a_rank_without_collectives_is_said(run: RunDir) -> None:
     write(run, 0, RankCollectives())
-    assert describe(run, world_size=1) == ["rank 0 waits for no collective"]
+    assert describe(run, ranks=range(1)) == ["rank 0 waits for no collective"]
 
 
 @pytest.mark.parametrize(
@@ -50,19 +50,19 @@ def test_a_rank_without_collectives_is_said(run: RunDir) -> None:
 )
 def test_what_is_no_record_is_not_quoted(run: RunDir, content: bytes) -> None:
     (run.collectives / "0.json").write_bytes(content)
-    assert describe(run, world_size=1) == []
+    assert describe(run, ranks=range(1)) == []
 
 
 def test_a_pipe_and_a_link_in_place_of_the_record_are_not_read(run: RunDir) -> None:
     os.mkfifo(run.collectives / "0.json")
     write(run, 2, RankCollectives())
     (run.collectives / "1.json").symlink_to(run.collectives / "2.json")
-    assert describe(run, world_size=2) == []
+    assert describe(run, ranks=range(2)) == []
 
 
 def test_a_long_text_of_many_lines_is_one_short_line(run: RunDir) -> None:
     write(run, 0, RankCollectives(waits_for=collective("a\nb\x00" + 10_000 * "c", 1)))
-    (text,) = describe(run, world_size=1)
+    (text,) = describe(run, ranks=range(1))
     assert "\n" not in text
     assert "\x00" not in text
     assert len(text) < 300
@@ -71,7 +71,7 @@ def test_a_long_text_of_many_lines_is_one_short_line(run: RunDir) -> None:
 def test_of_many_places_some_are_named(run: RunDir) -> None:
     for rank in range(20):
         write(run, rank, RankCollectives(waits_for=collective("x", rank)))
-    said = describe(run, world_size=20)
+    said = describe(run, ranks=range(20))
     assert (len(said), said[-1]) == (9, "and so on")
 
 

@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> RunDir:
 def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
     """Judges with the failures in torchrun's summary."""
     seen = parse_failures(tail_of_stderr(run, "launcher"))
-    return verdict.judge(run, launcher_exit=launcher_exit, world_size=world_size, failures=seen)
+    return verdict.judge(run, launcher_exit=launcher_exit, ranks=range(world_size), failures=seen)
 
 
 def _summary(run: RunDir, root: tuple[int, int], *others: tuple[int, int]) -> None:
@@ -275,6 +275,6 @@ def test_a_command_is_quoted_with_the_error_that_it_wrote_last(
     run: RunDir, stderr: str, code: int, message: str, traceback: bool
 ) -> None:
     run.log("rank-0", "stderr").write_text(stderr)
-    report = verdict.judge(run, launcher_exit=1, world_size=2, failures=[(0, code)], command=True)
+    report = verdict.judge(run, launcher_exit=1, ranks=range(2), failures=[(0, code)], command=True)
     assert report.message == f"the command {message}"
     assert (report.traceback == stderr.rstrip("\n")) if traceback else report.traceback is None

@@ -14,7 +14,8 @@ The supervisor and the ranks share only this folder and the environment variable
       secrets.sock     gives secrets to the ranks of torchrun        the supervisor listens
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
       nodes/N/         the files above of node N, where a cluster has started the attempt: then those in ctl/ itself are
-                       of the whole attempt. And ended/R: the supervisor there has seen the end of rank R
+                       of the whole attempt. And ended/R, or ended/R.finished if its program has done all its work: the
+                       supervisor there has seen the end of rank R. Ranks see the names, but may read no file of ctl/
     input/             written by the worker, read-only once the attempt starts
       config.json      the trainer's resolved configuration
       resume/          the checkpoint to resume from
@@ -56,6 +57,9 @@ class Env(StrEnum):
     RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
     MOUNTS = "TORCHYARD_MOUNTS"  # the folder in which each mount has its name; absent without mounts
     DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
+    LISTENER = (
+        "TORCHYARD_LISTENER"  # the descriptor of the socket where the ranks of several nodes meet; never a rank's
+    )
     SECRETS = "TORCHYARD_SECRETS"  # the socket at which a rank that torchrun starts asks for secret variables
     ISOLATION = "TORCHYARD_ISOLATION"  # the level at which the attempt is isolated; absent if it is not
     WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if they are not a file
@@ -160,6 +164,14 @@ class RunDir:
     def ended(self) -> Path:
         """With several nodes: a file for each rank whose end the node's supervisor has seen."""
         return self.ctl / "ended"
+
+    def has_ended(self, rank: int) -> bool:
+        """Whether the supervisor of this node has seen the end of that rank."""
+        return self.left_early(rank) or os.path.lexists(self.ended / f"{rank}.finished")
+
+    def left_early(self, rank: int) -> bool:
+        """Whether it has, and the rank's program had not done all its work."""
+        return os.path.lexists(self.ended / f"{rank}")
 
     @property
     def torchrun(self) -> Path:

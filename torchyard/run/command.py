@@ -1,7 +1,7 @@
-"""The start of a job's command: `python -P -u -m torchyard.run.command --command RANKS EXECUTABLE [ARGS…]`.
+"""The start of a job's command: `python -P -u -m torchyard.run.command --command FIRST_RANK RANKS EXECUTABLE [ARGS…]`.
 
 The command starts its own ranks. For the service this process is all of them: its record has the name of each, and its
-output is that of rank 0.
+output is that of the first.
 """
 
 import os
@@ -19,19 +19,19 @@ from torchyard.run import rank
 
 def main() -> NoReturn:
     """Becomes the command in `sys.argv`. Records why it cannot."""
-    ranks, command, arguments = int(sys.argv[2]), sys.argv[3], sys.argv[4:]
+    first, ranks, command, arguments = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:]
     run_dir = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
-    rank.redirect(run_dir, 0)
+    rank.redirect(run_dir, first)
     identity = identity_of(os.getpid())
     if identity is None:
         sys.exit("/proc does not show this process")
-    for number in range(ranks):
+    for number in range(first, first + ranks):
         rank.write(run_dir.ranks / f"{number}.json", identity)
     try:
         rank.ask_for_secrets()
         _become(command, arguments)
     except Exception as error:  # noqa: BLE001 whatever it is, the job's owner shall know
-        rank.record_error(run_dir, 0, error)
+        rank.record_error(run_dir, first, error)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
 

@@ -55,7 +55,7 @@ def _plan(run: RunDir, raw: dict[str, Any], *, devices: Sequence[Device] = SLOTS
     environ = changes.pop("environ", {"PATH": "/usr/bin"})
     environment = changes.pop("environment", None)
     plan = replace(plan_of(parse_spec(raw), **(arguments | changes)), environment=environment)
-    return launch_plan(plan, run=run, launcher=TorchrunLauncher(), slots=2, environ=environ)
+    return launch_plan(plan, run=run, launcher=TorchrunLauncher(), slots=2, devices=plan.devices, environ=environ)
 
 
 def _recipe(source: str = "digits", **model: str) -> dict[str, Any]:

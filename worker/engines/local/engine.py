@@ -87,8 +87,7 @@ class LocalEngine:
         return None
 
     def start(self, plan: AttemptPlan) -> Handle:
-        world_size = len(plan.devices)
-        found = self.find(plan.key, world_size=world_size, claimed_at=plan.claimed_at)
+        found = self.find(plan.key, world_size=plan.world_size, claimed_at=plan.claimed_at)
         if found is not None:
             return found
         launcher, note = self._choose_launcher(plan)
@@ -98,7 +97,7 @@ class LocalEngine:
             launcher, note = self._cold_launcher, _cold_start_note(plan, str(error))
             supervisor = self._start_supervisor(plan, launcher)
         run = self._run_dir(plan.key)
-        handle = self._started(plan.key, supervisor or self._wait_for_record(run), world_size)
+        handle = self._started(plan.key, supervisor or self._wait_for_record(run), plan.world_size)
         return replace(handle, note=note)
 
     def find(self, key: AttemptKey, *, world_size: int, claimed_at: int) -> Handle | None:
@@ -154,7 +153,7 @@ class LocalEngine:
     def request_stacks(self, handle: Handle) -> Callable[[], list[base.RankStacks]]:
         supervisor = LocalHandle.from_dict(handle.stored)
         run = self._run_dir(handle.key)
-        return stacks.request_stacks(run, supervisor, world_size=handle.world_size)
+        return stacks.request_stacks(run, supervisor, ranks=range(handle.world_size))
 
     def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[base.StrayMemory]:
         supervisor = LocalHandle.from_dict(handle.stored)
@@ -244,7 +243,9 @@ class LocalEngine:
         """
         run = self._run_dir(plan.key)
         slots, umask, confinement = len(self._inventory.devices), self._umask, self._confinement
-        written = launch_plan(plan, run=run, launcher=launcher, slots=slots, umask=umask, confinement=confinement)
+        written = launch_plan(
+            plan, run=run, launcher=launcher, slots=slots, devices=plan.devices, umask=umask, confinement=confinement
+        )
         write_record(run.launch, written)
         if self._warm is None:
             return supervisors.start(run, secrets=plan.secrets)

@@ -1,14 +1,16 @@
 """What a supervisor starts: the launcher's command with the whole environment, from the plan of an attempt."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 import os
 
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.records import LaunchPlan, NodePart
 from torchyard.contract.rundir import RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.confinement import Confined, Confinement
 from worker.engines.local.environment import inherited
 from worker.engines.local.launchers.base import Launcher, rank_environment
+from worker.engines.local.launchers.command import variables_of_node
 from worker.sandbox.opening import canonical
 
 
@@ -18,16 +20,23 @@ def launch_plan(
     run: RunDir,
     launcher: Launcher,
     slots: int,
+    devices: Sequence[str],
+    node: NodePart | None = None,
     umask: int = 0o077,
     environ: Mapping[str, str] = os.environ,
     confinement: Confinement | None = None,
 ) -> LaunchPlan:
     """Returns what the supervisor starts, with the whole environment. Makes the places that the attempt may write.
 
-    `environ`: the worker's variables. `slots`: the number of the worker's devices. Raises OSError.
+    `environ`: the worker's variables. `slots`: the number of the worker's devices. `devices`: the UUIDs of those that
+    the attempt has here, by local rank. `node`: this host's part in an attempt over several; then `run` is that of the
+    node. Raises OSError, and ConfigError if the launcher cannot start such an attempt.
     """
-    argv = launcher.command(plan, folder=run.torchrun)
-    changeable, fixed = rank_environment(plan, slots=slots)
+    world_size, plan = plan.world_size, replace(plan, devices=tuple(devices))
+    argv = launcher.command(plan, folder=run.torchrun, node=node)
+    changeable, fixed = rank_environment(plan, slots=slots, interface="lo" if node is None else node.interface)
+    if node is not None and plan.is_command:
+        fixed |= variables_of_node(node)
     confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
     env = inherited(environ) | _of_environment(plan, environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
     unchangeable = fixed.keys() | plan.env.keys()
@@ -41,7 +50,8 @@ def launch_plan(
         rank_env={name: value for name, value in plan.job_env.items() if name not in unchangeable},
         cwd=canonical(plan.cwd) if confined.sandbox is None or confined.sandbox.strict is None else str(plan.cwd),
         umask=umask,
-        world_size=len(plan.devices),
+        world_size=world_size,
+        node=node,
         time_limit=plan.time_limit,
         stall_timeout=plan.stall_timeout,
         stop_grace=plan.stop_grace,

@@ -1,6 +1,6 @@
 """Asks the ranks of an attempt for the stacks of their threads, and reads what they wrote."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import os
 from pathlib import Path
 import re
@@ -26,25 +26,31 @@ _FRAMES_OF_SERVICE = re.compile(
 """The frames below the rank's program: a fork has those of the warm process, too."""
 
 
-def request_stacks(run: RunDir, supervisor: ProcessIdentity, *, world_size: int) -> Callable[[], list[RankStacks]]:
-    """Signals every rank that runs. Returns a function that reads what each rank has written since, in their order."""
-    files = [run.stacks / f"{rank}.txt" for rank in range(world_size)]
-    before = [_size(file) for file in files]
+def request_stacks(run: RunDir, supervisor: ProcessIdentity, *, ranks: Sequence[int]) -> Callable[[], list[RankStacks]]:
+    """Signals those of `ranks` that run. Returns a function that reads what each has written since, in their order."""
+    read = written_since(run, ranks=ranks)
     found = [*process.descendants(supervisor.pid), *strictness.recorded_processes(run)]
-    ranks = running_ranks(run, found, world_size=world_size)
+    running = running_ranks(run, found, ranks=ranks)
     if not process.is_alive(supervisor):  # checked last: until here, no other process can have had its pid
-        ranks = {}
+        running = {}
     send = strictness.sender(run)
-    obstacles = [_signal(ranks.get(rank), send) for rank in range(world_size)]
-    limit = min(_LIMIT, _TOTAL_LIMIT // world_size)
+    obstacles = [_signal(running.get(rank), send) for rank in ranks]
 
-    def read() -> list[RankStacks]:
+    def answers() -> list[RankStacks]:
         return [
-            _read(file, start, limit) if obstacle is None else RankStacks(note=obstacle)
-            for file, start, obstacle in zip(files, before, obstacles, strict=True)
+            answer if obstacle is None else RankStacks(note=obstacle)
+            for answer, obstacle in zip(read(), obstacles, strict=True)
         ]
 
-    return read
+    return answers
+
+
+def written_since(run: RunDir, *, ranks: Sequence[int]) -> Callable[[], list[RankStacks]]:
+    """Returns a function that reads what each rank has written since this call, in their order. Signals none."""
+    files = [run.stacks / f"{rank}.txt" for rank in ranks]
+    before = [_size(file) for file in files]
+    limit = min(_LIMIT, _TOTAL_LIMIT // max(1, len(ranks)))
+    return lambda: [_read(file, start, limit) for file, start in zip(files, before, strict=True)]
 
 
 def _signal(rank: ProcessIdentity | None, send: process.Send) -> str | None:

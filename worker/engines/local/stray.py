@@ -19,7 +19,7 @@ def stray_memory(
     if inventory.nvml is None or len(devices) < 2 or not process.is_alive(supervisor):
         return []
     processes = [*process.descendants(supervisor.pid), *strictness.recorded_processes(run)]
-    ranks = running_ranks(run, processes, world_size=len(devices))
+    ranks = running_ranks(run, processes, ranks=range(len(devices)))
     return found_in(inventory.observe(own_pids=set()), devices, {item.pid: rank for rank, item in ranks.items()})
 
 

@@ -38,7 +38,7 @@ def started(attempt: Attempt, script: str, *, world_size: int = 1) -> None:
 
 
 def ask(attempt: Attempt) -> Callable[[], list[RankStacks]]:
-    return request_stacks(attempt.run, attempt.supervisor, world_size=attempt.world_size)
+    return request_stacks(attempt.run, attempt.supervisor, ranks=range(attempt.world_size))
 
 
 def rank_0(attempt: Attempt) -> ProcessIdentity:
@@ -114,7 +114,7 @@ def test_no_rank_of_a_supervisor_that_has_ended_is_signalled(
 ) -> None:
     started(attempt, RUNS_FOREVER)
     ended = ProcessIdentity(pid=attempt.supervisor.pid, start_time=1, boot_id=attempt.supervisor.boot_id)
-    assert request_stacks(attempt.run, ended, world_size=1)() == [RankStacks(note="does not run")]
+    assert request_stacks(attempt.run, ended, ranks=[0])() == [RankStacks(note="does not run")]
     assert signalled == []
 
 

@@ -39,15 +39,23 @@ class AgentProcess:
     """A fork of the supervisor that enters the plan's sandbox and then calls `work`. Its output is the launcher's log.
 
     `work` starts the ranks, and returns what the agent reports once they have ended. `reaps`: whether it reaps all that
-    loses its parent: then the agent itself can be the first process of a pid namespace. Raises OSError if the fork
-    fails.
+    loses its parent: then the agent itself can be the first process of a pid namespace. `keep`: descriptors that it
+    gets. Raises OSError if the fork fails.
     """
 
-    def __init__(self, plan: LaunchPlan, run: RunDir, work: Callable[[], AgentReport], *, reaps: bool = False) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        run: RunDir,
+        work: Callable[[], AgentReport],
+        *,
+        reaps: bool = False,
+        keep: Sequence[int] = (),
+    ) -> None:
         self.exit_code: int | None = None
         """The exit code, or minus the number of the signal that killed it. None while it runs."""
         self.report = AgentReport()
-        self._plan = plan
+        self.plan = plan
         self._work = work
         self._reaps = reaps
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -55,10 +63,10 @@ class AgentProcess:
         logs: list[int] = []
         try:
             # Opened here, as no mount with a file that is open for writing becomes read-only.
-            logs = fork.open_logs([run.log("launcher", name) for name in ("stdout", "stderr")])
+            logs = fork.open_logs([run.log(run.launcher, name) for name in ("stdout", "stderr")])
             self.pid = fork.fork(
                 lambda: self._run(writing, exit_writing, logs),
-                keep=(writing, exit_writing, *logs),
+                keep=(writing, exit_writing, *logs, *keep),
                 make=lambda: entry.fork(plan.sandbox),
             )
             """The process whose end is that of the agent: itself, or the first process of its pid namespace."""
@@ -112,7 +120,7 @@ class AgentProcess:
     def _run(self, writing: int, exits: int, logs: Sequence[int]) -> NoReturn:
         fork.redirect(logs)
         try:
-            fork.set_environment(self._plan)
+            fork.set_environment(self.plan)
             self._set_title("init")
             self._enter(exits)
             self._set_title("agent")
@@ -132,9 +140,9 @@ class AgentProcess:
         def write(number: int) -> None:
             os.write(exits, _NUMBER.pack(number))
 
-        if self._plan.sandbox is not None:
-            entry.enter(self._plan.sandbox, ended=None if self._reaps else write)
+        if self.plan.sandbox is not None:
+            entry.enter(self.plan.sandbox, ended=None if self._reaps else write)
         os.close(exits)
 
     def _set_title(self, role: str) -> None:
-        setproctitle(process_title(self._plan.job_id, self._plan.attempt, role))
+        setproctitle(process_title(self.plan.job_id, self.plan.attempt, role))

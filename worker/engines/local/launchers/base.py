@@ -6,7 +6,7 @@ from pathlib import Path
 import signal
 from typing import Literal, Protocol
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.records import NodePart, ProcessIdentity
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan
 
@@ -17,8 +17,12 @@ class Launcher(Protocol):
     @property
     def name(self) -> Literal["torchrun", "warm", "command"]: ...
 
-    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
-        """Returns the `argv` of the launch plan. `folder`: the launcher's own folder in the run directory."""
+    def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
+        """Returns the `argv` of the launch plan. `folder`: the launcher's own folder in the run directory.
+
+        `plan` has the devices of this host, which is the `node` of an attempt over several. Raises ConfigError if the
+        launcher cannot do that.
+        """
         ...
 
 
@@ -64,10 +68,10 @@ class Launch(Protocol):
         ...
 
 
-def rank_environment(plan: AttemptPlan, *, slots: int) -> tuple[dict[str, str], dict[str, str]]:
+def rank_environment(plan: AttemptPlan, *, slots: int, interface: str = "lo") -> tuple[dict[str, str], dict[str, str]]:
     """Returns the variables of launcher and ranks that the job may change, and those that it may not.
 
-    `slots`: the devices of the host, which share its cores.
+    `slots`: the devices of the host, which share its cores. `interface`: the one by which ranks reach each other.
     """
     threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(plan.devices)))
     dump = RunDir.of_job(Path(plan.env[Env.RUN_DIR])).collectives / "nccl_trace_rank_"
@@ -75,6 +79,6 @@ def rank_environment(plan: AttemptPlan, *, slots: int) -> tuple[dict[str, str], 
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(plan.gpus),
-        "GLOO_SOCKET_IFNAME": "lo",
-        "NCCL_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": interface,
+        "NCCL_SOCKET_IFNAME": interface,
     }

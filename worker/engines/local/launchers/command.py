@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from torchyard.contract.records import NodePart
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import TorchrunAgent
@@ -15,18 +16,25 @@ class CommandLauncher:
     def name(self) -> Literal["command"]:
         return "command"
 
-    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
         option, *program = plan.program
-        return [plan.python, "-I", "-S", str(Path(rank_start.__file__)), option, str(len(plan.devices)), *program]
+        ranks = [str(0 if node is None else node.first_rank), str(len(plan.devices))]
+        return [plan.python, "-I", "-S", str(Path(rank_start.__file__)), option, *ranks, *program]
 
 
 class CommandAgent(TorchrunAgent):
     """The command. It asks for the secrets, as a rank of torchrun does. Raises OSError if it cannot be started."""
 
     def failures(self) -> list[tuple[int, int]]:
-        return failures_of(self.exit_code)
+        return failures_of(self.exit_code, rank=self.plan.ranks[0])
 
 
-def failures_of(exit_code: int | None) -> list[tuple[int, int]]:
-    """Returns the failure of a command, which counts as rank 0, or none."""
-    return [(0, exit_code)] if exit_code else []
+def failures_of(exit_code: int | None, *, rank: int = 0) -> list[tuple[int, int]]:
+    """Returns the failure of a command, which counts as that of its first rank, or none."""
+    return [(rank, exit_code)] if exit_code else []
+
+
+def variables_of_node(node: NodePart) -> dict[str, str]:
+    """Returns the variables that tell a command its node's part. Those with a prefix are for torchrun."""
+    part = {"NNODES": node.nodes, "NODE_RANK": node.rank, "MASTER_ADDR": node.master, "MASTER_PORT": node.port}
+    return {f"{prefix}{name}": str(value) for name, value in part.items() for prefix in ("", "PET_")}

@@ -1,6 +1,6 @@
 """Starts a rank as a program of its own: `python -I -S rank_start.py SCRIPT [ARGS…]`, or `… -m MODULE [ARGS…]`.
 
-Or a command that starts the ranks itself: `… --command RANKS EXECUTABLE [ARGS…]`.
+Or a command that starts the ranks itself: `… --command FIRST_RANK RANKS EXECUTABLE [ARGS…]`.
 
 It gives the job's variables to the rank alone: the launcher before it has them under other names, so that no variable
 of the job changes how the launcher works. It needs nothing but the standard library, and reads no variable of Python.

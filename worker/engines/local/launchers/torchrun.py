@@ -1,6 +1,7 @@
 """torchrun as the launcher: its command, its process, and the failures in its summary.
 
-Rendezvous and collectives stay on loopback, on ports that the kernel chooses: any number of jobs can share the host.
+Rendezvous and collectives of one host stay on loopback, on ports that the kernel chooses: any number of jobs can share
+it. Those of several nodes go by the interface that their plan names, and all meet at a socket of node 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,10 +9,11 @@ from dataclasses import replace
 import os
 from pathlib import Path
 import re
+import socket
 import sys
 from typing import Literal, NoReturn
 
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.records import LaunchPlan, NodePart
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers import fork, logtail, rank_start
@@ -20,7 +22,6 @@ from worker.engines.local.launchers.secrets import SecretServer
 
 _PYTHON = (sys.executable, "-P")
 _MODULE = "trainer.torchrun"
-_ELASTIC = ("--nnodes=1", "--local-addr=127.0.0.1", "--max-restarts=0")
 _FAILURE = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.MULTILINE)
 
 
@@ -31,16 +32,16 @@ class TorchrunLauncher:
     def name(self) -> Literal["torchrun"]:
         return "torchrun"
 
-    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
         rank = ["--no-python", *rank_command(plan.program, python=plan.python)]
         of_plan = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
         # With the worker's own torch, torchrun can be a fork of the warm process: its import takes as long as a rank's.
         python = plan.python if _has_own_torch(plan) else sys.executable
-        return [python, "-P", "-m", _MODULE, *_ELASTIC, *of_plan, *rank]
+        return [python, "-P", "-m", _MODULE, *_meeting(node), "--max-restarts=0", *of_plan, *rank]
 
 
 class TorchrunAgent(AgentProcess):
-    """torchrun's agent. Raises OSError if it cannot be started.
+    """torchrun's agent. Raises OSError if it cannot be started. It gets the `listener` where several nodes meet.
 
     Its ranks ask the supervisor for the secrets, so that the agent never has them.
 
@@ -48,11 +49,17 @@ class TorchrunAgent(AgentProcess):
     are programs of their own in any case.
     """
 
-    def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
+    def __init__(
+        self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str], *, listener: socket.socket | None = None
+    ) -> None:
         self._run_dir = run
         self._secrets = SecretServer(run.secrets, secrets) if secrets else None
-        started = with_rank_variables(plan, run, secrets=bool(secrets))
-        super().__init__(started, run, lambda: _run_torchrun(started))
+        started, keep = with_rank_variables(plan, run, secrets=bool(secrets)), list[int]()
+        if listener is not None:
+            listener.set_inheritable(True)
+            keep = [listener.fileno()]
+            started = replace(started, env=started.env | {Env.LISTENER.value: str(listener.fileno())})
+        super().__init__(started, run, lambda: _run_torchrun(started), keep=keep)
 
     def descriptors(self) -> Sequence[int]:
         return [*super().descriptors(), *([] if self._secrets is None else [self._secrets.fileno()])]
@@ -63,12 +70,21 @@ class TorchrunAgent(AgentProcess):
             self._secrets.answer()
 
     def failures(self) -> list[tuple[int, int]]:
-        return parse_failures(logtail.tail_of_stderr(self._run_dir, "launcher"))
+        return parse_failures(logtail.tail_of_stderr(self._run_dir, self._run_dir.launcher))
 
     def close(self) -> None:
         super().close()
         if self._secrets is not None:
             self._secrets.close()
+
+
+def _meeting(node: NodePart | None) -> list[str]:
+    """Returns how the ranks meet. Without an endpoint in front, `trainer.torchrun` chooses one on loopback."""
+    if node is None:
+        return ["--nnodes=1", "--local-addr=127.0.0.1"]
+    master = f"[{node.master}]" if ":" in node.master else node.master
+    of_node = [f"--nnodes={node.nodes}", f"--node-rank={node.rank}", f"--local-addr={node.address}"]
+    return [f"--rdzv-endpoint={master}:{node.port}", *of_node]
 
 
 def _has_own_torch(plan: AttemptPlan) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 import re
 from typing import Literal
 
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.records import LaunchPlan, NodePart
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.agent import AgentProcess, AgentReport
@@ -29,7 +30,9 @@ class WarmLauncher:
     def name(self) -> Literal["warm"]:
         return "warm"
 
-    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
+        if node is not None:
+            raise ConfigError("launcher: warm is not possible over several nodes. Leave the launcher out")
         return list(plan.program)
 
 

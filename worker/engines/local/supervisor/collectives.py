@@ -1,6 +1,6 @@
 """Asks the ranks of an attempt that hangs where they are in their collectives, and says it in words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import contextlib
 
 from torchyard.contract.records import Collective, ProcessIdentity, RankCollectives
@@ -23,14 +23,14 @@ def request(ranks: Mapping[int, ProcessIdentity], *, send: process.Send) -> None
                 send(rank, COLLECTIVES_SIGNAL)
 
 
-def describe(run: RunDir, *, world_size: int) -> list[str]:
+def describe(run: RunDir, *, ranks: Iterable[int]) -> list[str]:
     """Returns where the ranks are, by what they wrote, ranks at one place together. The job may have forged it."""
     places: dict[str, list[int]] = {}
-    for rank in range(world_size):
+    for rank in ranks:
         found = read_untrusted(run.collectives / f"{rank}.json", RankCollectives)
         if found is not None:
             places.setdefault(_place(found), []).append(rank)
-    said = [f"rank {', '.join(map(str, ranks))} {place}" for place, ranks in places.items()]
+    said = [f"rank {', '.join(map(str, together))} {place}" for place, together in places.items()]
     return [*said[:_MOST_PLACES], "and so on"] if len(said) > _MOST_PLACES else said
 
 

@@ -14,12 +14,14 @@ _PIDS = re.compile(rb"^NSpid:\s.*\b(\d+)$", re.MULTILINE)
 """A process's pids, by namespace. The last one is what it calls itself."""
 
 
-def running_ranks(run: RunDir, processes: Iterable[ProcessIdentity], *, world_size: int) -> dict[int, ProcessIdentity]:
-    """Returns the ranks that run, by number. A record that names none of `processes`, the attempt's, is ignored.
+def running_ranks(
+    run: RunDir, processes: Iterable[ProcessIdentity], *, ranks: Iterable[int]
+) -> dict[int, ProcessIdentity]:
+    """Returns those of `ranks` that run, by number. A record that names none of `processes`, the attempt's, is ignored.
 
     A rank in a namespace of its own records the pid that it has there.
     """
-    files = {rank: run.ranks / f"{rank}.json" for rank in range(world_size)}
+    files = {rank: run.ranks / f"{rank}.json" for rank in ranks}
     recorded = {rank: read_untrusted(file, ProcessIdentity) for rank, file in files.items()}
     times = {found.start_time for found in recorded.values() if found is not None}
     named = {as_recorded(item): item for item in processes if item.start_time in times}

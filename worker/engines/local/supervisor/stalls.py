@@ -29,10 +29,12 @@ class StallDetector:
         self._changed_at: float | None = time.monotonic() if plan.reports else None
 
     def stalled(self) -> bool:
-        """Returns whether the event log did not change for `stall_timeout`.
+        """Returns whether the event log did not change for `stall_timeout`. Rank 0 writes it: only its node sees.
 
         On a full disk, where the log cannot grow, rank 0 changes its modification time instead.
         """
+        if 0 not in self._plan.ranks:
+            return False
         state = _size_and_mtime(self._run.events)
         if state != self._last_state:
             self._last_state = state
@@ -46,7 +48,7 @@ class StallDetector:
 
         `ranks`: those that run. `send` signals one of them.
         """
-        logs = {rank: self._run.log(f"rank-{rank}", "stderr") for rank in range(self._plan.world_size)}
+        logs = {rank: self._run.log(f"rank-{rank}", "stderr") for rank in self._plan.ranks}
         before = {rank: _size_and_mtime(log)[0] for rank, log in logs.items()}
         stopped = sorted(rank for rank, item in ranks.items() if process.is_stopped(item))
         for item in ranks.values():
@@ -60,7 +62,7 @@ class StallDetector:
                 continue
             state = "is stopped" if rank in stopped else "runs" if rank in ranks else "does not run"
             stacks.append(f"rank {rank} {state}; it wrote no stacks")
-        places = collectives.describe(self._run, world_size=self._plan.world_size)
+        places = collectives.describe(self._run, ranks=self._plan.ranks)
         message = "; ".join([_message(self._plan, stopped=stopped, any_runs=bool(ranks)), *places])
         return ExitReport(reason=EndReason.HANG, message=message, traceback="\n".join(stacks)[:_STACKS_LENGTH])
 

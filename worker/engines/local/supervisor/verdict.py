@@ -27,20 +27,21 @@ _COLLECTIVE_TIMEOUT = "Watchdog caught collective operation timeout"
 
 
 def judge(
-    run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tuple[int, int]], command: bool = False
+    run: RunDir, *, launcher_exit: int, ranks: range, failures: list[tuple[int, int]], command: bool = False
 ) -> ExitReport:
     """Returns the report of an attempt whose launcher exited by itself.
 
-    `launcher_exit`: its exit code, or minus the number of the signal that killed it. `failures`: the rank and the exit
-    code of each failed rank, the first one in front. A recorded error of a rank comes first, then a rank that ended
-    without one, then an error that only says that a peer was lost. `command`: the launcher is the job's command.
+    `launcher_exit`: its exit code, or minus the number of the signal that killed it. `ranks`: those of this host.
+    `failures`: the rank and the exit code of each failed rank, the first one in front. A recorded error of a rank comes
+    first, then a rank that ended without one, then an error that only says that a peer was lost. `command`: the
+    launcher is the job's command.
     """
     if launcher_exit == 0:
         return ExitReport(reason=EndReason.COMPLETED)
-    stderr = tail_of_stderr(run, "launcher")
-    failures = [(rank, code) for rank, code in failures if 0 <= rank < world_size]  # a job may forge them
-    errors = _by_cause(run, world_size)
-    if errors and not _blames_a_peer(errors[0]):
+    stderr = tail_of_stderr(run, run.launcher)
+    failures = [(rank, code) for rank, code in failures if rank in ranks]  # a job may forge them
+    errors = _by_cause(run, ranks)
+    if errors and not blames_a_peer(errors[0]):
         return _from_error(run, errors[0], dict(failures))
     full = disk.probe_full_disk(run.root) if launcher_exit > 0 and not errors else None
     if full is not None:  # the ranks could not record their errors
@@ -50,28 +51,30 @@ def judge(
         return _from_exit_code(run, *silent, command=command)
     if errors and launcher_exit > 0:
         return _from_error(run, errors[0], dict(failures))
-    return _from_launcher(run, launcher_exit, stderr, world_size)
+    return _from_launcher(run, launcher_exit, stderr, ranks)
 
 
-def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
+def raised(run: RunDir, *, ranks: range) -> ExitReport | None:
     """Returns the report of the first error that a rank recorded.
 
     Returns None if there is no error, or if all errors say that a peer was lost.
     """
-    errors = _by_cause(run, world_size)
-    return _from_error(run, errors[0], {}) if errors and not _blames_a_peer(errors[0]) else None
+    errors = _by_cause(run, ranks)
+    return _from_error(run, errors[0], {}) if errors and not blames_a_peer(errors[0]) else None
 
 
-def _by_cause(run: RunDir, world_size: int) -> list[RankError]:
-    found = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in range(world_size)}
-    errors = [error for rank, error in found.items() if error is not None and error.rank == rank]
-    return sorted(errors, key=lambda error: (_blames_a_peer(error), error.time))
-
-
-def _blames_a_peer(error: RankError) -> bool:
+def blames_a_peer(error: RankError | ExitReport) -> bool:
+    """Returns whether it only says that a peer was lost: another error is the cause."""
     if error.reason is EndReason.DEVICE_FAULT:  # NCCL reports it with the same error type as a lost peer
         return False
-    return _LOST_PEER.search(f"{error.type}: {error.message}\n{error.traceback}") is not None
+    named = f"{error.type}: " if isinstance(error, RankError) else ""
+    return _LOST_PEER.search(f"{named}{error.message}\n{error.traceback}") is not None
+
+
+def _by_cause(run: RunDir, ranks: range) -> list[RankError]:
+    found = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in ranks}
+    errors = [error for rank, error in found.items() if error is not None and error.rank == rank]
+    return sorted(errors, key=lambda error: (blames_a_peer(error), error.time))
 
 
 def _first_silent_failure(failures: list[tuple[int, int]], *, recorded: set[int]) -> tuple[int, int] | None:
@@ -85,15 +88,15 @@ def _first_silent_failure(failures: list[tuple[int, int]], *, recorded: set[int]
     return None
 
 
-def _came_up(run: RunDir, world_size: int) -> bool:
-    return any(read_untrusted(run.ranks / f"{rank}.json", ProcessIdentity) for rank in range(world_size))
+def _came_up(run: RunDir, ranks: range) -> bool:
+    return any(read_untrusted(run.ranks / f"{rank}.json", ProcessIdentity) for rank in ranks)
 
 
-def _from_launcher(run: RunDir, launcher_exit: int, stderr: str, world_size: int) -> ExitReport:
+def _from_launcher(run: RunDir, launcher_exit: int, stderr: str, ranks: range) -> ExitReport:
     """Returns the report of an attempt of which only the launcher's exit is known."""
     if launcher_exit < 0:  # the launcher runs no code of the user
         return ExitReport(reason=EndReason.WORKER_LOST, message=f"the launcher {_describe_exit(launcher_exit)}")
-    came_up = _came_up(run, world_size)
+    came_up = _came_up(run, ranks)
     reason = EndReason.USER_ERROR if came_up else EndReason.LAUNCH_FAILED
     started = "the launcher" if came_up else "the ranks never came up: the launcher"
     return ExitReport(

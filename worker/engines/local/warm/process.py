@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
+from torchyard.contract.rundir import RunDir
 from torchyard.host import inspection
 from torchyard.host.identity import identity_of
 from worker.engines.local.launchers import fork, secrets
@@ -81,7 +82,7 @@ def _supervise(run: Path, log: int, values: int) -> NoReturn:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    supervisor.supervise(run, secrets.read(values))
+    supervisor.supervise(RunDir(run), secrets.read(values))
     sys.exit()
 
 

@@ -1,0 +1,135 @@
+"""An attempt over several nodes, all on this host: a supervisor for each, as a cluster would start them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from tests.worker.attempt import Attempt, wait_for
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport, NodePart, ProcessIdentity, StopRequest
+from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import read_record, write_record
+from worker.engines.base import ClusterRequest
+from worker.engines.local.launch_plans import launch_plan
+from worker.engines.local.launchers.command import CommandLauncher
+from worker.engines.local.launchers.torchrun import TorchrunLauncher
+from worker.engines.local.supervisor.ranks import running_ranks
+from worker.host import process
+from worker.sandbox.places import WorkerPlaces
+
+LOOPBACK = "127.0.0.1"
+_NODE = Path(__file__).with_name("node.py")
+
+
+@dataclass
+class Nodes:
+    """The nodes of `attempt`, each with `ranks` ranks. What a cluster's own processes would do, the test does."""
+
+    attempt: Attempt
+    nodes: int = 2
+    ranks: int = 1
+    supervisors: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+
+    def of(self, node: int) -> RunDir:
+        return self.attempt.run.of_node(node)
+
+    def start_job(self, text: str, *, args: Sequence[str] = (), **changes: Any) -> None:
+        """Runs `text` as a job's script. `changes`: as of `start_spec`."""
+        self.attempt.script(text)
+        config = {"code": f"file://{self.attempt.run.root}/code", "args": list(args)}
+        self.start_spec({"trainer": "script", "config": config}, **changes)
+
+    def start_spec(
+        self,
+        document: Mapping[str, Any],
+        *,
+        resumes: bool = False,
+        stall: int = 600,
+        time_limit: int = 600,
+        grace: int = 30,
+    ) -> None:
+        """Runs a job with this spec on all nodes. The limits are in seconds."""
+        request = ClusterRequest(nodes=self.nodes, devices_per_node=self.ranks, kind="cpu")
+        plan = replace(
+            self.attempt.plan_of_spec(document, devices=(), resumes=resumes),
+            cluster=request,
+            stall_timeout=timedelta(seconds=stall),
+            time_limit=timedelta(seconds=time_limit),
+            stop_grace=timedelta(seconds=grace),
+        )
+        with socket.create_server((LOOPBACK, 0)) as listener:
+            for node in range(self.nodes):
+                run = self.of(node)
+                run.ctl.mkdir(parents=True)
+                places = WorkerPlaces(self.attempt.run.root / "worker", temporary=self._temporaries(node))
+                written = launch_plan(
+                    plan,
+                    run=run,
+                    launcher=CommandLauncher() if plan.is_command else TorchrunLauncher(),
+                    slots=self.ranks,
+                    devices=[f"cpu-node-{node}-{slot}" for slot in range(self.ranks)],
+                    node=self._part(node, port=listener.getsockname()[1]),
+                    confinement=replace(self.attempt.confinement, places=places),
+                )
+                write_record(run.launch, written)
+                self._start(node, listener)
+
+    def told(self, node: int, reason: EndReason, *, grace: int = 30) -> None:
+        """Asks the supervisor of one node to stop."""
+        write_record(self.of(node).stop, StopRequest(reason=reason, grace=timedelta(seconds=grace)))
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Signals every process of every node at once, as a cluster does."""
+        for item in [*self._supervisors(), *self.attempt.running_processes()]:
+            process.send(item, number)
+
+    def rank(self, rank: int) -> ProcessIdentity:
+        """Returns a rank that runs, whatever its node."""
+        below = process.descendants(*(item.pid for item in self.supervisors))
+        return running_ranks(self.attempt.run, below, ranks=[rank])[rank]
+
+    def report(self, node: int) -> ExitReport:
+        """Waits until the node's part has ended, and returns its report."""
+        wait_for(lambda: self.supervisors[node].poll() is not None, f"the end of node {node}")
+        report = read_record(self.of(node).exit, ExitReport)
+        assert report is not None, self.of(node).supervisor_log.read_text()
+        return report
+
+    def reports(self) -> list[ExitReport]:
+        return [self.report(node) for node in range(self.nodes)]
+
+    def _supervisors(self) -> list[ProcessIdentity]:
+        found = (read_record(self.of(node).supervisor, ProcessIdentity) for node in range(self.nodes))
+        return [item for item in found if item is not None]
+
+    def _temporaries(self, node: int) -> Path:
+        folder = self.attempt.run.root / f"temporaries-of-{node}"
+        folder.mkdir()
+        return folder
+
+    def _part(self, node: int, *, port: int) -> NodePart:
+        return NodePart(
+            nodes=self.nodes,
+            rank=node,
+            first_rank=node * self.ranks,
+            ranks=self.ranks,
+            interface="lo",
+            address=LOOPBACK,
+            master=LOOPBACK,
+            port=port,
+        )
+
+    def _start(self, node: int, listener: socket.socket) -> None:
+        given = [] if node else [listener.fileno()]
+        root = str(self.attempt.run.root)
+        command = [sys.executable, "-P", str(_NODE), root, str(node), *map(str, given)]
+        with self.of(node).supervisor_log.open("ab") as log:
+            self.supervisors.append(
+                subprocess.Popen(command, stdout=log, stderr=log, pass_fds=given, start_new_session=True)
+            )
