@@ -11,14 +11,14 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views.cluster import DeviceView, WorkerView
+    from torchyard.contract.views.cluster import DeviceView, PoolView, WorkerView
     from torchyard.contract.views.jobs import QueueEntry
 
 _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
 
 
 def workers(*, as_json: Json = False) -> None:
-    """List workers, their devices, and the job that holds each device."""
+    """List workers, their devices, the job that holds each device, and the pools of clusters."""
     with connect() as client:
         found = client.workers()
     if as_json:
@@ -55,8 +55,11 @@ def queue(*, as_json: Json = False) -> None:
 
 
 def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
-    """Returns the lines of a table of devices, and then what is kept for whom. Without devices, a worker has a line."""
-    rows = [row for worker in workers for row in _devices(worker)]
+    """Returns the lines of a table of devices, then what is kept for whom, then a table of pools.
+
+    A worker without devices has a line.
+    """
+    rows = [row for worker in workers if worker.pool is None for row in _devices(worker)]
     headers = (
         "WORKER",
         "STATE",
@@ -70,7 +73,22 @@ def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str
         "NAME",
         "SEEN",
     )
-    return [*output.table(headers, rows, indent=indent), *(indent + line for line in kept_lines(workers))]
+    devices = output.table(headers, rows, indent=indent) if rows else []
+    parts = (devices, [indent + line for line in kept_lines(workers)], pool_lines(workers, indent=indent))
+    return [line for part in parts for line in part]
+
+
+def pool_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
+    """Returns the lines of a table of pools, none without any, and then why no job starts in one of them now."""
+    pools = [(worker, worker.pool) for worker in workers if worker.pool is not None]
+    if not pools:
+        return []
+    headers = ("POOL", "STATE", "PARTITION", "NODES", "DEVICES", "LIMIT", "WAITING", "RUNNING", "SEEN")
+    lines = output.table(headers, [_pool(worker, pool) for worker, pool in pools], indent=indent)
+    return [
+        *lines,
+        *(f"{indent}{worker.name}: {terminal.plain(pool.obstacle)}" for worker, pool in pools if pool.obstacle),
+    ]
 
 
 def kept_lines(workers: Sequence[WorkerView]) -> list[str]:
@@ -90,8 +108,9 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
     if as_json:
         return output.write_json(changed)
     for worker in changed:
-        held = {device.job_id for device in worker.devices if device.job_id is not None}
-        stops = f"; jobs that return to the queue: {len(held)}" if drain and held else ""
+        held = len({device.job_id for device in worker.devices if device.job_id is not None})
+        held += 0 if worker.pool is None else worker.pool.waiting + worker.pool.running
+        stops = f"; jobs that return to the queue: {held}" if drain and held else ""
         terminal.write(f"{worker.name}  {worker.state}{stops}")
     return None
 
@@ -133,6 +152,19 @@ def _memory(device: DeviceView) -> str:
         return ""
     total = terminal.size(device.memory_bytes)
     return total if device.memory_used_bytes is None else f"{terminal.size(device.memory_used_bytes)} of {total}"
+
+
+def _pool(worker: WorkerView, pool: PoolView) -> tuple[str, ...]:
+    limit = "" if pool.max_time_s is None else terminal.duration(pool.max_time_s)
+    counts = (str(pool.nodes.count), _offer(pool), limit, str(pool.waiting), str(pool.running))
+    return (worker.name, worker.state, f"{pool.partition} ({pool.state})", *counts, terminal.ago(worker.seen_at))
+
+
+def _offer(pool: PoolView) -> str:
+    """Formats what each node has: `4 GPUs (a100)`."""
+    noun = "GPU" if pool.kind == "cuda" else "CPU slot"
+    names = f" ({', '.join(pool.nodes.gpus)})" if pool.nodes.gpus else ""
+    return f"{output.count(pool.nodes.devices, noun)}{names} each"
 
 
 def _entry(entry: QueueEntry) -> tuple[str, ...]:

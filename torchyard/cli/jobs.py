@@ -171,7 +171,7 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     rows += [("retry of", job.retry_of or ""), ("priority", str(job.priority) if job.priority else "")]
     rows += [("git", output.git_of(job))]
     rows += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]
-    rows += [("devices", ", ".join(f"{device.name} #{device.index}" for device in job.devices))]
+    rows += [("devices" if place == 0 else "", text) for place, text in enumerate(output.held(job.devices))]
     rows += [("progress", output.progress(job)), ("metrics", output.metrics(job.metrics))]
     if job.best is not None:
         rows.append(("best", f"{job.best.metric} {job.best.value:.6g} at step {job.best.step}"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from torchyard.contract.recipes.script import Git
-    from torchyard.contract.views.jobs import ErrorView, JobSummary, JobView, ProgressView
+    from torchyard.contract.views.jobs import ErrorView, HeldDevice, JobSummary, JobView, ProgressView
     from torchyard.contract.views.telemetry import LogLine
 
 COLOURS = {
@@ -146,6 +146,18 @@ def reason(job: JobSummary) -> str:
 def count(number: int, what: str) -> str:
     """Formats `1 file`, `2 files`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def held(devices: Sequence[HeldDevice]) -> list[str]:
+    """Returns a line for each node of a job: `CPU slot #0, CPU slot #1`, in a pool `n1: GPU #0, GPU #1`."""
+    nodes: dict[int, list[HeldDevice]] = {}
+    for device in devices:
+        nodes.setdefault(device.node, []).append(device)
+    return [
+        ("" if first.host is None else f"{first.host}: ")
+        + ", ".join(f"{device.name} #{device.index}" for device in (first, *others))
+        for first, *others in (nodes[number] for number in sorted(nodes))
+    ]
 
 
 def git(found: Git) -> str:

@@ -25,14 +25,18 @@ def stacks(
 ) -> None:
     """Print where each rank of a running job is: the Python stacks of its threads. The job goes on."""
     with connect() as client:
-        found = client.stacks(client.get(job).id, timeout=timeout)
+        view = client.get(job).view
+        found = client.stacks(view.id, timeout=timeout)
     if as_json:
         return output.write_json(found)
-    terminal.write("\n\n".join(_section(rank) for rank in found.ranks))
+    hosts = dict(enumerate(device.host for device in view.devices))
+    terminal.write("\n\n".join(_section(rank, host=hosts.get(rank.rank)) for rank in found.ranks))
     return None
 
 
-def _section(rank: RankStacksView) -> str:
-    heading = terminal.paint(f"rank {rank.rank}", _BOLD, sys.stdout)
+def _section(rank: RankStacksView, *, host: str | None) -> str:
+    """`host`: the name of its node, where a cluster chose it."""
+    where = "" if host is None else f" on {terminal.plain(host)}"
+    heading = terminal.paint(f"rank {rank.rank}{where}", _BOLD, sys.stdout)
     note = f": {rank.note}" if rank.note else ""
     return f"{heading}{note}" + (f"\n{rank.text.rstrip()}" if rank.text else "")

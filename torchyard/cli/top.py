@@ -12,7 +12,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import connect
-from torchyard.cli.cluster import kept_lines
+from torchyard.cli.cluster import kept_lines, pool_lines
 from torchyard.cli.screen import redraw
 from torchyard.contract.job import JobState
 from torchyard.host import terminal
@@ -60,7 +60,7 @@ class _Reader:
         """Returns what to show now. Raises ServerUnreachable and Unavailable."""
         workers, waiting = self.client.workers(), [*self.client.queue()]
         if self.history is None or time.monotonic() > self.read_at + _HISTORY_S:
-            self.history = {worker.id: self._history(worker) for worker in workers}
+            self.history = {worker.id: self._history(worker) for worker in workers if worker.pool is None}
             self.read_at = time.monotonic()
         ended = [state for state in JobState if state.terminal]
         jobs = [*self.client.list(state=ended, limit=_LOOKED_AT)]
@@ -73,10 +73,11 @@ class _Reader:
 def _floor(workers: Sequence[WorkerView], history: Mapping[str, WorkerHistoryView]) -> list[str]:
     devices = [device for worker in workers for device in worker.devices]
     held = sum(device.holder is not None for device in devices)
-    rows = [row for worker in workers for row in _device_rows(worker, history.get(worker.id))]
+    hosts = [worker for worker in workers if worker.pool is None]
+    rows = [row for worker in hosts for row in _device_rows(worker, history.get(worker.id))]
     heading = _heading("FLOOR", f"{held} of {output.count(len(devices), 'device')} held")
-    table = output.table(("WORKER", "DEVICE", "UTIL", "", "LAST 10 MIN", "MEMORY", "HELD BY"), rows)
-    return [heading, *table, *kept_lines(workers)]
+    table = output.table(("WORKER", "DEVICE", "UTIL", "", "LAST 10 MIN", "MEMORY", "HELD BY"), rows) if rows else []
+    return [heading, *table, *kept_lines(workers), *pool_lines(workers)]
 
 
 def _device_rows(worker: WorkerView, history: WorkerHistoryView | None) -> list[tuple[str, ...]]:

@@ -98,6 +98,49 @@ class KeptView(View):
     """None if the caller may not see which job it is."""
 
 
+class PoolNodesView(View):
+    """The nodes of a pool that are not down or drained. What they have is that of the smallest one."""
+
+    count: int
+    devices: int
+    """The most devices that one node has."""
+    gpus: list[str] = []
+    """The names of the GPUs, as the cluster's operator has called them."""
+    cpus: int | None = None
+    memory_gb: float | None = None
+    """In GiB."""
+
+
+class PoolRulesView(View):
+    """What jobs may ask of the pool's cluster besides devices. Empty: nothing."""
+
+    accounts: list[str] = []
+    qos: list[str] = []
+    constraints: list[str] = []
+    reservations: list[str] = []
+
+
+class PoolView(View):
+    """A partition of a cluster, whose own scheduler starts jobs on it."""
+
+    engine: Literal["slurm"]
+    partition: str
+    kind: Literal["cuda", "cpu"]
+    nodes: PoolNodesView
+    max_time_s: int | None = None
+    """The longest time limit of a job there. Null: there is no limit."""
+    ahead: int
+    """How many jobs of one owner may wait in the cluster's queue."""
+    rules: PoolRulesView
+    state: str
+    """The partition's state in the cluster's own words."""
+    obstacle: str | None = None
+    """Why no job starts there now, such as that the cluster does not answer."""
+    waiting: int = 0
+    """Jobs that were given to the cluster and do not run yet."""
+    running: int = 0
+
+
 class WorkerView(View):
     id: str
     name: str
@@ -109,6 +152,8 @@ class WorkerView(View):
     """None until the worker's first heartbeat."""
     kept: list[KeptView] = []
     """For whom its devices are kept, until that job can start there."""
+    pool: PoolView | None = None
+    """Set if it gives jobs to a cluster. Then it has no devices of its own."""
 
 
 class DeviceColumns(View):

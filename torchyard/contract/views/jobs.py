@@ -40,10 +40,16 @@ class BestView(View):
 
 
 class HeldDevice(View):
+    """A device of the newest attempt. They are listed by rank."""
+
     worker: str
     index: int
     uuid: str
     name: str
+    node: int = 0
+    """The number of its node, from 0. One worker has one node; a pool gives an attempt several."""
+    host: str | None = None
+    """The name of the node, where the cluster of a pool has chosen it. Null: the worker's own host."""
 
 
 class ErrorView(View):
