@@ -327,8 +327,8 @@ def _worker(devices: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _pool(**more: Any) -> dict[str, Any]:
     """A pool of three nodes in the partition `main`."""
-    nodes = {"count": 3, "devices": 4, "gpus": ["a100"], "cpus": 64, "memory_gb": 512.0}
-    report = PoolReport(partition="main", kind="cuda", nodes=PoolNodes(**nodes), max_time_s=86_400)
+    nodes = PoolNodes(count=3, devices=4, gpus=["a100"], cpus=64, memory_gb=512.0)
+    report = PoolReport(partition="main", kind="cuda", nodes=nodes, max_time_s=86_400)
     shown = {**report.to_dict(), "waiting": 2, "running": 1, **more}
     return {**_worker([]), "id": "wrk_2", "name": "gpu", "pool": shown}
 

@@ -12,6 +12,7 @@ export type LiveLine = Schemas["LiveLine"];
 export type LogMatch = Schemas["LogMatch"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type WorkerView = Schemas["WorkerView"];
+export type PoolView = Schemas["PoolView"];
 export type DeviceView = Schemas["DeviceView"];
 export type QueueEntry = Schemas["QueueEntry"];
 export type MeView = Schemas["MeView"];

@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 import type { JobView } from "../../api/wire";
-import { devicesOf, ranFor, tableKeys } from "./compared";
+import { ranFor, tableKeys } from "./compared";
 import { specRows } from "./diff";
 
 test("specs are laid beside one another by path", () => {
@@ -35,11 +35,4 @@ test("a job ran from its start to its end, or to now", () => {
   expect(ranFor(job({ started_at, finished_at: "2026-01-01T00:01:00Z" }))).toBe(60);
   expect(ranFor(job({ started_at }), Date.parse("2026-01-01T00:00:09Z"))).toBe(9);
   expect(ranFor(job({ started_at: null }))).toBeNull();
-});
-
-test("devices are named by their worker", () => {
-  const device = { worker: "box-a", uuid: "GPU-1", name: "H100" };
-  const devices = [0, 1].map((index) => ({ ...device, index }));
-  const attempt = { number: 1, worker: "box-a", started_at: "2026-01-01T00:00:00Z", start_step: 0, devices };
-  expect([devicesOf(attempt), devicesOf(undefined)]).toEqual(["box-a:0,1", ""]);
 });

@@ -1,4 +1,3 @@
-import type { Attempt } from "../../api/curves";
 import type { JobView } from "../../api/wire";
 import type { Colour } from "../../charts/colours";
 
@@ -9,11 +8,6 @@ export interface Compared {
   readonly colour: Colour;
   /** Of its newest attempt. */
   readonly devices: string;
-}
-
-/** Returns the devices of an attempt as people name them, such as `box-a:0,1`. */
-export function devicesOf(attempt: Attempt | undefined): string {
-  return attempt ? `${attempt.worker}:${attempt.devices.map((device) => device.index).join(",")}` : "";
 }
 
 /** Returns how long a job has run, from its first start to its end or now, in seconds; null before it started. */

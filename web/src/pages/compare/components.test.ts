@@ -23,7 +23,7 @@ function view(id: string, changes: Record<string, unknown> = {}): JobView {
       progress: { step: 0 },
       best: null,
     },
-    ...{ spec: { config: { lr: 0.1 }, trainer: "x" } },
+    ...{ spec: { config: { lr: 0.1 }, trainer: "x" }, devices: [] },
     ...changes,
   } as unknown as JobView;
 }

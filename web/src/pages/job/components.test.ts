@@ -13,7 +13,7 @@ import Curves from "./Curves.svelte";
 import Head from "./Head.svelte";
 import Logs from "./Logs.svelte";
 import Timeline from "./Timeline.svelte";
-import { AT, attempt, view } from "./testing";
+import { AT, attempt, ofTwoNodes, view } from "./testing";
 
 let tell: (event: LiveEvent) => void;
 
@@ -69,12 +69,37 @@ test("the head says where the job runs, how far it is and what was best", () => 
 
 test("the head of a job that waits says what it asks for", () => {
   const asked = (state: string, more: Record<string, unknown> = {}): string => {
-    const spec = { resources: { device: "cpu", devices_per_node: 2, ...more } };
+    const spec = { resources: { device: "cpu", nodes: 1, devices_per_node: 2, ...more } };
     return textOf(head(view({ state, spec })).host.querySelector(".second"));
   };
   expect(asked("queued")).toMatch(/^2 CPU slots /);
   expect(asked("paused", { cpus: 1, memory_gb: 0.5 })).toMatch(/^2 CPU slots 1 CPU, 0.5 GiB of memory /);
   expect(asked("running", { cpus: 3 })).toMatch(/^box-a:0,1 3 CPUs /);
+});
+
+test("a job in a pool says which nodes it has, and what it asks for until the cluster has chosen them", () => {
+  const shown = (job: JobView, devices: readonly unknown[]): string => {
+    const attempts = [attempt(1, { worker: "gpu", devices })];
+    const props = { job, attempts, onchange: () => undefined, ondelete: () => undefined };
+    return textOf(show(Head, props).querySelector(".second"));
+  };
+  expect(shown(ofTwoNodes({ devices: [], state: "starting" }), [])).toMatch(
+    /^gpu: 2 nodes with 2 GPUs each /,
+  );
+  expect(shown(ofTwoNodes(), [{ index: null, node: 0 }])).toMatch(/^gpu: n1:0,1 n2:0,1 /);
+});
+
+test("the attempts of a job in a pool have a table of its nodes, with their ranks", async () => {
+  serve(() => ({ data: [], has_more: false, next: null }));
+  const attempts = [attempt(1, { worker: "gpu" })];
+  const host = show(Timeline, { job: ofTwoNodes(), attempts });
+  await settled();
+  const rows = [...host.querySelectorAll("table:last-of-type tbody tr")];
+  expect(rows.map((row) => textsOf(row, "td"))).toEqual([
+    ["n1", "0–1", "A100 0, A100 1"],
+    ["n2", "2–3", "A100 0, A100 1"],
+  ]);
+  expect(textOf(show(Timeline, { job: view(), attempts }))).not.toContain("Nodes");
 });
 
 test("a pause is sent at once, also by its key, and a refusal is told", async () => {

@@ -9,11 +9,30 @@ export function view(changes: Record<string, unknown> = {}): JobView {
     ...{ created_at: AT, started_at: AT, finished_at: null, metrics: {}, progress: { step: 0 }, best: null },
     ...{
       status_reason: { code: "running", message: "" },
-      spec: { resources: { device: "auto", devices_per_node: 2 } },
+      spec: { resources: { device: "auto", nodes: 1, devices_per_node: 2 } },
     },
     ...{ devices: [], labels: {}, card: {}, error: null },
     ...changes,
   } as unknown as JobView;
+}
+
+/** A job of two nodes with two GPUs each, in the pool `gpu`, once the cluster has chosen them. */
+export function ofTwoNodes(changes: Record<string, unknown> = {}): JobView {
+  const devices = [0, 1].flatMap((node) =>
+    [0, 1].map((index) => ({
+      worker: "wrk_2",
+      index,
+      uuid: `${node}${index}`,
+      name: "A100",
+      node,
+      host: `n${node + 1}`,
+    })),
+  );
+  return view({
+    spec: { resources: { device: "cuda", nodes: 2, devices_per_node: 2 } },
+    devices,
+    ...changes,
+  });
 }
 
 export function attempt(number: number, changes: Record<string, unknown> = {}): AttemptView {

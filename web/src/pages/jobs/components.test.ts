@@ -50,6 +50,8 @@ test("a row says how far a job is, why it waits or failed, and where it runs", (
   const progress = (changes: Record<string, unknown>): string =>
     textOf(openRow(changes).querySelector(".progress"));
   expect(progress({ state: "queued" })).toBe("why");
+  const inSlurm = { code: "waiting_in_slurm", message: "Slurm: Priority" };
+  expect(progress({ state: "starting", status_reason: inSlurm })).toBe("Slurm: Priority");
   expect(progress({ state: "failed", error: { message: "all of it" } })).toBe("why");
   expect(progress({ progress: { step: 5, fraction: 0.36, eta_seconds: 60 } })).toBe("36% 1m left");
   expect(progress({ progress: { step: 1710 } })).toBe("step 1,710");

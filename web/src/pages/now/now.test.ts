@@ -1,11 +1,12 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { DeviceView, JobSummary, QueueEntry, WorkerView } from "../../api/wire";
+import type { DeviceView, JobSummary, PoolView, QueueEntry, WorkerView } from "../../api/wire";
 import type { LiveEvent, Watch } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import DeviceJob from "./DeviceJob.svelte";
 import Ended from "./Ended.svelte";
 import Now from "./Now.svelte";
+import PoolJobs from "./PoolJobs.svelte";
 import Queue from "./Queue.svelte";
 import WorkerDevices from "./WorkerDevices.svelte";
 
@@ -111,7 +112,7 @@ test("a device says whose job holds it: its progress, or for how long", () => {
 });
 
 function entry(changes: Record<string, unknown>): QueueEntry {
-  const resources = { device: "cuda", devices_per_node: 2, min_memory_gb: 24 };
+  const resources = { device: "cuda", nodes: 1, devices_per_node: 2, min_memory_gb: 24 };
   return {
     ...{ position: 1, job_id: "a", name: "digits", owner: "ada", created_at: AT, resources },
     ...{ reason: { message: "needs 2; 1 is free" }, not_before: null },
@@ -133,7 +134,14 @@ test("a waiting job says what it needs, and why it waits as a sentence", () => {
 });
 
 test("the queue is in the service's order, with what each job asks of the host and the reason of one over its quota", () => {
-  const resources = { device: "cuda", devices_per_node: 1, gpu: ["H100", "L40S"], cpus: 8, memory_gb: 32 };
+  const resources = {
+    device: "cuda",
+    nodes: 1,
+    devices_per_node: 1,
+    gpu: ["H100", "L40S"],
+    cpus: 8,
+    memory_gb: 32,
+  };
   const over = { reason: { code: "quota", message: "bob may run 1 job at once and runs 1 (quota)" } };
   const entries = [
     entry({
@@ -160,6 +168,50 @@ test("what ended says why it failed, or its best value", () => {
   expect(textsOf(host, ".what")).toEqual(["val/iou 0.7130", "why"]);
 });
 
+const pool: PoolView = {
+  ...({
+    engine: "slurm",
+    partition: "main",
+    kind: "cuda",
+    state: "up",
+    ahead: 10,
+    waiting: 3,
+    running: 1,
+  } as const),
+  nodes: { count: 2, devices: 4, gpus: ["a100"] },
+  rules: { accounts: [], qos: [], constraints: [], reservations: [] },
+};
+
+test("a pool says what it has, why nothing starts there, and which jobs run on which nodes", () => {
+  const own: WorkerView = { ...worker(), id: "wrk_2", name: "gpu", state: "draining", pool };
+  const held = [0, 1].map((node) => ({ worker: "wrk_2", index: 0, node, host: `n${node}` }));
+  const running = job("a", { devices: held });
+  const jobs = new Map([
+    ["a", running],
+    ["b", job("b", { devices: [{ worker: "wrk_1", index: 0, node: 0, host: null }] })],
+  ]);
+  const obstacle = "Slurm does not answer";
+  const host = show(PoolJobs, { worker: own, pool: { ...pool, obstacle }, jobs });
+  expect(textOf(host.querySelector("h3"))).toBe(
+    "gpu draining partition main, up: 2 nodes with 4 GPUs (a100) each",
+  );
+  expect(textOf(host.querySelector(".trouble"))).toBe(obstacle);
+  expect(textsOf(host, ".place")).toEqual(["n0:0 n1:0"]);
+  expect(textsOf(host, "a")).toEqual(["job a"]);
+  expect(textsOf(host, "p.muted")).toEqual(["1 running, 3 waiting in Slurm"]);
+});
+
+test("the floor shows pools, and in Slurm's queue the jobs that wait there with Slurm's words", async () => {
+  signIn("member", "jobs:read", "cluster:read");
+  const reason = { code: "waiting_in_slurm", message: "Slurm: Priority", since: AT };
+  const waits = job("a", { state: "starting", status_reason: reason });
+  const { host } = await openNow([{ ...worker(), id: "wrk_2", name: "gpu", pool }], [], [waits, job("b")]);
+  expect(textOf(host)).not.toContain("No worker has announced a device");
+  expect(textsOf(host, "#cluster .figure")).toEqual(["1"]);
+  expect(textsOf(host, "[aria-labelledby=cluster] li p")).toEqual(["ada. Slurm: Priority"]);
+  expect(document.title).toContain("1 running, 1 waiting");
+});
+
 interface Floor {
   readonly host: HTMLElement;
   readonly asked: readonly Asked[];
@@ -167,7 +219,11 @@ interface Floor {
   readonly tell: (event: LiveEvent) => void;
 }
 
-async function openNow(workers: readonly WorkerView[], ended: readonly JobSummary[]): Promise<Floor> {
+async function openNow(
+  workers: readonly WorkerView[],
+  ended: readonly JobSummary[],
+  running: readonly JobSummary[] = [],
+): Promise<Floor> {
   let heard: (event: LiveEvent) => void = () => undefined;
   let watched: Watch = {};
   vi.spyOn(live, "watch").mockImplementation((watch, listener) => {
@@ -177,7 +233,11 @@ async function openNow(workers: readonly WorkerView[], ended: readonly JobSummar
   const asked = serve(({ path, query }) => {
     if (path === "v1/workers") return { data: workers };
     if (path.endsWith("/history")) return { devices: [] };
-    return { data: query.has("sort") ? ended : [], has_more: false, next: null };
+    return {
+      data: query.has("sort") ? ended : path === "v1/jobs" ? running : [],
+      has_more: false,
+      next: null,
+    };
   });
   const host = show(Now, {});
   await vi.advanceTimersByTimeAsync(10);

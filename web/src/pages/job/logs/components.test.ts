@@ -2,7 +2,7 @@ import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { LogLine } from "../../../api/wire";
 import { click, removeAll, show, textOf, textsOf } from "../../../testing";
-import { view } from "../testing";
+import { ofTwoNodes, view } from "../testing";
 import { readAddress } from "./address";
 import Bar from "./Bar.svelte";
 import Line from "./Line.svelte";
@@ -82,6 +82,27 @@ test("the bar offers each rank and attempt, and puts the choice into the address
   select.dispatchEvent(new Event("change", { bubbles: true }));
   expect(location.search).toBe("?rank=launcher&attempt=2");
   expect(bar("").host.querySelector("select")).toBeNull();
+});
+
+test("with several nodes, the bar offers the ranks of each", () => {
+  const job = ofTwoNodes({ attempt: 2 });
+  const opened = (query: string): HTMLElement => {
+    history.replaceState(null, "", `/?${query}`);
+    const address = readAddress(new URLSearchParams(query));
+    const searching = new Searching("job_a");
+    return show(Bar, { job, address, searching, current: -1, total: 0, step: () => undefined });
+  };
+  const groups = (host: HTMLElement): (string | null)[] =>
+    [...host.querySelectorAll("optgroup")].map((group) => group.getAttribute("label"));
+  const host = opened("rank=3");
+  const select = host.querySelector<HTMLSelectElement>("select[aria-label=Rank]");
+  if (!select) throw new Error("no ranks");
+  expect([select.value, groups(host)]).toEqual(["3", ["n1", "n2"]]);
+  expect(textsOf(host, "optgroup:last-of-type option")).toEqual(["rank 2", "rank 3"]);
+  select.value = "launcher";
+  select.dispatchEvent(new Event("change", { bubbles: true }));
+  expect(location.search).toBe("?rank=launcher");
+  expect(groups(opened("attempt=1"))).toEqual(["node 0", "node 1"]);
 });
 
 test("the bar says how many matches there are, and in how much of the log", () => {
