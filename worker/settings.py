@@ -17,6 +17,7 @@ from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cleanup.retention import Retention
 from worker.host.capacity import Capacity
 from worker.packages.rules import PackageRules
+from worker.pool_settings import PoolSettings
 from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds
 
@@ -51,7 +52,7 @@ Umask = Annotated[int | None, BeforeValidator(_umask)]
 """Octal digits such as `022`."""
 
 
-class Settings(settings.Settings):
+class Settings(PoolSettings):
     """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
@@ -111,7 +112,7 @@ class Settings(settings.Settings):
 
     @property
     def runs(self) -> Path:
-        return self.root / "runs"
+        return self.home / "runs"
 
     @property
     def temporary(self) -> Path | None:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from store.facts.output import OutputLimits
+from torchyard.contract.devices import PoolRules
 from torchyard.contract.errors import ConfigError
 from worker.host.capacity import Capacity
 from worker.settings import Settings
@@ -34,6 +35,14 @@ from worker.settings import Settings
         ("JOB_MEMORY_GB", "-1", "must be above 0"),
         ("UMASK", "0o22", "write octal digits such as 022"),
         ("UMASK", "1777", "write octal digits such as 022"),
+        ("POOL", "gpu", "must be slurm:PARTITION, or nothing"),
+        ("POOL", "slurm:--all", "must be slurm:PARTITION, or nothing"),
+        ("POOL", "slurm:..", "must be slurm:PARTITION, or nothing"),
+        ("POOL", "slurm:a,b", "must be slurm:PARTITION, or nothing"),
+        ("SLURM_OWNER_ACCOUNTS", "alice", "is not OWNER=ACCOUNT"),
+        ("SLURM_OWNER_ACCOUNTS", "alice=--uid=0", "is not OWNER=ACCOUNT"),
+        ("SLURM_AHEAD", "0", "must be at least 1"),
+        ("INTERFACE", "eth0 --x", "must be the name of a network interface"),
     ],
 )
 def test_an_invalid_variable_is_named_with_the_reason(
@@ -110,3 +119,39 @@ def test_the_output_of_an_attempt_is_limited_unless_the_variables_are_empty(monk
     monkeypatch.setenv("TORCHYARD_MAX_CHECKPOINTS", "")
     limits = OutputLimits(log_bytes=1000, message_bytes=None, point_bytes=24, checkpoints=None)
     assert Settings.load().output_limits == limits
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ACCOUNTS", "a,--uid=0"), ("QOS", "a b"), ("RESERVATIONS", "a;b"), ("CONSTRAINTS", "rack1,-w n1")],
+)
+def test_what_jobs_may_name_becomes_no_option_of_a_command(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"TORCHYARD_SLURM_{name}", value)
+    with pytest.raises(ConfigError, match=rf"^TORCHYARD_SLURM_{name}\.\d: must be "):
+        Settings.load()
+
+
+def test_a_pool_has_a_folder_of_its_own_beside_the_worker_of_the_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCHYARD_DATA_DIR", str(tmp_path))
+    host = Settings.load()
+    assert (host.partition, host.home, host.runs) == (None, tmp_path, tmp_path / "runs")
+    monkeypatch.setenv("TORCHYARD_POOL", "slurm:gpu")
+    pool = Settings.load()
+    assert (pool.partition, pool.runs) == ("gpu", tmp_path / "pools" / "gpu" / "runs")
+    assert pool.blobs == host.blobs
+
+
+def test_the_operator_lists_what_jobs_may_ask_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings.load().pool_rules == PoolRules()
+    monkeypatch.setenv("TORCHYARD_SLURM_ACCOUNTS", "vision, nlp")
+    monkeypatch.setenv("TORCHYARD_SLURM_CONSTRAINTS", "[rack1|rack2],a100&ib")
+    monkeypatch.setenv("TORCHYARD_SLURM_OWNER_ACCOUNTS", "alice=vision, bob=nlp")
+    assert Settings.load().pool_rules == PoolRules(
+        accounts=["vision", "nlp"],
+        constraints=["[rack1|rack2]", "a100&ib"],
+        account_of={"alice": "vision", "bob": "nlp"},
+    )
