@@ -47,7 +47,7 @@ class PoolSettings(settings.Settings):
     """Which partition a worker serves instead of its host's devices, and what jobs may ask of it."""
 
     pool: Annotated[
-        str, Field(pattern=allowing(r"^(slurm:[A-Za-z0-9_][A-Za-z0-9._-]{0,63})?$", "slurm:PARTITION, or nothing"))
+        str, Field(pattern=allowing(r"^(slurm:[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$", "slurm:PARTITION, or nothing"))
     ] = ""
     """`slurm:PARTITION`. Empty: this host's devices."""
     slurm_accounts: Names = ()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason, Reason
 
 LEASE = timedelta(seconds=30)
@@ -18,6 +19,17 @@ class Claim:
     attempt_id: int
     job_id: str
     number: int
+    holder: str | None = None
+    """In a pool, the daemon that may write for it. None: it is on a host, whose worker alone can."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHeld:
+    """What a node of a cluster gives to an attempt."""
+
+    host: str
+    devices: Sequence[DeviceReport]
+    """By local rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +41,11 @@ class Begun:
     running: Reason | None = None
     """Set when every rank has come up: the job moves to `running` with this reason, unless it is running already."""
 
+    nodes: Sequence[NodeHeld] = ()
+    """In a pool, what the cluster has chosen, by the numbers of the nodes. Empty: not known yet."""
+
     def __bool__(self) -> bool:
-        return self.launcher is not None or self.running is not None
+        return self.launcher is not None or self.running is not None or bool(self.nodes)
 
 
 NOTHING_BEGUN = Begun()
@@ -64,7 +79,8 @@ class AttemptFacts:
     started_at: int
     """When it was claimed."""
     age: timedelta
-    """The time since then, by the database's clock."""
+    """How much of the time limit it has used, by the database's clock: the time since it was claimed, in a pool since
+    it runs."""
     start_step: int
     """The step from which it resumes."""
     launcher: Mapping[str, Any] | None
@@ -82,7 +98,11 @@ class AttemptFacts:
     time_left: timedelta
     """What the job's earlier attempts have left of its time limit."""
     devices: Sequence[str]
-    """The UUIDs of its devices, by rank."""
+    """The UUIDs of its devices, by rank. None in a pool."""
+    world_size: int
+    """The number of its ranks."""
+    in_pool: bool
+    """Whether a cluster starts it, and chooses its devices."""
     secrets: AttemptSecrets
     wanted: Wanted
 

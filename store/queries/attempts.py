@@ -30,6 +30,8 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
             stop_grace=limits.stop_grace,
             time_left=limits.time_limit - timedelta(microseconds=job.ran_us),
             devices=tuple(str(device["uuid"]) for device in job.devices),
+            world_size=len(job.devices),
+            in_pool=False,
             secrets=secrets.resolve(session, store.secret_keys, job),
             wanted=intents.wanted_of(row, job),
         )

@@ -18,6 +18,7 @@ from worker.attempts.phases import (
     Observation,
     Prepare,
     RequestStop,
+    ShowWaiting,
     StartAttempt,
     StoreOutput,
     Undrained,
@@ -41,6 +42,7 @@ class AttemptExecutor:
 
     def __init__(self, worker: WorkerContext, claim: Claim, instructions: Instructions) -> None:
         self._attempt = AttemptContext.of(worker, claim, instructions)
+        self._in_pool = claim.holder is not None
         self._devices = AttemptDevices(self._attempt.key, worker.health)
         self._intents = IntentReader(self._attempt.records, instructions, longest_grace=worker.max_stop_grace)
         self._setup = Setup(self._attempt, check_wanted=self._check_wanted)
@@ -58,7 +60,7 @@ class AttemptExecutor:
         self._facts = facts = self._attempt.records.read()
         self._devices.begin(facts.devices, adopted=facts.launcher is not None)
         self._intents.update(facts)
-        engine, key, world_size = self._attempt.worker.engine, self._attempt.key, len(facts.devices)
+        engine, key, world_size = self._attempt.worker.engine, self._attempt.key, facts.world_size
         if facts.launcher is not None:
             handle = Handle(key, world_size, facts.launcher)
             engine.adopt(handle)
@@ -89,8 +91,8 @@ class AttemptExecutor:
     def pause_s(self, observed: Observation | None) -> float:
         """Returns how long to wait before the next turn. `observed`: what the last actions found out."""
         match observed:
-            case Unprepared(problem=str()):
-                return _RETRY_S
+            case Unprepared(problem=str(), pause_s=pause_s):
+                return pause_s
             case Undrained(failures) if failures:
                 return _RETRY_S
             case Installing():
@@ -111,12 +113,17 @@ class AttemptExecutor:
                 return self._following.store_rest()
             case StoreOutput():
                 self._following.store_some(stacks_requested_at=self._intents.stacks_requested_at)
+            case ShowWaiting(waiting):
+                self._following.show_waiting(waiting)
             case MarkRunning():
+                self._intents.note_running()
                 self._following.mark_running()
             case RequestStop(stop):
                 self._following.request_stop(stop)
             case Kill(silent):
-                self._following.kill(silent=silent)
+                # Another daemon of a pool may carry on what this one has lost. What no row has, that one ends.
+                if not (silent and self._in_pool):
+                    self._following.kill(silent=silent)
             case Close(report, requested):
                 self._setup.close()
                 report = self._devices.end(report)  # before the devices are free: they may have to wait in quarantine
@@ -134,7 +141,10 @@ class AttemptExecutor:
 
     def _start(self) -> Observation | None:
         assert self._facts is not None
-        started = self._setup.start(since_claim=self._intents.since_claim)
+        announced = self._setup.announce()
+        if announced is not None:
+            self._following.announced(announced)
+        started = self._setup.start(used=self._intents.used)
         if not isinstance(started, Handle):
             return started
         self._following.launched(started, self._facts)

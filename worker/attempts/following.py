@@ -1,10 +1,10 @@
 """Follows one attempt that was started: stores what it writes, answers requests for stacks, and stops and ends it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 import logging
 import time
 
-from store.facts.attempts import AttemptFacts
+from store.facts.attempts import AttemptFacts, NodeHeld
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from worker.attempts import code
@@ -14,9 +14,14 @@ from worker.attempts.pace import Pace
 from worker.attempts.phases import Drained, Undrained, WantedStop
 from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
 from worker.attempts.straying import StrayMemoryWatch
+from worker.attempts.waiting import WaitingReasons
 from worker.engines import base
 from worker.engines.base import Handle
 
+_QUEUED_S = 2.0
+"""While an attempt waits in a cluster's queue, it is looked at so often. The engine reports its end at once."""
+_MOST_NAMED = 4
+"""Nodes that are named."""
 SETTLE_S = 0.1
 """For so long, the start of an attempt waits to be stored with its first output or its end, in one transaction."""
 
@@ -32,15 +37,28 @@ class Following:
         self._output: OutputRecorder | None = None
         self._stacks = StacksAnswerer(attempt.worker.engine, attempt.records)
         self._stray: StrayMemoryWatch | None = None
+        self._waiting: WaitingReasons | None = None
+        """Set in a pool alone."""
+        self._is_queued = False
+        self._nodes: Sequence[base.NodeDevices] = ()
+        """What a cluster has given to the attempt, once it is known."""
         self._pace = Pace()
         self._write_begun_at: float | None = None
         """When the handle and the state `running` are written, unless something was written since."""
         self._unwatch: Callable[[], object] = _nothing
 
+    def announced(self, handle: Handle) -> None:
+        """Stores the handle of an attempt that is about to be started. Afterwards nobody may know whether it was."""
+        if handle == self._handle:
+            return
+        self._attempt.records.launched_with_next_write(handle.stored)
+        self._attempt.records.write_begun()
+        self._handle = handle
+
     def launched(self, handle: Handle, facts: AttemptFacts) -> None:
         """Has the handle of an attempt stored that was just started or found, and follows the attempt."""
         self._attempt.records.launched_with_next_write(handle.stored)
-        self._write_begun_at = time.monotonic() + SETTLE_S
+        self._write_soon()
         self.follow(handle, facts)
 
     def follow(self, handle: Handle, facts: AttemptFacts) -> None:
@@ -48,16 +66,27 @@ class Following:
         self._handle = handle
         output = self._open_output(facts)
         self._stray = StrayMemoryWatch(self._attempt.worker.engine, self._attempt.notices, facts.devices)
+        self._waiting = WaitingReasons(self._attempt.records, number=handle.key.number) if facts.in_pool else None
         self._pace = Pace()
+        self._unwatch()
         self._unwatch = self._attempt.worker.engine.watch(handle, self._attempt.instructions.wake)
         output.remove_checkpoint_copies()
 
     def poll(self) -> base.Observation:
-        return self._attempt.worker.engine.poll(self._handle)
+        observed = self._attempt.worker.engine.poll(self._handle)
+        self._is_queued = isinstance(observed, base.Waiting) and observed.queued
+        if isinstance(observed, base.Running) and observed.nodes and not self._nodes:
+            self._nodes = observed.nodes
+            held = [NodeHeld(node.host, node.devices) for node in observed.nodes]
+            self._attempt.records.nodes_with_next_write(held)
+            self._write_soon()
+        return observed
 
     def pause_s(self) -> float:
         """Returns how long to wait before the next poll."""
-        pause_s = 0.0 if self._output is not None and self._output.has_more else self._pace.pause_s()
+        pause_s = _QUEUED_S if self._is_queued else self._pace.pause_s()
+        if self._output is not None and self._output.has_more:
+            pause_s = 0.0
         if self._write_begun_at is not None:
             pause_s = min(pause_s, max(0.0, self._write_begun_at - time.monotonic()))
         return min(pause_s, READ_EVERY_S) if self._stacks.collecting else pause_s
@@ -83,11 +112,16 @@ class Following:
         assert self._output is not None
         return self._output.store_rest()
 
+    def show_waiting(self, waiting: base.Waiting) -> None:
+        """Tells the job's owner why a cluster does not run the attempt yet."""
+        if self._waiting is not None:
+            self._waiting.show(waiting)
+
     def mark_running(self) -> None:
         """Has the next write say that every rank has come up."""
-        self._attempt.records.running_with_next_write(Reason("running", _running_message(self._handle)))
+        self._attempt.records.running_with_next_write(Reason("running", _running_message(self._handle, self._nodes)))
         self._pace.state_changed()
-        self._write_begun_at = self._write_begun_at or time.monotonic() + SETTLE_S
+        self._write_soon()
 
     def request_stop(self, stop: WantedStop) -> None:
         self._attempt.worker.engine.request_stop(self._handle, stop.reason, stop.grace)
@@ -111,6 +145,9 @@ class Following:
         if self._output is not None:
             self._output.close()
 
+    def _write_soon(self) -> None:
+        self._write_begun_at = self._write_begun_at or time.monotonic() + SETTLE_S
+
     def _open_output(self, facts: AttemptFacts) -> OutputRecorder:
         if self._output is None:
             attempt, worker = self._attempt, self._attempt.worker
@@ -130,7 +167,11 @@ def _nothing() -> None:
     pass
 
 
-def _running_message(handle: Handle) -> str:
+def _running_message(handle: Handle, nodes: Sequence[base.NodeDevices]) -> str:
     ranks = "1 process runs" if handle.world_size == 1 else f"{handle.world_size} processes run"
+    if nodes:
+        ranks += (
+            f" on {', '.join(node.host for node in nodes)}" if len(nodes) <= _MOST_NAMED else f" on {len(nodes)} nodes"
+        )
     isolation = handle.stored.get("isolation")
     return f"{ranks}, {isolation}" if isolation else ranks

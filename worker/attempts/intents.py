@@ -43,7 +43,8 @@ class IntentReader:
         self._time_left = timedelta.max
         """What the job's earlier attempts have left of its time limit."""
         self._wanted = Wanted()
-        self._claimed_at = clock()
+        self._began_at: float | None = clock()
+        """Since when the time limit counts. None: it does not yet."""
         self._next_read = 0.0
 
     @property
@@ -52,13 +53,19 @@ class IntentReader:
         return self._wanted.stacks_requested_at
 
     @property
-    def since_claim(self) -> timedelta:
-        """The age of the attempt."""
-        return timedelta(seconds=self._clock() - self._claimed_at)
+    def used(self) -> timedelta:
+        """What the attempt has used of its time limit: its age, or in a pool, where it may wait long, since it runs."""
+        return timedelta(0) if self._began_at is None else timedelta(seconds=self._clock() - self._began_at)
+
+    def note_running(self) -> None:
+        """Has the time count from now on, unless it counts already."""
+        if self._began_at is None:
+            self._began_at = self._clock()
 
     def update(self, attempt: AttemptFacts) -> None:
         """Takes the job's limits and the intents from the attempt, which was just read."""
-        self._claimed_at = self._clock() - attempt.age.total_seconds()
+        waits = attempt.in_pool and not attempt.age
+        self._began_at = None if waits else self._clock() - attempt.age.total_seconds()
         self._grace = min(attempt.stop_grace, self._longest_grace)
         self._time_left = attempt.time_left
         self._set_wanted(attempt.wanted)
@@ -78,9 +85,7 @@ class IntentReader:
 
     def _stop(self) -> WantedStop | None:
         wanted, instructions = self._wanted, self._instructions
-        late = (
-            WantedStop(EndReason.TIME_LIMIT, timedelta(0)) if self.since_claim - _OVERTIME > self._time_left else None
-        )
+        late = WantedStop(EndReason.TIME_LIMIT, timedelta(0)) if self.used - _OVERTIME > self._time_left else None
         reason = wanted.end or (EndReason.PREEMPTED if instructions.preempt else None)
         if reason is None:
             return late

@@ -32,6 +32,7 @@ from worker.attempts.phases import (
     Preparing,
     RanksUp,
     RequestStop,
+    ShowWaiting,
     StartAttempt,
     Starting,
     Stopping,
@@ -79,8 +80,8 @@ def _decide_undrained(
 ) -> Decision:
     if isinstance(phase, Preparing) and isinstance(observation, base.Observation):
         phase = Starting()  # an earlier daemon has started it
-    if isinstance(phase, Preparing) or (isinstance(phase, Starting) and isinstance(observation, Unprepared)):
-        return _prepare(observation, wanted)
+    if isinstance(phase, Preparing) or (not _ran(phase) and isinstance(observation, Unprepared | base.Absent)):
+        return _prepare(observation, wanted if isinstance(phase, Preparing) else _strongest_stop(phase, wanted))
     if isinstance(observation, base.Ended | base.Absent):
         return _start_draining(phase, observation, wanted)
     return _follow(phase, observation, wanted)
@@ -104,6 +105,8 @@ def _follow(phase: Starting | RanksUp | Stopping, observation: Observation, want
     stop, ran = _strongest_stop(phase, wanted), _ran(phase)
     # The stop comes first: to store may take long.
     actions: list[Action] = [StoreOutput()] if stop is None else [RequestStop(stop), StoreOutput()]
+    if isinstance(observation, base.Waiting) and not ran:
+        actions.insert(-1, ShowWaiting(observation))
     if isinstance(observation, base.Running):
         if not observation.supervised:
             actions.append(Kill())

@@ -83,9 +83,11 @@ Phase = Preparing | Starting | RanksUp | Stopping | Draining | Closed
 
 @dataclass(frozen=True)
 class Unprepared:
-    """An observation: nothing was tried yet, or the host cannot prepare the attempt now and `problem` says why."""
+    """An observation: nothing was tried yet, or the attempt cannot be prepared or started now: `problem` says why."""
 
     problem: str | None = None
+    pause_s: float = 1.0
+    """How long to wait before the next try, if there was a problem."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,17 @@ class Prepare:
 
 @dataclass(frozen=True)
 class StartAttempt:
-    """An action: have the engine start the attempt, and store its handle.
+    """An action: have the engine start the attempt, and store its handle: before, where the engine announces one.
 
     The next observation is the engine's, `Unprepared` or `Failed`.
     """
+
+
+@dataclass(frozen=True)
+class ShowWaiting:
+    """An action: tell the job's owner why no rank runs yet. May be repeated."""
+
+    waiting: base.Waiting
 
 
 @dataclass(frozen=True)
@@ -176,4 +185,4 @@ class Close:
     """The stop that the attempt was asked for. A report that names another stop is not believed."""
 
 
-Action = Prepare | StartAttempt | MarkRunning | StoreOutput | RequestStop | Kill | Close
+Action = Prepare | StartAttempt | ShowWaiting | MarkRunning | StoreOutput | RequestStop | Kill | Close

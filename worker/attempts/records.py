@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from store.commands import attempts as commands
-from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, Wanted
+from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, NodeHeld, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.output import DEFAULTS, Batch, OutputLimits, Room
 from store.facts.telemetry import Answer
@@ -104,6 +104,10 @@ class AttemptRecords:
     def running_with_next_write(self, reason: Reason) -> None:
         """Has the next write, whichever it is, move the job to `running` unless it is there already."""
         self._begun = replace(self._begun, running=reason)
+
+    def nodes_with_next_write(self, nodes: Sequence[NodeHeld]) -> None:
+        """Has the next write, whichever it is, store what a cluster has given to the attempt."""
+        self._begun = replace(self._begun, nodes=nodes)
 
     def write_begun(self) -> None:
         """Stores what the next write was to store of the attempt's beginning, if nothing was written since."""

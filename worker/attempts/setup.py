@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+import logging
 from typing import TypeVar
 
 from store.facts.attempts import AttemptFacts
@@ -14,14 +15,18 @@ from worker.attempts.context import AttemptContext
 from worker.attempts.packages import PackageSetup
 from worker.attempts.phases import Failed, Installing, Prepared, Unprepared
 from worker.attempts.prepare import LEAST_TIME, NotWanted, Preparation
-from worker.engines.base import AttemptPlan, Handle
+from worker.engines.base import AttemptPlan, Handle, NotStartedYet
 from worker.packages.installation import NotInstalled
 
 T = TypeVar("T")
 
 _TOPIC = "prepare"
+_PREPARE_AGAIN_S = 1.0
+_START_AGAIN_S = 10.0
 _MOST_FILLED = 3
 """After so many installations that fill the disk, the attempt ends, and may start on another host."""
+
+logger = logging.getLogger(__name__)
 
 
 class Setup:
@@ -33,6 +38,8 @@ class Setup:
         self._packages = attempt.worker.packages
         self._plan: AttemptPlan | None = None
         self._package_setup: PackageSetup | None = None
+        self._is_prepared = False
+        """Whether what was prepared can be started as it is: an earlier start only has to be repeated."""
         self._installs = False
         """Whether the job's reason says that packages are installed."""
         self._filled = 0
@@ -41,6 +48,9 @@ class Setup:
 
     def prepare(self, facts: AttemptFacts) -> Prepared | Installing | Unprepared | Failed:
         """Writes the run directory, and then has the attempt's own packages installed. Does not wait for that."""
+        if self._is_prepared:
+            self._is_prepared = False
+            return Prepared()
         observed = self._prepare(facts)
         installs = isinstance(observed, Installing)
         if installs != self._installs:
@@ -49,11 +59,22 @@ class Setup:
             self._installs = installs
         return observed
 
-    def start(self, *, since_claim: timedelta) -> Handle | Unprepared | Failed:
-        """Has the engine start the attempt, after `prepare`. Its time began with the claim."""
+    def announce(self) -> Handle | None:
+        """Returns the handle to store before `start`, if the engine wants one to be."""
         assert self._plan is not None
-        plan = replace(self._plan, time_limit=max(self._plan.time_limit - since_claim, LEAST_TIME))
-        handle = self._try(lambda: self._attempt.worker.engine.start(plan))
+        return self._attempt.worker.engine.announce(self._plan)
+
+    def start(self, *, used: timedelta) -> Handle | Unprepared | Failed:
+        """Has the engine start the attempt, after `prepare`. `used`: what it has used of its time limit by now."""
+        assert self._plan is not None
+        plan = replace(self._plan, time_limit=max(self._plan.time_limit - used, LEAST_TIME))
+        try:
+            handle = self._try(lambda: self._attempt.worker.engine.start(plan))
+        except Exception as error:
+            logger.exception("%s: the start failed", plan.key.job_id)
+            # Something may have been started: as an observation of a start, it has that killed.
+            return _failed(EndReason.WORKER_LOST, f"the worker failed: {type(error).__name__}: {error}")
+        self._is_prepared = isinstance(handle, Unprepared)
         if isinstance(handle, Handle):
             self._attempt.notices.report_recovery(_TOPIC, "the attempt was prepared, and starts now")
         return handle
@@ -100,6 +121,8 @@ class Setup:
             return step()
         except NotWanted:
             return Unprepared()
+        except NotStartedYet as error:
+            return self._wait(f"the attempt cannot be started now, and waits: {error}", str(error), _START_AGAIN_S)
         except DataError as error:
             return _failed(EndReason.DATA_ERROR, error.message)
         except (ConfigError, InvalidSpec) as error:
@@ -110,10 +133,13 @@ class Setup:
     def _refused(self, error: OSError) -> Unprepared | Failed:
         """Waits while a disk is full. A broken disk costs no restart."""
         if error.errno in disk.SCARCE:
-            self._attempt.notices.report_problem(_TOPIC, f"the attempt cannot be prepared now, and waits: {error}")
-            return Unprepared(str(error))
+            return self._wait(f"the attempt cannot be prepared now, and waits: {error}", str(error), _PREPARE_AGAIN_S)
         reason = EndReason.WORKER_LOST if error.errno in disk.PASSING else EndReason.LAUNCH_FAILED
         return _failed(reason, f"the attempt cannot be prepared: {error}")
+
+    def _wait(self, notice: str, problem: str, pause_s: float) -> Unprepared:
+        self._attempt.notices.report_problem(_TOPIC, notice)
+        return Unprepared(problem, pause_s)
 
 
 def _preparation_of(attempt: AttemptContext, check_wanted: Callable[[], None]) -> Preparation:

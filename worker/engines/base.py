@@ -164,6 +164,10 @@ class Unknown:
 Observation = Waiting | Running | Ended | Absent | Unknown
 
 
+class NotStartedYet(Exception):
+    """Nothing was started, for a reason that passes, such as a cluster that takes no jobs now. The text says it."""
+
+
 @dataclass(frozen=True)
 class RankStacks:
     """The answer of one rank that was asked for the stacks of its threads. The job may have written any text."""
@@ -198,7 +202,8 @@ class Engine(Protocol):
     def start(self, plan: AttemptPlan) -> Handle:
         """Starts the attempt, or finds the one that was started with this key.
 
-        Raises OSError if the start fails, and ConfigError if the plan asks for what is not possible here.
+        Raises NotStartedYet if nothing was started and the caller is to try again later, OSError if the start fails,
+        and ConfigError if the plan asks for what is not possible here.
         """
         ...
 

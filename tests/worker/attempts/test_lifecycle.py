@@ -36,6 +36,7 @@ from worker.attempts.phases import (
     Preparing,
     RanksUp,
     RequestStop,
+    ShowWaiting,
     StartAttempt,
     Starting,
     Stopping,
@@ -54,7 +55,12 @@ PREEMPT, PAUSE, CANCEL = (
 COMPLETED, CRASHED = ExitReport(reason=EndReason.COMPLETED), ExitReport(reason=EndReason.USER_ERROR, rank=1)
 CUT = replace(CRASHED, message="user_error; the last of what it wrote is not stored")
 GONE = ExitReport(reason=EndReason.WORKER_LOST, message="no process of the attempt runs, and it left no exit report")
-WAITING, SOME, ALL = base.Waiting("a node"), base.Running(1, 2), base.Running(2, 2)
+WAITING, QUEUED, SOME, ALL = (
+    base.Waiting("a node"),
+    base.Waiting("Priority", queued=True),
+    base.Running(1, 2),
+    base.Running(2, 2),
+)
 ORPHANED, UNKNOWN = base.Running(0, 2, supervised=False), base.Unknown("no answer")
 
 
@@ -88,13 +94,37 @@ def stopped(reason: EndReason, problem: str = "") -> ExitReport:
         (Preparing(), ALL, None, RanksUp(), [MarkRunning(), StoreOutput()]),
         (Preparing(), base.Ended(CRASHED), None, Draining(CRASHED), [StoreOutput(final=True)]),
         (Starting(), Unprepared("full"), None, Preparing(), [Prepare()]),
-        (Starting(), WAITING, None, Starting(), [StoreOutput()]),
+        (Starting(), WAITING, None, Starting(), [ShowWaiting(WAITING), StoreOutput()]),
+        (Starting(), QUEUED, None, Starting(), [ShowWaiting(QUEUED), StoreOutput()]),
         (Starting(), SOME, None, Starting(), [StoreOutput()]),
         (Starting(), ALL, None, RanksUp(), [MarkRunning(), StoreOutput()]),
         (Starting(), UNKNOWN, None, Starting(), [StoreOutput()]),
-        (Starting(), WAITING, PAUSE, Stopping(PAUSE, ran=False), [RequestStop(PAUSE), StoreOutput()]),
+        (
+            Starting(),
+            WAITING,
+            PAUSE,
+            Stopping(PAUSE, ran=False),
+            [RequestStop(PAUSE), ShowWaiting(WAITING), StoreOutput()],
+        ),
         (Starting(), ALL, PAUSE, Stopping(PAUSE, ran=True), [MarkRunning(), RequestStop(PAUSE), StoreOutput()]),
-        (Starting(), base.Absent(), None, Draining(GONE), [StoreOutput(final=True)]),
+        # The engine is sure that nothing was started: the same attempt is prepared again.
+        (Preparing(), base.Absent(), None, Preparing(), [Prepare()]),
+        (Starting(), base.Absent(), None, Preparing(), [Prepare()]),
+        (
+            Starting(),
+            base.Absent(),
+            CANCEL,
+            Closed("ended"),
+            [Close(stopped(EndReason.CANCELLED), EndReason.CANCELLED)],
+        ),
+        (
+            Stopping(PAUSE, ran=False),
+            base.Absent(),
+            None,
+            Closed("ended"),
+            [Close(stopped(EndReason.PAUSED), EndReason.PAUSED)],
+        ),
+        (RanksUp(), base.Absent(), None, Draining(GONE), [StoreOutput(final=True)]),
         (Starting(), base.Ended(COMPLETED), None, Draining(COMPLETED), [MarkRunning(), StoreOutput(final=True)]),
         (RanksUp(), ALL, None, RanksUp(), [StoreOutput()]),
         (RanksUp(), UNKNOWN, CANCEL, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), StoreOutput()]),

@@ -31,6 +31,10 @@ class Simulated:
     stacks_requests: int = 0
     stray: list[StrayMemory] = field(default_factory=list[StrayMemory])
     """What its ranks hold on each other's devices."""
+    waiting: base.Waiting = field(default_factory=lambda: base.Waiting("the test has set no ranks"))
+    """What it waits for while it has no ranks."""
+    nodes: tuple[base.NodeDevices, ...] = ()
+    """What a cluster has given to it."""
     watchers: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def end(self, reason: EndReason = EndReason.COMPLETED, message: str = "") -> None:
@@ -44,12 +48,21 @@ class MemoryEngine:
 
     def __init__(self, inventory: Inventory) -> None:
         self.attempts: dict[AttemptKey, Simulated] = {}
+        self.announces = False
+        """Whether it wants a handle to be stored before each start, as a cluster does."""
+        self.refusals: list[Exception] = []
+        """What the next starts raise."""
+        self.before_start: Callable[[], object] = lambda: None
+        """Called by each start."""
         self._inventory = inventory
 
     def announce(self, plan: AttemptPlan) -> Handle | None:
-        return None
+        return _handle(plan) if self.announces else None
 
     def start(self, plan: AttemptPlan) -> Handle:
+        self.before_start()
+        if self.refusals:
+            raise self.refusals.pop(0)
         self.attempts.setdefault(plan.key, Simulated(plan))
         return _handle(self.attempts[plan.key].plan)
 
@@ -69,11 +82,13 @@ class MemoryEngine:
         if found.report is not None:
             return base.Ended(found.report)
         if not found.ranks and found.supervised:
-            return base.Waiting("the test has set no ranks")
-        return base.Running(found.ranks, len(found.plan.devices), supervised=found.supervised)
+            return found.waiting
+        return base.Running(found.ranks, found.plan.world_size, supervised=found.supervised, nodes=found.nodes)
 
     def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
-        found = self.attempts[handle.key]
+        found = self.attempts.get(handle.key)
+        if found is None:  # it was announced, and not started
+            return lambda: None
         found.watchers.append(changed)
         if found.report is not None:
             changed()
@@ -124,4 +139,4 @@ class MemoryEngine:
 
 
 def _handle(plan: AttemptPlan) -> Handle:
-    return Handle(plan.key, len(plan.devices), {"engine": "memory", "number": plan.key.number})
+    return Handle(plan.key, plan.world_size, {"engine": "memory", "number": plan.key.number})
