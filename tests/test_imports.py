@@ -473,6 +473,7 @@ def test_torch_is_for_the_trainer_and_lazily_for_the_run_context_and_the_warm_pr
     local = Path("worker/engines/local")  # a warm process and its forks import it by name
     lazily = {
         "torchyard/run/accelerator.py",
+        "torchyard/run/boards.py",
         "torchyard/run/context.py",
         "torchyard/run/tensors.py",
         f"{local}/launchers/fork.py",

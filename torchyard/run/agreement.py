@@ -7,41 +7,47 @@ Why n + 1 is late enough: a rank reaches call n + 1 only after step n + 1 is com
 all-reduce with rank 0, which rank 0 begins after its call n, in which it named the last call. So every rank that comes
 to call n + 1 finds it named. Why n is too early: another rank may have returned from its call n already. Ranks without
 a collective in their step may stop some calls apart. They never wait for each other.
+
+All this needs a board where each rank finds at once what another has written: on one host files, else the store of the
+process group.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
 import os
-from pathlib import Path
 import time
 
-from torchyard.contract.codec import Record
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.host.disk import FULL
 from torchyard.host.identity import identity_of
-from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
+from torchyard.run.boards import Board, BoardLost, FileBoard, store_board
 
 POLL_S = 0.2
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LastCall(Record):
-    call: int
-
-
 class StopAgreement:
-    """One rank's part in the agreement. `synchronize` waits for this rank's device."""
+    """One rank's part in the agreement.
 
-    def __init__(self, run: RunDir, *, rank: int, world_size: int, synchronize: Callable[[], None]) -> None:
+    `local_size`: how many ranks each host has. `synchronize` waits for this rank's device.
+    """
+
+    def __init__(
+        self,
+        run: RunDir,
+        *,
+        rank: int,
+        world_size: int,
+        local_size: int,
+        synchronize: Callable[[], None],
+    ) -> None:
         self.told = False
         """Whether the program was ever told to stop: it may then leave before its work is done."""
         self._run = run
         self._rank = rank
         self._world_size = world_size
+        self._local_size = local_size
         self._synchronize = synchronize
+        self._board: Board | None = None
         self._calls = 0
         self._requested = False
         self._acknowledged = False
@@ -67,7 +73,7 @@ class StopAgreement:
     def another_has_failed(self) -> bool:
         """Whether another rank has ended before its program had done its work. Any thread may ask."""
         others = (rank for rank in range(self._world_size) if rank != self._rank)
-        return any(self._has_ended(rank) and not os.path.lexists(self._run.finished(rank)) for rank in others)
+        return any(self._has_ended(rank) and not self._has_finished(rank) for rank in others)
 
     def _is_requested(self) -> bool:
         now = time.monotonic()
@@ -83,30 +89,27 @@ class StopAgreement:
         if self._world_size == 1:
             return True
         self._synchronize()
-        self._acknowledge()
-        if self._rank == 0 and self._last_call is None and self._all_acknowledged():
-            self._name_last_call(self._calls + 1)
-        if self._last_call is None:
-            self._last_call = self._read_last_call()
+        try:
+            self._last_call = self._last_call or self._agree(self._board_of_ranks())
+        except BoardLost:
+            return True  # the rank that has the store is gone, or cannot be reached
         return (self._last_call is not None and self._calls >= self._last_call) or self._another_has_ended()
 
-    def _acknowledge(self) -> None:
+    def _agree(self, board: Board) -> int | None:
+        """Does this rank's part. Returns the last call, if it is named. Raises OSError, and BoardLost."""
         if not self._acknowledged:
-            with _ignore_full_disk():
-                self._run.agreement.mkdir(exist_ok=True)
-                _create(self._run.agreement / f"ack-{self._rank}")
-                self._acknowledged = True
+            self._acknowledged = board.acknowledge(self._rank)
+        if self._rank == 0 and board.all_acknowledged():
+            board.name_last_call(self._calls + 1)
+        return board.last_call()
 
-    def _all_acknowledged(self) -> bool:
-        return all(os.path.lexists(self._run.agreement / f"ack-{rank}") for rank in range(self._world_size))
-
-    def _name_last_call(self, call: int) -> None:
-        with _ignore_full_disk():
-            write_record(self._run.agreement / "at", _LastCall(call=call))
-
-    def _read_last_call(self) -> int | None:
-        last = read_untrusted(self._run.agreement / "at", _LastCall)
-        return last.call if last is not None else None
+    def _board_of_ranks(self) -> Board:
+        """Returns the board. It is made at the first request only, as it may need torch and a connection."""
+        if self._board is None:
+            on_one_host = self._local_size >= self._world_size
+            found = None if on_one_host else store_board(world_size=self._world_size)
+            self._board = found or FileBoard(self._run.agreement, world_size=self._world_size)
+        return self._board
 
     def _another_has_ended(self) -> bool:
         """Whether another rank has ended. There is no agreement without it: the launcher ends the ranks one by one."""
@@ -117,21 +120,16 @@ class StopAgreement:
         return any(self._has_ended(rank) for rank in range(self._world_size) if rank != self._rank)
 
     def _has_ended(self, rank: int) -> bool:
+        if not self._is_here(rank):
+            return self._run.of_node(rank // self._local_size).has_ended(rank)
         process = read_untrusted(self._run.ranks / f"{rank}.json", ProcessIdentity)
         return process is not None and identity_of(process.pid) != process
 
+    def _has_finished(self, rank: int) -> bool:
+        if not self._is_here(rank):  # a shared disk may show the rank's own file late
+            return not self._run.of_node(rank // self._local_size).left_early(rank)
+        return os.path.lexists(self._run.finished(rank))
 
-def _create(path: Path) -> None:
-    """Creates an empty file, unless something has its name. Raises OSError."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
-
-@contextmanager
-def _ignore_full_disk() -> Generator[None]:
-    """Ignores a full disk: the next call tries again."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
+    def _is_here(self, rank: int) -> bool:
+        """Whether a rank is on this host. Of another one, the pid says nothing here."""
+        return rank // self._local_size == self._rank // self._local_size

@@ -63,7 +63,11 @@ class Run:
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize) if self.rank == 0 else None
             self._agreement = StopAgreement(
-                self._dir, rank=self.rank, world_size=self.world_size, synchronize=accelerator.synchronize
+                self._dir,
+                rank=self.rank,
+                world_size=self.world_size,
+                local_size=max(1, int(environ.get("LOCAL_WORLD_SIZE", self.world_size))),
+                synchronize=accelerator.synchronize,
             )
 
     @cached_property

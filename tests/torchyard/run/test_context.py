@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 import hashlib
 import math
 import os
@@ -15,26 +14,19 @@ import sys
 import threading
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 import torch
-from torch import distributed
 
 from tests.disks import mounted
-from tests.trainer.ranks import on_ranks, results
 import torchyard
 from torchyard.contract.events import CheckpointSaved, Message, Metric, Progress, parse_line
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Manifest, StopRequest
 from torchyard.contract.rundir import Env, RunDir
-from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.run import Run
-from torchyard.run.agreement import StopAgreement
-from trainer.world import joined
 
 
 @pytest.fixture
@@ -496,94 +488,3 @@ else:
     subprocess.run([sys.executable, "-P", "-c", code], check=True, env=env)
     (line,) = lines(folder)
     assert line.values == {"loss": 1.0}
-
-
-class Ranks:
-    """Two ranks whose steps a collective holds together: nobody ends a step that the other has not begun."""
-
-    def __init__(self, folder: RunDir) -> None:
-        self.agents = [StopAgreement(folder, rank=rank, world_size=2, synchronize=lambda: None) for rank in (0, 1)]
-        self.begun = [1, 1]
-        self.last: list[int | None] = [None, None]
-
-    def can_move(self, rank: int) -> bool:
-        return self.last[rank] is None and self.begun[1 - rank] >= self.begun[rank]
-
-    def move(self, rank: int) -> None:
-        """Ends the rank's step, asks whether to stop, and begins the next step."""
-        if self.agents[rank].reached():
-            self.last[rank] = self.begun[rank]
-        else:
-            self.begun[rank] += 1
-
-
-@given(order=st.lists(st.sampled_from([0, 1]), max_size=60), told=st.tuples(st.integers(0, 12), st.integers(0, 12)))
-def test_ranks_stop_at_the_same_step_in_whatever_order_they_run(
-    tmp_path_factory: pytest.TempPathFactory, order: list[int], told: tuple[int, int]
-) -> None:
-    folder = RunDir(tmp_path_factory.mktemp("run"))
-    folder.create()
-    ranks = Ranks(folder)
-    for rank in [*order, *([0, 1] * 40)]:
-        if ranks.begun[rank] > told[rank]:
-            ranks.agents[rank].request()
-        if ranks.can_move(rank):
-            ranks.move(rank)
-    assert ranks.last[0] is not None
-    assert ranks.last[0] == ranks.last[1]
-    assert ranks.last[0] <= max(told) + 4
-
-
-def step_together(stop_at: int) -> int:
-    """The step at which this rank stopped. Rank 1 asks, through the file, and rank 0 finds it."""
-    run = torchyard.init()
-    with joined(timedelta(minutes=1)):
-        for step in range(1, 1_000_000):
-            distributed.all_reduce(torch.ones(1))
-            if run.rank == 1 and step == stop_at:
-                write_record(RunDir.of_job(Path(os.environ[Env.RUN_DIR])).stop, StopRequest(reason=EndReason.PAUSED))
-            if run.should_stop():
-                return step
-    raise AssertionError("nobody stopped")
-
-
-def test_real_ranks_stop_at_the_same_step(folder: RunDir) -> None:
-    first, second, third = results(on_ranks(3, step_together, 5, env={Env.RUN_DIR: str(folder.job)}))
-    assert first == second == third >= 6
-
-
-def test_a_rank_whose_peer_is_gone_does_not_wait_for_it(folder: RunDir) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as peer:
-        identity = identity_of(peer.pid)
-        assert identity is not None
-        write_record(folder.ranks / "1.json", identity)
-        agent = StopAgreement(folder, rank=0, world_size=2, synchronize=lambda: None)
-        agent.request()
-        assert not agent.reached()
-        peer.communicate(b"\n")
-    agent = StopAgreement(folder, rank=0, world_size=2, synchronize=lambda: None)
-    agent.request()
-    assert agent.reached()
-
-
-def test_a_stop_is_agreed_on_when_a_full_disk_has_room_again(tmp_path: Path) -> None:
-    folder = RunDir(tmp_path / "small")
-    folder.root.mkdir()
-    with mounted(folder.root, kibibytes=64):
-        folder.create()
-        ranks = Ranks(folder)
-        for agent in ranks.agents:
-            agent.request()
-        ballast = folder.root / "ballast"
-        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-            while True:
-                file.write(bytes(4096))
-        for _ in range(5):
-            ranks.move(0)
-            ranks.move(1)
-        assert ranks.last == [None, None]
-        ballast.unlink()
-        for _ in range(3):
-            ranks.move(0)
-            ranks.move(1)
-        assert ranks.last[0] == ranks.last[1] is not None

@@ -36,5 +36,12 @@ def failures_of(exit_code: int | None, *, rank: int = 0) -> list[tuple[int, int]
 
 def variables_of_node(node: NodePart) -> dict[str, str]:
     """Returns the variables that tell a command its node's part. Those with a prefix are for torchrun."""
-    part = {"NNODES": node.nodes, "NODE_RANK": node.rank, "MASTER_ADDR": node.master, "MASTER_PORT": node.port}
-    return {f"{prefix}{name}": str(value) for name, value in part.items() for prefix in ("", "PET_")}
+    part = {
+        "NNODES": node.nodes,
+        "NODE_RANK": node.rank,
+        "NPROC_PER_NODE": node.ranks,
+        "MASTER_ADDR": node.master,
+        "MASTER_PORT": node.port,
+    }
+    named = {f"{prefix}{name}": str(value) for name, value in part.items() for prefix in ("", "PET_")}
+    return named | {"LOCAL_WORLD_SIZE": str(node.ranks)}
