@@ -1,0 +1,39 @@
+"""Commands that nobody waits for, one after the other, in a thread of their own."""
+
+from collections.abc import Callable
+import logging
+import queue
+import threading
+
+from worker.engines.slurm.commands import NoAnswer
+
+_MOST_WAITING = 10_000
+
+logger = logging.getLogger(__name__)
+
+
+class Errands:
+    """Its thread starts with the first errand, and stays."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def do(self, command: Callable[[], None]) -> None:
+        """Has the command called soon. One that gets no answer is not repeated: who wants it asks again."""
+        if self._waiting.qsize() >= _MOST_WAITING:
+            return
+        self._waiting.put(command)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="commands of Slurm", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            command = self._waiting.get()
+            try:
+                command()
+            except NoAnswer as error:
+                logger.warning("a command of Slurm has no answer: %s", error)

@@ -1,0 +1,96 @@
+"""What the engine knows of one attempt besides what Slurm says: its files, and what was asked of it."""
+
+from datetime import timedelta
+import os
+import time
+
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport, StopRequest
+from torchyard.contract.rundir import RunDir
+from torchyard.host.untrusted import read_tail, read_untrusted
+from worker.engines.base import NodeDevices, Running
+from worker.engines.local.stop_requests import StopRequester
+from worker.engines.slurm.records import ClusterFiles, NodesReport, Timing
+
+_AGAIN_S = 15.0
+"""A stop that nobody has followed yet is told again after so long: a message of Slurm may be lost."""
+_LOG_BYTES = 4_000
+
+
+class Tracked:
+    """One attempt that the engine follows. `name`: that of its job in Slurm."""
+
+    def __init__(self, name: str, run: RunDir, *, world_size: int, timing: Timing) -> None:
+        self.name = name
+        self.run = run
+        self.report: ExitReport | None = None
+        """How it ended, once that is known."""
+        self.requester = StopRequester(run)
+        self._files = ClusterFiles(run)
+        self._world_size = world_size
+        self._timing = timing
+        self._beat: tuple[int, float] | None = None
+        """The heartbeat's modification time, and when it was first seen."""
+        self._ended_since: float | None = None
+        self._told: tuple[StopRequest | None, float] = (None, 0.0)
+        self._up: set[int] = set()
+        self._nodes: tuple[NodeDevices, ...] = ()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the coordinator has shown that it lives. By this host's clock, as that of another one may be wrong.
+
+        The first look at a heartbeat counts as a change: an attempt is not given up because this daemon is new.
+        """
+        try:
+            beat = os.lstat(self._files.heartbeat).st_mtime_ns
+        except OSError:
+            return False
+        now = time.monotonic()
+        if self._beat is None or self._beat[0] != beat:
+            self._beat = (beat, now)
+        return now - self._beat[1] < self._timing.fresh_s
+
+    @property
+    def ran(self) -> bool:
+        """Whether its coordinator has started."""
+        return os.path.lexists(self._files.lock)
+
+    @property
+    def requested(self) -> EndReason | None:
+        """The stop that was asked for."""
+        found = read_untrusted(self.run.stop, StopRequest)
+        return None if found is None else found.reason
+
+    @property
+    def log(self) -> str:
+        """The end of what its batch job has written."""
+        return read_tail(self._files.log, _LOG_BYTES).decode("utf-8", "replace")
+
+    def settled(self, *, ended: bool) -> bool:
+        """Returns whether its job has been listed as ended for so long that no file of it is hidden any more."""
+        if not ended:
+            self._ended_since = None
+            return False
+        if self._ended_since is None:
+            self._ended_since = time.monotonic()
+        return time.monotonic() - self._ended_since >= self._timing.fresh_s / 2
+
+    def running(self) -> Running:
+        """Returns how many ranks have come up, and on which devices."""
+        missing = [rank for rank in range(self._world_size) if rank not in self._up]
+        self._up.update(rank for rank in missing if os.path.lexists(self.run.ranks / f"{rank}.json"))
+        if not self._nodes:
+            found = read_untrusted(self._files.nodes, NodesReport)
+            if found is not None:
+                self._nodes = tuple(NodeDevices(node.host, tuple(node.devices)) for node in found.nodes)
+        return Running(len(self._up), self._world_size, nodes=self._nodes)
+
+    def request_stop(self, reason: EndReason, *, grace: timedelta) -> bool:
+        """Writes the request. Returns whether Slurm must be told: it is new, or was told long ago. Raises OSError."""
+        self.requester.request(reason, grace=grace)
+        request, now = read_untrusted(self.run.stop, StopRequest), time.monotonic()
+        if request == self._told[0] and now - self._told[1] < _AGAIN_S:
+            return False
+        self._told = (request, now)
+        return True
