@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 import sys
 
+from torchyard.contract.records import NodePart
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 
@@ -16,7 +17,7 @@ class TorchrunStandIn(TorchrunLauncher):
     def __init__(self, argv: Sequence[str] | None = None) -> None:
         self._argv = argv
 
-    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
         if self._argv is not None:
             return list(self._argv)
         return [sys.executable, "-P", str(_PROGRAM), str(len(plan.devices)), *plan.program]
