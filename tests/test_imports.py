@@ -124,6 +124,7 @@ WORKER: dict[str, frozenset[str]] = {
         {"worker.host", "worker.engines.local.launchers", "worker.engines.local.supervisor"}
     ),
     "worker.engines.local": _SANDBOX | _LOCAL | {"worker.devices", "worker.engines"},
+    "worker.engines.slurm": _SANDBOX | _LOCAL | {"worker.devices", "worker.engines", "worker.engines.local"},
     "worker.attempts": frozenset(
         f"worker.{name}" for name in ("host", "devices", "tensorboard", "sandbox", "bundles", "packages", "engines")
     ),
@@ -131,7 +132,8 @@ WORKER: dict[str, frozenset[str]] = {
     "worker.cleanup": frozenset({"worker.host", "worker.sandbox", "worker.bundles", "worker.packages"}),
     "worker": frozenset(
         {
-            *(f"worker.{name}" for name in ("host", "devices", "packages", "engines", "engines.local")),
+            *(f"worker.{name}" for name in ("host", "devices", "packages", "engines")),
+            *("worker.engines.local", "worker.engines.slurm"),
             *("worker.engines.local.warm", "worker.attempts", "worker.placement", "worker.cleanup"),
             *_SANDBOX,
         }
@@ -491,12 +493,18 @@ def test_servers_are_for_the_api() -> None:
     assert [str(found) for found in _used(SERVERS, beside={"api"})] == []
 
 
-def test_only_the_local_engine_knows_processes() -> None:
+def test_only_engines_know_processes() -> None:
     local = ("worker.host.process", "worker.host.orphans", "worker.engines.local.leftovers")
     known = [found for found in ALL if found.module.startswith(local) or found.module == "worker.engines.local"]
     # The helper of strict isolation is a program of its own, which starts what the local engine asks for. Packages are
     # installed by a process that is none of an attempt, before the engine starts one.
-    allowed = ("worker/engines/local", "worker/sandbox/helper", "worker/host", "worker/packages")
+    allowed = (
+        "worker/engines/local",
+        "worker/engines/slurm",
+        "worker/sandbox/helper",
+        "worker/host",
+        "worker/packages",
+    )
     outside = {found.file for found in known if not any(map(found.file.is_relative_to, allowed))}
     assert outside == {Path("worker/__main__.py")}  # where the program is put together
 

@@ -17,11 +17,11 @@ from torchyard.host import inspection
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.supervisor.ending import log, write_report
 from worker.engines.slurm import sealing
+from worker.engines.slurm.commands import KEY
 from worker.engines.slurm.coordinator import Coordinator
 from worker.engines.slurm.records import ClusterFiles, ClusterPlan
 from worker.host import process
 
-KEY = "SLURM_TORCHYARD_KEY"
 _HIDDEN_S = 90.0
 """For so long, a shared file system may hide a new file."""
 _POLL_S = 0.5

@@ -17,6 +17,8 @@ _SUBMIT_S = 150.0
 _ASK_S = 30.0
 _CANCEL_S = 60.0
 
+KEY = "SLURM_TORCHYARD_KEY"
+"""The variable with the key of an attempt, which its coordinator removes."""
 SCRIPT = """#!/bin/sh
 trap '' USR1
 exec "$SLURM_TORCHYARD_PYTHON" -P -m worker.engines.slurm.batch "$SLURM_TORCHYARD_RUN"

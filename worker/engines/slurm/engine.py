@@ -9,10 +9,8 @@ import contextlib
 from dataclasses import replace
 from datetime import timedelta
 import functools
-import logging
 import os
 from pathlib import Path
-import sys
 import threading
 import time
 
@@ -27,24 +25,17 @@ from torchyard.host.untrusted import read_untrusted
 from worker.engines import base
 from worker.engines.base import AttemptPlan, Handle
 from worker.engines.local import stacks
-from worker.engines.slurm import sealing
 from worker.engines.slurm.cluster_plans import cluster_plan
-from worker.engines.slurm.commands import Commands, NoAnswer, Refused, Submission
+from worker.engines.slurm.commands import Commands, NoAnswer, Refused
 from worker.engines.slurm.errands import Errands
 from worker.engines.slurm.listing import Listings
 from worker.engines.slurm.names import Names
-from worker.engines.slurm.observing import Facts, observe
+from worker.engines.slurm.observing import observe
+from worker.engines.slurm.others import OtherJobs
 from worker.engines.slurm.pool import PoolSettings
 from worker.engines.slurm.pool_reports import PoolReports
-from worker.engines.slurm.records import (
-    ClusterFiles,
-    ClusterPlan,
-    NodeRules,
-    SealedSecrets,
-    StacksRequest,
-    Timing,
-)
-from worker.engines.slurm.submission import options_of
+from worker.engines.slurm.records import ClusterFiles, ClusterPlan, NodeRules, StacksRequest, Timing
+from worker.engines.slurm.submission import prepare
 from worker.engines.slurm.tracked import Tracked
 from worker.engines.slurm.watching import ReportWatcher
 from worker.host.attempt_key import AttemptKey
@@ -54,9 +45,6 @@ _LOOK_S = 60.0
 _KILL_S = 60.0
 _POLL_S = 0.2
 _KILL_AGAIN_S = 20.0
-_CANCEL_AGAIN_S = 30.0
-
-logger = logging.getLogger(__name__)
 
 
 class SlurmEngine:
@@ -90,8 +78,7 @@ class SlurmEngine:
         self._watcher = ReportWatcher()
         self._tracked: dict[AttemptKey, Tracked] = {}
         self._lock = threading.Lock()
-        self._cancelled: dict[str, float] = {}
-        """When other attempts' jobs were last cancelled, by name."""
+        self._others = OtherJobs(self._names)
 
     def pool(self) -> PoolReport:
         """Returns what the partition offers, as Slurm has said within the last minutes. Does not wait."""
@@ -147,11 +134,8 @@ class SlurmEngine:
         tracked = self._track(handle.key, str(handle.stored["name"]), handle.world_size)
         if tracked.report is not None:
             return base.Ended(tracked.report)
-        found = observe(
-            self._facts(tracked, submitted=handle.stored.get("submitted") is True),
-            running=tracked.running,
-            log=lambda: tracked.log,
-        )
+        facts = tracked.facts(self._listings, submitted=handle.stored.get("submitted") is True)
+        found = observe(facts, running=tracked.running, log=lambda: tracked.log)
         if isinstance(found, base.Ended):
             tracked.report = found.report
         return found
@@ -210,15 +194,15 @@ class SlurmEngine:
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         """Has the jobs of this service and pool cancelled that are not of `keep`. Waits for nothing."""
-        listing = self._listings.newest
         for key in [key for key, item in self._tracked.items() if item.report is not None and key not in keep]:
             self._listings.forget([self._tracked.pop(key).name])
+        listing = self._listings.newest
         if listing is None:
             self._listings.refresh(wait_s=0)
             return
-        for name, job in listing.jobs.items():
-            if not job.ended and self._is_other(name, keep):
-                self._cancel_other(name)
+        names = {key: item.name for key, item in self._tracked.items() if key in keep}
+        for name in self._others.found_in(listing, keep=keep, names=names):
+            self._errands.do(functools.partial(self._commands.cancel, name))
 
     def starts(self) -> StartsReport:
         return StartsReport(mode="cold", why="Slurm starts them")
@@ -231,35 +215,12 @@ class SlurmEngine:
 
     def _submit(self, plan: AttemptPlan, name: str) -> None:
         """Writes what the nodes need, and calls sbatch. Raises Refused, NoAnswer, ConfigError and OSError."""
-        run, key = self._run_dir(plan.key), sealing.new_key()
-        options = options_of(plan, name=name, run=run, pool=self.pool())
-        files = ClusterFiles(run)
-        sealed = sealing.seal(plan.secrets, key=key, name=name)
-        write_record(files.secrets(sealing.start_of(key)), SealedSecrets(content=sealed))
+        run = self._run_dir(plan.key)
         described = cluster_plan(plan, name=name, rules=self._rules, timing=self._timing, environ=self._environ)
-        write_record(files.plan, described)
-        variables = {
-            "SLURM_TORCHYARD_PYTHON": sys.executable,
-            "SLURM_TORCHYARD_RUN": str(run.root),
-            "SLURM_TORCHYARD_KEY": key.hex(),
-        }
+        submission = prepare(plan, described, run=run, pool=self.pool())
         failpoint("launch.start.before")
-        self._commands.submit(Submission(options=options, variables=variables))
+        self._commands.submit(submission)
         failpoint("launch.start.after")
-
-    def _facts(self, tracked: Tracked, *, submitted: bool) -> Facts:
-        job = self._listings.job(tracked.name)
-        return Facts(
-            report=read_untrusted(tracked.run.exit, ExitReport),
-            fresh=tracked.fresh,
-            ran=tracked.ran,
-            submitted=submitted,
-            requested=tracked.requested,
-            job=job,
-            absent=self._listings.absent(tracked.name),
-            settled=tracked.settled(ended=job is not None and job.ended),
-            problem=self._listings.problem,
-        )
 
     def _tell(self, tracked: Tracked, *, end: bool) -> None:
         """Has Slurm end a job that waits, and the coordinator of one that runs look at its files."""
@@ -299,21 +260,6 @@ class SlurmEngine:
         job = listing.jobs.get(tracked.name)
         return job is not None and not job.ended
 
-    def _is_other(self, name: str, keep: Collection[AttemptKey]) -> bool:
-        key = self._names.key_of(name)
-        if key is None:
-            return False
-        tracked = self._tracked.get(key)
-        return key not in keep or (tracked is not None and tracked.name != name)
-
-    def _cancel_other(self, name: str) -> None:
-        now = time.monotonic()
-        if now - self._cancelled.get(name, -_CANCEL_AGAIN_S) < _CANCEL_AGAIN_S:
-            return
-        self._cancelled = {key: at for key, at in self._cancelled.items() if now - at < _CANCEL_AGAIN_S} | {name: now}
-        logger.warning("the job %s in Slurm belongs to no attempt that is open; it is cancelled", name)
-        self._errands.do(functools.partial(self._commands.cancel, name))
-
     def _has_run(self, key: AttemptKey, claimed_at: int) -> bool:
         """Returns whether a coordinator has started with this claim."""
         files = ClusterFiles(self._run_dir(key))
@@ -346,5 +292,3 @@ def _check(plan: AttemptPlan) -> None:
     """Raises ConfigError for what this engine cannot start."""
     if plan.launcher == "warm":
         raise ConfigError("launcher: warm is not possible in a pool: its nodes keep no warm process")
-    if plan.is_command and plan.cluster is not None and plan.cluster.nodes > 1:
-        raise ConfigError("a command runs on one node: nodes must be 1, or the program a script")

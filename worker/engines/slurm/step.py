@@ -68,7 +68,6 @@ def _command(root: Path, *, nodes: int, addresses: Sequence[str], port: int, env
         *([f"--cpus-per-task={cpus}"] if cpus.isdecimal() else []),
         "--wait=0",
         "--mpi=none",
-        "--cpu-bind=none",
         "--export=ALL",
         "--chdir=/",
         "--open-mode=append",

@@ -1,22 +1,37 @@
-"""The options with which an attempt is submitted to Slurm."""
+"""How an attempt is submitted to Slurm: its files, its options, and the key that is in no file."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 import math
 from pathlib import Path
 import re
+import sys
 
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import write_record
 from worker.engines.base import AttemptPlan, ClusterRequest
-from worker.engines.slurm.records import ClusterFiles
+from worker.engines.slurm import sealing
+from worker.engines.slurm.commands import KEY, Submission
+from worker.engines.slurm.records import ClusterFiles, ClusterPlan, SealedSecrets
 
 _ENDING = timedelta(seconds=60)
 """What the end of an attempt takes besides its grace."""
 _LONGEST_WARNING_S = 65_535
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}")
 _CONSTRAINT = re.compile(r"[A-Za-z0-9_(\[][A-Za-z0-9_.@&|*,()\[\]-]{0,199}")
+
+
+def prepare(plan: AttemptPlan, described: ClusterPlan, *, run: RunDir, pool: PoolReport) -> Submission:
+    """Writes what the nodes need. Returns what sbatch is told. Raises ConfigError and OSError."""
+    options = options_of(plan, name=described.name, run=run, pool=pool)
+    files, key = ClusterFiles(run), sealing.new_key()
+    sealed = sealing.seal(plan.secrets, key=key, name=described.name)
+    write_record(files.secrets(sealing.start_of(key)), SealedSecrets(content=sealed))
+    write_record(files.plan, described)
+    variables = {"SLURM_TORCHYARD_PYTHON": sys.executable, "SLURM_TORCHYARD_RUN": str(run.root.absolute())}
+    return Submission(options=options, variables={**variables, KEY: key.hex()})
 
 
 def options_of(plan: AttemptPlan, *, name: str, run: RunDir, pool: PoolReport) -> list[str]:

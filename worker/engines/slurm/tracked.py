@@ -10,6 +10,8 @@ from torchyard.contract.rundir import RunDir
 from torchyard.host.untrusted import read_tail, read_untrusted
 from worker.engines.base import NodeDevices, Running
 from worker.engines.local.stop_requests import StopRequester
+from worker.engines.slurm.listing import Listings
+from worker.engines.slurm.observing import Facts
 from worker.engines.slurm.records import ClusterFiles, NodesReport, Timing
 
 _AGAIN_S = 15.0
@@ -75,6 +77,21 @@ class Tracked:
         if self._ended_since is None:
             self._ended_since = time.monotonic()
         return time.monotonic() - self._ended_since >= self._timing.fresh_s / 2
+
+    def facts(self, listings: Listings, *, submitted: bool) -> Facts:
+        """Returns all that is known. `submitted`: whether Slurm has said that it has the job."""
+        job = listings.job(self.name)
+        return Facts(
+            report=read_untrusted(self.run.exit, ExitReport),
+            fresh=self.fresh,
+            ran=self.ran,
+            submitted=submitted,
+            requested=self.requested,
+            job=job,
+            absent=listings.absent(self.name),
+            settled=self.settled(ended=job is not None and job.ended),
+            problem=listings.problem,
+        )
 
     def running(self) -> Running:
         """Returns how many ranks have come up, and on which devices."""

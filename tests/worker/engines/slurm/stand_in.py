@@ -3,7 +3,7 @@
 `install` makes the executables. A test says what Slurm does wrong by `Slurm.fault`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 from dataclasses import asdict, dataclass, replace
 import fcntl
@@ -105,7 +105,7 @@ class Slurm:
                     process.send(item, signal.SIGKILL)
 
     @contextlib.contextmanager
-    def locked(self):  # noqa: ANN201
+    def locked(self) -> Generator[None]:
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -126,9 +126,9 @@ def main() -> None:
     {
         "sbatch": lambda: _sbatch(slurm, options, arguments, loses=what == "loses"),
         "squeue": lambda: _squeue(slurm, empty=what == "empty"),
-        "scontrol": lambda: print(f"PartitionName={arguments[2]} MaxTime=1-00:00:00 State=UP TotalNodes=2"),
+        "scontrol": lambda: _say(f"PartitionName={arguments[2]} MaxTime=1-00:00:00 State=UP TotalNodes=2"),
         "scancel": lambda: _scancel(slurm, options),
-        "sinfo": lambda: print("n1|idle|8|16000|gpu:2\nn2|mixed|8|16000|gpu:2\nn3|down*|8|16000|gpu:2"),
+        "sinfo": lambda: _say("n1|idle|8|16000|gpu:2\nn2|mixed|8|16000|gpu:2\nn3|down*|8|16000|gpu:2"),
         "srun": lambda: _srun(options, arguments),
     }[command]()
 
@@ -144,13 +144,11 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _sbatch(slurm: Slurm, options: Mapping[str, str], arguments: Sequence[str], *, loses: bool) -> None:
-    with open(int(options["export-file"]), "rb") as file:
+    with os.fdopen(int(options["export-file"]), "rb") as file:
         variables = dict(item.decode().split("=", 1) for item in file.read().split(b"\0") if item)
     script = sys.stdin.read()
     with (slurm.folder / "submissions").open("a") as file:
         file.write(json.dumps(list(arguments)) + "\n")
-    if loses == "refuses":
-        return
     with slurm.locked():
         number = max((job.id for job in slurm.jobs()), default=0) + 1
         job = Job(number, options["job-name"], "PENDING", "Resources")
@@ -161,7 +159,7 @@ def _sbatch(slurm: Slurm, options: Mapping[str, str], arguments: Sequence[str], 
         _launch(slurm, job)
     if loses:
         sys.exit("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
-    print(number)
+    _say(number)
 
 
 def _launch(slurm: Slurm, job: Job) -> None:
@@ -190,11 +188,13 @@ def _run(slurm: Slurm, job_id: int) -> None:
     options, script = stored["options"], slurm.folder / f"script-{job_id}"
     script.write_text(stored["script"])
     env = {
-        **{"PATH": f"{slurm.folder / 'bin'}{os.pathsep}{os.defpath}", "HOME": str(slurm.folder)},
-        **{"SLURM_JOB_ID": str(job_id), "SLURM_JOB_NUM_NODES": options["nodes"]},
+        "PATH": f"{slurm.folder / 'bin'}{os.pathsep}{os.defpath}",
+        "HOME": str(slurm.folder),
+        "SLURM_JOB_ID": str(job_id),
+        "SLURM_JOB_NUM_NODES": options["nodes"],
         **stored["variables"],
     }
-    with open(options["output"], "ab") as log:
+    with Path(options["output"]).open("ab") as log:
         batch = subprocess.Popen(["/bin/sh", str(script)], env=env, cwd="/", stdout=log, stderr=log)
     slurm.change(job_id, lambda job: replace(job, batch=batch.pid, runner=os.getpid()))
     code = batch.wait()
@@ -208,7 +208,7 @@ def _run(slurm: Slurm, job_id: int) -> None:
 
 def _squeue(slurm: Slurm, *, empty: bool) -> None:
     for job in slurm.jobs() if not empty else []:
-        print(f"{job.id}|{job.state}|{job.reason}|N/A|{job.nodes}|{job.name}")
+        _say(f"{job.id}|{job.state}|{job.reason}|N/A|{job.nodes}|{job.name}")
 
 
 def _scancel(slurm: Slurm, options: Mapping[str, str]) -> None:
@@ -244,7 +244,7 @@ def _srun(options: Mapping[str, str], arguments: Sequence[str]) -> None:
     tasks: list[subprocess.Popen[bytes]] = []
     for node in range(int(options["nodes"])):
         env = {**os.environ, "SLURM_NODEID": str(node), "SLURMD_NODENAME": f"n{node + 1}", "PYTHONPATH": str(_ROOT)}
-        with open(options["output"].replace("%n", str(node)), "ab") as log:
+        with Path(options["output"].replace("%n", str(node))).open("ab") as log:
             tasks.append(subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=log, stderr=log))
         assert tasks[-1].stdin is not None
         with contextlib.suppress(BrokenPipeError), tasks[-1].stdin as stdin:
@@ -255,6 +255,10 @@ def _srun(options: Mapping[str, str], arguments: Sequence[str]) -> None:
                 task.kill()
         time.sleep(_POLL_S)
     sys.exit(max((task.returncode for task in tasks), key=abs))
+
+
+def _say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""Finds the jobs of a service and pool that belong to no attempt which is open."""
+
+from collections.abc import Collection, Mapping
+import logging
+import time
+
+from worker.engines.slurm.listing import Listing
+from worker.engines.slurm.names import Names
+from worker.host.attempt_key import AttemptKey
+
+_AGAIN_S = 30.0
+"""One that was found is found again after so long."""
+
+logger = logging.getLogger(__name__)
+
+
+class OtherJobs:
+    """`names`: those that the service gives for the pool. Jobs of others are none of its business."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._found: dict[str, float] = {}
+        """When each was last found, by name."""
+
+    def found_in(self, listing: Listing, *, keep: Collection[AttemptKey], names: Mapping[AttemptKey, str]) -> list[str]:
+        """Returns the names of the jobs to cancel. `keep`: the open attempts. `names`: those of their jobs, if known.
+
+        The listing is older than `keep`: a job that it has was submitted for an attempt that was open before.
+        """
+        now = time.monotonic()
+        self._found = {name: at for name, at in self._found.items() if now - at < _AGAIN_S}
+        found = [
+            name
+            for name, job in listing.jobs.items()
+            if not job.ended and name not in self._found and self._is_other(name, keep, names)
+        ]
+        for name in found:
+            logger.warning("the job %s in Slurm belongs to no attempt that is open; it is cancelled", name)
+            self._found[name] = now
+        return found
+
+    def _is_other(self, name: str, keep: Collection[AttemptKey], names: Mapping[AttemptKey, str]) -> bool:
+        key = self._names.key_of(name)
+        if key is None:
+            return False
+        return key not in keep or names.get(key, name) != name
