@@ -17,6 +17,7 @@ RECORDS = {
     "torchyard/contract/views": None,
     "worker/settings.py": {"Settings"},
     "worker/engines/base.py": {"AttemptPlan"},
+    "worker/engines/slurm/records.py": {"ClusterPlan"},
     "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
     "scheduling/snapshot.py": {"Running"},
     "trainer/card.py": {"Card"},

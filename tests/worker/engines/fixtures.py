@@ -46,6 +46,15 @@ ALL[int(os.environ["RANK"])].touch()
 class EngineFixture(Protocol):
     @property
     def engine(self) -> Engine: ...
+    @property
+    def devices(self) -> list[str]:
+        """The devices of this host that the engine uses."""
+        ...
+
+    @property
+    def is_ended_by_others(self) -> bool:
+        """Whether a cluster ends what has lost its supervisor."""
+        ...
 
     def plan(self, program: Program) -> AttemptPlan: ...
     def later_engine(self) -> Engine:
@@ -68,7 +77,7 @@ def _new_key() -> AttemptKey:
     return AttemptKey(f"job_{uuid.uuid4()}", 1)
 
 
-def _plan(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, str]) -> AttemptPlan:
+def plan_of(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, str]) -> AttemptPlan:
     return AttemptPlan(
         key=key,
         claimed_at=1_000_000,
@@ -85,13 +94,23 @@ def _plan(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, 
     )
 
 
+def write_program(folder: Path, program: Program) -> Path:
+    """Writes a program of known behaviour. Returns its path."""
+    script = folder / f"{program.replace(' ', '-')}.py"
+    script.write_text(_SCRIPTS[program].replace("READY", _READY))
+    return script
+
+
 class MemoryEngineFixture:
+    devices = ["cpu-0", "cpu-1"]
+    is_ended_by_others = False
+
     def __init__(self, folder: Path) -> None:
         self.engine = MemoryEngine(Inventory(SLOTS))
         self._folder = folder
 
     def plan(self, program: Program) -> AttemptPlan:
-        return _plan(_new_key(), self._folder, [program], {})
+        return plan_of(_new_key(), self._folder, [program], {})
 
     def later_engine(self) -> Engine:
         return self.engine
@@ -117,6 +136,9 @@ class MemoryEngineFixture:
 class LocalEngineFixture:
     """The engine of one host: with the stand-in for torchrun, or with `warm` alone."""
 
+    devices = ["cpu-0", "cpu-1"]
+    is_ended_by_others = False
+
     def __init__(self, folder: Path, *, warm: WarmProcess | None = None) -> None:
         self._runs = folder / "data" / "runs"
         self._warm = warm
@@ -126,13 +148,12 @@ class LocalEngineFixture:
         self.engine: Engine = self.later_engine()
 
     def plan(self, program: Program) -> AttemptPlan:
-        script = self._code / f"{program.replace(' ', '-')}.py"
-        script.write_text(_SCRIPTS[program].replace("READY", _READY))
+        script = write_program(self._code, program)
         key = _new_key()
         run = self._run(key)
         run.create()
         env = {Env.JOB_ID: key.job_id, Env.ATTEMPT: "1", Env.RUN_DIR: str(run.job)}
-        plan = _plan(key, self._code, [str(script)], {str(name): value for name, value in env.items()})
+        plan = plan_of(key, self._code, [str(script)], {str(name): value for name, value in env.items()})
         return replace(plan, launcher="torchrun" if self._warm is None else "warm")
 
     def later_engine(self) -> Engine:

@@ -66,11 +66,9 @@ class SlurmEngine:
         list_every_s: float = 10.0,
     ) -> None:
         self._runs = runs.absolute()
-        self._partition = pool.partition
         self._names = Names(service_id, pool.partition)
-        self._rules = rules
-        self._environ = environ
         self._timing = timing or Timing()
+        self._describe = functools.partial(cluster_plan, rules=rules, timing=self._timing, environ=environ)
         self._commands = Commands(environ)
         self._listings = Listings(self._commands.list_jobs, every_s=list_every_s, apart_s=apart_s)
         self._pools = PoolReports(self._commands, pool)
@@ -216,7 +214,7 @@ class SlurmEngine:
     def _submit(self, plan: AttemptPlan, name: str) -> None:
         """Writes what the nodes need, and calls sbatch. Raises Refused, NoAnswer, ConfigError and OSError."""
         run = self._run_dir(plan.key)
-        described = cluster_plan(plan, name=name, rules=self._rules, timing=self._timing, environ=self._environ)
+        described = self._describe(plan, name=name)
         submission = prepare(plan, described, run=run, pool=self.pool())
         failpoint("launch.start.before")
         self._commands.submit(submission)
@@ -281,7 +279,13 @@ class SlurmEngine:
         return found
 
     def _handle(self, key: AttemptKey, name: str, world_size: int, *, submitted: bool) -> Handle:
-        stored = {"engine": "slurm", "name": name, "pool": self._partition, "submitted": submitted, "isolation": ""}
+        stored = {
+            "engine": "slurm",
+            "name": name,
+            "pool": self._names.partition,
+            "submitted": submitted,
+            "isolation": "",
+        }
         return Handle(key, world_size, stored)
 
     def _run_dir(self, key: AttemptKey) -> RunDir:
