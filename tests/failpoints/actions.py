@@ -29,7 +29,7 @@ from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import Conflict, TooManyRequests
 from torchyard.contract.job import EndReason, Reason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.records import ExitReport, NodePart
 from torchyard.contract.spec import parse_patch, parse_spec
 from torchyard.host import failpoints
 from torchyard.host.identity import identity_of
@@ -192,7 +192,7 @@ def ranks(script: Path) -> list[str]:
 class _InTorchrunsPlace(TorchrunStandIn):
     """A stand-in for torchrun. Attempts after the first have no failpoints."""
 
-    def command(self, plan: AttemptPlan, *, folder: Path) -> list[str]:
+    def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
         if plan.key.number > 1:
             os.environ.pop(failpoints.VARIABLE, None)
             failpoints.arm()
