@@ -20,6 +20,8 @@ class Line:
         """`alone`: jobs with a kept place or devices set aside, which are considered apart from their groups."""
         devices: Counter[Kind] = Counter(device.kind for host in snapshot.hosts for device in host.devices)
         self._any_gpu = devices["cuda"] > 0
+        for pool in snapshot.pools:
+            devices[pool.kind] += pool.devices
         owners: set[OwnerKind] = {(job.owner, self.kind(job)) for job in snapshot.line}
         credit = credits_among(
             devices, snapshot.running, snapshot.uses, owners, now=snapshot.now, any_gpu=self._any_gpu

@@ -6,10 +6,12 @@ They hold no times, so they change rarely.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from scheduling import pools
 from scheduling.cluster import Cluster, Keep
 from scheduling.line import Line
+from scheduling.requests import Request
 from scheduling.room import Room, Sort, Want, sort_of
-from scheduling.snapshot import Displacement, Kind, Place, Request, Waiting
+from scheduling.snapshot import Displacement, Kind, Place, Waiting
 from scheduling.steps import Reasons
 from torchyard.contract.job import Reason
 
@@ -23,14 +25,20 @@ def explain(
     cluster: Cluster,
     line: Line,
     displacements: Mapping[str, Sequence[Displacement]],
-    over_quota: Mapping[str, Reason],
+    held_back: Mapping[str, Reason],
 ) -> Reasons:
-    """Returns why the jobs of the line wait, when all steps of a plan are carried out."""
+    """Returns why the jobs of the line wait, when all steps of a plan are carried out.
+
+    `held_back`: why those of a shape wait that a quota or their pool holds back.
+    """
     explainer = Explainer(cluster)
-    firsts = [job for job in line.firsts() if job.shape not in over_quota]
+    firsts = [job for job in line.firsts() if job.shape not in held_back]
     ahead: dict[str, Waiting] = {}
-    by_shape, by_job = dict(over_quota), dict[str, Reason]()
+    by_shape, by_job = dict(held_back), dict[str, Reason]()
     for job in firsts:
+        if job.resources.pool is not None:
+            by_shape[job.shape] = pools.next_for(job.resources)
+            continue
         first = ahead.setdefault(line.kind(job), job)
         keep = cluster.kept_for(job.id)
         if job.id in displacements:

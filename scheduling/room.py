@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from scheduling.snapshot import Device, Host, Kind, Request, Waiting
+from scheduling.requests import Request
+from scheduling.snapshot import Device, Host, Kind, Waiting
 from torchyard.contract.fitting import suitable
 from torchyard.contract.resources import Resources
 

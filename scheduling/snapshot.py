@@ -9,7 +9,9 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Literal
 
+from scheduling.pools import Pool
 from scheduling.quotas import Allowance
+from scheduling.requests import Request, request_of
 from torchyard.contract.job import Reason
 from torchyard.contract.resources import Resources
 
@@ -19,8 +21,6 @@ Place = tuple[str, Kind]
 """Where a job can start: the devices of one kind of one worker, by its id."""
 Group = tuple[str, int]
 """Shape and priority of jobs that wait for the same thing."""
-Request = tuple[int, str, float | None, float | None, float | None, tuple[str, ...] | None]
-"""What jobs ask for, as a key: devices, their kind, memory each and names, CPUs and memory of the host."""
 
 OVERDUE_AFTER = timedelta(seconds=90)
 """The end of a job that was asked to stop has failed if it still holds its devices this long after its grace."""
@@ -69,6 +69,7 @@ class Placement:
 
     worker_id: str
     devices: tuple[Device, ...]
+    """None in a pool: its cluster chooses them."""
     node_rank: int = 0
 
 
@@ -205,6 +206,7 @@ class Snapshot:
     line: tuple[Waiting, ...]
     """The waiting jobs that a plan needs: the first of each group, the next ones where the first ones start, and all
     that have a kept place or for which others are asked to stop."""
+    pools: tuple[Pool, ...] = ()
     displacements: tuple[Displacement, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     allowances: Mapping[str, Allowance] = field(default_factory=dict[str, Allowance])
@@ -220,15 +222,19 @@ class Snapshot:
         return next((one.version for one in self.reservations if one.place == place), None)
 
     def after_start(self, job: Waiting, placement: Placement, *, guest: bool = False) -> "Snapshot":
-        """Returns the snapshot after the job has started."""
+        """Returns the snapshot after the job has started, or was given to a pool."""
+        allowances = dict(self.allowances)
+        if job.owner in allowances:
+            allowances[job.owner] = allowances[job.owner].with_job(job.resources.total_devices)
+        after = replace(self.without(job.id), allowances=allowances)
+        if not placement.devices:
+            pools = tuple(one.with_job(job.owner) if one.id == placement.worker_id else one for one in self.pools)
+            return replace(after, pools=pools)
         hosts = tuple(
             _with_job(host, placement, job.id) if host.id == placement.worker_id else host for host in self.hosts
         )
-        allowances = dict(self.allowances)
-        if job.owner in allowances:
-            allowances[job.owner] = allowances[job.owner].with_job(len(placement.devices))
         running = (*self.running, started(job, placement.worker_id, now=self.now, guest=guest))
-        return replace(self.without(job.id), hosts=hosts, allowances=allowances, running=running)
+        return replace(after, hosts=hosts, running=running)
 
     def after_stop(self, displacements: tuple[Displacement, ...], *, message: str) -> "Snapshot":
         """Returns the snapshot after jobs were asked to stop for another, whose reason became `message`."""
@@ -253,9 +259,9 @@ class Snapshot:
 
     def after_drain(self) -> "Snapshot":
         """Returns the snapshot after the worker was asked to drain."""
-        return replace(
-            self, hosts=tuple(replace(host, draining=host.draining or host.id == self.here) for host in self.hosts)
-        )
+        hosts = tuple(replace(host, draining=host.draining or host.id == self.here) for host in self.hosts)
+        pools = tuple(replace(pool, draining=pool.draining or pool.id == self.here) for pool in self.pools)
+        return replace(self, hosts=hosts, pools=pools)
 
 
 def started(job: Waiting, worker_id: str, *, now: int, guest: bool = False) -> Running:
@@ -275,18 +281,6 @@ def started(job: Waiting, worker_id: str, *, now: int, guest: bool = False) -> R
         fraction=job.fraction,
         usual_us=job.usual_us,
         guest=guest,
-    )
-
-
-def request_of(resources: Resources) -> Request:
-    """Returns what a job asks for, as a key of dictionaries."""
-    return (
-        resources.total_devices,
-        resources.device,
-        resources.min_memory_gb,
-        resources.cpus,
-        resources.memory_gb,
-        None if resources.gpu is None else tuple(resources.gpu),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from scheduling.credit import kind_of
 from scheduling.snapshot import Displacement, Group, Place, Placement, Reservation, Waiting
 from torchyard.contract.job import Reason
 
@@ -26,7 +27,9 @@ class Start:
     @property
     def place(self) -> Place:
         """Where the job starts. All devices of a placement are of one kind."""
-        return self.placement.worker_id, self.placement.devices[0].kind
+        devices = self.placement.devices
+        kind = devices[0].kind if devices else kind_of(self.job.resources, any_gpu=False)
+        return self.placement.worker_id, kind
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 import heapq
 
-from scheduling import displacing, reasons, reservation
+from scheduling import displacing, pools, reasons, reservation
 from scheduling.belief import believed_length, most_left
 from scheduling.cluster import Cluster, Keep, spare_sorts
 from scheduling.displacing import Victims
 from scheduling.line import Line
 from scheduling.placing import open_room, passage
+from scheduling.pools import Pool
+from scheduling.requests import Request
 from scheduling.room import Room
 from scheduling.snapshot import (
     Device,
@@ -17,7 +19,6 @@ from scheduling.snapshot import (
     Kind,
     Place,
     Placement,
-    Request,
     Reservation,
     Snapshot,
     Waiting,
@@ -37,6 +38,14 @@ class _Started:
     guest: bool
 
 
+@dataclass(frozen=True)
+class _Given:
+    """The pool's cluster gets the job."""
+
+    job: Waiting
+    pool: Pool
+
+
 class Walk:
     """The free devices only become fewer on the way, but for places that are given up: then it begins again."""
 
@@ -44,16 +53,18 @@ class Walk:
         self._snapshot = snapshot
         self._cluster = Cluster(snapshot)
         self._allowances = dict(snapshot.allowances)
+        self._pools = pools.by_name(snapshot.pools)
         self._displacements: dict[str, list[Displacement]] = {}
         for one in sorted(snapshot.displacements, key=lambda one: one.victim):
             self._displacements.setdefault(one.job_id, []).append(one)
         jobs = {job.id: job for job in snapshot.line}
-        able = {job_id: job for job_id, job in jobs.items() if self._refusal(job) is None}
+        able = {job_id: job for job_id, job in jobs.items() if self._refusal(job) is None and not _names_pool(job)}
         reservation.restore(self._cluster, snapshot.reservations, able)
         kept = {keep.job.id for keep in self._cluster.keeps.values()}
         self._line = Line(snapshot, (kept | self._displacements.keys()) & jobs.keys())
-        self._steps: list[_Started | Stop] = []
-        self._over_quota: dict[str, Reason] = {}
+        self._steps: list[_Started | _Given | Stop] = []
+        self._held_back: dict[str, Reason] = {}
+        """Why the jobs of a shape wait that a quota or their pool holds back."""
         self._hopeless: set[object] = set()
         """What fits nowhere on this round, so that equal requests need not be tried."""
         self._blocked: dict[Kind, int] = {}
@@ -78,13 +89,14 @@ class Walk:
                 return
 
     def plan(self) -> Plan:
-        started = {step.job.id for step in self._steps if isinstance(step, _Started)}
+        started = {step.job.id for step in self._steps if not isinstance(step, Stop)}
         kept = reservation.wanted(self._cluster, self._snapshot.reservations, started)
         at = {one.place: one for one in kept}
         steps = tuple(step if isinstance(step, Stop) else _start(step, at) for step in self._steps)
-        explained = reasons.explain(self._cluster, self._line, self._displacements, self._over_quota)
+        explained = reasons.explain(self._cluster, self._line, self._displacements, self._held_back)
         used_up = frozenset({job.group for job in self._snapshot.line} - self._line.waiting_groups())
-        return Plan(steps, kept, explained, used_up, displacing.again_at(self._cluster, self._line.firsts()))
+        on_hosts = [job for job in self._line.firsts() if not _names_pool(job)]
+        return Plan(steps, kept, explained, used_up, displacing.again_at(self._cluster, on_hosts))
 
     def _in_order(self) -> None:
         aside = [job for job in self._line.considered if job.id in self._displacements]
@@ -112,12 +124,15 @@ class Walk:
         refusal = self._refusal(job)
         if refusal is None:
             return job.request not in self._snapshot.refused
-        self._over_quota[job.shape] = reasons.over_quota(refusal)
+        self._held_back[job.shape] = reasons.over_quota(refusal)
         self._give_up(job)
         return False
 
     def _consider(self, job: Waiting) -> None:
         """Starts the job, stops others of lower priority for it, or keeps a place for it."""
+        if _names_pool(job):
+            self._give(job)
+            return
         aside, keep = self._cluster.asides.get(job.id), self._cluster.kept_for(job.id)
         equal: tuple[Request, int] | None = None
         if aside is None and keep is None and job.id not in self._displacements:
@@ -158,7 +173,7 @@ class Walk:
 
     def _pass(self, job: Waiting) -> bool:
         key = "pass", *self._pace(job)
-        if job.id in self._displacements or key in self._hopeless:
+        if job.id in self._displacements or key in self._hopeless or _names_pool(job):
             return False
         if (room := open_room(self._cluster, job)) is not None:
             self._start(job, room)
@@ -170,7 +185,7 @@ class Walk:
         return True
 
     def _displace(self, job: Waiting) -> bool:
-        if job.id in self._displacements:
+        if job.id in self._displacements or _names_pool(job):
             return False
         key = "look", *self._pace(job)
         victims = None
@@ -192,6 +207,16 @@ class Walk:
         holds = self._cluster.kept_for(job.id) is not None
         return job.request, job.priority, most_left(job), job.preemptible, believed_length(job), holds
 
+    def _give(self, job: Waiting) -> None:
+        """Gives the job to its pool, unless that takes none of its owner now."""
+        pool = self._pools.get(str(job.resources.pool))
+        refusal = pools.refusal(pool, job.owner, job.resources)
+        if pool is None or refusal is not None:
+            self._held_back[job.shape] = refusal or pools.next_for(job.resources)
+            return
+        self._pools[pool.name] = pool.with_job(job.owner)
+        self._note_start(_Given(job, pool))
+
     def _start(self, job: Waiting, room: Room, *, guest: bool = False) -> None:
         keeps = self._cluster.before(job, room)
         self._give_up(job)
@@ -205,11 +230,11 @@ class Walk:
         self._give_up(job)
         self._note_start(_Started(job, aside.room, aside.devices, guest=False))
 
-    def _note_start(self, step: _Started) -> None:
+    def _note_start(self, step: _Started | _Given) -> None:
         self._line.serve(step.job)
         self._steps.append(step)
         if (allowance := self._allowances.get(step.job.owner)) is not None:
-            self._allowances[step.job.owner] = allowance.with_job(len(step.devices))
+            self._allowances[step.job.owner] = allowance.with_job(step.job.resources.total_devices)
 
     def _stop(self, job: Waiting, victims: Victims, why: Why) -> None:
         host = victims.room.host
@@ -252,7 +277,13 @@ class Walk:
         return None if allowance is None else allowance.refusal(job.resources.total_devices)
 
 
-def _start(step: _Started, at: Mapping[Place, Reservation]) -> Start:
+def _names_pool(job: Waiting) -> bool:
+    return job.resources.pool is not None
+
+
+def _start(step: _Started | _Given, at: Mapping[Place, Reservation]) -> Start:
+    if isinstance(step, _Given):
+        return Start(step.job, Placement(step.pool.id, ()), None)
     worker_id = step.room.host.id
     kept = at.get((worker_id, step.room.kind(step.job.resources)))
     return Start(step.job, Placement(worker_id, tuple(step.devices)), kept, step.guest)

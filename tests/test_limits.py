@@ -19,6 +19,7 @@ RECORDS = {
     "worker/engines/base.py": {"AttemptPlan"},
     "worker/engines/slurm/records.py": {"ClusterPlan"},
     "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
+    "torchyard/contract/spec.py": {"_Common"},
     "scheduling/snapshot.py": {"Running"},
     "trainer/card.py": {"Card"},
     "bench/turns.py": {"TrainingSettings"},

@@ -13,6 +13,7 @@ from api.parameters.reads import in_turns
 from api.present import jobs as present
 from api.services import Services, ServicesDep
 from store.facts.submission import Retry, Submission, Submitted
+from store.queries import submission as queries
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.spec import Spec, with_grace_within
 from torchyard.contract.views.jobs import JobView, SpecView
@@ -25,11 +26,12 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/jobs/validate")
+@router.post("/jobs/validate", responses=problems(Unavailable))
 @in_turns
 def validate_spec(services: ServicesDep, caller: JobReader, sent: SpecBody) -> SpecView:
     """Returns the spec with every default filled in, or its errors. Nothing is stored."""
-    return SpecView(spec=_within_limits(services, sent))
+    spec = _within_limits(services, sent)
+    return SpecView(spec=queries.resolved(services.store, spec, owner=caller.name))
 
 
 @router.post("/jobs", status_code=201, responses=_CREATED)

@@ -88,3 +88,5 @@ def _store_begun(session: Session, claim: Claim, begun: Begun) -> None:
         attempts.mark_running(session, claim, reason=begun.running, launcher=launcher)
     elif launcher is not None:
         attempts.mark_launched(session, claim, launcher)
+    if begun.nodes:
+        attempts.hold_nodes(session, claim, begun.nodes)

@@ -22,14 +22,20 @@ def anything_waits(store: Store) -> bool:
 
 
 def claim(
-    store: Store, job_id: str, to: Placement, *, reservation: int | None = None, guest: bool = False
+    store: Store,
+    job_id: str,
+    to: Placement,
+    *,
+    reservation: int | None = None,
+    guest: bool = False,
+    holder: str | None = None,
 ) -> Claim | None:
     """Claims a queued job and its devices, as `store.rows.claims.claim` does; None if that is not possible.
 
     A job that is not queued any more is then removed from the queue.
     """
     with store.write("claim") as session:
-        taken = claims.claim(session, job_id, to, reservation=reservation, guest=guest)
+        taken = claims.claim(session, job_id, to, reservation=reservation, guest=guest, holder=holder)
         if taken is None:
             job = jobs.lock(session, job_id)
             if job is None or job.state != JobState.QUEUED:

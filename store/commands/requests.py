@@ -13,7 +13,7 @@ from store.facts.callers import Caller
 from store.facts.jobs import AT_ONCE, JobFacts
 from store.facts.telemetry import Stacks
 from store.facts.workers import WorkerFacts
-from store.rows import access, audit, deletion, intents, job_facts, jobs, worker_facts, workers
+from store.rows import access, audit, deletion, intents, job_facts, jobs, unattended, worker_facts, workers
 from store.rows import stacks as rows
 from store.store import Store
 from torchyard.contract.errors import Forbidden
@@ -72,6 +72,8 @@ def drain(store: Store, worker_id: str, *, drain: bool, caller: Caller) -> Worke
 
 def _act(session: Session, action: JobAction, job_id: str, caller: Caller, grace: timedelta | None) -> Job:
     if action == "cancel":
+        if grace == AT_ONCE:
+            unattended.cancel(session, job_id, caller)
         job = intents.request_cancel(session, job_id, caller, grace=grace)
     else:
         job = (intents.request_pause if action == "pause" else intents.resume)(session, job_id, caller)

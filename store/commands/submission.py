@@ -15,7 +15,8 @@ def submit(store: Store, wanted: Submission | Retry) -> Submitted:
     """Stores a new queued job of the caller.
 
     Raises Unavailable, QuotaExceeded, IdempotencyMismatch, and InvalidSpec for a secret or a bundle that the caller
-    does not have, and for GPUs that no worker has; for a retry also what `store.rows.retry.read` does.
+    does not have, for GPUs that no worker has, and for what its pool does not have or allow; for a retry also what
+    `store.rows.retry.read` does.
     """
     while True:
         try:

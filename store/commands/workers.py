@@ -3,9 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from store.facts.attempts import Claim
-from store.rows import attempts, device_history, workers
+from store.rows import attempts, device_history, leases, workers
 from store.store import Store
+from torchyard.contract.devices import PoolReport
 
 
 def register(
@@ -17,9 +20,23 @@ def register(
     """
     with store.write("register") as session:
         given = workers.register(session, worker_id, name=name, devices=devices, shares_cpus_of=shares_cpus_of)
-        adopted = attempts.open_claims(session, worker_id)
-        attempts.renew(session, worker_id, [claim.attempt_id for claim in adopted])
-        return given, adopted
+        return given, _adopted(session, worker_id)
+
+
+def register_pool(store: Store, worker_id: str, *, name: str, holder: str, pool: PoolReport) -> list[Claim]:
+    """Registers a daemon that serves a pool from now on, as `store.rows.workers.register_pool` does.
+
+    Returns the pool's open attempts, which it adopts, with renewed leases. Raises Conflict while another one serves it.
+    """
+    with store.write("register") as session:
+        workers.register_pool(session, worker_id, name=name, holder=holder, pool=pool.to_dict())
+        return _adopted(session, worker_id)
+
+
+def release_pool(store: Store, worker_id: str, *, holder: str) -> None:
+    """Lets another daemon serve the pool at once: the last write of one that leaves."""
+    with store.write("release") as session:
+        workers.release_pool(session, worker_id, holder=holder)
 
 
 def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[str, Any]) -> list[str]:
@@ -33,13 +50,28 @@ def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[
         return workers.cpu_sharers(session, worker_id)
 
 
-def renew(store: Store, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:
-    """Extends the leases of the worker's attempts. Returns the ids of those that it still owns."""
+def pool_heartbeat(store: Store, worker_id: str, *, holder: str, pool: PoolReport, starts: dict[str, Any]) -> bool:
+    """Stores that the daemon is alive, and the state of its pool. Returns False if another one serves it now."""
+    with store.write("heartbeat") as session:
+        return workers.pool_heartbeat(session, worker_id, holder=holder, pool=pool.to_dict(), starts=starts)
+
+
+def renew(store: Store, worker_id: str, attempt_ids: Iterable[int], *, holder: str | None = None) -> set[int]:
+    """Extends the leases of the worker's attempts. Returns the ids of those that it still owns.
+
+    `holder`: as in `store.rows.leases.renew`.
+    """
     with store.write("renew") as session:
-        return attempts.renew(session, worker_id, attempt_ids)
+        return leases.renew(session, worker_id, attempt_ids, holder=holder)
 
 
 def rescue(store: Store, claim: Claim) -> bool:
     """Ends an attempt whose lease has expired. Returns False if it was renewed or has ended."""
     with store.write("rescue") as session:
         return attempts.rescue(session, claim)
+
+
+def _adopted(session: Session, worker_id: str) -> list[Claim]:
+    adopted = leases.open_claims(session, worker_id)
+    leases.renew(session, worker_id, [claim.attempt_id for claim in adopted])
+    return adopted

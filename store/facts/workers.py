@@ -30,6 +30,17 @@ class KeptFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """The pool that a worker stands for."""
+
+    report: Mapping[str, Any]
+    """A `torchyard.contract.devices.PoolReport`, as JSON."""
+    waiting: int
+    """Jobs that were given to it and do not run yet."""
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerFacts:
     """A worker."""
 
@@ -47,6 +58,8 @@ class WorkerFacts:
     holders: Mapping[str, HolderFacts]
     """The jobs that hold its devices, by their uuids."""
     kept: Sequence[KeptFacts] = ()
+    pool: PoolFacts | None = None
+    """None: it has devices of its own."""
 
 
 @dataclass(frozen=True)

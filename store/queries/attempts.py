@@ -7,7 +7,7 @@ from store.db.database import Snapshots
 from store.facts.attempts import AttemptFacts, Claim, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.output import Room
-from store.rows import artifacts, attempt_facts, attempts, checkpoints, intents, jobs, secrets
+from store.rows import artifacts, attempt_facts, attempts, checkpoints, intents, jobs, leases, secrets
 from store.store import Store
 from torchyard.contract.job import EndReason
 
@@ -16,7 +16,7 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
     """Returns the attempt, its job and the secrets that this names. Raises StaleClaim if the attempt has ended."""
     with store.read() as session:
         row, job = attempts.read_open(session, claim), jobs.get(session, claim.job_id)
-        limits = job.stored_spec
+        limits, in_pool = job.stored_spec, row.pool_devices > 0
         return AttemptFacts(
             started_at=row.started_at,
             age=attempts.age(session, row),
@@ -29,9 +29,9 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
             spec=job.spec,
             stop_grace=limits.stop_grace,
             time_left=limits.time_limit - timedelta(microseconds=job.ran_us),
-            devices=tuple(str(device["uuid"]) for device in job.devices),
-            world_size=len(job.devices),
-            in_pool=False,
+            devices=() if in_pool else tuple(str(device["uuid"]) for device in job.devices),
+            world_size=row.pool_devices or len(job.devices),
+            in_pool=in_pool,
             secrets=secrets.resolve(session, store.secret_keys, job),
             wanted=intents.wanted_of(row, job),
         )
@@ -44,16 +44,16 @@ def wanted(store: Snapshots, claim: Claim) -> Wanted:
         return intents.wanted_of(row, jobs.get(session, claim.job_id))
 
 
-def owned(store: Snapshots, worker_id: str) -> list[Claim]:
-    """Returns the worker's open attempts."""
+def owned(store: Snapshots, worker_id: str, *, holder: str | None = None) -> list[Claim]:
+    """Returns the worker's open attempts. `holder`: as in `store.rows.leases.renew`."""
     with store.read() as session:
-        return attempts.open_claims(session, worker_id)
+        return leases.open_claims(session, worker_id, holder=holder)
 
 
 def expired(store: Snapshots) -> list[Claim]:
-    """Returns the open attempts whose lease has expired."""
+    """Returns the open attempts on hosts whose lease has expired."""
     with store.read() as session:
-        return attempts.expired_claims(session)
+        return leases.expired_claims(session)
 
 
 def checkpoints_of_job(store: Snapshots, claim: Claim) -> list[CheckpointFacts]:

@@ -36,7 +36,7 @@ def read_snapshot(
         heads = groups.heads()
         if not heads:
             return None
-        now, hosts = cluster.hosts(session, {here: devices})
+        now, hosts, pools = cluster.places(session, {here: devices})
         displacements = cluster.displacements(session, max_stop_grace=max_stop_grace)
         kept = reservations.kept_places(session)
         favoured = {one.job_id for one in displacements} | {one.job_id for one in kept}
@@ -49,6 +49,7 @@ def read_snapshot(
             hosts=hosts,
             running=running,
             line=tuple(line.values()),
+            pools=pools,
             displacements=displacements,
             reservations=tuple(kept),
             allowances=quotas.allowances(session, {job.owner for job in line.values()}),

@@ -1,20 +1,32 @@
 """Attempts: lease, fence and end. Every write of a worker about an attempt it has claimed goes through this module."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, select, update
+from sqlalchemy import ColumnElement, and_, case, func, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import WORKERS, announcement_of
-from store.db.database import in_us, now_us
+from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Job
-from store.facts.attempts import LEASE, Claim
+from store.facts.attempts import Claim, NodeHeld
 from store.facts.output import DEFAULTS, Batch, OutputLimits
 from store.facts.telemetry import Answer
-from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, point_limits, retention, usage
+from store.rows import (
+    artifacts,
+    checkpoints,
+    jobs,
+    leases,
+    logs,
+    metrics,
+    node_devices,
+    outcome,
+    point_limits,
+    retention,
+    usage,
+)
 from store.rows.exit_reports import verified
 from store.rows.limits import Counted, OutputMeter
 from store.rows.metrics import TENSORBOARD
@@ -22,22 +34,8 @@ from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 
-
-def renew(session: Session, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:
-    """Extends the leases to 30 s from now. Returns the ids of the attempts that the worker still owns."""
-    rows = session.execute(
-        update(Attempt)
-        .where(Attempt.id.in_(list(attempt_ids)), Attempt.worker_id == worker_id, Attempt.ended_at.is_(None))
-        .values(lease_until=now_us() + in_us(LEASE))
-        .returning(Attempt.id)
-    )
-    return set(rows.scalars())
-
-
-def open_claims(session: Session, worker_id: str) -> list[Claim]:
-    """Returns the worker's open attempts, which a restarted daemon adopts."""
-    query = select(Attempt).where(Attempt.worker_id == worker_id, Attempt.ended_at.is_(None)).order_by(Attempt.id)
-    return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
+_RAN_US = func.coalesce(now_us() - case((Attempt.pool_devices > 0, Attempt.running_at), else_=Attempt.started_at), 0)
+"""How long an open attempt has run: in a pool since its ranks are there, as it may wait in the cluster's own queue."""
 
 
 def read(session: Session, claim: Claim) -> Attempt:
@@ -50,8 +48,8 @@ def read(session: Session, claim: Claim) -> Attempt:
 
 
 def age(session: Session, row: Attempt) -> timedelta:
-    """Returns the time since the attempt was claimed."""
-    us = session.execute(select(now_us() - Attempt.started_at).where(Attempt.id == row.id)).scalar_one()
+    """Returns how much of its time limit the attempt has used."""
+    us = session.execute(select(_RAN_US).where(Attempt.id == row.id)).scalar_one()
     return timedelta(microseconds=us)
 
 
@@ -67,16 +65,24 @@ def set_reason(session: Session, claim: Claim, reason: Reason) -> None:
 
 
 def read_open(session: Session, claim: Claim) -> Attempt:
-    """Returns the claim's row. Raises StaleClaim if the attempt has ended or its job was deleted."""
+    """Returns the claim's row. Raises StaleClaim as writes for the claim do."""
     row = read(session, claim)
     if row.ended_at is not None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
+    if row.holder != claim.holder:
+        raise StaleClaim(f"another daemon has attempt {claim.number} of job {claim.job_id}")
     return row
 
 
 def mark_launched(session: Session, claim: Claim, launcher: dict[str, Any]) -> None:
     """Stores the engine's handle, by which a later daemon finds the attempt's processes. Raises StaleClaim."""
     _fenced_update(session, claim, launcher=launcher)
+
+
+def hold_nodes(session: Session, claim: Claim, nodes: Sequence[NodeHeld]) -> None:
+    """Stores what a cluster has given to the attempt. Repeating it changes nothing. Raises StaleClaim."""
+    _fenced_update(session, claim)
+    node_devices.hold(session, read(session, claim), nodes)
 
 
 def mark_running(session: Session, claim: Claim, *, reason: Reason, launcher: dict[str, Any] | None = None) -> None:
@@ -128,12 +134,11 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     Call it when everything of the attempt is stored and every process is gone. `requested_stops` are the stops that the
     worker has requested, besides those in the rows; a report of any other stop is not accepted. Raises StaleClaim.
     """
-    ran_us = now_us() - Attempt.started_at
     closed = session.execute(
         update(Attempt)
         .where(_is_open(claim))
         .values(ended_at=now_us(), stacks_requested_at=None, stacks=None)
-        .returning(Attempt, ran_us.label("ran_us"))
+        .returning(Attempt, _RAN_US.label("ran_us"))
     ).first()
     if closed is None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
@@ -155,24 +160,20 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     step = checkpoints.highest_step(session, claim.job_id, attempt=claim.number) if closed.Attempt.checkpoints else None
     published_checkpoint = step is not None and step > closed.Attempt.start_step
     state = outcome.apply(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)
-    began, ended = closed.Attempt.started_at, closed.Attempt.ended_at
-    usage.add(session, job.owner, Counter(released), began=began, ended=ended)
+    row, held = closed.Attempt, Counter(released)
+    if row.pool_devices:  # what nodes have told of their devices counts for nothing
+        held = Counter({job.device_request: row.pool_devices})
+    usage.add(session, job.owner, held, began=row.ended_at - closed.ran_us, ended=row.ended_at)
     if state is JobState.SUCCEEDED:
         usage.note_length(session, job.owner, job.trainer, job.ran_us)
     return state
-
-
-def expired_claims(session: Session) -> list[Claim]:
-    """Returns the open attempts whose lease has expired."""
-    query = select(Attempt).where(Attempt.ended_at.is_(None), Attempt.lease_until < now_us())
-    return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
 
 
 def rescue(session: Session, claim: Claim) -> bool:
     """Ends an attempt whose lease has expired, so that its worker can write nothing more. False if it was renewed."""
     late = session.execute(
         update(Attempt)
-        .where(_is_open(claim), Attempt.lease_until < now_us())
+        .where(_is_open(claim), leases.is_lost())
         .values(relay_seq=Attempt.relay_seq + 1)
         .returning(Attempt.worker_id)
     ).first()
@@ -222,7 +223,8 @@ def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: A
 
 
 def _is_open(claim: Claim) -> ColumnElement[bool]:
-    return and_(_is(claim), Attempt.ended_at.is_(None))
+    """Returns the condition that the attempt is open, and that who has the claim may write for it."""
+    return and_(_is(claim), Attempt.ended_at.is_(None), Attempt.holder.is_not_distinct_from(claim.holder))
 
 
 def _is(claim: Claim) -> ColumnElement[bool]:

@@ -1,11 +1,14 @@
 """Claims: a job and its devices become a worker's, all or nothing."""
 
+from typing import Any
+
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Placement
 from store.db.database import in_us, now_us
+from store.db.stored_spec import parse_resources
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.facts.attempts import LEASE, Claim
 from store.rows import checkpoints, jobs, quotas, reservations
@@ -15,46 +18,62 @@ from torchyard.contract.job import JobState, Reason
 
 
 def claim(
-    session: Session, job_id: str, placement: Placement, *, reservation: int | None = None, guest: bool = False
+    session: Session,
+    job_id: str,
+    placement: Placement,
+    *,
+    reservation: int | None = None,
+    guest: bool = False,
+    holder: str | None = None,
 ) -> Claim | None:
     """Claims a queued job and its devices for a worker, all or nothing.
+
+    A placement without devices is one in a pool, for `holder`, the daemon that serves it: the devices that the job asks
+    for count from now on, and its cluster chooses them later.
 
     `reservation`: the version of the reservation of the place as the plan saw it; None: it was kept for nobody. If it
     is kept for the job itself, it is kept no more. `guest`: whether the job is to leave when the place is due.
 
     Returns None if another worker was faster, the job was cancelled, a device is held, the place is kept otherwise, the
-    host lacks CPUs or memory, or the quota of the job's owner forbids it; nothing is written then.
+    host lacks CPUs or memory, another daemon serves the pool, or the quota of the job's owner forbids it; nothing is
+    written then.
     """
     try:
         with session.begin_nested():
-            return _claim(session, job_id, placement, reservation=reservation, guest=guest)
+            return _claim(session, job_id, placement, reservation=reservation, guest=guest, holder=holder)
     except (IntegrityError, StaleClaim):
         return None
 
 
-def _claim(session: Session, job_id: str, placement: Placement, *, reservation: int | None, guest: bool) -> Claim:
-    lock_worker = select(Worker).where(Worker.id == placement.worker_id).with_for_update(key_share=True)
-    worker = session.scalars(lock_worker.execution_options(populate_existing=True)).one()
-    if worker.drain_requested_at is not None:
-        raise StaleClaim(f"worker {worker.name} is draining")
-    for kind in {device.kind for device in placement.devices}:
-        if reservations.version_of(session, worker.id, kind) != reservation:
-            raise StaleClaim(f"the devices of worker {worker.name} are kept otherwise than planned")
+def _claim(
+    session: Session,
+    job_id: str,
+    placement: Placement,
+    *,
+    reservation: int | None,
+    guest: bool,
+    holder: str | None,
+) -> Claim:
+    worker = _offering(session, placement, reservation=reservation, holder=holder)
     job = jobs.lock(session, job_id)
     if job is None or job.state != JobState.QUEUED:
         raise StaleClaim(f"job {job_id} is not queued")
-    _check_host(session, worker, job)
-    refused = quotas.claim_refusal(session, job.owner, devices=len(placement.devices))
+    pool_devices = _pool_devices(worker, job)
+    if not pool_devices:
+        _check_host(session, worker, job)
+    refused = quotas.claim_refusal(session, job.owner, devices=pool_devices or len(placement.devices))
     if refused is not None:
         raise StaleClaim(f"job {job_id} {refused}")
     number = job.attempt + 1
-    attempt_id = _insert_attempt(session, job_id, number=number, worker_id=worker.id, guest=guest)
-    _allocate(session, attempt_id, placement)
+    held = {"guest": guest, "pool_devices": pool_devices, "holder": holder}
+    attempt_id = _insert_attempt(session, job_id, number=number, worker_id=worker.id, **held)
+    if placement.devices:
+        _allocate(session, attempt_id, placement)
     moved = jobs.transition(
         session,
         job_id,
         JobState.STARTING,
-        reason=Reason("starting", f"attempt {number} starts on {worker.name}"),
+        reason=Reason("starting", f"attempt {number} starts {'in pool' if pool_devices else 'on'} {worker.name}"),
         locked=job,
         attempt=number,
         devices=[
@@ -67,7 +86,29 @@ def _claim(session: Session, job_id: str, placement: Placement, *, reservation: 
     )
     if moved is None:
         raise StaleClaim(f"job {job_id} is not queued")
-    return Claim(attempt_id, job_id, number)
+    return Claim(attempt_id, job_id, number, holder)
+
+
+def _offering(session: Session, placement: Placement, *, reservation: int | None, holder: str | None) -> Worker:
+    """Returns the worker, locked. Raises StaleClaim if it does not offer the place as it was planned."""
+    lock_worker = select(Worker).where(Worker.id == placement.worker_id).with_for_update(key_share=True)
+    worker = session.scalars(lock_worker.execution_options(populate_existing=True)).one()
+    if worker.drain_requested_at is not None:
+        raise StaleClaim(f"worker {worker.name} is draining")
+    if worker.holder != holder or (worker.pool is None) != bool(placement.devices):
+        raise StaleClaim(f"another daemon serves pool {worker.name}")
+    for kind in {device.kind for device in placement.devices}:
+        if reservations.version_of(session, worker.id, kind) != reservation:
+            raise StaleClaim(f"the devices of worker {worker.name} are kept otherwise than planned")
+    return worker
+
+
+def _pool_devices(worker: Worker, job: Job) -> int:
+    """Returns how many devices of the pool the job gets; 0 on a host. Raises StaleClaim if the job goes elsewhere."""
+    asked = parse_resources(job.spec["resources"])
+    if asked.pool != (None if worker.pool is None else worker.name):
+        raise StaleClaim(f"job {job.id} does not start on {worker.name}")
+    return 0 if asked.pool is None else asked.total_devices
 
 
 def _check_host(session: Session, worker: Worker, job: Job) -> None:
@@ -83,7 +124,7 @@ def _check_host(session: Session, worker: Worker, job: Job) -> None:
             raise StaleClaim(f"worker {worker.name} has not so much {name} beside its other jobs")
 
 
-def _insert_attempt(session: Session, job_id: str, *, number: int, worker_id: str, guest: bool) -> int:
+def _insert_attempt(session: Session, job_id: str, *, number: int, worker_id: str, **held: Any) -> int:
     """Inserts an open attempt with a fresh lease, and returns its id."""
     newest = checkpoints.newest_first(session, job_id, limit=1)
     new = insert(Attempt).values(
@@ -92,7 +133,7 @@ def _insert_attempt(session: Session, job_id: str, *, number: int, worker_id: st
         worker_id=worker_id,
         lease_until=now_us() + in_us(LEASE),
         start_step=newest[0].step if newest else 0,
-        guest=guest,
+        **held,
     )
     return session.execute(new.returning(Attempt.id)).scalar_one()
 

@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from sqlalchemy import and_, func, literal_column, or_, select
+from sqlalchemy import and_, case, func, literal_column, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from scheduling.pools import Pool
 from scheduling.snapshot import OVERDUE_AFTER, Device, Displacement, Host, OwnerUse, Running
 from store.db import stored_spec
 from store.db.database import in_us, now_us
@@ -17,7 +18,7 @@ from store.db.prepared import Prepared
 from store.db.stored_spec import StoredSpec
 from store.db.tables import Allocation, Attempt, Checkpoint, Job, Worker
 from store.line.conditions import is_queued
-from store.rows import quotas, usage, workers
+from store.rows import pools, quotas, usage, workers
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.resources import Resources
 
@@ -30,6 +31,7 @@ _WORKERS = Prepared(
         Worker.devices,
         Worker.drain_requested_at,
         Worker.starts,
+        Worker.pool,
         workers.is_alive().label("alive"),
         now_us().label("now"),
     )
@@ -39,6 +41,8 @@ _HELD = Prepared(
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
 )
+_IN_POOL_SINCE = case((Attempt.pool_devices > 0, Attempt.running_at))
+"""What was given to a pool runs later: until then it waits in the queue of the cluster."""
 _SAVED_AT = (
     select(func.max(Checkpoint.created_at))
     .where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Attempt.number)
@@ -48,7 +52,7 @@ _SAVED_AT = (
 _RUNNING = Prepared(
     select(
         Attempt.worker_id,
-        Attempt.started_at,
+        func.coalesce(_IN_POOL_SINCE, Attempt.started_at).label("since"),
         Attempt.guest,
         Job.id,
         Job.owner,
@@ -69,7 +73,7 @@ _RUNNING = Prepared(
         ).label("stopping"),
     )
     .join(Job, Job.id == Attempt.job_id)
-    .where(_OPEN)
+    .where(_OPEN, or_(Attempt.pool_devices == 0, Attempt.running_at.is_not(None)))
 )
 _FOR = aliased(Job)
 _DISPLACED = (
@@ -97,26 +101,34 @@ _STOPPED = Prepared(
 )
 
 
-def hosts(session: Session, observed: Mapping[str, Sequence[DeviceReport]]) -> tuple[int, tuple[Host, ...]]:
-    """Returns the database's time, and the workers that are alive and those that are `observed`, by their ids.
+class Places(NamedTuple):
+    """Where jobs can start."""
 
-    The time is 0 if there is no worker.
-    """
+    now: int
+    """The database's time; 0 if there is no worker."""
+    hosts: tuple[Host, ...]
+    pools: tuple[Pool, ...]
+
+
+def places(session: Session, observed: Mapping[str, Sequence[DeviceReport]]) -> Places:
+    """Returns the workers that are alive and those that are `observed`, by their ids."""
     holders = {(row.worker_id, row.device): row.job_id for row in _HELD.rows(session)}
     rows = _WORKERS.rows(session)
+    there = [row for row in rows if row.alive or row.id in observed]
     found: list[Host] = []
-    for row in rows:
-        if row.alive or row.id in observed:
+    for row in there:
+        if row.pool is None:
             reports = observed[row.id] if row.id in observed else map(DeviceReport.from_dict, row.devices)
             devices = tuple(_device(report, holders.get((row.id, report.uuid))) for report in reports)
             offered = row.starts or {}
             host = Host(row.id, row.name, devices, row.drain_requested_at is not None)
             found.append(_offering(host, offered.get("cpus"), offered.get("memory_gb")))
-    return (rows[0].now if rows else 0), tuple(found)
+    in_pools = pools.of_rows(session, [row for row in there if row.pool is not None])
+    return Places((rows[0].now if rows else 0), tuple(found), in_pools)
 
 
 def running(session: Session) -> tuple[Running, ...]:
-    """Returns the jobs with an open attempt."""
+    """Returns the jobs with an open attempt, but for those that wait in the queue of a pool's cluster."""
     rows = _RUNNING.rows(session)
     lengths = usage.usual_lengths(session, {row.owner for row in rows}) if rows else {}
     return tuple(_running(row, lengths.get((row.owner, row.trainer))) for row in rows)
@@ -189,7 +201,7 @@ def _running(row: Any, usual_us: int | None) -> Running:
         owner=row.owner,
         priority=row.priority,
         preemptible=bool(row.preemptible),
-        since=row.started_at,
+        since=row.since,
         stopping=bool(row.stopping),
         worker_id=row.worker_id,
         resources=_resources(row.resources),

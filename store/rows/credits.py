@@ -59,9 +59,11 @@ def credits(session: Session, buckets: Collection[Bucket] = ()) -> Credits:
 
 
 def _read(session: Session, buckets: Collection[Bucket]) -> Credits:
-    now, hosts = cluster.hosts(session, {})
+    now, hosts, pools = cluster.places(session, {})
     devices: Counter[Kind] = Counter(device.kind for host in hosts for device in host.devices)
     auto: Kind = "cuda" if devices["cuda"] else "cpu"
+    for pool in pools:
+        devices[pool.kind] += pool.devices
     running = cluster.running(session)
     waiting: set[OwnerKind] = {
         (bucket.owner, _kind(bucket.request, auto=auto)) for bucket in (*line_of(session).buckets(), *buckets)

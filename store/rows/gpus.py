@@ -12,13 +12,13 @@ from torchyard.contract.resources import Resources
 
 
 def check(session: Session, resources: Resources) -> None:
-    """Raises InvalidSpec if the job names GPUs, and no worker that is alive has such a one.
+    """Raises InvalidSpec if the job names GPUs, and no worker that is alive has such a one. Its pool has its own check.
 
     Without a live worker nothing is known of the GPUs that there will be, so any name is accepted.
     """
-    if resources.gpu is None:
+    if resources.gpu is None or resources.pool is not None:
         return
-    offered = session.scalars(select(Worker.devices).where(is_alive())).all()
+    offered = session.scalars(select(Worker.devices).where(is_alive(), Worker.pool.is_(None))).all()
     reports = (DeviceReport.from_dict(device) for devices in offered for device in devices)
     names = sorted({report.name for report in reports if report.kind == "cuda"})
     if not offered or any(is_named(name, wanted) for name in names for wanted in resources.gpu):

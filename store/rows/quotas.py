@@ -227,15 +227,20 @@ def _by_owner(rows: Iterable[Sequence[Any]]) -> dict[str, dict[Resource, int]]:
 
 
 def _counted(session: Session, found: Mapping[str, Allowance]) -> dict[str, Allowance]:
-    """Returns the allowances with the devices and the open attempts of the users' jobs."""
+    """Returns the allowances with the devices and the open attempts of the users' jobs.
+
+    An attempt in a pool counts by what it has asked for, whatever its nodes have told of their devices.
+    """
     theirs: ColumnElement[bool] = Job.owner.in_(found)
-    runs = select(Job.owner, func.count()).join(Attempt, Attempt.job_id == Job.id)
+    runs = select(Job.owner, func.count(), func.sum(Attempt.pool_devices)).join(Attempt, Attempt.job_id == Job.id)
     runs = runs.where(theirs, Attempt.ended_at.is_(None)).group_by(Job.owner)
     held = select(Job.owner, func.count()).join(Attempt, Attempt.job_id == Job.id)
     held = held.join(Allocation, Allocation.attempt_id == Attempt.id)
-    held = held.where(theirs, Allocation.released_at.is_(None)).group_by(Job.owner)
-    jobs, devices = dict(session.execute(runs).all()), dict(session.execute(held).all())
+    held = held.where(theirs, Allocation.released_at.is_(None), Attempt.pool_devices == 0).group_by(Job.owner)
+    devices = dict(session.execute(held).all())
+    counted = {owner: (devices.get(owner, 0) + int(in_pools), jobs) for owner, jobs, in_pools in session.execute(runs)}
+    none = 0, 0
     return {
-        owner: replace(allowance, held=devices.get(owner, 0), runs=jobs.get(owner, 0))
+        owner: replace(allowance, held=counted.get(owner, none)[0], runs=counted.get(owner, none)[1])
         for owner, allowance in found.items()
     }

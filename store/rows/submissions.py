@@ -1,6 +1,7 @@
 """Stores submitted jobs: one, or several in one transaction, of which each has its own answer or error."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from store.rows import (
     job_facts,
     jobs,
     new_jobs,
+    pools,
     queue_positions,
     quotas,
     retry,
@@ -43,8 +45,8 @@ def store_one(session: Session, wanted: Submission | Retry, *, limits: Limits | 
     if known is not None:
         return _replayed(session, known)
     new, owner = retry.read(session, wanted) if isinstance(wanted, Retry) else wanted, wanted.caller.name
-    _check(session, new, Room(session, quotas.limits_of_some(session, [owner]) if limits is None else limits))
-    return _store(session, [new])[0]
+    limits = quotas.limits_of_some(session, [owner]) if limits is None else limits
+    return _store(session, [_checked_one(session, new, Room(session, limits))])[0]
 
 
 def store_together(session: Session, wanted: Sequence[Submission | Retry]) -> list[Outcome]:
@@ -70,7 +72,7 @@ def store_locked(
     found: dict[int, Submitted | Exception] = {}
     checked = _checked(session, wanted, limits, found)
     if checked:
-        made = savepoints.attempt(session, partial(_store, session, [wanted[place] for place in checked]))
+        made = savepoints.attempt(session, partial(_store, session, [*checked.values()]))
         if isinstance(made, Unavailable):  # each by itself would wait as long again
             raise made
         found |= {} if isinstance(made, Exception) else dict(zip(checked, made, strict=True))
@@ -97,11 +99,14 @@ def _lock_free(session: Session, wanted: Mapping[int, Submission], limits: Limit
 
 def _checked(
     session: Session, wanted: Mapping[int, Submission], limits: Limits, found: dict[int, Submitted | Exception]
-) -> list[int]:
-    """Returns those of the submissions that may be stored together, and adds what is known of others to `found`."""
+) -> dict[int, Submission]:
+    """Returns those of the submissions that may be stored together, as they are stored.
+
+    Adds what is known of others to `found`.
+    """
     stored = idempotency.find_answers(session, [each.keyed for each in wanted.values() if each.keyed is not None])
     room, keys = Room(session, limits), set[tuple[str, str]]()
-    checked: list[int] = []
+    checked: dict[int, Submission] = {}
     for place, each in wanted.items():
         if each.keyed is not None and _key(each) in keys:
             continue  # the same key twice: the second is stored after the first, by itself
@@ -111,11 +116,9 @@ def _checked(
             if known is not None:
                 found[place] = known
                 continue
-            _check(session, each, room)
+            checked[place] = _checked_one(session, each, room)
         except TorchyardError as error:
             found[place] = error
-        else:
-            checked.append(place)
     return checked
 
 
@@ -131,13 +134,16 @@ def _replayed(session: Session, known: Answer) -> Submitted:
     return Submitted(job, known.status, known.location, replayed=True)
 
 
-def _check(session: Session, wanted: Submission, room: Room) -> None:
-    spec, owner = wanted.spec, wanted.caller.name
+def _checked_one(session: Session, wanted: Submission, room: Room) -> Submission:
+    """Returns the submission with what its pool decides. Raises what `store.commands.submission.submit` does."""
+    owner = wanted.caller.name
+    spec = pools.resolved(session, wanted.spec, owner)
     room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
     gpus.check(session, spec.resources)
     secrets.check(session, owner, spec)
     bundles.use(session, owner, bundles_of(spec))
     room.take(owner)
+    return replace(wanted, spec=spec)
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:

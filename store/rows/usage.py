@@ -19,12 +19,22 @@ _ALL_HELD = (
     select(Job.owner, Allocation.kind, Attempt.started_at, func.count().label("devices"))
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .join(Job, Job.id == Attempt.job_id)
-    .where(Allocation.released_at.is_(None))
+    .where(Allocation.released_at.is_(None), Attempt.pool_devices == 0)
     .group_by(Attempt.id, Job.owner, Allocation.kind, Attempt.started_at)
 )
+_IN_POOLS = (
+    select(Job.owner, Job.device_request, Attempt.running_at, Attempt.pool_devices)
+    .join(Job, Job.id == Attempt.job_id)
+    .where(Attempt.ended_at.is_(None), Attempt.pool_devices > 0, Attempt.running_at.is_not(None))
+)
+"""What runs in pools counts by what it has asked for, from when it runs."""
 _ALL_LENGTHS = select(RunLengths.owner, RunLengths.trainer, RunLengths.last_us, RunLengths.before_us)
 _USED, _USED_BY = Prepared(_ALL_USED), Prepared(_ALL_USED.where(among(_TABLES[Usage.__tablename__].c.owner, "owners")))
-_HELD, _HELD_BY = Prepared(_ALL_HELD), Prepared(_ALL_HELD.where(among(_TABLES["jobs"].c.owner, "owners")))
+_OF_OWNERS = among(_TABLES["jobs"].c.owner, "owners")
+_HELD, _HELD_BY = (
+    Prepared(_ALL_HELD.union_all(_IN_POOLS)),
+    Prepared(_ALL_HELD.where(_OF_OWNERS).union_all(_IN_POOLS.where(_OF_OWNERS))),
+)
 _LENGTHS, _LENGTHS_OF = (
     Prepared(_ALL_LENGTHS),
     Prepared(_ALL_LENGTHS.where(among(_TABLES[RunLengths.__tablename__].c.owner, "owners"))),

@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Allocation, Attempt, Job, Reservation, Worker
-from store.facts.workers import HolderFacts, KeptFacts, WorkerFacts
+from store.facts.workers import HolderFacts, KeptFacts, PoolFacts, WorkerFacts
 from store.rows import workers
 from torchyard.contract.job import JobState
 
@@ -24,21 +24,38 @@ _KEPT = (
     .order_by(Reservation.worker_id, Reservation.kind)
 )
 
+_IN_POOLS = (
+    select(Attempt.worker_id, func.count().label("jobs"), func.count(Attempt.running_at).label("running"))
+    .where(Attempt.ended_at.is_(None), Attempt.pool_devices > 0)
+    .group_by(Attempt.worker_id)
+)
+
 
 def get(session: Session, worker_id: str) -> WorkerFacts:
     """Returns a worker. Raises NotFound."""
     worker, alive = workers.get(session, worker_id)
-    return _facts(worker, alive, _holders(session).get(worker_id, {}), _kept(session).get(worker_id, []))
+    counts = _counts(session, [worker])
+    return _facts(worker, alive, _holders(session).get(worker_id, {}), _kept(session).get(worker_id, []), counts)
 
 
 def listed(session: Session, *, limit: int, after: str | None = None) -> Sequence[WorkerFacts]:
     """Returns workers, as `store.rows.workers.list_all` does."""
     found = workers.list_all(session, limit=limit, after=after)
     holders, kept = (_holders(session), _kept(session)) if found else ({}, {})
-    return [_facts(worker, alive, holders.get(worker.id, {}), kept.get(worker.id, [])) for worker, alive in found]
+    counts = _counts(session, [worker for worker, _ in found])
+    return [
+        _facts(worker, alive, holders.get(worker.id, {}), kept.get(worker.id, []), counts) for worker, alive in found
+    ]
 
 
-def _facts(worker: Worker, alive: bool, holders: Mapping[str, HolderFacts], kept: Sequence[KeptFacts]) -> WorkerFacts:
+def _facts(
+    worker: Worker,
+    alive: bool,
+    holders: Mapping[str, HolderFacts],
+    kept: Sequence[KeptFacts],
+    counts: Mapping[str, tuple[int, int]],
+) -> WorkerFacts:
+    waiting, running = counts.get(worker.id, (0, 0))
     return WorkerFacts(
         id=worker.id,
         name=worker.name,
@@ -50,7 +67,15 @@ def _facts(worker: Worker, alive: bool, holders: Mapping[str, HolderFacts], kept
         starts=worker.starts,
         holders=holders,
         kept=kept,
+        pool=None if worker.pool is None else PoolFacts(worker.pool, waiting, running),
     )
+
+
+def _counts(session: Session, listed: Sequence[Worker]) -> dict[str, tuple[int, int]]:
+    """Returns how many jobs wait and how many run in those of the workers that are pools, by their ids."""
+    if all(worker.pool is None for worker in listed):
+        return {}
+    return {row.worker_id: (row.jobs - row.running, row.running) for row in session.execute(_IN_POOLS)}
 
 
 def _kept(session: Session) -> dict[str, list[KeptFacts]]:

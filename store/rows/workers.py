@@ -11,8 +11,8 @@ from store.announcement import WORKERS, announcement_of
 from store.db.database import now_us
 from store.db.tables import Reservation, Worker
 from store.facts.attempts import LEASE
-from store.rows import reservations
-from torchyard.contract.errors import NotFound
+from store.rows import leases, reservations
+from torchyard.contract.errors import Conflict, NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
 
@@ -34,8 +34,7 @@ def register(
     host's CPUs to as many jobs as there are.
     """
     announcement_of(session).mark_changed(WORKERS)
-    if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer at a time
-        session.execute(text("LOCK TABLE workers IN SHARE ROW EXCLUSIVE MODE"))
+    _lock_all(session)
     worker = session.get(Worker, worker_id)
     if worker is None:
         worker = Worker(id=worker_id, started_at=now_us(), seen_at=now_us())
@@ -45,6 +44,45 @@ def register(
     session.flush()
     session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))
     return worker.name
+
+
+def register_pool(session: Session, worker_id: str, *, name: str, holder: str, pool: dict[str, Any]) -> None:
+    """Registers a daemon that serves a pool from now on: it alone may write for the pool's attempts.
+
+    `holder` tells daemons of the pool apart. `pool`: a `torchyard.contract.devices.PoolReport`. Raises Conflict while
+    another daemon that was seen within one lease serves it, or a pool of another folder has its name.
+    """
+    _lock_all(session)
+    row = session.execute(_ALL.where(Worker.id == worker_id)).first()
+    if row is not None and row.alive and row.Worker.holder not in {None, holder}:
+        raise Conflict(f"pool {name} is served by {row.Worker.holder}")
+    named = select(Worker.id).where(Worker.name == name, Worker.pool.is_not(None), is_alive())
+    if (other := session.scalar(named.where(Worker.id != worker_id).limit(1))) is not None:
+        raise Conflict(f"worker {other} serves a pool of the name {name} from another data directory")
+    worker = row.Worker if row is not None else Worker(id=worker_id, devices=[], started_at=now_us(), seen_at=now_us())
+    worker.name, worker.holder, worker.pool = name, holder, pool
+    session.add(worker)
+    session.flush()
+    session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))
+    leases.take_over(session, worker_id, holder)
+    announcement_of(session).mark_changed(WORKERS)
+
+
+def release_pool(session: Session, worker_id: str, *, holder: str) -> None:
+    """Lets another daemon serve the pool at once."""
+    session.execute(update(Worker).where(Worker.id == worker_id, Worker.holder == holder).values(holder=None))
+
+
+def pool_heartbeat(
+    session: Session, worker_id: str, *, holder: str, pool: dict[str, Any], starts: dict[str, Any]
+) -> bool:
+    """Does what `heartbeat` does for a pool. Returns False, without a write, if the daemon does not serve it now."""
+    values = {"seen_at": now_us(), "pool": pool, "starts": starts}
+    own = update(Worker).where(Worker.id == worker_id, Worker.holder == holder).values(**values)
+    if session.execute(own.returning(Worker.id)).first() is None:
+        return False
+    announcement_of(session).mark_changed(WORKERS)
+    return True
 
 
 def cpu_sharers(session: Session, worker_id: str) -> list[str]:
@@ -100,6 +138,11 @@ def get(session: Session, worker_id: str) -> tuple[Worker, bool]:
     if row is None:
         raise NotFound(f"there is no worker {worker_id}")
     return row.Worker, bool(row.alive)
+
+
+def _lock_all(session: Session) -> None:
+    if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer at a time
+        session.execute(text("LOCK TABLE workers IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def _free_name(session: Session, name: str, *, worker_id: str) -> str:

@@ -96,7 +96,7 @@ def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
         ({"priority": True}, "priority", "whole number"),
         ({"max_restarts": 1e300}, "max_restarts", ""),
         ({"resources": {"devices_per_node": 100_000}}, "resources.devices_per_node", "1024"),
-        ({"resources": {"nodes": 2}}, "resources.nodes", "not built yet"),
+        ({"resources": {"nodes": 2}}, "resources.nodes", "must be 1: one job spans one host"),
         ({"time_limit": "soon"}, "time_limit", "90s"),
         ({"stop_grace": "3650d"}, "stop_grace", "at most 1h"),
         ({"name": "../x"}, "name", "must be 1 to 100 letters"),

@@ -14,7 +14,7 @@ from store.db.tables import Attempt, Job
 from store.facts.attempts import LEASE, Claim
 from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
-from store.rows import attempts, claims, waiting
+from store.rows import attempts, claims, leases, waiting
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, placement_on
 from torchyard.contract.errors import StaleClaim
@@ -341,18 +341,18 @@ def test_an_attempt_ends_once(db: StoreFixture) -> None:
 def test_an_attempt_is_rescued_only_after_its_lease_has_expired(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker("box-a")
     claim = db.running(job_id, worker)
-    assert db.read(attempts.expired_claims) == []
+    assert db.read(leases.expired_claims) == []
     assert not db.rescue(claim)
 
     db.expire(claim)
-    assert db.read(attempts.expired_claims) == [claim]
+    assert db.read(leases.expired_claims) == [claim]
     assert db.rescue(claim)
 
     job = db.job(job_id)
     assert (job.state, job.restarts) == (JobState.QUEUED, 0)
     assert "the lease of worker box-a expired" in job.reason_message
     assert db.held() == {}
-    assert db.read(attempts.expired_claims) == []
+    assert db.read(leases.expired_claims) == []
     assert not db.rescue(claim)
 
 
@@ -360,7 +360,7 @@ def test_a_late_renewal_before_the_rescue_keeps_the_attempt(db: StoreFixture) ->
     worker = db.worker()
     claim = db.running(db.submit(), worker)
     db.expire(claim)
-    assert db.write(lambda session: attempts.renew(session, worker, [claim.attempt_id])) == {claim.attempt_id}
+    assert db.write(lambda session: leases.renew(session, worker, [claim.attempt_id])) == {claim.attempt_id}
     assert not db.rescue(claim)
 
 
@@ -373,10 +373,10 @@ def test_a_renewal_returns_only_open_attempts_of_the_worker(db: StoreFixture) ->
     before = db.attempt(foreign).lease_until
     ids = [kept.attempt_id, ended.attempt_id, foreign.attempt_id, 10**6]
 
-    assert db.write(lambda session: attempts.renew(session, mine, ids)) == {kept.attempt_id}
+    assert db.write(lambda session: leases.renew(session, mine, ids)) == {kept.attempt_id}
     assert db.attempt(foreign).lease_until == before
-    assert db.write(lambda session: attempts.renew(session, mine, [])) == set()
-    assert db.read(lambda session: attempts.open_claims(session, mine)) == [kept]
+    assert db.write(lambda session: leases.renew(session, mine, [])) == set()
+    assert db.read(lambda session: leases.open_claims(session, mine)) == [kept]
 
 
 def _record_all(db: StoreFixture, claim: Claim, *, seq: int) -> None:

@@ -28,7 +28,7 @@ from store.commands import cleanup
 from store.db.database import Database
 from store.facts.output import NewArtifact, NewCheckpoint, NewLines
 from store.facts.telemetry import MetricPoint
-from store.rows import artifacts, attempts, bundles, deletion
+from store.rows import artifacts, bundles, deletion, leases
 from store.service_identity import ServiceIdentity
 from tests.api.service import ApiFixture
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, quick_on_sqlite
@@ -225,7 +225,7 @@ def test_a_restored_running_job_resumes_and_its_old_worker_cannot_write(store: S
             with pytest.raises(StaleClaim):
                 again.record(claim, seq=2)
             again.expire(claim)  # half a minute later
-            assert again.read(attempts.expired_claims) == [claim]
+            assert again.read(leases.expired_claims) == [claim]
             assert again.rescue(claim)
             job = again.job(claim.job_id)
             assert (job.state, job.restarts, job.reason_code) == (JobState.QUEUED, 0, "retrying")

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from store.db.tables import Job, JobCount
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import JobCounts
-from store.rows import access, attempts, deletion, job_counts, jobs, listing, new_jobs
+from store.rows import access, deletion, job_counts, jobs, leases, listing, new_jobs
 from tests.store.fixture import StoreFixture, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason, JobState
@@ -44,7 +44,7 @@ class History:
             self.db.running(job_id, self._worker, f"slot-{next(self._devices)}")
 
     def _end(self) -> None:
-        for claim in self.db.read(lambda session: attempts.open_claims(session, self._worker))[:2]:
+        for claim in self.db.read(lambda session: leases.open_claims(session, self._worker))[:2]:
             self.db.end(claim, self._random.choice([EndReason.COMPLETED, EndReason.PREEMPTED]))
 
     def _cancel(self) -> None:

@@ -26,7 +26,7 @@ from store.db.database import Database
 from store.db.tables import Allocation, Attempt, Job, JobEvent
 from store.facts.attempts import Claim
 from store.queue import Queue
-from store.rows import attempts
+from store.rows import attempts, leases
 from tests import line, servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service, checkpoint
@@ -192,7 +192,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
 
         @rule(held=consumes(lost))
         def a_stale_owner_writes(self, held: Held) -> None:
-            renewed = self.db.write(lambda session: attempts.renew(session, held.worker, [held.claim.attempt_id]))
+            renewed = self.db.write(lambda session: leases.renew(session, held.worker, [held.claim.attempt_id]))
             assert renewed == set()
             for work in (
                 lambda: self.db.record(held.claim, seq=held.stored),
@@ -208,7 +208,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def renew(self, number: int) -> None:
             mine = {held.claim.attempt_id for held in self.held.values() if held.worker == self.workers[number]}
             everything = [held.claim.attempt_id for held in self.held.values()]
-            assert self.db.write(lambda session: attempts.renew(session, self.workers[number], everything)) == mine
+            assert self.db.write(lambda session: leases.renew(session, self.workers[number], everything)) == mine
 
         @rule(job_id=submitted)
         def cancel(self, job_id: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from store.db.tables import Job
 from store.facts.attempts import Claim
 from store.facts.output import Batch, NewEvent, NewLines
-from store.rows import attempts, jobs
+from store.rows import attempts, jobs, leases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -149,7 +149,7 @@ def test_a_rescue_an_end_and_a_renewal_have_one_outcome(db: StoreFixture) -> Non
         db.expire(claim)
         ended, renewed, rescued = run_together(
             lambda: db.end(claim, EndReason.COMPLETED),  # noqa: B023
-            lambda: db.write(lambda session: attempts.renew(session, worker, [claim.attempt_id])),  # noqa: B023
+            lambda: db.write(lambda session: leases.renew(session, worker, [claim.attempt_id])),  # noqa: B023
             lambda: db.rescue(claim),  # noqa: B023
         )
         if rescued is True:

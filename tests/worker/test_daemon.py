@@ -16,8 +16,9 @@ from store.announcement import Announcement
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.tables import Garbage, Worker
+from store.facts.attempts import LEASE, Claim
 from store.queue import Queue
-from store.rows import attempts, deletion, device_history, workers
+from store.rows import deletion, device_history, workers
 from store.rows.shapes import shape_of
 from tests import line, servers
 from tests.databases import unavailable
@@ -36,7 +37,7 @@ from worker.engines.local.engine import LocalEngine
 from worker.settings import Settings
 
 FOREVER = "import time\nwhile True: time.sleep(1)"
-LEASE_S = attempts.LEASE.total_seconds()
+LEASE_S = LEASE.total_seconds()
 HEARTBEAT_S = 6
 
 
@@ -89,7 +90,7 @@ class DaemonFixture:
     def worker_of(self, daemon: Daemon) -> Worker:
         return self.store.read(lambda session: workers.get(session, daemon.id))[0]
 
-    def running(self, daemon: Daemon, *devices: str) -> tuple[attempts.Claim, Attempt]:
+    def running(self, daemon: Daemon, *devices: str) -> tuple[Claim, Attempt]:
         """Starts an attempt with the stand-in for torchrun. `daemon` finds it when it starts."""
         self.store.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
         claim = self.store.starting(self.store.submit(), daemon.id, *devices)

@@ -12,6 +12,11 @@ _GPU_NAME = allowing(
     "1 to 100 letters, digits, spaces and characters of `._/()+-`, of which the first is a letter or a digit",
 )
 GpuName = Annotated[str, Field(pattern=_GPU_NAME)]
+_POOL_NAME = allowing(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+    "1 to 64 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit",
+)
+PoolName = Annotated[str, Field(pattern=_POOL_NAME)]
 
 
 def _is_none(value: object) -> bool:
@@ -31,16 +36,10 @@ GpuNames = Annotated[
 ]
 
 
-def _one_node(nodes: int) -> int:
-    if nodes > 1:
-        raise ValueError("jobs over several nodes are not built yet: ask for 1")
-    return nodes
-
-
 class Resources(Schema):
     """What one attempt holds while it runs."""
 
-    nodes: Annotated[int, Field(ge=1, le=10_000), AfterValidator(_one_node)] = 1
+    nodes: Annotated[int, Field(ge=1, le=10_000)] = Field(default=1, description="several need a pool")
     devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
     device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
     min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
@@ -50,10 +49,13 @@ class Resources(Schema):
         description="names of GPUs, any of which will do: `H100`, `A100-80GB`",
     )
     cpus: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
-        default=None, exclude_if=_is_none, description="processors of the host, for all processes together"
+        default=None, exclude_if=_is_none, description="processors of each host, for all its processes together"
     )
     memory_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
-        default=None, exclude_if=_is_none, description="memory of the host, for all processes together, in GiB"
+        default=None, exclude_if=_is_none, description="memory of each host, for all its processes together, in GiB"
+    )
+    pool: PoolName | None = Field(
+        default=None, exclude_if=_is_none, description="a cluster's partition; null: one of the service's own workers"
     )
 
     @property
@@ -63,20 +65,24 @@ class Resources(Schema):
 
     @property
     def memory_bytes(self) -> int | None:
-        """What is requested of the host's memory."""
+        """What is requested of each host's memory."""
         return None if self.memory_gb is None else max(1, round(self.memory_gb * (1 << 30)))
 
     @property
     def described(self) -> str:
-        """What is asked for, in words: `2 GPUs (H100) of at least 80 GiB, 8 CPUs and 32 GiB of memory`."""
-        count, plural = self.total_devices, "" if self.total_devices == 1 else "s"
+        """What is asked for, in words: `2 GPUs (H100) of at least 80 GiB, 8 CPUs and 32 GiB of memory`.
+
+        Of several nodes: `2 nodes with 4 GPUs each`.
+        """
+        count, plural = self.devices_per_node, "" if self.devices_per_node == 1 else "s"
         noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[self.device]
         names = f" ({' or '.join(self.gpu)})" if self.gpu else ""
         least = f" of at least {self.min_memory_gb:g} GiB" if self.min_memory_gb else ""
         cpus = [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"] if self.cpus else []
         memory = [f"{self.memory_gb:g} GiB of memory"] if self.memory_gb else []
         *others, last = f"{count} {noun}{plural}{names}{least}", *cpus, *memory
-        return f"{', '.join(others)} and {last}" if others else last
+        of_node = f"{', '.join(others)} and {last}" if others else last
+        return of_node if self.nodes == 1 else f"{self.nodes} nodes with {of_node} each"
 
     @model_validator(mode="before")
     @classmethod

@@ -70,6 +70,26 @@ class SecretRef(Schema):
     secret: Annotated[str, Field(pattern=VARIABLE_NAME)]
 
 
+_SLURM_WORD = allowing(
+    r"^[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}$",
+    "1 to 100 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter, a digit or `_`",
+)
+SlurmWord = Annotated[str, Field(pattern=_SLURM_WORD)]
+_SLURM_FEATURES = allowing(
+    r"^[A-Za-z0-9_(\[][A-Za-z0-9._@&|*()\[\]-]{0,199}$",
+    "1 to 200 letters, digits and characters of `._@-&|*()[]`, of which the first is no `.`, `@`, `-`, `&`, `|` or `*`",
+)
+
+
+class SlurmOptions(Schema):
+    """What the job asks of the pool's cluster besides devices. The pool's operator says what is allowed."""
+
+    account: SlurmWord | None = Field(default=None, description="null: the one of the job's owner, if there is one")
+    qos: SlurmWord | None = None
+    constraint: Annotated[str, Field(pattern=_SLURM_FEATURES)] | None = None
+    reservation: SlurmWord | None = None
+
+
 class _Common(Schema):
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
@@ -96,6 +116,9 @@ class _Common(Schema):
         dict[str, Annotated[str, Field(max_length=32_768)] | SecretRef],
         Field(max_length=256, description="variables of the ranks; a value is a text, or `{secret: NAME}`"),
     ] = {}
+    slurm: SlurmOptions | None = Field(
+        default=None, exclude_if=lambda value: value is None, description="only with `resources.pool`"
+    )
 
     @property
     def plain_env(self) -> dict[str, str]:

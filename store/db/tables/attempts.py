@@ -10,7 +10,7 @@ from store.db.tables.base import Base, BigKey
 
 
 class Worker(Base):
-    """A daemon, one per host."""
+    """A daemon, one per host, or one per pool."""
 
     __tablename__ = "workers"
 
@@ -25,6 +25,10 @@ class Worker(Base):
     """How it starts jobs: a `torchyard.contract.devices.StartsReport`."""
     shares_cpus_of: Mapped[str | None] = mapped_column(String(64))
     """The boot of the host whose CPUs it shares with the others that name it. NULL: its CPU slots are its own."""
+    pool: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """The pool that it stands for: a `torchyard.contract.devices.PoolReport`. NULL: it has devices of its own."""
+    holder: Mapped[str | None] = mapped_column(String(255))
+    """Of a pool: the daemon that serves it. NULL: none does."""
 
 
 class DeviceSample(Base):
@@ -74,6 +78,10 @@ class Attempt(Base):
     number: Mapped[int]
     worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"))
     lease_until: Mapped[int] = mapped_column(BigInteger)
+    pool_devices: Mapped[int] = mapped_column(default=0, server_default="0")
+    """The devices of an attempt in a pool, which count from the claim on. 0: it holds devices of its worker."""
+    holder: Mapped[str | None] = mapped_column(String(255))
+    """Of an attempt in a pool: the daemon that alone may write for it."""
     start_step: Mapped[int] = mapped_column(BigInteger, default=0)
     """The step from which it resumed; points of earlier attempts beyond it are hidden."""
     launcher: Mapped[dict[str, Any] | None] = mapped_column(Document)

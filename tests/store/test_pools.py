@@ -1,0 +1,306 @@
+"""Pools in the store: who serves one, what a job in it holds, and what its time is."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from store.commands import attempts as commands
+from store.commands import requests
+from store.db.database import now_us
+from store.db.tables import Attempt, Worker
+from store.facts.attempts import LEASE, Begun, Claim, NodeHeld
+from store.facts.callers import SERVICE
+from store.facts.jobs import AT_ONCE
+from store.facts.output import Batch
+from store.queries import attempts as queries
+from store.rows import claims, leases, quotas, usage, users, worker_facts, workers
+from tests.store import pools
+from tests.store.fixture import StoreFixture, placement_on, store_on
+from torchyard.contract.devices import DeviceReport
+from torchyard.contract.errors import Conflict, StaleClaim
+from torchyard.contract.job import EndReason, JobState, Reason
+from torchyard.contract.records import ExitReport
+from torchyard.contract.team import Resource, Role
+
+RUNS = Reason("running", "4 processes run")
+_HOUR = timedelta(hours=1)
+
+
+def unseen(db: StoreFixture, worker_id: str) -> None:
+    """Lets the last heartbeat of the pool's daemon, and the leases of its attempts, be too long ago."""
+    earlier = now_us() - int(LEASE.total_seconds() + 1) * 1_000_000
+    db.write(lambda session: session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=earlier)))
+    late = update(Attempt).where(Attempt.worker_id == worker_id).values(lease_until=now_us() - 1)
+    db.write(lambda session: session.execute(late))
+
+
+def begun(db: StoreFixture, claim: Claim, *nodes: NodeHeld) -> None:
+    commands.mark_begun(store_on(db.database), claim, Begun(running=RUNS, nodes=nodes))
+
+
+def shift(db: StoreFixture, claim: Claim, by: timedelta, *columns: str) -> None:
+    """Sets times of the attempt to earlier ones."""
+    us = by // timedelta(microseconds=1)
+    earlier = {name: getattr(Attempt, name) - us for name in columns}
+    db.write(lambda session: session.execute(update(Attempt).where(Attempt.id == claim.attempt_id).values(**earlier)))
+
+
+def now_of(session: Session) -> int:
+    return session.execute(select(now_us())).scalar_one()
+
+
+def test_a_job_in_a_pool_holds_what_it_asks_for_from_the_claim_on(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    claim = pools.given(db, worker, nodes=2, devices=2)
+    job = db.job(claim.job_id)
+    assert (job.state, job.devices, job.reason_message) == (JobState.STARTING, [], "attempt 1 starts in pool cpu")
+    assert db.attempt(claim).pool_devices == 4
+    assert db.allocations() == []
+    facts = queries.read(store_on(db.database), claim)
+    assert (facts.in_pool, facts.world_size, facts.devices, facts.age) == (True, 4, (), timedelta(0))
+
+
+def test_quotas_count_it_once_whatever_its_nodes_tell(db: StoreFixture) -> None:
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    limits = {Resource.DEVICES: 6}
+    db.write(lambda session: quotas.set_limits(session, "user", "ada", limits))
+    worker = pools.serve(db)
+    claim = pools.given(db, worker, nodes=2, devices=2)
+    for told in (pools.nodes("n1", "n2"), pools.nodes("n1", devices=1)):
+        assert db.read(lambda session: quotas.usage(session, "ada"))[Resource.DEVICES] == 4
+        begun(db, claim, *told)
+    assert db.read(lambda session: quotas.usage(session, "ada"))[Resource.DEVICES] == 4
+    assert pools.give(db, pools.submit(db, nodes=2, devices=2), worker) is None, "6 devices are the limit"
+    assert db.claim(db.submit(resources={"devices_per_node": 3}), db.worker(), "a", "b", "c") is None
+    assert pools.give(db, pools.submit(db, nodes=1, devices=2), worker) is not None
+    db.end(claim, EndReason.PREEMPTED)
+    assert db.read(lambda session: quotas.usage(session, "ada"))[Resource.DEVICES] == 2
+
+
+def test_devices_are_known_when_it_runs(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    claim = pools.given(db, worker)
+    for _ in range(2):  # the answer to the first call was lost
+        begun(db, claim, *pools.nodes("n1", "n2"))
+    job = db.job(claim.job_id)
+    assert (job.state, db.moves(job.id)) == (JobState.RUNNING, ["queued", "starting", "running"])
+    assert [(held["node"], held["host"], held["uuid"]) for held in job.devices] == [
+        (0, "n1", "cpu-n1-7-0"),
+        (0, "n1", "cpu-n1-7-1"),
+        (1, "n2", "cpu-n2-7-0"),
+        (1, "n2", "cpu-n2-7-1"),
+    ]
+    assert {held["worker"] for held in job.devices} == {worker}
+    assert [(row.node_rank, row.device, row.released_at) for row in db.allocations()] == [
+        (held["node"], held["uuid"], None) for held in job.devices
+    ]
+    assert queries.read(store_on(db.database), claim).devices == ()
+
+
+def test_a_node_that_tells_anything_changes_no_more_than_the_jobs_own_devices(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    claim = pools.given(db, worker, nodes=2, devices=1)
+    strange = DeviceReport(index=2**62, uuid="\x00\u202e\ud800" + "x" * 1000, name="\n" * 1000, kind="cuda")
+    host = NodeHeld("h\x1b[31m\udfff" * 1000, [strange] * 50)
+    begun(db, claim, *[host] * 50)
+    held = db.job(claim.job_id).devices
+    assert [each["node"] for each in held] == [0, 1], "as many as it asked for"
+    assert all(each["host"].isprintable() and len(each["host"]) < 256 and each["uuid"].isprintable() for each in held)
+    assert len(db.allocations()) == 1, "one device, told twice"
+    assert db.end(claim, EndReason.COMPLETED) is JobState.SUCCEEDED
+
+
+def test_a_device_that_the_cluster_gives_away_is_the_next_jobs(db: StoreFixture) -> None:
+    """The end of the job before may be stored later than the start of the next one."""
+    worker = pools.serve(db)
+    first, second = pools.given(db, worker), pools.given(db, worker)
+    begun(db, first, *pools.nodes("n1", "n2"))
+    begun(db, second, *pools.nodes("n2", "n3"))
+    assert {device for (_, device), job_id in db.held().items() if job_id == second.job_id} == {
+        f"cpu-{host}-7-{index}" for host in ("n2", "n3") for index in (0, 1)
+    }
+    assert db.end(first, EndReason.COMPLETED) is JobState.SUCCEEDED
+    assert db.end(second, EndReason.COMPLETED) is JobState.SUCCEEDED
+    assert db.held() == {}
+
+
+def test_neither_a_host_nor_a_pool_takes_the_others_jobs(db: StoreFixture) -> None:
+    pool, host = pools.serve(db), db.worker()
+    in_pool, on_host = pools.submit(db), db.submit()
+    assert db.claim(in_pool, host, "a") is None
+    assert pools.give(db, on_host, pool) is None
+    assert pools.give(db, in_pool, host, holder=None) is None
+    with_devices = placement_on(pool, "a")
+    assert db.write(lambda session: claims.claim(session, in_pool, with_devices, holder=pools.HOLDER)) is None
+    other = pools.serve(db, "other")
+    assert pools.give(db, in_pool, other) is None
+    db.drain(pool)
+    assert pools.give(db, in_pool, pool) is None
+    db.drain(pool, drain=False)
+    assert pools.give(db, in_pool, pool) is not None
+
+
+def test_time_counts_from_when_it_runs(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    store = store_on(db.database)
+    waited = pools.given(db, worker, time_limit="90m")
+    shift(db, waited, 5 * _HOUR, "started_at")
+    assert queries.read(store, waited).age == timedelta(0)
+    assert db.end(waited, EndReason.KILLED) is JobState.QUEUED, "its time limit is not used up"
+    assert db.job(waited.job_id).ran_us == 0
+    assert db.read(lambda session: usage.used_seconds(session, now=now_of(session)))["ada", "cpu"] == 0
+    ran = pools.given(db, worker, time_limit="90m", max_restarts=5)
+    begun(db, ran, *pools.nodes("n1", "n2"))
+    shift(db, ran, 5 * _HOUR, "started_at")
+    shift(db, ran, _HOUR, "running_at")
+    assert _HOUR <= queries.read(store, ran).age < 2 * _HOUR
+    used = db.read(lambda session: usage.used_seconds(session, now=now_of(session)))
+    assert used["ada", "cpu"] == pytest.approx(4 * 3600, rel=0.05), "of four devices, an hour"
+    assert db.end(ran, EndReason.KILLED) is JobState.QUEUED
+    assert db.job(ran.job_id).ran_us == pytest.approx(3.6e9, rel=0.05)
+    after = db.read(lambda session: usage.used_seconds(session, now=now_of(session)))
+    assert after["ada", "cpu"] == pytest.approx(used["ada", "cpu"], rel=0.01), "what it has used, is used"
+
+
+def test_a_cluster_may_preempt(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    claim = pools.given(db, worker)
+    assert db.end(claim, EndReason.PREEMPTED, "Slurm has preempted it", asked=False) is JobState.QUEUED
+    assert db.attempt(claim).end_reason == EndReason.PREEMPTED
+    assert db.job(claim.job_id).restarts == 0
+    again = pools.give(db, claim.job_id, worker)
+    assert again is not None
+    db.end(again, EndReason.CANCELLED, "scancel", asked=False)
+    assert db.attempt(again).end_reason == EndReason.WORKER_LOST, "nobody here has cancelled it"
+
+
+def test_an_expired_lease_ends_nothing_in_a_pool(db: StoreFixture) -> None:
+    claim = pools.given(db, pools.serve(db))
+    db.expire(claim)
+    assert db.read(leases.expired_claims) == []
+    assert not db.rescue(claim)
+    assert db.job(claim.job_id).state == JobState.STARTING
+
+
+def test_one_daemon_serves_a_pool(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    with pytest.raises(Conflict, match="is served by head/boot-1"):
+        pools.serve(db, worker_id=worker, holder="standby/boot-2")
+    with pytest.raises(Conflict, match="from another data directory"):
+        pools.serve(db, holder="stranger/boot-3")
+    assert pools.serve(db, worker_id=worker) == worker, "it was started again, and does not wait for itself"
+    db.write(lambda session: workers.release_pool(session, worker, holder="standby/boot-2"))
+    with pytest.raises(Conflict):
+        pools.serve(db, worker_id=worker, holder="standby/boot-2")
+    db.write(lambda session: workers.release_pool(session, worker, holder=pools.HOLDER))
+    assert pools.serve(db, worker_id=worker, holder="standby/boot-2") == worker
+
+
+def test_a_host_of_the_pools_name_gets_another(db: StoreFixture) -> None:
+    pools.serve(db, "box")
+    host = db.worker("box")
+    assert {worker.name for worker, _ in db.read(workers.list_all) if worker.id == host} == {"box-2"}
+
+
+def test_after_a_takeover_the_daemon_before_writes_nothing(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    old, store = pools.given(db, worker), store_on(db.database)
+    waiting = pools.submit(db)
+    db.record(old, seq=0)
+    unseen(db, worker)
+    pools.serve(db, worker_id=worker, holder="standby/boot-2")
+    (new,) = db.read(lambda session: leases.open_claims(session, worker))
+    assert (new.attempt_id, new.holder) == (old.attempt_id, "standby/boot-2")
+    before = db.everything()
+    report = ExitReport(reason=EndReason.COMPLETED)
+    for write in (
+        lambda: commands.record(store, old, Batch(offsets={}), seq=1),
+        lambda: commands.record(store, old, Batch(offsets={}), seq=0),
+        lambda: commands.mark_begun(store, old, Begun(launcher={"name": "ty-old"})),
+        lambda: commands.mark_begun(store, old, Begun(running=RUNS, nodes=pools.nodes("n1", "n2"))),
+        lambda: commands.mark_prepared(store, old, start_step=3),
+        lambda: commands.set_reason(store, old, Reason("waiting_in_slurm", "Priority")),
+        lambda: commands.end(store, old, report),
+        lambda: queries.read(store, old),
+        lambda: queries.wanted(store, old),
+    ):
+        with pytest.raises(StaleClaim):
+            write()
+    assert pools.give(db, waiting, worker) is None
+    assert not pools.beat(db, worker)
+    ids = [old.attempt_id]
+    assert db.write(lambda session: leases.renew(session, worker, ids, holder=pools.HOLDER)) == set()
+    assert db.read(lambda session: leases.open_claims(session, worker, holder=pools.HOLDER)) == []
+    assert db.everything() == before
+    db.record(new, seq=1)
+    assert db.write(lambda session: leases.renew(session, worker, ids, holder="standby/boot-2")) == {*ids}
+    assert pools.give(db, waiting, worker, holder="standby/boot-2") is not None
+
+
+def test_a_daemon_whose_lease_expired_goes_on_if_nobody_took_over(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    claim = pools.given(db, worker)
+    unseen(db, worker)
+    db.record(claim, seq=0)
+    ids = [claim.attempt_id]
+    assert db.write(lambda session: leases.renew(session, worker, ids, holder=pools.HOLDER)) == {*ids}
+    assert pools.beat(db, worker, state="DOWN")
+    facts = db.read(lambda session: worker_facts.get(session, worker))
+    assert facts.alive and facts.pool is not None
+    assert (facts.pool.report["state"], facts.pool.waiting, facts.pool.running) == ("DOWN", 1, 0)
+    begun(db, claim, *pools.nodes("n1", "n2"))
+    (listed,) = db.read(lambda session: worker_facts.listed(session, limit=9))
+    assert listed.pool is not None
+    assert (listed.pool.waiting, listed.pool.running) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "says"),
+    [
+        ({"engine": "slurm", "name": "ty-a1-b2"}, "`scancel --name=ty-a1-b2` ends it"),
+        ({"engine": "slurm", "name": "x; rm -rf /"}, "nothing is known"),
+        ({"name": ["ty"]}, "nothing is known"),
+        (None, "nothing is known"),
+    ],
+)
+def test_a_forced_cancel_ends_the_row_once_no_daemon_serves_the_pool(
+    db: StoreFixture, launcher: dict[str, object] | None, says: str
+) -> None:
+    worker = pools.serve(db)
+    claim = pools.given(db, worker)
+    store = store_on(db.database)
+    if launcher is not None:
+        commands.mark_begun(store, claim, Begun(launcher=launcher))
+    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    assert db.job(claim.job_id).state == JobState.STARTING, "its daemon carries the request out"
+    unseen(db, worker)
+    requests.act(store, "cancel", claim.job_id, caller=SERVICE)
+    assert db.job(claim.job_id).state == JobState.STARTING, "it waits for the daemon"
+    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    job = db.job(claim.job_id)
+    assert job.state == JobState.CANCELLED
+    assert says in job.reason_message and "while no worker served pool cpu" in job.reason_message
+    assert [event.data["text"] for event in db.events(job.id) if event.type == "message"][-1] == job.reason_message
+    with pytest.raises(StaleClaim):
+        db.record(claim, seq=0)
+    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+
+
+def test_a_queued_job_of_a_pool_is_cancelled_as_any_other(db: StoreFixture) -> None:
+    pools.serve(db)
+    job_id = pools.submit(db)
+    requests.act(store_on(db.database), "cancel", job_id, caller=SERVICE, grace=AT_ONCE)
+    assert db.job(job_id).state == JobState.CANCELLED
+
+
+def test_pause_and_resume_work_as_on_a_host(db: StoreFixture) -> None:
+    worker = pools.serve(db)
+    claim = pools.given(db, worker)
+    db.pause(claim.job_id)
+    assert db.end(claim, EndReason.PAUSED) is JobState.PAUSED
+    db.resume(claim.job_id)
+    assert db.job(claim.job_id).state == JobState.QUEUED
+    again = pools.give(db, claim.job_id, worker)
+    assert again is not None and again.number == 2
