@@ -47,7 +47,11 @@ def test_a_job_over_several_nodes_gets_the_only_pool(service: ApiFixture) -> Non
     serve(service, GPU)
     job = service.submit(**asked)
     assert job["spec"]["resources"] == {
-        "nodes": 2, "devices_per_node": 4, "device": "cuda", "min_memory_gb": None, "pool": "gpu"
+        "nodes": 2,
+        "devices_per_node": 4,
+        "device": "cuda",
+        "min_memory_gb": None,
+        "pool": "gpu",
     }
     assert job["spec"]["time_limit"] == "10h", "the default, cut to what the pool allows"
     assert service.submit(resources={"devices_per_node": 4})["spec"]["resources"].get("pool") is None
