@@ -60,8 +60,7 @@ def _only_pool(spec: Spec, pools: Collection[str]) -> str:
     if spec.resources.nodes == 1:
         raise _invalid(FieldError("slurm", "is only for a job in a pool: name that as resources.pool"))
     if not pools:
-        message = "must be 1: one job spans one host where there is no pool (docs/slurm.md says how to add one)"
-        raise _invalid(FieldError("resources.nodes", message))
+        raise _invalid(FieldError("resources.nodes", "must be 1: one job spans one host where there is no pool"))
     if len(pools) > 1:
         message = f"must be named for a job over several nodes: {listed(sorted(pools))}"
         raise _invalid(FieldError("resources.pool", message))
