@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Collection
 import contextlib
+from dataclasses import dataclass
 import logging
 from pathlib import Path
 import re
 import stat
 
 from store.ids import is_id
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.codec import Record
 from torchyard.contract.rundir import RunDir
 from torchyard.host.untrusted import read_untrusted
 from worker.host.untrusted import folders_inside, remove_inside, walk_status
@@ -25,12 +26,19 @@ _MOST_ENTRIES = 50_000
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Claimed(Record):
+    """What the plan of every engine says."""
+
+    claimed_at: int
+
+
 def is_stale(run: RunDir, *, claimed_at: int) -> bool:
     """Returns whether the directory belongs to another attempt with the same number.
 
     Its attempt was in the database before an older copy of the database was restored.
     """
-    plan = read_untrusted(run.launch, LaunchPlan)
+    plan = read_untrusted(run.launch, _Claimed)
     return plan is not None and plan.claimed_at != claimed_at
 
 
