@@ -60,7 +60,9 @@ class SlurmLab:
 
     def __enter__(self) -> Self:
         """Starts everything, and returns when each node is idle. Skips the test where that cannot work."""
-        skip_where_missing()
+        reason = missing()
+        if reason is not None:
+            pytest.skip(reason)
         try:
             self._begin()
         except BaseException:
@@ -211,13 +213,12 @@ class SlurmLab:
         return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
-def skip_where_missing() -> None:
-    """Skips the test where a lab cannot be made, and says what is missing; installs nothing."""
+def missing() -> str | None:
+    """Returns what a lab needs and this machine does not have; None if there is nothing. Installs nothing."""
     if os.geteuid():
-        pytest.skip("a Slurm lab needs root, for namespaces and a bridge")
+        return "a Slurm lab needs root, for namespaces and a bridge"
     packages = sorted({package for program, package in _PACKAGES.items() if not shutil.which(program)})
-    if packages:
-        pytest.skip(f"a Slurm lab needs these packages: apt-get install {' '.join(packages)}")
+    return f"a Slurm lab needs these packages: apt-get install {' '.join(packages)}" if packages else None
 
 
 def _plain_environment() -> dict[str, str]:

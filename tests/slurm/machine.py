@@ -14,7 +14,11 @@ _START_S = 30
 _INIT = r"""
 set -e
 mount --bind "$HOSTS" /etc/hosts
-[ -z "$NAME" ] || { hostname "$NAME"; ip link set lo up; }
+if [ -n "$NAME" ]; then
+    hostname "$NAME"
+    ip link set lo up
+    mount --bind /dev/null /etc/resolv.conf  # whoever asks for a name that is not in /etc/hosts is refused at once
+fi
 if [ -n "$CGROUPS" ]; then
     mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
     for controller in $CGROUPS; do

@@ -172,7 +172,7 @@ def test_missing_packages_are_named(lab_folder: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(lab_module.shutil, "which", none)
     with pytest.raises(pytest.skip.Exception, match="apt-get install iproute2 munge slurm-client slurmctld slurmd"):
-        lab_module.skip_where_missing()
+        SlurmLab(lab_folder).__enter__()
 
 
 def submitted(lab: SlurmLab, script: str, *options: str, environment: dict[str, str] | None = None) -> str:
