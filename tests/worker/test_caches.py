@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from store.blobs import Blobs
 from store.db.database import Database
 from tests.store.fixture import StoreFixture, store_on
@@ -12,9 +14,11 @@ from torchyard.contract.bundles import bundle_url
 from torchyard.contract.job import EndReason
 from worker.bundles.cache import BundleCache, locked
 from worker.cleanup.caches import Caches
+from worker.host import era
 from worker.packages import cache as packages
 
 MIB = 1 << 20
+BOTH = (True, False)
 
 
 def _home(homes: Path, owner: str, *, used: int) -> Path:
@@ -148,3 +152,24 @@ def test_an_environment_stays_while_its_owner_may_use_it(tmp_path: Path, databas
     service.end(claim, EndReason.COMPLETED)
     _evict(tmp_path, database, 0)
     assert [path.exists() for path in (used, locked)] == [False, False]
+
+
+def test_an_environment_of_a_shared_folder_stays_whole_for_another_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for shared in BOTH:
+        (tmp_path / str(shared)).mkdir()
+    made = {shared: packages.mark_complete(packages.new_in(tmp_path / str(shared)), shared=shared) for shared in BOTH}
+    for environment in made.values():
+        environment.chmod(0o500)
+    assert {shared: packages.complete_in(tmp_path / str(shared), shared=shared) for shared in BOTH} == made
+    monkeypatch.setattr(era, "boot_id", lambda: "of another host")
+    found = {shared: packages.complete_in(tmp_path / str(shared), shared=shared) for shared in BOTH}
+    assert found == {True: made[True], False: None}
+
+
+def test_a_folder_that_cannot_be_synced_is_told(tmp_path: Path) -> None:
+    era.end_write(tmp_path, shared=True)
+    era.end_write(tmp_path / "missing", shared=False)
+    with pytest.raises(FileNotFoundError):
+        era.end_write(tmp_path / "missing", shared=True)

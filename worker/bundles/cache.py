@@ -1,8 +1,9 @@
 """The cache of unpacked bundles: `OWNER/SHA256/BOOT` is the tree of a bundle as an owner of jobs gave it.
 
 The last name is the id of the host's boot: what was written before a crash of the host is not believed, so nothing has
-to be synced. Jobs have no access but to read what their specs name. A folder `OWNER/SHA256` is also the lock of its
-bundle.
+to be synced. In a folder that hosts share, jobs of other hosts read on after it: there it is always the same name, and
+what is unpacked is synced. Jobs have no access but to read what their specs name. A folder `OWNER/SHA256` is also the
+lock of its bundle.
 """
 
 from collections.abc import Callable, Generator
@@ -23,8 +24,8 @@ from store.blobs import Blobs
 from torchyard.contract.errors import DataError, NotFound
 from torchyard.host import disk, failpoints
 from torchyard.host.failpoints import failpoint
-from torchyard.host.identity import boot_id
 from worker.bundles.unpack import UnpackReport, cpu_seconds
+from worker.host import era
 from worker.host.untrusted import folders_inside, remove_inside
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,10 +43,12 @@ class BundleCache:
 
     root: Path
     blobs: Blobs
+    shared: bool = False
+    """Whether other hosts read what is unpacked here."""
 
     def tree(self, sha256: str, *, owner: str) -> Path:
         """Returns where the bundle's files are or would be."""
-        return self.root / owner / sha256 / boot_id()
+        return self.root / owner / sha256 / era.name(shared=self.shared)
 
     def fetch(self, sha256: str, *, owner: str, check: Check = lambda: None) -> Path:
         """Unpacks the bundle unless it is here, and returns the folder with its files.
@@ -64,7 +67,7 @@ class BundleCache:
     def _unpack(self, sha256: str, tree: Path, check: Check) -> None:
         """Unpacks into a temporary folder, and renames it once it is complete."""
         folder = tree.parent
-        remove_leftovers(folder)
+        remove_leftovers(folder, keep=tree.name)
         fresh = folder / f".{uuid.uuid4().hex}"
         try:
             with self.blobs.open(sha256) as blob:
@@ -77,6 +80,7 @@ class BundleCache:
                 raise DataError(
                     f"the stored bundle {sha256} cannot be unpacked: {report.invalid}. Delete it, and upload it again"
                 )
+            era.end_write(fresh, shared=self.shared)
             failpoint("bundle.rename")
             fresh.rename(tree)
         except NotFound:
@@ -86,10 +90,10 @@ class BundleCache:
         failpoint("bundle.renamed")
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Removes what no longer counts in the folder of a bundle: needs its lock. Raises OSError."""
+def remove_leftovers(folder: Path, *, keep: str) -> None:
+    """Removes all but `keep` from the folder of a bundle: needs its lock. Raises OSError."""
     for name in folders_inside(folder):
-        if name != boot_id():
+        if name != keep:
             remove_inside(folder, name)
 
 

@@ -3,8 +3,9 @@
 Each try to install has a folder of its own in it, for ever, as scripts in an environment name their interpreter. What
 it runs may write below `venv` and `work` there, and not replace these: so no name that it could change is resolved. The
 file `complete` names the one that is whole, and the host's boot: what was written before a crash is not believed, so
-nothing has to be synced. A folder `OWNER/KEY` is also the lock of its environments. `OWNER/.uv` is what uv has
-downloaded; those who install share its lock. Jobs may read the environment that is theirs, and nothing else.
+nothing has to be synced, but in a folder that hosts share. A folder `OWNER/KEY` is also the lock of its environments.
+`OWNER/.uv` is what uv has downloaded; those who install share its lock. Jobs may read the environment that is theirs,
+and nothing else.
 """
 
 from collections.abc import Iterator
@@ -19,10 +20,10 @@ from typing import Annotated
 import uuid
 
 from torchyard.contract.codec import Record, matching
-from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.host.untrusted import folder_inside
 from worker.bundles.cache import is_still
+from worker.host import era
 from worker.host.untrusted import folders_inside, remove_inside
 from worker.packages import rules
 from worker.packages.requirements import Requirements
@@ -38,6 +39,7 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 @dataclass(frozen=True, kw_only=True)
 class _Complete(Record):
     boot: str
+    """The era in which it was made."""
     name: Annotated[str, matching(r"[a-z0-9]{1,32}", "letters and digits")]
 
 
@@ -47,6 +49,8 @@ class PackageCache:
 
     root: Path
     rules: PackageRules
+    shared: bool = False
+    """Whether jobs on other hosts use the environments."""
 
     def folder(self, requirements: Requirements, *, owner: str) -> Path:
         """Returns the folder of the environments with these requirements, which need not exist."""
@@ -59,10 +63,10 @@ class PackageCache:
         return self.root / owner / DOWNLOADS
 
 
-def complete_in(folder: Path) -> Path | None:
+def complete_in(folder: Path, *, shared: bool = False) -> Path | None:
     """Returns the environment in the folder that is whole, if there is one: needs the folder's lock."""
     found = read_record(folder / _COMPLETE, _Complete)
-    if found is None or found.boot != boot_id():
+    if found is None or found.boot != era.name(shared=shared):
         return None
     fresh = folder / found.name
     return fresh / VENV if has_environment(fresh) else None
@@ -89,11 +93,12 @@ def has_environment(fresh: Path) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o222
 
 
-def mark_complete(fresh: Path) -> Path:
+def mark_complete(fresh: Path, *, shared: bool = False) -> Path:
     """Returns the environment in the folder of a try, which is whole from now on. Raises OSError."""
     for name in (INPUT, WORK):
         remove_inside(fresh, name)
-    write_record(fresh.parent / _COMPLETE, _Complete(boot=boot_id(), name=fresh.name))
+    era.end_write(fresh, shared=shared)
+    write_record(fresh.parent / _COMPLETE, _Complete(boot=era.name(shared=shared), name=fresh.name))
     return fresh / VENV
 
 

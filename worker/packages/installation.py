@@ -122,7 +122,7 @@ class Installation:
         if lock is None:
             return None
         self._locks.append(lock)
-        found = cache.complete_in(folder)
+        found = cache.complete_in(folder, shared=self._packages.shared)
         if found is not None:
             return Installed(found, was_there=True)
         downloads = self._packages.downloads(owner=self._owner)
@@ -185,7 +185,7 @@ class Installation:
             self._say(message)
             return NotInstalled(EndReason.LAUNCH_FAILED, message)
         if code == 0:
-            environment = cache.mark_complete(self._fresh)
+            environment = cache.mark_complete(self._fresh, shared=self._packages.shared)
             self._fresh = None
             return Installed(environment, was_there=False)
         words = self._last_words()

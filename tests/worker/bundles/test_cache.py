@@ -1,6 +1,7 @@
 """The cache of bundles: each is unpacked once for an owner, whole or not at all."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 import errno
 import multiprocessing
 import os
@@ -24,6 +25,7 @@ from torchyard.host import failpoints
 from worker.bundles import unpack
 from worker.bundles.cache import BundleCache, locked
 from worker.bundles.copying import copy_tree
+from worker.host import era
 from worker.host.untrusted import remove_inside
 
 SMALL: Tree = {"train.py": (b"print(1)", False), "a/run.sh": (b"#!/bin/sh\n", True), "a/b/empty": (b"", False)}
@@ -109,6 +111,37 @@ def test_a_bundle_that_was_written_before_a_restart_of_the_host_is_unpacked_agai
     (old / "train.py").write_bytes(b"")
     assert read_tree(cache.fetch(sha256, owner="ada")) == SMALL
     assert [path.name for path in tree.parent.iterdir()] == [tree.name]
+
+
+@pytest.fixture
+def shared(cache: BundleCache) -> BundleCache:
+    """A cache in a folder of several hosts."""
+    return replace(cache, shared=True)
+
+
+def test_what_other_hosts_read_stays_when_another_host_fetches_it(
+    shared: BundleCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha256 = store(shared.blobs, tar_of(SMALL))
+    read = shared.fetch(sha256, owner="ada")
+    monkeypatch.setattr(era, "boot_id", lambda: "of another host")
+    assert shared.fetch(sha256, owner="ada") == read
+    assert read_tree(read) == SMALL
+
+
+def test_what_other_hosts_read_is_not_whole_before_it_is_durable(
+    shared: BundleCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    sha256 = store(shared.blobs, tar_of(SMALL))
+    with monkeypatch.context() as patched:
+        patched.setattr(era, "end_write", broken)
+        with pytest.raises(OSError, match="the disk is broken"):
+            shared.fetch(sha256, owner="ada")
+    assert not shared.tree(sha256, owner="ada").exists()
+    assert read_tree(shared.fetch(sha256, owner="ada")) == SMALL
 
 
 def test_a_bundle_that_the_cache_lost_is_unpacked_again(cache: BundleCache) -> None:
