@@ -169,12 +169,14 @@ def test_free_disk_space(
         return answer
 
     monkeypatch.setattr(os, "statvfs", statvfs)
-    assert statuses([*disk.check_disks(tmp_path / "data", tmp_path / "data" / "blobs")]) == [("data", status)]
+    assert statuses([*disk.check_disks(tmp_path / "data", tmp_path / "data" / "blobs", shared=False)]) == [
+        ("data", status)
+    ]
     assert [*tmp_path.iterdir()] == []
 
 
 def test_a_disk_that_cannot_be_written_and_blobs_on_another_disk(tmp_path: Path) -> None:
-    [data, blobs] = disk.check_disks(Path("/proc/torchyard"), tmp_path / "blobs")
+    [data, blobs] = disk.check_disks(Path("/proc/torchyard"), tmp_path / "blobs", shared=False)
     assert (data.status, blobs.check) == (Status.FAILED, "blobs")
     assert "no file can be stored" in data.fact and "writable" in data.advice
 

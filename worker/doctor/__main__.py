@@ -53,7 +53,7 @@ def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Fi
     gpu_count = 0
     yield from _guarded("host", host.check_host)
     yield from _guarded("isolation", lambda: [check_isolation(settings.isolation, settings.helper_needs)])
-    yield from _guarded("disk", lambda: disk.check_disks(settings.root, settings.blobs))
+    yield from _guarded("disk", lambda: disk.check_disks(settings.root, settings.blobs, shared=False))
     for finding in _guarded("devices", lambda: gpus.check_devices(settings)):
         gpu_count += finding.check.startswith("gpu")
         yield finding

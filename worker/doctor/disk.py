@@ -15,14 +15,15 @@ _TOO_LOW_BYTES = 256 << 20
 _NETWORKED = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "lustre", "glusterfs", "fuse.glusterfs"}
 
 
-def check_disks(data_dir: Path, blobs: Path) -> Iterator[Finding]:
-    yield _check_disk("data", data_dir, local=True)
-    if _nearest(blobs).stat().st_dev != _nearest(data_dir).stat().st_dev:
+def check_disks(data_dir: Path, blobs: Path, *, shared: bool) -> Iterator[Finding]:
+    """`shared`: the data directory is one that the nodes of a cluster see too."""
+    yield _check_disk("data", data_dir, local=not shared)
+    if nearest(blobs).stat().st_dev != nearest(data_dir).stat().st_dev:
         yield _check_disk("blobs", blobs, local=False)
 
 
 def _check_disk(check: str, wanted: Path, *, local: bool) -> Finding:
-    place = _nearest(wanted)
+    place = nearest(wanted)
     name = str(wanted) if place == wanted else f"{wanted} (does not exist yet)"
     if (error := _write_error(place)) is not None:
         advice = f"make {place} writable for this user, on a disk with free space"
@@ -46,7 +47,7 @@ _FREE_SPACE_ADVICE = (
 )
 
 
-def _nearest(path: Path) -> Path:
+def nearest(path: Path) -> Path:
     """Returns the folder itself, or its nearest parent that exists."""
     return next(place for place in (path, *path.parents) if place.is_dir())
 

@@ -1,0 +1,221 @@
+"""What two nodes of the doctor's probe find out about each other: two processes here, as two tasks of Slurm are."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+import os
+from pathlib import Path
+import platform
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.worker.attempt import wait_for
+from torchyard.contract.devices import IsolationReport
+from torchyard.contract.version import own_version
+from torchyard.host.recordfiles import read_record, write_record
+from worker.doctor.findings import Status
+from worker.doctor.nodes import Expected, judge
+from worker.doctor.probe.facts import Hello, NodeFacts, Outcome, Place, ProbeFolder, ProbeRequest, Reached
+
+TOKEN = "ab" * 32
+
+
+def request(**changes: object) -> ProbeRequest:
+    plain = ProbeRequest(
+        token=TOKEN, nodes=2, interface="lo", isolation="off", folders=["/etc", "/no/such"], wait_s=30.0
+    )
+    return replace(plain, **changes)
+
+
+@contextmanager
+def node(folder: ProbeFolder, rank: int) -> Generator[subprocess.Popen[bytes]]:
+    argv = [sys.executable, "-P", "-m", "worker.doctor.probe.node", str(folder.root)]
+    with subprocess.Popen(argv, env={**os.environ, "SLURM_PROCID": str(rank)}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def facts_of(folder: ProbeFolder, rank: int) -> NodeFacts:
+    found = read_record(folder.facts(rank), NodeFacts)
+    assert found is not None
+    return found
+
+
+def test_two_nodes_reach_each_other_and_share_locks_and_clocks(tmp_path: Path) -> None:
+    folder = ProbeFolder(tmp_path)
+    write_record(folder.request, request())
+    with node(folder, 0) as first, node(folder, 1) as second:
+        assert [first.wait(), second.wait()] == [0, 0]
+    one, other = facts_of(folder, 0), facts_of(folder, 1)
+    assert (one.host, one.uid, one.python, one.torchyard, one.address) == (
+        socket.gethostname(),
+        os.geteuid(),
+        platform.python_version(),
+        own_version(),
+        "127.0.0.1",
+    )
+    assert [*one.unusable] == ["/no/such"]
+    assert sorted([one.was_first, other.was_first]) == [False, True]
+    assert other.locks == "refused"
+    assert one.reached == [Reached(rank=1)]
+    (reached,) = other.reached
+    assert (reached.rank, reached.error) == (0, None)
+    assert reached.clock_ahead_s is not None and abs(reached.clock_ahead_s) <= reached.uncertainty_s + 0.1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff" * 5000,
+        b"{}\n",
+        f"{Hello(token='cd' * 32, rank=1, place=Place(address='127.0.0.1', port=1)).to_json()}\n".encode(),
+    ],
+    ids=["nothing", "http", "long", "empty", "wrong token"],
+)
+def test_a_stranger_is_answered_nothing_and_keeps_nobody_away(tmp_path: Path, said: bytes) -> None:
+    folder = ProbeFolder(tmp_path)
+    write_record(folder.request, request())
+    with node(folder, 0) as first:
+        wait_for(folder.place.exists, "the first node listens")
+        place = read_record(folder.place, Place)
+        assert place is not None
+        with socket.create_connection((place.address, place.port)) as stranger, node(folder, 1) as second:
+            stranger.sendall(said)
+            assert [first.wait(), second.wait()] == [0, 0]
+            stranger.settimeout(10)
+            assert _received(stranger) == b""
+    assert facts_of(folder, 1).locks == "refused"
+    assert facts_of(folder, 0).reached == [Reached(rank=1)]
+
+
+def test_a_node_that_is_not_reached_says_so_and_the_first_does_not_wait_for_it(tmp_path: Path) -> None:
+    folder = ProbeFolder(tmp_path)
+    write_record(folder.request, request(wait_s=3600.0))
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with node(folder, 0) as first:
+        wait_for(folder.place.exists, "the first node listens")
+        write_record(folder.place, Place(address="127.0.0.1", port=port))
+        with node(folder, 1) as second:
+            assert [first.wait(), second.wait()] == [0, 0]
+    (reached,) = facts_of(folder, 1).reached
+    assert reached.error is not None and "refused" in reached.error
+    assert facts_of(folder, 0).reached == []
+
+
+def test_an_interface_that_is_not_there_is_named(tmp_path: Path) -> None:
+    folder = ProbeFolder(tmp_path)
+    write_record(folder.request, request(nodes=1, interface="no-such0"))
+    with node(folder, 0) as only:
+        assert only.wait() == 0
+    facts = facts_of(folder, 0)
+    assert facts.address is None
+    assert facts.no_address is not None and "no-such0" in facts.no_address and "lo" in facts.no_address
+
+
+EXPECTED = Expected(nodes=2, uid=1000, python="3.11.2", torchyard="0.1.0", torch="2.14.1", folders=["/data"])
+
+
+def healthy(rank: int) -> NodeFacts:
+    return NodeFacts(
+        rank=rank,
+        host=f"n{rank + 1}",
+        uid=1000,
+        python="3.11.2",
+        torchyard="0.1.0",
+        torch="2.14.1",
+        time=100.0,
+        address=f"10.0.0.{rank + 1}",
+        isolation=IsolationReport(level="landlock"),
+        was_first=rank == 0,
+        locks=None if rank == 0 else "refused",
+        reached=[Reached(rank=1 - rank, clock_ahead_s=0.0 if rank else None)],
+    )
+
+
+def judged(second: NodeFacts | None, **changes: object) -> dict[str, tuple[Status, str]]:
+    facts = [healthy(0), *([] if second is None else [second])]
+    outcome = replace(Outcome(facts, state="COMPLETED", began=90.0, ended=110.0), **changes)
+    return {item.check: (item.status, f"{item.fact} → {item.advice}") for item in judge(outcome, EXPECTED)}
+
+
+def test_two_healthy_nodes_have_no_finding_with_advice() -> None:
+    found = judged(healthy(1))
+    assert [*found] == ["probe", "folders", "user", "versions", "isolation", "locks", "ports", "clocks"]
+    assert {status for status, _ in found.values()} == {Status.OK}
+    assert found["probe"][1].startswith("its job ran on n1 and n2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "says"),
+    [
+        ({"unusable": {"/data": "Permission denied"}}, "folders", "n2 cannot read /data: Permission denied"),
+        ({"uid": 1001}, "user", "has the number 1000 here, 1001 on n2"),
+        ({"python": "3.12.0"}, "versions", "n2 has Python 3.12.0, and this host 3.11.2"),
+        ({"torch": None}, "versions", "n2 has torch none, and this host 2.14.1"),
+        ({"isolation": None, "no_isolation": "no Landlock"}, "isolation", "n2: no Landlock"),
+        ({"locks": "granted"}, "locks", "two nodes have locked one and the same file"),
+        ({"locks": None, "no_locks": "No locks available"}, "locks", "n2 cannot: No locks"),
+        ({"was_first": True}, "locks", "several nodes have created one and the same file"),
+        ({"reached": [Reached(rank=0, error="timed out")]}, "ports", "n2 cannot connect to n1: timed out"),
+        ({"address": None, "no_address": "its name has no address"}, "ports", "n2: its name has no address"),
+        ({"reached": []}, "ports", "the nodes did not meet"),
+    ],
+)
+def test_what_keeps_attempts_from_running_fails_and_says_what_to_do(
+    changes: dict[str, object], check: str, says: str
+) -> None:
+    found = judged(replace(healthy(1), **changes))
+    status, text = found[check]
+    fact, _, advice = text.partition(" → ")
+    assert status is Status.FAILED and says in fact and advice
+    assert [name for name, (status, _) in found.items() if status is Status.FAILED] == [check]
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "says"),
+    [
+        ({"isolation": IsolationReport(level="basic", lacks=["Landlock"])}, "isolation", "on n2 jobs are isolated"),
+        ({"reached": [Reached(rank=0, clock_ahead_s=-5.0)]}, "clocks", "that of n1 is 5.0 s behind that of n2"),
+        ({"time": 7000.0}, "clocks", "that of n2 is not that of this host"),
+        ({"time": float("nan")}, "clocks", "that of n2 is not that of this host"),
+    ],
+)
+def test_what_attempts_can_do_without_is_a_warning(changes: dict[str, object], check: str, says: str) -> None:
+    found = judged(replace(healthy(1), **changes))
+    assert found[check][0] is Status.WARNING and says in found[check][1]
+    assert Status.FAILED not in {status for status, _ in found.values()}
+
+
+def test_a_node_that_tells_nothing_fails_with_what_the_job_printed() -> None:
+    found = judged(None, log="\nsrun: error\nslurmstepd: execve(): /opt/venv/bin/python: No such file\n")
+    status, text = found["probe"]
+    assert status is Status.FAILED
+    assert "only n1 told" in text and "execve(): /opt/venv/bin/python: No such file" in text and "same paths" in text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "says"),
+    [
+        (Outcome(state="FAILED"), Status.FAILED, "no node told the doctor anything; Slurm says FAILED, and it printed"),
+        (Outcome(waits="Resources"), Status.WARNING, "Slurm says Resources"),
+        (Outcome(refused="Invalid account"), Status.FAILED, "Slurm takes no job: Invalid account"),
+    ],
+)
+def test_a_probe_that_did_not_run_is_the_only_finding(outcome: Outcome, status: Status, says: str) -> None:
+    (found,) = judge(outcome, EXPECTED)
+    assert (found.check, found.status) == ("probe", status) and says in found.fact
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(100)
+    except ConnectionResetError:
+        return b""
