@@ -138,10 +138,10 @@ WORKER: dict[str, frozenset[str]] = {
             *_SANDBOX,
         }
     ),
-    "worker.doctor.probe": frozenset({"worker.host", "worker.sandbox"}),
+    "worker.doctor.probe": _SANDBOX | {"worker.engines.slurm"},
     "worker.doctor": _SANDBOX
     | {"worker", "worker.devices", "worker.packages", "worker.engines.local", "worker.engines.local.warm"}
-    | {"worker.doctor.probe"},
+    | {"worker.engines.slurm", "worker.doctor.probe"},
 }
 """Each folder of the worker, and which other folders of the worker its modules may import. Lower ones come first."""
 

@@ -15,7 +15,7 @@ import textwrap
 
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import terminal
-from worker.doctor import disk, gpus, host, pytorch, services, starts
+from worker.doctor import disk, gpus, host, pool, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
 from worker.doctor.isolation import check_isolation
 from worker.doctor.packages import check_packages
@@ -50,8 +50,24 @@ def main() -> int:
 
 
 def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Finding]:
-    gpu_count = 0
     yield from _guarded("host", host.check_host)
+    partition = settings.partition
+    if partition is None:
+        yield from _of_host(settings)
+    else:
+        yield from _guarded("disk", lambda: disk.check_disks(settings.root, settings.blobs, shared=True))
+        yield from _guarded("torch", lambda: [pytorch.check_torch(gpus=0)])
+        yield from _guarded("packages", lambda: [check_packages(settings)])
+        yield from _guarded("pool", lambda: pool.check_pool(settings, partition))
+    yield from _guarded("database", lambda: [services.check_database(settings)])
+    yield from _guarded("service", lambda: [services.check_service(settings)])
+    yield from _guarded("secrets", lambda: services.check_secrets(settings))
+    yield from _guarded("redis", lambda: [services.check_redis(settings, embedded=embedded_redis)])
+
+
+def _of_host(settings: Settings) -> Iterator[Finding]:
+    """Checks what a worker needs that runs jobs on this host."""
+    gpu_count = 0
     yield from _guarded("isolation", lambda: [check_isolation(settings.isolation, settings.helper_needs)])
     yield from _guarded("disk", lambda: disk.check_disks(settings.root, settings.blobs, shared=False))
     for finding in _guarded("devices", lambda: gpus.check_devices(settings)):
@@ -61,10 +77,6 @@ def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Fi
     yield from _guarded("packages", lambda: [check_packages(settings)])
     if settings.launcher == "auto":
         yield from _guarded("starts", lambda: [starts.check_starts(inherited(os.environ))])
-    yield from _guarded("database", lambda: [services.check_database(settings)])
-    yield from _guarded("service", lambda: [services.check_service(settings)])
-    yield from _guarded("secrets", lambda: services.check_secrets(settings))
-    yield from _guarded("redis", lambda: [services.check_redis(settings, embedded=embedded_redis)])
 
 
 def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:

@@ -9,6 +9,8 @@ from worker.doctor.probe.facts import NodeFacts, Outcome
 from worker.sandbox import levels
 
 _SKEW_S = 1.0
+_LINES, _PRINTED = 3, 400
+"""Lines and characters of what a job printed, at most."""
 _PATHS = "mount the data directory, and what Python and Torchyard are installed in, at the same paths on all nodes"
 _LOCKS = "mount it with locks that all nodes share: NFS 4, and neither nolock nor local_lock"
 _CLOCKS = "synchronise the clocks of all nodes: timedatectl set-ntp true, or chrony"
@@ -55,7 +57,7 @@ def _ran(outcome: Outcome, expected: Expected) -> Finding:
         return ok("probe", f"its job ran on {names}")
     told = f"only {names} told" if names else "no node told"
     printed = [line.strip() for line in outcome.log.splitlines() if line.strip()]
-    said = f"it printed: {printed[-1][:300]}" if printed else "it printed nothing"
+    said = f"it printed: {'; '.join(printed[-_LINES:])[-_PRINTED:]}" if printed else "it printed nothing"
     return failed("probe", f"{told} the doctor anything; Slurm says {outcome.state or 'nothing'}, and {said}", _PATHS)
 
 

@@ -14,8 +14,8 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.version import own_version
 from torchyard.host.recordfiles import read_record, write_record
 from worker.doctor.probe import meeting
-from worker.doctor.probe.address import own_address
 from worker.doctor.probe.facts import NodeFacts, ProbeFolder, ProbeRequest
+from worker.engines.slurm import addresses
 from worker.sandbox import levels
 from worker.sandbox.levels import Isolation
 
@@ -77,7 +77,7 @@ def _isolation(request: ProbeRequest) -> tuple[IsolationReport | None, str | Non
 def _address(request: ProbeRequest) -> tuple[str | None, str | None]:
     """Returns the node's address, or why it has none."""
     try:
-        return own_address(request.interface), None
+        return addresses.of_node(request.interface)[1], None
     except ConfigError as error:
         return None, error.message
 
