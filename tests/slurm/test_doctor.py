@@ -18,7 +18,7 @@ from worker.settings import Settings
 
 pytestmark = pytest.mark.slurm
 
-QUICK = Patience(start_s=5.0, meet_s=5.0, run_s=60.0, unlisted_s=5.0, late_s=1.0)
+QUICK = Patience(unlisted_s=5.0, queued_s=5.0, meet_s=5.0, running_s=60.0, ended_s=1.0)
 CHECKS = ["slurm", "probe", "folders", "user", "versions", "isolation", "locks", "ports", "clocks"]
 
 Checked = Callable[..., dict[str, tuple[Status, str]]]

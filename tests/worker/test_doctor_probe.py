@@ -33,7 +33,7 @@ def request(**changes: object) -> ProbeRequest:
 @contextmanager
 def node(folder: ProbeFolder, rank: int) -> Generator[subprocess.Popen[bytes]]:
     argv = [sys.executable, "-P", "-m", "worker.doctor.probe.node", str(folder.root)]
-    with subprocess.Popen(argv, env={**os.environ, "SLURM_PROCID": str(rank)}) as process:
+    with subprocess.Popen(argv, env={**os.environ, "SLURM_NODEID": str(rank)}) as process:
         try:
             yield process
         finally:

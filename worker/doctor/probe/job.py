@@ -1,9 +1,11 @@
 """Runs a probe on nodes of a cluster as one job, and collects what they have found out."""
 
 from collections.abc import Sequence
+import contextlib
 from dataclasses import dataclass, replace
 import secrets
 import time
+from typing import Literal
 
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_tail, read_untrusted
@@ -23,14 +25,14 @@ _LOG_BYTES = 4_000
 class Patience:
     """How long the doctor waits."""
 
-    start_s: float = 120.0
+    unlisted_s: float = 100.0
+    """For a job that was submitted and is not listed."""
+    queued_s: float = 120.0
     """For the start of the job: its partition may be full."""
     meet_s: float = 90.0
     """For nodes to meet each other."""
-    run_s: float = 180.0
-    unlisted_s: float = 30.0
-    """Until a job that was submitted is listed."""
-    late_s: float = 70.0
+    running_s: float = 180.0
+    ended_s: float = 70.0
     """For files of a job that has ended: a network file system may show a new name 60 s late."""
 
 
@@ -61,16 +63,16 @@ def run_probe(
         variables={"SLURM_TORCHYARD_PYTHON": python, "SLURM_TORCHYARD_PROBE": str(folder.root)},
         script=_SCRIPT,
     )
-    began, has_ended = time.time(), False
+    began, listed, found = time.time(), _Listed(commands, name), Outcome()
     try:
-        commands.submit(submission)
-        found = _followed(folder, request, _Listed(commands, name), patience)
-        has_ended = len(found.facts) == request.nodes
-        return replace(found, began=began, ended=time.time())
-    except (Refused, NoAnswer) as error:
+        refused = _submit(commands, submission)
+        found = _followed(folder, request, listed, patience)
+        found = replace(found, began=began, ended=time.time())
+        return replace(found, refused=refused) if refused and not listed.seen and not found.facts else found
+    except Refused as error:
         return Outcome(refused=str(error))
     finally:
-        if not has_ended:
+        if len(found.facts) < request.nodes:
             _cancel(commands, name)
 
 
@@ -85,35 +87,42 @@ class _Listed:
         self.seen = False
 
     def job(self) -> Job | None:
-        """Returns the job as it was listed last; None: it is not listed. Raises NoAnswer."""
+        """Returns the job as it was listed last; None: it was not listed."""
         if time.monotonic() - self._asked_at >= _ASK_S:
-            self._job = parse(self._commands.list_jobs()).get(self._name)
             self._asked_at = time.monotonic()
-            self.seen = self.seen or self._job is not None
+            with contextlib.suppress(NoAnswer):
+                self._job = parse(self._commands.list_jobs()).get(self._name)
+                self.seen = self.seen or self._job is not None
         return self._job
+
+    def phase(self) -> Literal["unlisted", "queued", "running", "ended"]:
+        job = self.job()
+        if job is None:
+            return "ended" if self.seen else "unlisted"
+        return "queued" if job.queued else "ended" if job.ended else "running"
+
+
+def _submit(commands: Commands, submission: Submission) -> str | None:
+    """Returns why it is not known whether the job exists, if so. Raises Refused."""
+    try:
+        commands.submit(submission)
+    except NoAnswer as error:
+        return str(error)
+    return None
 
 
 def _followed(folder: ProbeFolder, request: ProbeRequest, listed: _Listed, patience: Patience) -> Outcome:
-    """Looks at the folder and the listing until all nodes have told what they know, or nothing more is to come."""
-    began = time.monotonic()
-    running_since: float | None = None
-    ended_since: float | None = None
+    """Waits until all nodes have told what they know, or the job has been in one phase for too long."""
+    phase, since = listed.phase(), time.monotonic()
     while True:
-        facts, job, now = _collected(folder, request), listed.job(), time.monotonic()
-        state = None if job is None else job.state
-        if len(facts) == request.nodes:
-            return Outcome(facts, _log(folder), state=state)
-        if job is not None and job.queued:
-            if now - began > patience.start_s:
-                return Outcome(waits=job.reason, state=state)
-        elif job is not None and not job.ended:
-            running_since = now if running_since is None else running_since
-            if now - running_since > patience.run_s:
-                return Outcome(facts, _log(folder), state=state)
-        elif job is not None or listed.seen or now - began > patience.unlisted_s:
-            ended_since = now if ended_since is None else ended_since
-            if now - ended_since > patience.late_s:
-                return Outcome(facts, _log(folder), state=state)
+        facts, now = _collected(folder, request), listed.phase()
+        if now != phase:
+            phase, since = now, time.monotonic()
+        is_over = time.monotonic() - since > getattr(patience, f"{phase}_s")
+        if len(facts) == request.nodes or is_over:
+            job = listed.job()
+            waits = job.reason if job is not None and job.queued and not facts else None
+            return Outcome(facts, _log(folder), waits=waits, state=None if job is None else job.state)
         time.sleep(_LOOK_S)
 
 
@@ -129,7 +138,5 @@ def _log(folder: ProbeFolder) -> str:
 
 
 def _cancel(commands: Commands, name: str) -> None:
-    try:
+    with contextlib.suppress(NoAnswer):  # then its time limit of five minutes ends it
         commands.cancel(name)
-    except NoAnswer:
-        return  # its time limit of five minutes ends it

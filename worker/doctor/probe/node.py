@@ -19,7 +19,7 @@ from worker.engines.slurm import addresses
 from worker.sandbox import levels
 from worker.sandbox.levels import Isolation
 
-_RANK = "SLURM_PROCID"
+_RANK = "SLURM_NODEID"
 
 
 def main() -> int:

@@ -242,9 +242,9 @@ def _srun(options: Mapping[str, str], arguments: Sequence[str]) -> None:
     given = sys.stdin.buffer.read()
     command = [_NODE_PROGRAM if item == "worker.engines.slurm.node" else item for item in arguments[len(options) :]]
     tasks: list[subprocess.Popen[bytes]] = []
-    for node in range(int(options["nodes"])):
+    for node in range(int(options.get("nodes", os.environ["SLURM_JOB_NUM_NODES"]))):
         env = {**os.environ, "SLURM_NODEID": str(node), "SLURMD_NODENAME": f"n{node + 1}", "PYTHONPATH": str(_ROOT)}
-        with Path(options["output"].replace("%n", str(node))).open("ab") as log:
+        with Path(options.get("output", "/dev/stdout").replace("%n", str(node))).open("ab") as log:
             tasks.append(subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=log, stderr=log))
         assert tasks[-1].stdin is not None
         with contextlib.suppress(BrokenPipeError), tasks[-1].stdin as stdin:
