@@ -9,12 +9,17 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
+from store.commands import attempts as commands
+from store.commands import requests
 from store.db.database import Database
-from store.facts.callers import Caller
+from store.facts.attempts import Begun
+from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import AT_ONCE
 from store.facts.submission import Retry, Submission, Submitted
 from store.rows import attempts, deletion, jobs, new_jobs, quotas, stacks, submissions, users, waiting
 from store.rows.reservations import Change
-from tests.store.fixture import StoreFixture, checkpoint
+from tests.store import pools
+from tests.store.fixture import StoreFixture, checkpoint, store_on
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.spec import JobPatch
 from torchyard.contract.team import Resource, Role
@@ -95,6 +100,17 @@ def _live(db: StoreFixture) -> None:
     stored = db.write(lambda session: submissions.store_together(session, both))
     assert all(isinstance(each, Submitted) for each in stored)
     db.write(lambda session: deletion.delete_job(session, other))
+    _live_in_pool(db)
+
+
+def _live_in_pool(db: StoreFixture) -> None:
+    pool, store = pools.serve(db), store_on(db.database)
+    claim = pools.given(db, pool)
+    commands.mark_begun(store, claim, Begun(running=Reason("running", "runs"), nodes=pools.nodes("n1", "n2")))
+    assert pools.beat(db, pool)
+    db.expire(claim)
+    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    assert pools.serve(db, worker_id=pool) == pool
 
 
 def _submit(db: StoreFixture, **spec: Any) -> str:

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from scheduling.snapshot import Snapshot
 from store.commands import attempts as commands
 from store.commands import requests
 from store.db.database import now_us
@@ -13,9 +14,11 @@ from store.db.tables import Attempt, Worker
 from store.facts.attempts import LEASE, Begun, Claim, NodeHeld
 from store.facts.callers import SERVICE
 from store.facts.jobs import AT_ONCE
+from store.facts.line import Bucket
 from store.facts.output import Batch
 from store.queries import attempts as queries
-from store.rows import claims, leases, quotas, usage, users, worker_facts, workers
+from store.queries import placement
+from store.rows import claims, credits, leases, quotas, usage, users, worker_facts, workers
 from tests.store import pools
 from tests.store.fixture import StoreFixture, placement_on, store_on
 from torchyard.contract.devices import DeviceReport
@@ -304,3 +307,64 @@ def test_pause_and_resume_work_as_on_a_host(db: StoreFixture) -> None:
     assert db.job(claim.job_id).state == JobState.QUEUED
     again = pools.give(db, claim.job_id, worker)
     assert again is not None and again.number == 2
+
+
+def planned(db: StoreFixture, here: str) -> tuple[Snapshot, list[str]]:
+    """Returns what a daemon reads, and the jobs that its plan gives to pools."""
+    found = placement.read_snapshot(db.database.read, here=here, devices=[])
+    assert found is not None
+    snapshot, plan = found
+    return snapshot, [start.job.id for start in plan.starts if not start.placement.devices]
+
+
+def test_all_workers_plan_alike_what_a_pool_gets(db: StoreFixture) -> None:
+    worker, host = pools.serve(db, ahead=2), db.worker()
+    jobs = [pools.submit(db) for _ in range(4)]
+    snapshot, given = planned(db, worker)
+    assert given == jobs[:2], "in their order, as many as may wait ahead"
+    assert planned(db, host)[1] == given
+    assert [one.id for one in snapshot.hosts] == [host]
+    claim = pools.give(db, jobs[0], worker)
+    assert claim is not None
+    snapshot, given = planned(db, worker)
+    assert given == jobs[1:2]
+    assert (snapshot.pools[0].waiting, snapshot.running) == ({"ada": 1}, ()), "it waits in the cluster's queue"
+    begun(db, claim, *pools.nodes("n1", "n2"))
+    shift(db, claim, 5 * _HOUR, "started_at")
+    snapshot, given = planned(db, worker)
+    assert given == jobs[1:3]
+    (running,) = snapshot.running
+    assert running.since == db.attempt(claim).running_at
+    assert snapshot.pools[0].waiting == {}
+
+
+def test_a_pool_that_is_away_is_no_place(db: StoreFixture) -> None:
+    worker, host = pools.serve(db), db.worker()
+    pools.submit(db)
+    unseen(db, worker)
+    snapshot, given = planned(db, host)
+    assert (snapshot.pools, given) == ((), [])
+    assert len(planned(db, worker)[1]) == 1, "who plans for it is there"
+    assert pools.beat(db, worker, obstacle="slurmctld does not answer\nslurm_load_jobs error: …")
+    snapshot, given = planned(db, host)
+    assert ([pool.obstacle for pool in snapshot.pools], given) == (["slurmctld does not answer"], [])
+
+
+def test_a_report_of_a_newer_program_stops_no_plan(db: StoreFixture) -> None:
+    pool, host = pools.serve(db), db.worker()
+    db.submit()
+    db.write(lambda session: session.execute(update(Worker).where(Worker.id == pool).values(pool={"kind": "tpu"})))
+    assert planned(db, host)[0].pools == ()
+
+
+def test_the_order_of_the_line_counts_devices_of_pools(db: StoreFixture) -> None:
+    """Otherwise who has used anything at all would have no credit where all devices are in pools."""
+    worker = pools.serve(db)
+    claim = pools.given(db, worker)
+    begun(db, claim, *pools.nodes("n1", "n2"))
+    shift(db, claim, _HOUR, "running_at")
+    db.end(claim, EndReason.COMPLETED)
+    job = db.job(pools.submit(db))
+    buckets = [Bucket(job.owner, job.device_request, job.priority)]
+    found = db.read(lambda session: credits.credits(session, buckets))
+    assert 0 < found.of(buckets[0]) < found.default
