@@ -1,6 +1,7 @@
 """A small program instead of torchrun, for tests that need no torch: it starts each rank in a session of its own.
 
-`python launcher.py WORLD_SIZE SCRIPT [ARGS…]`. When one fails, the others get SIGTERM.
+`python launcher.py RANKS SCRIPT [ARGS…]`. RANKS: how many, or the first and the last one, such as `2-3`. When one
+fails, the others get SIGTERM.
 """
 
 import os
@@ -12,11 +13,11 @@ from worker.engines.local.launchers import rank_start
 
 
 def main() -> None:
-    world_size = int(sys.argv[1])
+    first, _, last = sys.argv[1].rpartition("-")
+    numbers = range(int(first), int(last) + 1) if first else range(int(last))
     command = [sys.executable, "-I", "-S", rank_start.__file__, *sys.argv[2:]]
     ranks = [
-        subprocess.Popen(command, env=os.environ | {"RANK": str(rank)}, start_new_session=True)
-        for rank in range(world_size)
+        subprocess.Popen(command, env=os.environ | {"RANK": str(rank)}, start_new_session=True) for rank in numbers
     ]
     while True:
         codes = [rank.poll() for rank in ranks]

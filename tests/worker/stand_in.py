@@ -20,4 +20,5 @@ class TorchrunStandIn(TorchrunLauncher):
     def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
         if self._argv is not None:
             return list(self._argv)
-        return [sys.executable, "-P", str(_PROGRAM), str(len(plan.devices)), *plan.program]
+        ranks = str(len(plan.devices)) if node is None else f"{node.first_rank}-{node.first_rank + node.ranks - 1}"
+        return [sys.executable, "-P", str(_PROGRAM), ranks, *plan.program]

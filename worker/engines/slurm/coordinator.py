@@ -187,7 +187,8 @@ class Coordinator:
         self._members.stop_running(StopRequest(reason=reason, grace=grace))
 
     def _follow_termination(self) -> None:
-        if self._terminated:
+        """Stops the attempt if Slurm ends its job. After a failure, that is only what the failure leads to."""
+        if self._terminated and self._members.first_failure() is None:
             self._files.request_stop(StopRequest(reason=EndReason.PREEMPTED, grace=self._plan.stop_grace))
 
     def _look(self, *_: object) -> None:

@@ -19,8 +19,8 @@ from worker.engines.slurm.records import ClusterFiles, ClusterPlan, SealedSecret
 _ENDING = timedelta(seconds=60)
 """What the end of an attempt takes besides its grace."""
 _LONGEST_WARNING_S = 65_535
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}")
-_CONSTRAINT = re.compile(r"[A-Za-z0-9_(\[][A-Za-z0-9_.@&|*,()\[\]-]{0,199}")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,99}")
+_CONSTRAINT = re.compile(r"[A-Za-z0-9_(\[][A-Za-z0-9_.@+&|*:()\[\]-]{0,199}")
 
 
 def prepare(plan: AttemptPlan, described: ClusterPlan, *, run: RunDir, pool: PoolReport) -> Submission:

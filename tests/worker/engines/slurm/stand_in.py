@@ -21,6 +21,7 @@ _ROOT = Path(__file__).parents[4]
 _KILL_WAIT_S = 3.0
 _POLL_S = 0.02
 _COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo", "srun")
+_OWN_NAME = "tests.worker.engines.slurm.stand_in"
 _NODE_PROGRAM = "tests.worker.engines.slurm.node_program"
 
 
@@ -49,7 +50,7 @@ class Slurm:
         (folder / "bin").mkdir()
         for name in _COMMANDS:
             command = folder / "bin" / name
-            arguments = f"-P -m tests.worker.engines.slurm.stand_in {folder} {name}"
+            arguments = f"-P -m {_OWN_NAME} {folder} {name}"
             command.write_text(f'#!/bin/sh\nPYTHONPATH={_ROOT} exec {sys.executable} {arguments} "$@"\n')
             command.chmod(0o755)
         return cls(folder)
@@ -170,15 +171,10 @@ def _launch(slurm: Slurm, job: Job) -> None:
             slurm.save(replace(job, reason="Dependency"))
             return
         slurm.save(replace(job, state="RUNNING", reason="None", nodes="n[1-2]"))
-    command = [sys.executable, "-P", "-m", __spec__.name, str(slurm.folder), "runner", str(job.id)]
-    subprocess.Popen(
-        command,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=(slurm.folder / "runner.log").open("a"),
-    )
+    command = ["setsid", "--fork", sys.executable, "-P", "-m", _OWN_NAME, str(slurm.folder), "runner", str(job.id)]
+    env = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    with (slurm.folder / "runner.log").open("a") as log:
+        subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True)
 
 
 def _run(slurm: Slurm, job_id: int) -> None:
