@@ -196,7 +196,7 @@ class _InTorchrunsPlace(TorchrunStandIn):
         if plan.key.number > 1:
             os.environ.pop(failpoints.VARIABLE, None)
             failpoints.arm()
-        return super().command(plan, folder=folder)
+        return super().command(plan, folder=folder, node=node)
 
 
 def _claim(store: Store, worker_id: str) -> list[Claim]:

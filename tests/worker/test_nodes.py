@@ -5,9 +5,17 @@ import signal
 
 import pytest
 
-from tests.worker.attempt import Attempt
+from tests.worker.attempt import Attempt, wait_for
 from tests.worker.nodes import Nodes
+from tests.worker.programs import WAITS_IN_C
 from torchyard.contract.job import EndReason
+from torchyard.contract.records import ProcessIdentity
+from torchyard.host.recordfiles import read_record
+from worker.engines.local.stacks import request_stacks, written_since
+from worker.engines.local.supervisor.verdict import blames_a_peer
+from worker.host import process
+
+MakeNodes = Callable[..., Nodes]
 
 JOINS = """
 import os, pathlib, signal, sys, time
@@ -18,6 +26,13 @@ dist.init_process_group("gloo")
 root, total = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"]), torch.ones(1)
 dist.all_reduce(total)
 print("sum", int(total), "rank", dist.get_rank(), "of", dist.get_world_size(), "here", run.local_rank, flush=True)
+"""
+LISTENS = """
+tables = [pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+listening = {line.split()[1] for table in tables for line in table if line.split()[3] == "0A"}
+port = f":{int(os.environ['MASTER_PORT']):04X}"
+print(sorted(address.removesuffix(port) for address in listening if address.endswith(port)), flush=True)
+dist.barrier()
 """
 STEPS = """
 for step in range(1, 1_000_000):
@@ -30,7 +45,7 @@ dist.destroy_process_group()
 
 
 @pytest.fixture
-def nodes_of(attempt: Attempt) -> Iterator[Callable[..., Nodes]]:
+def nodes_of(attempt: Attempt) -> Iterator[MakeNodes]:
     made: list[Nodes] = []
 
     def make(*, nodes: int = 2, ranks: int = 1) -> Nodes:
@@ -44,12 +59,16 @@ def nodes_of(attempt: Attempt) -> Iterator[Callable[..., Nodes]]:
             supervisor.wait()
 
 
-def test_ranks_of_all_nodes_form_one_group(nodes_of: Callable[..., Nodes]) -> None:
+def test_ranks_of_all_nodes_form_one_group(nodes_of: MakeNodes) -> None:
     nodes = nodes_of(nodes=2, ranks=2)
-    nodes.start_job(JOINS + "dist.destroy_process_group()\n")
+    nodes.start_job(JOINS + LISTENS + "dist.destroy_process_group()\n")
     assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
-    said = [nodes.attempt.log(f"rank-{rank}", "stdout") for rank in range(4)]
-    assert said == [f"sum 4 rank {rank} of 4 here {rank % 2}\n" for rank in range(4)]
+    for rank in range(4):
+        joined, listens = nodes.attempt.log(f"rank-{rank}", "stdout").splitlines()
+        assert joined == f"sum 4 rank {rank} of 4 here {rank % 2}"
+        assert listens == "['0100007F']", "the store is where the nodes reach each other, and nowhere else"
+    ended = [{path.name for path in nodes.of(node).ended.iterdir()} for node in (0, 1)]
+    assert ended == [{"0.finished", "1.finished"}, {"2.finished", "3.finished"}]
     assert nodes.attempt.running_processes() == []
 
 
@@ -64,7 +83,7 @@ def _left_at(nodes: Nodes) -> set[str]:
 
 
 @pytest.mark.parametrize(("number", "ranks"), [(2, 1), (2, 2)])
-def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: Callable[..., Nodes], number: int, ranks: int) -> None:
+def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: MakeNodes, number: int, ranks: int) -> None:
     nodes = nodes_of(nodes=number, ranks=ranks)
     nodes.start_job(JOINS + STEPS)
     _ready(nodes)
@@ -76,7 +95,7 @@ def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: Callable[..., Node
     assert nodes.attempt.running_processes() == []
 
 
-def test_sigterm_to_every_process_is_a_stop_that_the_ranks_agree_on(nodes_of: Callable[..., Nodes]) -> None:
+def test_sigterm_to_every_process_is_a_stop_that_the_ranks_agree_on(nodes_of: MakeNodes) -> None:
     nodes = nodes_of(nodes=2, ranks=2)
     nodes.start_job(JOINS + STEPS)
     _ready(nodes)
@@ -84,3 +103,142 @@ def test_sigterm_to_every_process_is_a_stop_that_the_ranks_agree_on(nodes_of: Ca
     assert [report.reason for report in nodes.reports()] == [EndReason.PREEMPTED] * 2
     (step,) = _left_at(nodes)
     assert int(step) > 5
+
+
+def test_sigterm_before_any_rank_runs_is_a_stop_too(nodes_of: MakeNodes) -> None:
+    nodes = nodes_of()
+    nodes.start_job(JOINS + STEPS)
+    for node in (0, 1):
+        wait_for(nodes.of(node).supervisor.exists, "the supervisor")
+        wait_for(nodes.attempt.run.log(nodes.of(node).launcher, "stderr").exists, "the launcher")
+    nodes.signal_all(signal.SIGTERM)
+    assert [report.reason for report in nodes.reports()] == [EndReason.PREEMPTED] * 2
+
+
+def test_the_store_outlives_the_ranks_of_its_node_at_a_stop(nodes_of: MakeNodes) -> None:
+    text = """
+store = dist.distributed_c10d._get_default_store()
+while not run.should_stop(): dist.all_reduce(total); (root / f"ready-{run.rank}").touch()
+if run.rank == 1:
+    while not (root / "go on").exists(): time.sleep(0.01)
+    store.set("mine", "kept")
+    print(store.get("mine").decode())
+os._exit(0)
+"""
+    nodes = nodes_of()
+    nodes.start_job(JOINS + text)
+    _ready(nodes)
+    rank = nodes.rank(0)
+    for node in (0, 1):
+        nodes.told(node, EndReason.PAUSED, grace=300)
+    wait_for(lambda: not process.is_alive(rank), "the end of rank 0")
+    wait_for(nodes.of(0).ended.joinpath("0").exists, "what the supervisor of node 0 says of it")
+    (nodes.attempt.run.job / "go on").touch()
+    assert [report.reason for report in nodes.reports()] == [EndReason.PAUSED] * 2
+    assert nodes.attempt.log("rank-1", "stdout").endswith("\nkept\n")
+
+
+def test_a_rank_that_fails_at_a_stop_keeps_no_other_node(nodes_of: MakeNodes) -> None:
+    nodes = nodes_of()
+    nodes.start_job(JOINS + STEPS + "if run.rank == 1: raise OSError('no space for the checkpoint')\n")
+    _ready(nodes)
+    for node in (0, 1):
+        nodes.told(node, EndReason.PAUSED, grace=3600)
+    first, second = nodes.reports()
+    assert (first.reason, first.message) == (EndReason.PAUSED, "paused")
+    assert (second.reason, second.message) == (EndReason.PAUSED, "paused; OSError: no space for the checkpoint")
+
+
+def test_an_exception_is_in_the_report_of_its_node_and_the_other_one_blames_its_peer(nodes_of: MakeNodes) -> None:
+    fails = """
+if run.rank == 2:
+    try: raise ValueError("bad batch")
+    finally: dist.destroy_process_group()
+while True: dist.all_reduce(total)
+"""
+    nodes = nodes_of(nodes=2, ranks=2)
+    nodes.start_job(JOINS + fails)
+    first, second = nodes.reports()
+    assert (second.reason, second.rank, second.message) == (EndReason.USER_ERROR, 2, "ValueError: bad batch")
+    assert second.traceback is not None
+    assert "train.py" in second.traceback
+    assert [blames_a_peer(report) for report in (first, second)] == [True, False]
+
+
+def test_a_killed_rank_is_named_and_a_rank_of_another_node_that_waits_in_c_leaves(nodes_of: MakeNodes) -> None:
+    """The other node hears of it, by whoever looks after all nodes, but the ranks' own stop request is not there."""
+    text = "(root / f'ready-{run.rank}').touch()\nif run.rank == 1: time.sleep(3600)\n" + WAITS_IN_C
+    nodes = nodes_of()
+    nodes.start_job(JOINS + text)
+    _ready(nodes)
+    process.send(nodes.rank(1), signal.SIGKILL)
+    second = nodes.report(1)
+    assert (second.reason, second.rank, second.exit_code) == (EndReason.KILLED, 1, -signal.SIGKILL)
+    assert {path.name for path in nodes.of(1).ended.iterdir()} == {"1"}
+    nodes.told(0, EndReason.WORKER_LOST, grace=3600)
+    assert nodes.report(0).reason is EndReason.WORKER_LOST
+    assert "another rank has failed, and this one waits: it ends" in nodes.attempt.log("rank-0", "stderr")
+    assert nodes.attempt.running_processes() == []
+
+
+def test_a_hang_has_the_stacks_of_every_node_that_is_told_of_it(nodes_of: MakeNodes) -> None:
+    text = """
+def stuck_here():
+    if run.rank == 0:
+        run.log({"loss": 1.0}, step=1)
+        run.flush()
+    (root / f"ready-{run.rank}").touch()
+    while True: time.sleep(1)
+stuck_here()
+"""
+    nodes = nodes_of()
+    nodes.start_job(JOINS + text, stall=3)
+    _ready(nodes)
+    first = nodes.report(0)
+    assert process.is_alive(nodes.rank(1)), "only the node of rank 0 sees that there is no progress"
+    nodes.told(1, EndReason.HANG, grace=0)
+    second = nodes.report(1)
+    for rank, report in enumerate((first, second)):
+        assert (report.reason, report.traceback and report.traceback.count("in stuck_here")) == (EndReason.HANG, 1)
+        assert report.traceback is not None
+        assert report.traceback.startswith(f"rank {rank}:\n")
+
+
+def test_each_node_asks_its_own_ranks_for_their_stacks(nodes_of: MakeNodes) -> None:
+    text = "def stuck_here():\n    (root / f'ready-{run.rank}').touch()\n    while True: time.sleep(1)\nstuck_here()\n"
+    nodes = nodes_of()
+    nodes.start_job(JOINS + text)
+    _ready(nodes)
+    read_all = written_since(nodes.attempt.run, ranks=range(2))
+    supervisor = read_record(nodes.of(1).supervisor, ProcessIdentity)
+    assert supervisor is not None
+    read = request_stacks(nodes.of(1), supervisor, ranks=[1])
+    wait_for(lambda: "in stuck_here" in (read()[0].text or ""), "the stacks of rank 1")
+    assert [item.text is None for item in read_all()] == [True, False]
+
+
+def test_the_time_limit_ends_every_node(nodes_of: MakeNodes) -> None:
+    nodes = nodes_of()
+    nodes.start_job(JOINS + STEPS, time_limit=5, grace=2)
+    assert [report.reason for report in nodes.reports()] == [EndReason.TIME_LIMIT] * 2
+
+
+def test_a_command_is_started_on_each_node_with_what_torchrun_needs(nodes_of: MakeNodes) -> None:
+    nodes = nodes_of(nodes=2, ranks=2)
+    nodes.attempt.script(JOINS + "dist.destroy_process_group()\n")
+    config = {"code": f"file://{nodes.attempt.run.root}/code", "command": "torchrun", "args": ["train.py"]}
+    nodes.start_spec({"trainer": "script", "config": config})
+    assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
+    said = [nodes.attempt.log(f"rank-{rank}", "stdout").splitlines() for rank in (0, 2)]
+    assert [sorted(lines) for lines in said] == [
+        [f"sum 4 rank {rank} of 4 here {rank % 2}" for rank in ranks] for ranks in ((0, 1), (2, 3))
+    ]
+
+
+def test_a_command_that_fails_counts_as_the_first_rank_of_its_node(nodes_of: MakeNodes) -> None:
+    nodes = nodes_of(nodes=2, ranks=2)
+    nodes.attempt.script("#!/bin/sh\n[ $NODE_RANK = 1 ] && exit 7\nexec sleep 3600\n", name="go.sh").chmod(0o700)
+    config = {"code": f"file://{nodes.attempt.run.root}/code", "command": "go.sh"}
+    nodes.start_spec({"trainer": "script", "config": config})
+    report = nodes.report(1)
+    assert (report.rank, report.exit_code, report.message) == (2, 7, "the command exited with code 7")

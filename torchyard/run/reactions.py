@@ -49,7 +49,8 @@ class Reactions:
 
     def _is_stranded(self) -> bool:
         """Whether SIGTERM came because another rank has failed. At a stop, the program decides when to leave."""
-        return self.hears_sigterm() and not os.path.lexists(self.run.stop) and self.agreement.another_has_failed()
+        stops = self.agreement.told or os.path.lexists(self.run.stop)
+        return self.hears_sigterm() and not stops and self.agreement.another_has_failed()
 
     def _leave(self) -> None:
         time.sleep(PEER_GRACE_S)

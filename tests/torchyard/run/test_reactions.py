@@ -96,6 +96,23 @@ def test_at_a_stop_the_program_decides_when_to_leave(folder: RunDir, started: li
     assert start(folder, started, STAYS).wait() == 0
 
 
+def test_a_program_that_was_told_to_stop_decides_though_a_rank_that_left_before_looks_failed(
+    folder: RunDir, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """Where other hosts see a stop request late, and a cluster and the supervisor both send SIGTERM."""
+    text = """
+os.kill(os.getpid(), signal.SIGTERM)
+assert run.stop_requested
+was_heard()
+(root / "heard").unlink()
+(root / "ranks" / "1.json").write_text('{"pid": 4194305, "start_time": 1, "boot_id": "an earlier one"}')
+ready()
+wait("sent")
+was_heard()
+"""
+    assert start(folder, started, text).wait() == 0
+
+
 def test_without_a_failed_rank_the_program_decides(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
     assert start(folder, started, STAYS).wait() == 0
 
