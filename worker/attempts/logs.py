@@ -1,9 +1,10 @@
-"""Reads the logs of an attempt: of its set-up, of its ranks and of its launcher."""
+"""Reads the logs of an attempt: of its set-up, of its ranks and of its launchers, one for each node."""
 
 from itertools import product
 from pathlib import Path
 
 from store.facts.output import Batch, NewLines
+from torchyard.contract.rundir import RunDir
 from worker.attempts.lines import LineReader, as_text
 from worker.attempts.warnings import warn
 from worker.packages.installation import LOG
@@ -17,13 +18,14 @@ _MAX_UNFINISHED = 1000
 class LogReader:
     """Reads the logs below `job`, the part of the run directory that the job may write."""
 
-    def __init__(self, job: Path, *, world_size: int) -> None:
+    def __init__(self, job: Path, *, world_size: int, nodes: int = 1) -> None:
         self.unfinished: dict[tuple[int | None, str], str] = {}
         """By rank and stream: the newest text of the line that has no end so far. It is in no batch."""
         self._reader = LineReader(job)
         ranks = ((f"rank-{rank}", rank) for rank in range(world_size))
-        self._sources: tuple[tuple[str, int | None], ...] = ((LOG, None), *ranks, ("launcher", None))
-        """The logs that it reads, with their ranks. The set-up and the launcher have none."""
+        launchers = ((RunDir.of_job(job).of_node(node).launcher, None) for node in range(nodes))
+        self._sources: tuple[tuple[str, int | None], ...] = ((LOG, None), *ranks, *launchers)
+        """The logs that it reads, with their ranks. The set-up and the launchers have none."""
 
     def read(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
         """Adds the next lines of each log to the batch, and moves its offset behind them. Raises OSError."""

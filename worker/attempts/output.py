@@ -148,6 +148,7 @@ def output_of(
         state=RelayState.of(attempt.offsets),
         listed=records.checkpoint_names() if attempt.relay_seq else [],
         world_size=len(attempt.devices),
+        nodes=attempt.spec.get("resources", {}).get("nodes", 1),
         most_checkpoints=limits.checkpoints,
         patterns=_patterns(attempt.spec),
         artifacts=Artifacts(run, blobs, room=records.artifact_room, attempt=number, limits=limits, mask=mask),

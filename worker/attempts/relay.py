@@ -47,6 +47,7 @@ class Relay:
         state: RelayState = RelayState(),  # noqa: B008 it is frozen
         listed: Iterable[str],
         world_size: int,
+        nodes: int = 1,
         checkpoint_limit: int = CHECKPOINT_LIMIT,
         most_checkpoints: int | None = None,
         patterns: Sequence[str] = (),
@@ -58,7 +59,7 @@ class Relay:
         self._blobs = blobs
         self._state = state
         self._events = EventReader(run.job)
-        self._logs = LogReader(run.job, world_size=world_size)
+        self._logs = LogReader(run.job, world_size=world_size, nodes=nodes)
         self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
         self._capturing = Capturing(run, blobs, patterns, known=known, limit=limit, mask=mask) if patterns else None

@@ -418,6 +418,15 @@ def test_an_event_longer_than_a_chunk_gives_one_warning(run: RunDir) -> None:
     assert [point.key for batch in batches for point in batch.points] == ["a"]
 
 
+def test_the_launcher_of_every_node_is_read_and_none_has_a_rank(run: RunDir) -> None:
+    for name in ("launcher", "launcher-1", "launcher-2", "rank-1"):
+        run.log(name, "stderr").write_text(f"of {name}\n")
+    relay = Relay(run, Blobs(run.root.parent / "blobs"), listed=(), world_size=2, nodes=2)
+    (batch,) = drain(relay, final=True)
+    found = {(chunk.rank, line) for chunk in batch.lines for line in chunk.lines}
+    assert found == {(None, "of launcher"), (None, "of launcher-1"), (1, "of rank-1")}
+
+
 def test_a_flood_of_log_lines_keeps_its_order_and_does_not_delay_metrics(run: RunDir) -> None:
     count = 1_000_000
     with run.log("rank-0", "stdout").open("wb") as file:
