@@ -9,6 +9,7 @@ import platform
 import socket
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
 
@@ -18,7 +19,17 @@ from torchyard.contract.version import own_version
 from torchyard.host.recordfiles import read_record, write_record
 from worker.doctor.findings import Status
 from worker.doctor.nodes import Expected, judge
-from worker.doctor.probe.facts import Hello, NodeFacts, Outcome, Place, ProbeFolder, ProbeRequest, Reached
+from worker.doctor.probe.facts import (
+    Hello,
+    Met,
+    NodeFacts,
+    Outcome,
+    Place,
+    ProbeFolder,
+    ProbeRequest,
+    Reached,
+    Versions,
+)
 
 TOKEN = "ab" * 32
 
@@ -52,7 +63,7 @@ def test_two_nodes_reach_each_other_and_share_locks_and_clocks(tmp_path: Path) -
     with node(folder, 0) as first, node(folder, 1) as second:
         assert [first.wait(), second.wait()] == [0, 0]
     one, other = facts_of(folder, 0), facts_of(folder, 1)
-    assert (one.host, one.uid, one.python, one.torchyard, one.address) == (
+    assert (one.host, one.uid, one.versions.python, one.versions.torchyard, one.address) == (
         socket.gethostname(),
         os.geteuid(),
         platform.python_version(),
@@ -61,9 +72,9 @@ def test_two_nodes_reach_each_other_and_share_locks_and_clocks(tmp_path: Path) -
     )
     assert [*one.unusable] == ["/no/such"]
     assert sorted([one.was_first, other.was_first]) == [False, True]
-    assert other.locks == "refused"
-    assert one.reached == [Reached(rank=1)]
-    (reached,) = other.reached
+    assert other.met.locks == "refused"
+    assert one.met.reached == [Reached(rank=1)]
+    (reached,) = other.met.reached
     assert (reached.rank, reached.error) == (0, None)
     assert reached.clock_ahead_s is not None and abs(reached.clock_ahead_s) <= reached.uncertainty_s + 0.1
 
@@ -91,8 +102,8 @@ def test_a_stranger_is_answered_nothing_and_keeps_nobody_away(tmp_path: Path, sa
             assert [first.wait(), second.wait()] == [0, 0]
             stranger.settimeout(10)
             assert _received(stranger) == b""
-    assert facts_of(folder, 1).locks == "refused"
-    assert facts_of(folder, 0).reached == [Reached(rank=1)]
+    assert facts_of(folder, 1).met.locks == "refused"
+    assert facts_of(folder, 0).met.reached == [Reached(rank=1)]
 
 
 def test_a_node_that_is_not_reached_says_so_and_the_first_does_not_wait_for_it(tmp_path: Path) -> None:
@@ -105,9 +116,9 @@ def test_a_node_that_is_not_reached_says_so_and_the_first_does_not_wait_for_it(t
         write_record(folder.place, Place(address="127.0.0.1", port=port))
         with node(folder, 1) as second:
             assert [first.wait(), second.wait()] == [0, 0]
-    (reached,) = facts_of(folder, 1).reached
+    (reached,) = facts_of(folder, 1).met.reached
     assert reached.error is not None and "refused" in reached.error
-    assert facts_of(folder, 0).reached == []
+    assert facts_of(folder, 0).met.reached == []
 
 
 def test_an_interface_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -121,7 +132,15 @@ def test_an_interface_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "TORCHYARD_INTERFACE" in facts.no_address and "no-such0" in facts.no_address
 
 
-EXPECTED = Expected(nodes=2, uid=1000, python="3.11.2", torchyard="0.1.0", torch="2.14.1", folders=["/data"])
+VERSIONS = Versions(python="3.11.2", torchyard="0.1.0", torch="2.14.1")
+EXPECTED = Expected(nodes=2, uid=1000, versions=VERSIONS, folders=["/data"])
+
+
+def met(*reached: Reached, locks: Literal["refused", "granted"] | None = "refused", no_locks: str | None = None) -> Met:
+    return Met(reached=[*reached], locks=locks, no_locks=no_locks)
+
+
+FIRST = Reached(rank=0, clock_ahead_s=0.0)
 
 
 def healthy(rank: int) -> NodeFacts:
@@ -129,15 +148,12 @@ def healthy(rank: int) -> NodeFacts:
         rank=rank,
         host=f"n{rank + 1}",
         uid=1000,
-        python="3.11.2",
-        torchyard="0.1.0",
-        torch="2.14.1",
+        versions=VERSIONS,
         time=100.0,
         address=f"10.0.0.{rank + 1}",
         isolation=IsolationReport(level="landlock"),
         was_first=rank == 0,
-        locks=None if rank == 0 else "refused",
-        reached=[Reached(rank=1 - rank, clock_ahead_s=0.0 if rank else None)],
+        met=met(Reached(rank=1 - rank, clock_ahead_s=0.0 if rank else None), locks="refused" if rank else None),
     )
 
 
@@ -159,15 +175,15 @@ def test_two_healthy_nodes_have_no_finding_with_advice() -> None:
     [
         ({"unusable": {"/data": "Permission denied"}}, "folders", "n2 cannot read /data: Permission denied"),
         ({"uid": 1001}, "user", "has the number 1000 here, 1001 on n2"),
-        ({"python": "3.12.0"}, "versions", "n2 has Python 3.12.0, and this host 3.11.2"),
-        ({"torch": None}, "versions", "n2 has torch none, and this host 2.14.1"),
+        ({"versions": replace(VERSIONS, python="3.12.0")}, "versions", "n2 has Python 3.12.0, and this host 3.11.2"),
+        ({"versions": replace(VERSIONS, torch="none")}, "versions", "n2 has torch none, and this host 2.14.1"),
         ({"isolation": None, "no_isolation": "no Landlock"}, "isolation", "n2: no Landlock"),
-        ({"locks": "granted"}, "locks", "two nodes have locked one and the same file"),
-        ({"locks": None, "no_locks": "No locks available"}, "locks", "n2 cannot: No locks"),
+        ({"met": met(FIRST, locks="granted")}, "locks", "two nodes have locked one and the same file"),
+        ({"met": met(FIRST, locks=None, no_locks="No locks available")}, "locks", "n2 cannot: No locks"),
         ({"was_first": True}, "locks", "several nodes have created one and the same file"),
-        ({"reached": [Reached(rank=0, error="timed out")]}, "ports", "n2 cannot connect to n1: timed out"),
+        ({"met": met(Reached(rank=0, error="timed out"))}, "ports", "n2 cannot connect to n1: timed out"),
         ({"address": None, "no_address": "its name has no address"}, "ports", "n2: its name has no address"),
-        ({"reached": []}, "ports", "the nodes did not meet"),
+        ({"met": met()}, "ports", "the nodes did not meet"),
     ],
 )
 def test_what_keeps_attempts_from_running_fails_and_says_what_to_do(
@@ -184,7 +200,7 @@ def test_what_keeps_attempts_from_running_fails_and_says_what_to_do(
     ("changes", "check", "says"),
     [
         ({"isolation": IsolationReport(level="basic", lacks=["Landlock"])}, "isolation", "on n2 jobs are isolated"),
-        ({"reached": [Reached(rank=0, clock_ahead_s=-5.0)]}, "clocks", "that of n1 is 5.0 s behind that of n2"),
+        ({"met": met(Reached(rank=0, clock_ahead_s=-5.0))}, "clocks", "that of n1 is 5.0 s behind that of n2"),
         ({"time": 7000.0}, "clocks", "that of n2 is not that of this host"),
         ({"time": float("nan")}, "clocks", "that of n2 is not that of this host"),
     ],

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from worker.doctor.findings import Finding, failed, ok, warning
-from worker.doctor.probe.facts import NodeFacts, Outcome
+from worker.doctor.probe.facts import NodeFacts, Outcome, Versions
 from worker.sandbox import levels
 
 _SKEW_S = 1.0
+_NAMES = {"python": "Python", "torchyard": "Torchyard", "torch": "torch"}
 _LINES, _PRINTED = 3, 400
 """Lines and characters of what a job printed, at most."""
 _PATHS = "mount the data directory, and what Python and Torchyard are installed in, at the same paths on all nodes"
@@ -22,16 +23,18 @@ class Expected:
 
     nodes: int
     uid: int
-    python: str
-    torchyard: str
-    torch: str | None
+    versions: Versions
     folders: Sequence[str]
 
 
 def judge(outcome: Outcome, expected: Expected) -> Iterator[Finding]:
     """Yields whether the probe ran, and what it has found."""
     if outcome.refused is not None:
-        yield failed("probe", f"Slurm takes no job: {outcome.refused}", "see what Slurm names, and docs/slurm.md")
+        yield failed(
+            "probe",
+            f"Slurm takes no job: {outcome.refused}",
+            "see what Slurm names: the accounts of TORCHYARD_SLURM_ACCOUNTS, or the rights of the service's user",
+        )
         return
     if outcome.waits is not None:
         fact = f"its job has not started in time: Slurm says {outcome.waits}"
@@ -78,16 +81,16 @@ def _user(nodes: Sequence[NodeFacts], expected: Expected) -> Finding:
 
 
 def _versions(nodes: Sequence[NodeFacts], expected: Expected) -> Finding:
-    own = {"Python": expected.python, "Torchyard": expected.torchyard, "torch": expected.torch or "none"}
+    own = expected.versions.to_dict()
     wrong = [
-        f"{node.host} has {name} {there}, and this host {own[name]}"
+        f"{node.host} has {_NAMES[key]} {there}, and this host {own[key]}"
         for node in nodes
-        for name, there in (("Python", node.python), ("Torchyard", node.torchyard), ("torch", node.torch or "none"))
-        if there != own[name]
+        for key, there in node.versions.to_dict().items()
+        if there != own[key]
     ]
     if wrong:
         return failed("versions", "; ".join(wrong), "install the same versions on all nodes, or share one environment")
-    return ok("versions", _together([f"{name} {version}" for name, version in own.items()]) + " on all nodes")
+    return ok("versions", _together([f"{_NAMES[key]} {version}" for key, version in own.items()]) + " on all nodes")
 
 
 def _isolation(nodes: Sequence[NodeFacts]) -> Finding:
@@ -108,12 +111,12 @@ def _locks(nodes: Sequence[NodeFacts]) -> Finding:
     wrong = partial(failed, "locks", advice=_LOCKS)
     if sum(node.was_first for node in nodes) > 1:
         return wrong(fact="several nodes have created one and the same file in the data directory")
-    cannot = [f"{node.host} cannot: {node.no_locks}" for node in nodes if node.no_locks]
+    cannot = [f"{node.host} cannot: {node.met.no_locks}" for node in nodes if node.met.no_locks]
     if cannot:
         return wrong(fact=f"no file in the data directory can be locked: {'; '.join(cannot)}")
-    if any(node.locks == "granted" for node in nodes):
+    if any(node.met.locks == "granted" for node in nodes):
         return wrong(fact="two nodes have locked one and the same file in the data directory")
-    if any(node.locks == "refused" for node in nodes):
+    if any(node.met.locks == "refused" for node in nodes):
         return ok("locks", "a file that one node has locked is locked for the others")
     return warning("locks", "unknown whether nodes share locks of files: they did not meet", "see `ports`")
 
@@ -126,7 +129,7 @@ def _ports(nodes: Sequence[NodeFacts]) -> Finding:
     failures = [
         f"{node.host} cannot connect to {names.get(peer.rank, f'node {peer.rank}')}: {peer.error}"
         for node in nodes
-        for peer in node.reached
+        for peer in node.met.reached
         if peer.error is not None
     ]
     advice = (
@@ -135,7 +138,7 @@ def _ports(nodes: Sequence[NodeFacts]) -> Finding:
     )
     if failures:
         return failed("ports", "; ".join(failures), advice)
-    if not all(node.reached for node in nodes):
+    if not all(node.met.reached for node in nodes):
         return failed("ports", "the nodes did not meet", advice)
     return ok("ports", f"nodes reach each other at {_together([node.address or '' for node in nodes])}")
 
@@ -148,7 +151,7 @@ def _clocks(outcome: Outcome) -> Finding:
             f" {'ahead of' if peer.clock_ahead_s > 0 else 'behind'} that of {node.host}"
         )
         for node in outcome.facts
-        for peer in node.reached
+        for peer in node.met.reached
         if peer.clock_ahead_s is not None and abs(peer.clock_ahead_s) - peer.uncertainty_s > _SKEW_S
     ]
     own = [

@@ -3,19 +3,17 @@
 from collections.abc import Iterator
 import os
 from pathlib import Path
-import platform
 import secrets
 import sys
 import tempfile
 
 from torchyard.contract.devices import PoolReport
-from torchyard.contract.version import own_version
 from worker.doctor.disk import nearest
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.doctor.nodes import Expected, judge
 from worker.doctor.probe.facts import Outcome, ProbeFolder, ProbeRequest
 from worker.doctor.probe.job import PATIENCE, Patience, run_probe
-from worker.doctor.probe.node import version_of
+from worker.doctor.probe.node import own_versions
 from worker.engines.slurm.commands import Commands, NoAnswer
 from worker.engines.slurm.pool import PoolSettings, read_pool
 from worker.settings import Settings
@@ -54,9 +52,7 @@ def _expected(settings: Settings, *, nodes: int) -> Expected:
     return Expected(
         nodes=nodes,
         uid=os.geteuid(),
-        python=platform.python_version(),
-        torchyard=own_version(),
-        torch=version_of("torch"),
+        versions=own_versions(),
         folders=sorted({str(folder) for folder in folders}),
     )
 

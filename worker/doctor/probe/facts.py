@@ -61,16 +61,33 @@ class Reached(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Versions(Record):
+    """What is installed on a host."""
+
+    python: _Text
+    torchyard: _Text
+    torch: _Text = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Met(Record):
+    """What a node has learned from the others."""
+
+    reached: Annotated[list[Reached], at_most(64)] = field(default_factory=list[Reached])
+    locks: Literal["refused", "granted"] | None = None
+    """How it fared when it locked a file that the first node held locked. None: not tried."""
+    no_locks: _Text | None = None
+    """Why files cannot be locked at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeFacts(Record):
     """What one node has found out."""
 
     rank: Rank
     host: _Text
     uid: int
-    python: _Text
-    torchyard: _Text
-    torch: _Text | None = None
-    """None: it is not installed there."""
+    versions: Versions
     time: float
     """By the node's clock, in seconds since the epoch."""
     address: _Text | None = None
@@ -84,11 +101,7 @@ class NodeFacts(Record):
     """Those of the folders that it cannot read, and why."""
     was_first: bool
     """Whether it has created a file that only one of them can create."""
-    locks: Literal["refused", "granted"] | None = None
-    """How it fared when it locked a file that the first node held locked. None: not tried."""
-    no_locks: _Text | None = None
-    """Why files cannot be locked at all."""
-    reached: Annotated[list[Reached], at_most(64)] = field(default_factory=list[Reached])
+    met: Met = Met()
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,16 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 import fcntl
 import hmac
 from pathlib import Path
 import socket
 import time
-from typing import Literal
 
 from torchyard.contract.codec import Record
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
-from worker.doctor.probe.facts import Hello, Place, ProbeFolder, ProbeRequest, Reached
+from worker.doctor.probe.facts import Hello, Met, Place, ProbeFolder, ProbeRequest, Reached
 
 _LINE = 1000
 """Bytes of what one node says to another, at most."""
@@ -21,17 +19,6 @@ _PATIENCE_S = 10.0
 _STRANGER_S = 3.0
 """How long one that connects may take to say who it is."""
 _LOOK_S = 0.5
-
-
-@dataclass(frozen=True)
-class Met:
-    """What a node has learned from the others."""
-
-    reached: tuple[Reached, ...] = ()
-    locks: Literal["refused", "granted"] | None = None
-    """How it fared when it locked a file that the first node held locked. None: not tried."""
-    no_locks: str | None = None
-    """Why files cannot be locked at all."""
 
 
 def host(folder: ProbeFolder, request: ProbeRequest, address: str) -> Met:
@@ -48,7 +35,7 @@ def host(folder: ProbeFolder, request: ProbeRequest, address: str) -> Met:
                 continue
             with connection:
                 found += _guest(connection, request)
-    return Met(tuple(found), no_locks=no_locks)
+    return Met(reached=found, no_locks=no_locks)
 
 
 def join(folder: ProbeFolder, request: ProbeRequest, address: str, *, rank: int) -> Met:
@@ -116,7 +103,7 @@ def _await_call(server: socket.socket, request: ProbeRequest) -> None:
 
 
 def _unreached(why: str) -> Met:
-    return Met((Reached(rank=0, error=why),))
+    return Met(reached=[Reached(rank=0, error=why)])
 
 
 def _compared(theirs: float, began: float, ours: float) -> Reached:
@@ -156,10 +143,10 @@ def _tried_lock(path: Path, reached: Reached) -> Met:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return Met((reached,), locks="refused")
+            return Met(reached=[reached], locks="refused")
         except OSError as error:
-            return Met((reached,), no_locks=str(error))
-    return Met((reached,), locks="granted")
+            return Met(reached=[reached], no_locks=str(error))
+    return Met(reached=[reached], locks="granted")
 
 
 def _listening(address: str) -> socket.socket:

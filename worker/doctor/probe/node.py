@@ -14,7 +14,7 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.version import own_version
 from torchyard.host.recordfiles import read_record, write_record
 from worker.doctor.probe import meeting
-from worker.doctor.probe.facts import NodeFacts, ProbeFolder, ProbeRequest
+from worker.doctor.probe.facts import Met, NodeFacts, ProbeFolder, ProbeRequest, Versions
 from worker.engines.slurm import addresses
 from worker.sandbox import levels
 from worker.sandbox.levels import Isolation
@@ -37,16 +37,14 @@ def find(folder: ProbeFolder, request: ProbeRequest, *, rank: int) -> NodeFacts:
     isolation, no_isolation = _isolation(request)
     began, was_first = time.time(), _is_first(folder)
     address, no_address = _address(request)
-    met = meeting.Met()
+    met = Met()
     if address is not None and request.nodes > 1:
         met = _meet(folder, request, address, rank=rank)
     return NodeFacts(
         rank=rank,
         host=socket.gethostname(),
         uid=os.geteuid(),
-        python=platform.python_version(),
-        torchyard=own_version(),
-        torch=version_of("torch"),
+        versions=own_versions(),
         time=began,
         address=address,
         no_address=no_address,
@@ -54,13 +52,20 @@ def find(folder: ProbeFolder, request: ProbeRequest, *, rank: int) -> NodeFacts:
         no_isolation=no_isolation,
         unusable={folder: why for folder in request.folders if (why := _why_unusable(folder)) is not None},
         was_first=was_first,
-        locks=met.locks,
-        no_locks=met.no_locks,
-        reached=[*met.reached],
+        met=met,
     )
 
 
-def _meet(folder: ProbeFolder, request: ProbeRequest, address: str, *, rank: int) -> meeting.Met:
+def own_versions() -> Versions:
+    """Returns what is installed here. Imports nothing of it."""
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch = "none"
+    return Versions(python=platform.python_version(), torchyard=own_version(), torch=torch)
+
+
+def _meet(folder: ProbeFolder, request: ProbeRequest, address: str, *, rank: int) -> Met:
     if rank == 0:
         return meeting.host(folder, request, address)
     return meeting.join(folder, request, address, rank=rank)
@@ -95,13 +100,6 @@ def _why_unusable(folder: str) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
-
-
-def version_of(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 if __name__ == "__main__":
