@@ -16,7 +16,7 @@ def slowest(facts: Facts) -> AdviceView | None:
     if lag is None or rank is None or not _LAGS <= lag <= 1 or rank not in range(len(devices)):
         return None
     device = devices[int(rank)]
-    where = f"device {device.index} ({device.name}) of {device.worker}"
+    where = f"device {device.index} ({device.name}) of {device.host or device.worker}"
     return AdviceView(
         headline=f"rank {rank:g} is the slowest: another one waits for it for {percent(lag)} of each step",
         cause=f"Rank {rank:g}, on {where}, comes last to the exchange of gradients: the step goes on when it is there.",

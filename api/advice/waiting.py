@@ -18,8 +18,15 @@ _HEADLINES = {
     "reserved": "waits: a worker is kept for it",
     "preempting": "waits: other jobs stop for it",
     "quota": "waits: its owner's quota is used up",
+    "pool_away": "waits: its pool takes no jobs now",
+    "pool_ahead": "waits: enough jobs of its owner wait in its pool",
+    "pool_next": "waits for its pool",
 }
-"""By the code of the scheduler's reason."""
+_STEPS = {
+    "quota": "It starts when enough other jobs of its owner have ended, or when an administrator raises the quota.",
+    "pool_ahead": "It is given to the pool when one of its owner's jobs there starts to run, or has ended.",
+}
+"""By the code of the scheduler's reason, as are the headlines."""
 
 
 def judge(facts: Facts) -> AdviceView:
@@ -37,7 +44,8 @@ def judge(facts: Facts) -> AdviceView:
 
 def _steps(facts: Facts) -> list[str]:
     wanted = facts.job.spec.resources
-    alive = [worker for worker in facts.workers if worker.state != "lost"]
+    # A job that names a pool starts there alone, and others start on hosts alone.
+    alive = [worker for worker in facts.workers if worker.state != "lost" and (worker.pool is None or wanted.pool)]
     match facts.job.status_reason.code:
         case "waiting" | "resumed" if not alive:
             return ["Start a worker: none is running."]
@@ -47,12 +55,8 @@ def _steps(facts: Facts) -> list[str]:
             return _for_too_big(wanted, alive)
         case "devices_busy":
             return _for_busy_devices(wanted, alive)
-        case "quota":
-            return [
-                "It starts when enough other jobs of its owner have ended, or when an administrator raises the quota."
-            ]
-        case _:
-            return []
+        case code:
+            return [_STEPS[code]] if code in _STEPS else []
 
 
 def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:

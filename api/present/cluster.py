@@ -2,13 +2,14 @@
 
 from api.present.times import time
 from store.facts.callers import Caller, may_list
-from store.facts.workers import HolderFacts, WorkerFacts, WorkerHistory
+from store.facts.workers import HolderFacts, PoolFacts, WorkerFacts, WorkerHistory
 from torchyard.contract.views.cluster import (
     DeviceColumns,
     DeviceHistory,
     DeviceView,
     HolderView,
     KeptView,
+    PoolView,
     StartsView,
     WorkerHistoryView,
     WorkerView,
@@ -34,6 +35,7 @@ def worker(facts: WorkerFacts, caller: Caller) -> WorkerView:
             )
             for kept in facts.kept
         ],
+        pool=None if facts.pool is None else _pool(facts.pool),
     )
 
 
@@ -64,6 +66,10 @@ def _columns(facts: WorkerHistory, uuid: str) -> DeviceColumns:
         memory_used=[use.memory_used for _, use in found],
         job_id=[use.job_id if use.job_id in facts.listed_jobs else None for _, use in found],
     )
+
+
+def _pool(facts: PoolFacts) -> PoolView:
+    return PoolView.model_validate({**facts.report, "waiting": facts.waiting, "running": facts.running})
 
 
 def _device(device: DeviceView, holder: HolderFacts | None, caller: Caller) -> DeviceView:

@@ -72,6 +72,7 @@ def attempt(facts: ListedAttempt) -> AttemptView:
                 worker=device.worker,
                 index=None if device.known is None else device.known.index,
                 uuid=device.uuid,
+                node=device.node,
                 name=None if device.known is None else device.known.name,
             )
             for device in facts.devices

@@ -161,6 +161,8 @@ class HeldBefore:
     """A device that an attempt holds or held. `known` is None if its worker does not have it any more."""
 
     worker: str
+    node: int
+    """The number of its node, from 0."""
     uuid: str
     known: DeviceReport | None
 

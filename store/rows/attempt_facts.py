@@ -21,9 +21,9 @@ def listed(session: Session, job_id: str, *, after: int, limit: int) -> FactPage
     found = pages.first(session.execute(query.limit(limit + 1)).all(), limit)
     rows = found.items
     held = session.execute(
-        select(Allocation.attempt_id, Allocation.worker_id, Allocation.device)
+        select(Allocation.attempt_id, Allocation.worker_id, Allocation.node_rank, Allocation.device)
         .where(Allocation.attempt_id.in_([row.id for row in rows]))
-        .order_by(Allocation.id)
+        .order_by(Allocation.node_rank, Allocation.id)
     ).all()
     wanted = {row.worker_id for row in rows} | {row.worker_id for row in held}
     named = session.execute(select(Worker.id, Worker.name, Worker.devices).where(Worker.id.in_(wanted)))
@@ -34,8 +34,8 @@ def listed(session: Session, job_id: str, *, after: int, limit: int) -> FactPage
         for device in worker.devices
     }
     devices: dict[int, list[HeldBefore]] = {}
-    for attempt_id, worker_id, uuid in held:
-        device = HeldBefore(workers[worker_id].name, uuid, known.get((worker_id, uuid)))
+    for attempt_id, worker_id, node, uuid in held:
+        device = HeldBefore(workers[worker_id].name, node, uuid, known.get((worker_id, uuid)))
         devices.setdefault(attempt_id, []).append(device)
     attempts = [
         ListedAttempt(

@@ -11,7 +11,7 @@ from store.ids import new_id
 from store.rows import workers
 from tests.api.service import ApiFixture, both_databases
 from tests.servers import administered
-from torchyard.contract.devices import StartsReport
+from torchyard.contract.devices import PoolNodes, PoolReport, PoolRules, StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import CONFIGS
 from torchyard.contract.team import Role
@@ -122,6 +122,20 @@ def test_a_worker_shows_how_its_jobs_start(service: ApiFixture) -> None:
     with service.database.write() as session:
         workers.heartbeat(session, service.worker_id, devices=[], starts=starts)
     assert service.get(path)["starts"] == starts
+
+
+def test_a_pool_is_a_worker_without_devices_that_says_what_jobs_may_ask_for(service: ApiFixture) -> None:
+    rules = PoolRules(accounts=["vision"], account_of={"ada": "of-ada"})
+    nodes = PoolNodes(count=3, devices=4, gpus=["a100"], cpus=64, memory_gb=512.0)
+    report = PoolReport(partition="main", kind="cuda", nodes=nodes, max_time_s=86_400, rules=rules)
+    with service.database.write() as session:
+        workers.register_pool(session, service.worker_id, name="gpu", holder="n0/boot", pool=report.to_dict())
+    found = service.get(f"/v1/workers/{service.worker_id}")
+    assert (found["name"], found["state"], found["devices"]) == ("gpu", "ready", [])
+    told: dict[str, Any] = report.to_dict() | {"waiting": 0, "running": 0}
+    told["rules"] = {key: value for key, value in told["rules"].items() if key != "account_of"}  # who pays for others
+    assert found["pool"] == told
+    assert service.get(f"/v1/workers/{service.worker_id}/history")["devices"] == []
 
 
 def test_workers_are_listed_in_pages(service: ApiFixture) -> None:

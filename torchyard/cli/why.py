@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.cluster import worker_lines
-from torchyard.contract.job import JobState
+from torchyard.contract.job import WAITING_IN_SLURM, JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     """Explain why a job does not start or how it ended, and what to do next."""
     with connect() as client:
         found = client.get(job).view
-        workers = client.workers() if found.state == JobState.QUEUED else []
+        waits = found.state == JobState.QUEUED or found.status_reason.code == WAITING_IN_SLURM
+        workers = _places(found, client.workers()) if waits else []
         advice = client.advice(found.id)
         ended = found.state == JobState.PAUSED or found.state.terminal
         has_checkpoint = ended and next(iter(client.checkpoints(found.id)), None) is not None
@@ -38,7 +39,7 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     terminal.write(output.paint_state(_sentence(found), found.state))
     if commit := output.git_of(found):
         terminal.write(f"git        {commit}")
-    if found.state == JobState.QUEUED:
+    if waits:
         _explain_waiting(found, workers)
     if found.error is not None:
         terminal.write(f"ended      {output.ending(found.error)}; attempts: {found.attempt}")
@@ -55,14 +56,22 @@ def _sentence(job: JobView) -> str:
     return f"{job.name} {verb}{job.state}: {output.reason(job)}"
 
 
+def _places(job: JobView, workers: Sequence[WorkerView]) -> list[WorkerView]:
+    """Returns where the job may start: its pool, or the hosts."""
+    pool = job.spec.resources.pool
+    return [worker for worker in workers if (worker.pool is None if pool is None else worker.name == pool)]
+
+
 def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     wanted, reason = job.spec.resources, job.status_reason
-    terminal.write(f"asks for   {wanted.described} of one worker, at priority {job.priority}")
+    place = f"in pool {wanted.pool}" if wanted.pool is not None else "of one worker"
+    terminal.write(f"asks for   {wanted.described} {place}, at priority {job.priority}")
     if reason.position is not None:
         terminal.write(f"position   {reason.position} of the queue")
     terminal.write(f"waits      since {terminal.ago(reason.since)}")
     if not workers:
-        return terminal.write("workers    none has registered: is one running?")
+        none = "none has registered: is one running?"
+        return terminal.write(f"workers    {none}" if wanted.pool is None else f"pool       {none}")
     terminal.write("")
     for line in worker_lines(workers):
         terminal.write(line)

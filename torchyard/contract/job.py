@@ -57,6 +57,10 @@ class Reason:
     message: str
 
 
+WAITING_IN_SLURM = "waiting_in_slurm"
+"""The code of the reason of a job that starts in a pool, and waits in its cluster's queue. The message is Slurm's."""
+
+
 class EndReason(StrEnum):
     """Why an attempt ended. It is also the `error.code` of a job that failed by it."""
 

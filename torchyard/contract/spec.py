@@ -79,6 +79,7 @@ _SLURM_FEATURES = allowing(
     r"^[A-Za-z0-9_(\[][A-Za-z0-9._@&|*()\[\]-]{0,199}$",
     "1 to 200 letters, digits and characters of `._@-&|*()[]`, of which the first is no `.`, `@`, `-`, `&`, `|` or `*`",
 )
+SlurmFeatures = Annotated[str, Field(pattern=_SLURM_FEATURES)]
 
 
 class SlurmOptions(Schema):
@@ -86,7 +87,7 @@ class SlurmOptions(Schema):
 
     account: SlurmWord | None = Field(default=None, description="null: the one of the job's owner, if there is one")
     qos: SlurmWord | None = None
-    constraint: Annotated[str, Field(pattern=_SLURM_FEATURES)] | None = None
+    constraint: SlurmFeatures | None = None
     reservation: SlurmWord | None = None
 
 

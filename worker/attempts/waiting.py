@@ -3,12 +3,11 @@
 from datetime import UTC, datetime
 import time
 
-from torchyard.contract.job import Reason
+from torchyard.contract.job import WAITING_IN_SLURM, Reason
 from torchyard.contract.text import headline, printable
 from worker.attempts.records import AttemptRecords
 from worker.engines.base import Waiting
 
-CODE = "waiting_in_slurm"
 _MINUTE = 60_000_000
 _LATEST = 4_102_444_800_000_000
 """The year 2100: what a cluster expects later is not worth a word."""
@@ -42,7 +41,7 @@ class WaitingReasons:
         if not waiting.queued:
             return Reason("starting", f"attempt {self._number}: {waiting.reason}")
         expected = "" if waiting.eta is None else f"; expected to start {_moment(waiting.eta)}"
-        return Reason(CODE, f"waits in Slurm: {waiting.reason}{expected}")
+        return Reason(WAITING_IN_SLURM, f"waits in Slurm: {waiting.reason}{expected}")
 
 
 def _moment(eta: int) -> str:

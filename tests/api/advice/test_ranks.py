@@ -32,6 +32,13 @@ def test_the_rank_that_the_others_wait_for_is_named_with_its_device(trainer: str
     assert advice.severity == "warning"
 
 
+def test_a_rank_of_a_pool_is_named_with_its_node() -> None:
+    devices = [{"worker": "wrk_1", "index": 3, "uuid": f"{node}", "name": "A100", "node": node, "host": f"n{node}"}
+               for node in range(4)]  # fmt: skip
+    advice = waiting(gpus=[], devices=devices)
+    assert advice.cause is not None and advice.cause.startswith("Rank 2, on device 3 (A100) of n2, comes last")
+
+
 @pytest.mark.parametrize(
     ("lag", "rank"), [(0.19, 2), (float("nan"), 2), (7.0, 2), (0.4, 4), (0.4, -1), (0.4, 1.5), (0.4, float("nan"))]
 )

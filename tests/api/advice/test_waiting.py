@@ -6,9 +6,13 @@ import pytest
 
 from api.advice.judgement import judge
 from tests.api.advice.facts import GIB, NOW, facts, worker
+from torchyard.contract.devices import PoolNodes, PoolReport
+from torchyard.contract.views.cluster import PoolView
 
 HELD = {"holder": {"owner": "bob", "state": "running", "since": NOW}}
 FREE: dict[str, Any] = {}
+_REPORT = PoolReport(partition="main", kind="cuda", nodes=PoolNodes(count=2, devices=4)).to_dict()
+POOL = worker(name="gpu").model_copy(update={"pool": PoolView.model_validate(_REPORT)})
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,11 @@ FREE: dict[str, Any] = {}
         ("no_such_device", {}, [worker(FREE, state="lost")], ["Start a worker: none is running."]),
         ("waiting", {}, [], ["Start a worker: none is running."]),
         ("waiting", {}, [worker(FREE)], []),
+        ("waiting", {}, [POOL], ["Start a worker: none is running."]),
+        ("pool_next", {"pool": "gpu"}, [POOL], []),
+        ("pool_away", {"pool": "gpu"}, [POOL], []),
+        ("pool_ahead", {"pool": "gpu"}, [POOL],
+         ["It is given to the pool when one of its owner's jobs there starts to run, or has ended."]),
     ],
 )  # fmt: skip
 def test_a_queued_job_is_told_what_would_let_it_start(

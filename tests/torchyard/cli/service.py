@@ -18,8 +18,9 @@ from torchyard.contract.team import Role
 class Team:
     """The users of a service without a worker. `admin` is the bootstrap administrator."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, database_url: str) -> None:
         self.url = url
+        self.database_url = database_url
         self.tokens = {"admin": TOKEN}
 
     def add(self, name: str, role: Role = Role.MEMBER) -> str:
@@ -29,9 +30,9 @@ class Team:
             self.tokens[name] = client.make_token(user=name).token
         return name
 
-    def run(self, name: str, *arguments: str, stdin: str = "") -> CompletedProcess[str]:
+    def run(self, name: str, *arguments: str, stdin: str = "", cwd: Path | None = None) -> CompletedProcess[str]:
         """Runs a command as the user."""
-        return run_in_process(arguments, environment(self.url, self.tokens[name]), stdin=stdin)
+        return run_in_process(arguments, environment(self.url, self.tokens[name]), stdin=stdin, cwd=cwd)
 
 
 @contextmanager
@@ -41,4 +42,4 @@ def serving_team(folder: Path, databases: SQLiteDatabases, *, page_folder: Path 
         redis_server(folder) as redis,
         api_thread(folder, database, redis, page_folder=page_folder) as url,
     ):
-        yield Team(url)
+        yield Team(url, database_url=database)

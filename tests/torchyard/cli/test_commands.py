@@ -29,7 +29,6 @@ from tests.torchyard.client.answers import (
     stacks,
 )
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
-from torchyard.contract.devices import PoolNodes, PoolReport
 
 CELLS = Path(__file__).parents[2] / "csv_cells.json"
 """Texts, and each as a cell of CSV: the page's exports write the same (web/src/charts/line.test.ts)."""
@@ -184,43 +183,17 @@ def test_a_kept_place_is_shown_below_the_devices(server: FakeServer) -> None:
     assert run(server, "top", "--once").stdout.split("\n\n")[0].splitlines()[-1] == kept
 
 
-def test_pools_have_a_table_of_their_own_and_say_why_nothing_starts(server: FakeServer) -> None:
-    server.on("/v1/queue", page([]))
-    server.on("/v1/jobs", page([]))
-    server.on("/v1/workers/wrk_1/history", {"worker_id": "wrk_1", "resolution_seconds": 5, "devices": []})
-    server.on("/v1/workers", page([_worker([_device(0)]), _pool(obstacle="Slurm does not answer")]))
-    devices, pools = run(server, "workers").stdout.splitlines()[:2], run(server, "workers").stdout.splitlines()[2:]
-    assert "POOL" not in "".join(devices)
-    heading, row, obstacle = pools
-    columns = ["POOL", "STATE", "PARTITION", "NODES", "DEVICES", "LIMIT", "WAITING", "RUNNING", "SEEN"]
-    assert heading.split() == columns
-    assert row.startswith("gpu   ready  main (up)  3      4 GPUs (a100) each  1 d 0 h  2        1        ")
-    assert obstacle == "gpu: Slurm does not answer"
-    assert run(server, "top", "--once").stdout.split("\n\n")[0].splitlines()[-3:-1] == [heading, row]
-    server.on("/v1/workers", page([_pool()]))
-    assert run(server, "workers").stdout.splitlines() == [heading, row]
-
-
-def test_the_drain_of_a_pool_counts_its_jobs(server: FakeServer) -> None:
-    server.on("/v1/workers", page([_pool()]))
-    server.on("/v1/workers/wrk_2/drain", Answer({**_pool(), "state": "draining"}, 200))
-    assert run(server, "drain", "gpu").stdout == "gpu  draining; jobs that return to the queue: 3\n"
-
-
-def test_the_devices_of_a_job_in_a_pool_are_shown_by_node(server: FakeServer) -> None:
+def test_stacks_name_the_node_of_each_rank_where_a_cluster_chose_it(server: FakeServer) -> None:
     held = [
-        {"worker": "wrk_2", "index": index, "uuid": f"{node}{index}", "name": "a100", "node": node, "host": f"n{node}"}
+        {"worker": "wrk_1", "index": index, "uuid": f"{node}{index}", "name": "a100", "node": node, "host": f"n{node}"}
         for node in (0, 1)
         for index in (0, 1)
     ]
-    server.on(JOB, job(state="running", attempt=1, devices=held))
-    server.on(f"{JOB}/checkpoints", page([]))
     server.on(f"{JOB}/stacks", Answer(stacks(*[("File x", None)] * 4), 202), stacks(*[("File x", None)] * 4))
-    assert "devices    n0: a100 #0, a100 #1\n           n1: a100 #0, a100 #1\n" in run(server, "show", "job_1").stdout
-    headings = [line for line in run(server, "stacks", "job_1").stdout.splitlines() if line.startswith("rank")]
-    assert headings == ["rank 0 on n0", "rank 1 on n0", "rank 2 on n1", "rank 3 on n1"]
-    server.on(JOB, job(state="running", attempt=1, devices=[{**held[0], "host": None}]))
-    assert "devices    a100 #0\n" in run(server, "show", "job_1").stdout
+    for devices, names in ((held, [" on n0", " on n0", " on n1", " on n1"]), ([], [""] * 4)):
+        server.on(JOB, job(state="running", attempt=1, devices=devices))
+        headings = [line for line in run(server, "stacks", "job_1").stdout.splitlines() if line.startswith("rank")]
+        assert headings == [f"rank {rank}{name}" for rank, name in enumerate(names)]
 
 
 def test_queue_shows_anothers_private_job_by_its_owner(server: FakeServer) -> None:
@@ -323,14 +296,6 @@ def _serve_hostile(server: FakeServer) -> None:
 
 def _worker(devices: list[dict[str, Any]]) -> dict[str, Any]:
     return {"id": "wrk_1", "name": "box-a", "state": "ready", "started_at": NOW, "seen_at": NOW, "devices": devices}
-
-
-def _pool(**more: Any) -> dict[str, Any]:
-    """A pool of three nodes in the partition `main`."""
-    nodes = PoolNodes(count=3, devices=4, gpus=["a100"], cpus=64, memory_gb=512.0)
-    report = PoolReport(partition="main", kind="cuda", nodes=nodes, max_time_s=86_400)
-    shown = {**report.to_dict(), "waiting": 2, "running": 1, **more}
-    return {**_worker([]), "id": "wrk_2", "name": "gpu", "pool": shown}
 
 
 def _device(index: int, **more: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def test_a_folder_becomes_a_job(server: FakeServer, client: Client, code: Path) 
         "trainer": "script",
         "name": "my-project",
         "time_limit": "1h",
-        "resources": {"devices_per_node": 2},
+        "resources": {"devices_per_node": 2, "nodes": 1},
         "config": {
             "entrypoint": "train.py",
             "code": url,
@@ -57,6 +57,17 @@ def test_a_folder_becomes_a_job(server: FakeServer, client: Client, code: Path) 
         },
     }
     parse_spec(spec)
+
+
+def test_a_run_over_nodes_names_its_pool_and_more_resources_are_kept(
+    server: FakeServer, client: Client, code: Path
+) -> None:
+    serve_bundle(server, code)
+    server.on("/v1/jobs", page([]), Answer(job(), 201))
+    client.run("train.py", folder=code, nodes=2, devices=4, pool="gpu", resources={"memory_gb": 64})
+    spec = parse_spec(submitted(server))
+    assert (spec.resources.nodes, spec.resources.devices_per_node, spec.resources.pool) == (2, 4, "gpu")
+    assert spec.resources.memory_gb == 64
 
 
 def test_a_job_says_which_commit_its_code_is_from(server: FakeServer, client: Client, code: Path) -> None:

@@ -32,13 +32,25 @@ def run(
         str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")
     ] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="GPUs, or CPU slots: one process for each.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Machines of a pool, each with so many devices. Default: 1.")
+    ] = None,
+    pool: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The pool whose cluster runs it: see `torchyard workers`.")
+    ] = None,
+    account: Annotated[str | None, typer.Option(metavar="NAME", help="The account of Slurm, in a pool.")] = None,
+    qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's quality of service, in a pool.")] = None,
+    constraint: Annotated[
+        str | None, typer.Option(metavar="FEATURES", help="Features of Slurm's nodes, in a pool: 'nvlink&ib'.")
+    ] = None,
+    reservation: Annotated[str | None, typer.Option(metavar="NAME", help="A reservation of Slurm, in a pool.")] = None,
     gpu: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A GPU that will do: H100, A100-80GB. Repeatable: any of them."),
     ] = None,
-    cpus: Annotated[float | None, typer.Option(help="Processors of the host, for all processes together.")] = None,
+    cpus: Annotated[float | None, typer.Option(help="Processors of each host, for all its processes.")] = None,
     memory_gb: Annotated[
-        float | None, typer.Option(metavar="GIB", help="Memory of the host in GiB, for all processes together.")
+        float | None, typer.Option(metavar="GIB", help="Memory of each host in GiB, for all its processes.")
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the program. Repeatable.")
@@ -91,13 +103,13 @@ def run(
     from torchyard.cli.run.settings import read_settings
     from torchyard.cli.submission import accepted
 
+    of_slurm = {"account": account, "qos": qos, "constraint": constraint, "reservation": reservation}
+    resources = {"devices": devices, "nodes": nodes, "pool": pool, "gpu": gpu, "cpus": cpus, "memory_gb": memory_gb}
     settings = read_settings(
         {
             "name": name,
-            "devices": devices,
-            "gpu": gpu,
-            "cpus": cpus,
-            "memory_gb": memory_gb,
+            **resources,
+            **of_slurm,
             "env": _pairs(env, "--env"),
             "secrets": _secrets(secret),
             "mounts": _pairs(mount, "--mount"),

@@ -12,9 +12,17 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.recipes.script import MountName
-from torchyard.contract.resources import GpuName
+from torchyard.contract.resources import GpuName, PoolName
 from torchyard.contract.schema import BundleOrFile
-from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Labels, Priority
+from torchyard.contract.spec import (
+    JOB_NAME,
+    VARIABLE_NAME,
+    JobName,
+    Labels,
+    Priority,
+    SlurmFeatures,
+    SlurmWord,
+)
 from torchyard.contract.team import Visibility
 
 _SIZE = re.compile(r"([0-9]{1,12}) ?(?:([KMG])(?:iB|B)?|B)?", re.IGNORECASE)
@@ -107,6 +115,7 @@ class Key:
         return TypeAdapter(self.kind, config=ConfigDict(strict=True))
 
 
+_SLURM_WORD = "a name of Slurm: letters, digits and the characters . _ @ -"
 _Variable = Annotated[str, Field(pattern=VARIABLE_NAME)]
 _Size = Annotated[int, BeforeValidator(parse_size)]
 _Duration = Annotated[str, AfterValidator(_duration)]
@@ -123,11 +132,37 @@ KEYS = (
         "devices",
         Annotated[int, Field(ge=1, le=1024)],
         "a whole number from 1 to 1024",
-        "GPUs, or CPU slots where there are no GPUs: one process for each",
+        "GPUs, or CPU slots where there are no GPUs, of each node: one process for each",
         "2",
         default=1,
         from_text=_number,
     ),
+    Key(
+        "nodes",
+        Annotated[int, Field(ge=1, le=10_000)],
+        "a whole number from 1 to 10000",
+        "machines of a pool, each with so many devices; one job spans one host without a pool",
+        "2",
+        default=1,
+        from_text=_number,
+    ),
+    Key(
+        "pool",
+        PoolName,
+        "the name of a pool, as `torchyard workers` shows it",
+        "the pool whose cluster runs the job; without it, the only one for a job of several nodes",
+        '"gpu"',
+    ),
+    Key("account", SlurmWord, _SLURM_WORD, "the account of Slurm that pays for the job in a pool", '"vision"'),
+    Key("qos", SlurmWord, _SLURM_WORD, "the quality of service in a pool", '"high"'),
+    Key(
+        "constraint",
+        SlurmFeatures,
+        "features of Slurm's nodes, with & | [ ] ( ) * between them",
+        "features that the nodes of a pool must have",
+        '"nvlink&ib"',
+    ),
+    Key("reservation", SlurmWord, _SLURM_WORD, "a reservation of Slurm in a pool", '"course"'),
     Key(
         "gpu",
         Annotated[list[GpuName], Field(min_length=1, max_length=16)],
@@ -140,7 +175,7 @@ KEYS = (
         "cpus",
         _above_zero(10_000),
         "a number above 0, at most 10000",
-        "processors of the host, for all processes together",
+        "processors of each host, for all its processes together",
         "8",
         from_text=_fraction,
     ),
@@ -148,7 +183,7 @@ KEYS = (
         "memory_gb",
         _above_zero(1_000_000),
         "a number of GiB above 0, at most 1000000",
-        "memory of the host in GiB, for all processes together",
+        "memory of each host in GiB, for all its processes together",
         "32",
         from_text=_fraction,
     ),

@@ -13,7 +13,7 @@ from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.resources import Resources
-from torchyard.contract.spec import ScriptSpec, parse_spec
+from torchyard.contract.spec import ScriptSpec, SlurmOptions, parse_spec
 from torchyard.host import terminal
 
 
@@ -25,6 +25,7 @@ def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Pa
         "mounts": settings["mounts"],
         "checkpoints": settings["checkpoints"],
     }
+    of_slurm = {key: settings[key] for key in SlurmOptions.model_fields if settings[key] is not None}
     secrets = {name: {"secret": secret} for name, secret in settings["secrets"].items()}
     plain = {
         key: settings[key]
@@ -35,6 +36,7 @@ def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Pa
             "trainer": "script",
             "name": settings["name"] or name_of(folder),
             "resources": _resources(settings),
+            **({"slurm": of_slurm} if of_slurm else {}),
             "env": {**settings["env"], **secrets},
             "labels": settings["labels"],
             "config": config,
@@ -48,7 +50,8 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     rows = [
         ("server", server),
         ("program", shlex.join(_words(program))),
-        ("devices", str(spec.resources.devices_per_node)),
+        ("devices", _devices(spec.resources)),
+        ("pool", _of_pool(spec)),
     ]
     rows += [("gpu", " or ".join(spec.resources.gpu or ())), ("host", _of_host(spec.resources))]
     rows += [("launcher", "none: the command starts its own processes" if spec.config.command else spec.launcher)]
@@ -71,8 +74,18 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
 
 
 def _resources(settings: Settings) -> dict[str, Any]:
-    asked = {key: settings[key] for key in ("gpu", "cpus", "memory_gb") if settings[key] is not None}
-    return {"devices_per_node": settings["devices"], **asked}
+    asked = {key: settings[key] for key in ("pool", "gpu", "cpus", "memory_gb") if settings[key] is not None}
+    return {"nodes": settings["nodes"], "devices_per_node": settings["devices"], **asked}
+
+
+def _devices(resources: Resources) -> str:
+    count = str(resources.devices_per_node)
+    return count if resources.nodes == 1 else f"{count} on each of {resources.nodes} nodes"
+
+
+def _of_pool(spec: ScriptSpec) -> str:
+    asked = spec.slurm.model_dump(exclude_none=True) if spec.slurm is not None else {}
+    return ", ".join([spec.resources.pool or "", *(f"{name} {value}" for name, value in asked.items())]).lstrip(", ")
 
 
 def _of_host(resources: Resources) -> str:

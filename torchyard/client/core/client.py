@@ -51,6 +51,8 @@ class ClientCore(JobCore, ClusterCore, TeamCore):
         module: bool = False,
         folder: str | Path = ".",
         devices: int = 1,
+        nodes: int = 1,
+        pool: str | None = None,
         name: str | None = None,
         mounts: Mounts = MappingProxyType({}),
         checkpoints: Sequence[str] = (),
@@ -61,6 +63,8 @@ class ClientCore(JobCore, ClusterCore, TeamCore):
     ) -> AsyncJob:
         """Packs `folder`, uploads what the server does not have of it, and submits a job that runs `program` of it.
 
+        It runs on one host, or on `nodes` machines of a `pool` with so many `devices` each.
+
         `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `mounts` are more
         folders, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`. `checkpoints` are patterns of files that
         become checkpoints. `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`,
@@ -69,7 +73,8 @@ class ClientCore(JobCore, ClusterCore, TeamCore):
         Raises ConfigError, InvalidBundle, TooLarge, InvalidSpec, and QuotaExceeded.
         """
         needed = program if program.endswith(".py") and not module else None
-        wanted = script_spec(name=name, folder=folder, devices=devices, more=spec)
+        resources = {"devices_per_node": devices, "nodes": nodes, **({} if pool is None else {"pool": pool})}
+        wanted = script_spec(name=name, folder=folder, resources=resources, more=spec)
         code = await upload_code(
             self.bundles, folder, needed=needed, mounts=mounts, requirements=requirements, max_size=max_size
         )

@@ -73,20 +73,21 @@ def program_of(program: str, *, module: bool) -> dict[str, str]:
     return {"entrypoint" if program.endswith(".py") else "command": program}
 
 
-def script_spec(*, name: str | None, folder: str | Path, devices: int, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the spec of a job of one's own program, without its `config`.
+def script_spec(
+    *, name: str | None, folder: str | Path, resources: Mapping[str, Any], more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the spec of a job of one's own program, without its `config`. Its `resources` go before these.
 
     Raises ConfigError if `more` has what another argument sets.
     """
     for key in ("trainer", "config"):
         if key in more:
             raise ConfigError(f"{key} is not an argument of run: submit a whole spec instead")
-    resources: Mapping[str, Any] = more.get("resources", {})
     return {
         "trainer": "script",
         "name": name or name_of(Path(folder).resolve()),
         **more,
-        "resources": {"devices_per_node": devices, **resources},
+        "resources": {**resources, **more.get("resources", {})},
     }
 
 

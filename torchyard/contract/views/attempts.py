@@ -13,6 +13,8 @@ class AttemptDevice(View):
     index: int | None
     uuid: str
     name: str | None
+    node: int = 0
+    """The number of its node, from 0. Its host is among the devices of the job, if this is the newest attempt."""
 
 
 class AttemptView(View):

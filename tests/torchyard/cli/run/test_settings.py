@@ -29,6 +29,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_both_files(tmp_path:
     user = str(_user_file(tmp_path))
     assert {name: (item["value"], item["origin"]) for name, item in found.items() if item["value"] is not None} == {
         "devices": (2, "TORCHYARD_RUN_DEVICES"),
+        "nodes": (1, "default"),
         "name": ("of-the-project", "torchyard.toml"),
         "priority": (5, user),
         "env.A": ("user", user),
