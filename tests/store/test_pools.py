@@ -1,6 +1,7 @@
 """Pools in the store: who serves one, what a job in it holds, and what its time is."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from sqlalchemy import select, update
@@ -20,7 +21,7 @@ from store.queries import attempts as queries
 from store.queries import placement
 from store.rows import claims, credits, leases, quotas, usage, users, worker_facts, workers
 from tests.store import pools
-from tests.store.fixture import StoreFixture, placement_on, store_on
+from tests.store.fixture import StoreFixture, placement_on, run_together, store_on
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -368,3 +369,27 @@ def test_the_order_of_the_line_counts_devices_of_pools(db: StoreFixture) -> None
     buckets = [Bucket(job.owner, job.device_request, job.priority)]
     found = db.read(lambda session: credits.credits(session, buckets))
     assert 0 < found.of(buckets[0]) < found.default
+
+
+def test_a_takeover_at_the_same_time_as_writes_of_the_daemon_before(db: StoreFixture) -> None:
+    worker = pools.serve(db, holder="head/boot-0")
+    for number in range(8):
+        before, after = (f"head/boot-{number + more}" for more in (0, 1))
+        old = pools.give(db, pools.submit(db), worker, holder=before)
+        waiting = pools.submit(db)
+        assert old is not None
+        unseen(db, worker)
+        wrote, claimed, taken = run_together(
+            partial(db.record, old, seq=0),
+            partial(pools.give, db, waiting, worker, holder=before),
+            partial(pools.serve, db, worker_id=worker, holder=after),
+        )
+        assert taken == worker
+        adopted = db.read(lambda session: leases.open_claims(session, worker))
+        assert {claim.holder for claim in adopted} == {after}, "nothing is left to the one before"
+        assert (waiting in {claim.job_id for claim in adopted}) == isinstance(claimed, Claim)
+        assert (db.attempt(old).relay_seq, type(wrote)) in {(1, type(None)), (0, StaleClaim)}
+        for claim in adopted:
+            db.end(claim, EndReason.DATA_ERROR)
+        if not isinstance(claimed, Claim):
+            db.cancel(waiting)

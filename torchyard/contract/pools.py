@@ -53,7 +53,22 @@ def refusals(spec: Spec, owner: str, pool: PoolReport) -> Iterator[FieldError]:
     longest = _longest(pool)
     if longest is not None and spec.time_limit > longest:
         yield FieldError("time_limit", f"must be at most {format_duration(longest)} in pool {name}")
-    yield from _not_allowed(spec.slurm or SlurmOptions(), owner, name, pool)
+    yield from not_allowed(spec.slurm or SlurmOptions(), owner, pool)
+
+
+def not_allowed(wanted: SlurmOptions, owner: str, pool: PoolReport) -> Iterator[FieldError]:
+    """Yields what the pool's operator does not allow the owner, by field."""
+    rules = pool.rules
+    own = [rules.account_of[owner]] if owner in rules.account_of else []
+    for field, value, allowed in (
+        ("account", wanted.account, [*rules.accounts, *own]),
+        ("qos", wanted.qos, rules.qos),
+        ("constraint", wanted.constraint, rules.constraints),
+        ("reservation", wanted.reservation, rules.reservations),
+    ):
+        if value is not None and value not in allowed:
+            choice = f"must be {listed(sorted({*allowed}))}" if allowed else "must be left out"
+            yield FieldError(f"slurm.{field}", f"{choice} in pool {pool.partition}: its operator allows no other")
 
 
 def _only_pool(spec: Spec, pools: Collection[str]) -> str:
@@ -93,20 +108,6 @@ def _too_large(resources: Resources, name: str, pool: PoolReport) -> Iterator[Fi
     ):
         if wanted is not None and there is not None and wanted > there:
             yield FieldError(f"resources.{field}", f"must be at most {there:g}: pool {name} has {there:g} {what}")
-
-
-def _not_allowed(wanted: SlurmOptions, owner: str, name: str, pool: PoolReport) -> Iterator[FieldError]:
-    rules = pool.rules
-    own = [rules.account_of[owner]] if owner in rules.account_of else []
-    for field, value, allowed in (
-        ("account", wanted.account, [*rules.accounts, *own]),
-        ("qos", wanted.qos, rules.qos),
-        ("constraint", wanted.constraint, rules.constraints),
-        ("reservation", wanted.reservation, rules.reservations),
-    ):
-        if value is not None and value not in allowed:
-            choice = f"must be {listed(sorted({*allowed}))}" if allowed else "must be left out"
-            yield FieldError(f"slurm.{field}", f"{choice} in pool {name}: its operator allows no other")
 
 
 def _time_limit(spec: Spec, pool: PoolReport) -> timedelta:

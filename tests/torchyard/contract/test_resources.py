@@ -30,3 +30,15 @@ def test_a_request_is_described_in_words() -> None:
     assert Resources(cpus=1).described == "1 device and 1 CPU"
     named = Resources.model_validate({"gpu": ["H100", "A100-80GB"], "min_memory_gb": 40.5})
     assert named.described == "1 GPU (H100 or A100-80GB) of at least 40.5 GiB"
+    several = Resources(nodes=2, devices_per_node=4, device="cuda", cpus=8, memory_gb=32)
+    assert several.described == "2 nodes with 4 GPUs, 8 CPUs and 32 GiB of memory each"
+    assert (several.total_devices, Resources(nodes=3, device="cpu").described) == (8, "3 nodes with 1 CPU slot each")
+
+
+def test_what_is_asked_of_a_cluster_is_written_only_where_it_is_asked() -> None:
+    written = parse_spec(SCRIPT).model_dump(mode="json")
+    assert "slurm" not in written and "pool" not in written["resources"], "older programs read it"
+    asked = SCRIPT | {"resources": {"nodes": 2, "pool": "gpu.a-1"}, "slurm": {"constraint": "[a100*4&(ib|nvlink)]"}}
+    spec = parse_spec(asked)
+    assert (spec.resources.pool, spec.slurm is not None) == ("gpu.a-1", True)
+    assert parse_spec(spec.model_dump(mode="json")) == spec
