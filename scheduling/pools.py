@@ -46,8 +46,7 @@ def refusal(pool: Pool | None, owner: str, resources: Resources) -> Reason | Non
     if pool.obstacle is not None:
         return Reason(AWAY, f"{_needs(resources)}; {pool.obstacle}")
     if pool.waiting.get(owner, 0) >= pool.ahead:
-        jobs = "1 job" if pool.ahead == 1 else f"{pool.ahead} jobs"
-        return Reason(AHEAD, f"{_needs(resources)}; {jobs} of {owner} may wait in its queue at once, and do")
+        return Reason(AHEAD, f"{_needs(resources)}; of {owner} as many wait in its queue as may at once: {pool.ahead}")
     return None
 
 

@@ -64,7 +64,7 @@ def test_as_many_jobs_of_an_owner_wait_ahead_as_the_pool_says() -> None:
     assert sorted(given_to(snapshot)) == [("a0", pool.id), ("a1", pool.id), ("c", pool.id)]
     assert reason(snapshot, jobs[3]) == (
         "pool_ahead",
-        "needs 2 nodes with 2 GPUs each of pool gpu; 3 jobs of ada may wait in its queue at once, and do",
+        "needs 2 nodes with 2 GPUs each of pool gpu; of ada as many wait in its queue as may at once: 3",
     )
 
 
