@@ -1,7 +1,8 @@
 """`python -P -m worker`: the daemon of this host, configured by `TORCHYARD_*` variables.
 
 On SIGTERM it exits, and the jobs go on under their supervisors until the next daemon adopts them. On SIGINT, and with
-`--stop-jobs` on SIGTERM too, the jobs first save a checkpoint and go back to the queue.
+`--stop-jobs` on SIGTERM too, the jobs first save a checkpoint and go back to the queue. With `TORCHYARD_POOL` it serves
+a partition of a cluster instead: then SIGINT is as SIGTERM.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from torchyard.host.collector import paused
 from torchyard.host.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
 
 with paused():
+    from worker import pools
     from worker.daemon import Daemon
     from worker.devices import inventory as devices
     from worker.devices.health import Health
@@ -44,33 +46,40 @@ def main() -> int:
         settings = Settings.load()
         check_allowed_paths(settings.root, parse_allowed_paths(settings.allow_paths))
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        confinement = _confinement(settings)
-        enter_empty_folder(settings.root)
-        logging.info("jobs are %s", levels.describe(confinement.isolation))
-        inventory = devices.discover(settings.cpu_slots)
-        with devices.lock_devices(inventory.devices, settings.root):
-            orphans.start_collecting()
-            gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
-            with _warm_process(settings) as warm:
-                engine = LocalEngine(
-                    settings.runs,
-                    inventory,
-                    warm=warm,
-                    umask=umask if settings.umask is None else settings.umask,
-                    confinement=confinement,
-                )
-                daemon = Daemon(settings, engine, health=Health(inventory.nvml, gpus))
-                on_sigterm = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
-                for number, action in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_sigterm)):
-                    signal.signal(number, _handler(action))
-                daemon.serve()
+        with _daemon(settings, umask=umask if settings.umask is None else settings.umask) as daemon:
+            on_sigterm = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
+            # The jobs of a pool need no daemon.
+            on_sigint = daemon.stop_jobs if settings.partition is None else on_sigterm
+            for number, action in ((signal.SIGINT, on_sigint), (signal.SIGTERM, on_sigterm)):
+                signal.signal(number, _handler(action))
+            daemon.serve()
     except (TorchyardError, OSError) as error:
         logging.error("%s", error)
         return 1
     return 0
 
 
+@contextmanager
+def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
+    confinement = _confinement(settings)
+    enter_empty_folder(settings.root)
+    if settings.partition is not None:
+        with pools.opened(settings, confinement.isolation, umask=umask) as (engine, pool, store):
+            yield Daemon(settings, engine, pool=pool, store=store)
+        return
+    logging.info("jobs are %s", levels.describe(confinement.isolation))
+    inventory = devices.discover(settings.cpu_slots)
+    with devices.lock_devices(inventory.devices, settings.root):
+        orphans.start_collecting()
+        gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
+        with _warm_process(settings) as warm:
+            engine = LocalEngine(settings.runs, inventory, warm=warm, umask=umask, confinement=confinement)
+            yield Daemon(settings, engine, health=Health(inventory.nvml, gpus))
+
+
 def _confinement(settings: Settings) -> Confinement:
+    if settings.partition is not None:
+        pools.check(settings)
     isolation = levels.level_of(settings.isolation, needs=settings.helper_needs)
     if isolation.level == "landlock":
         shared.check_place(settings.root, writable=settings.writable)

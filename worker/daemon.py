@@ -12,9 +12,9 @@ from store.ids import new_id
 from store.queue import WakeupListener
 from store.store import NotMigrated, Store
 from torchyard.contract.codec import Record
-from torchyard.contract.errors import Unavailable
+from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.host.identity import boot_id
-from torchyard.host.recordfiles import read_record, write_record
+from torchyard.host.recordfiles import create_record, read_record
 from worker.attempts.context import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
@@ -25,6 +25,8 @@ from worker.leases import Leases
 from worker.monitor import DeviceMonitor
 from worker.placement.apply import Placer
 from worker.placement.postponed import QUIET_S
+from worker.pools import Pool
+from worker.registration import HostRegistration, PoolRegistration, Registration
 from worker.sandbox import levels
 from worker.settings import Settings
 
@@ -53,46 +55,45 @@ class Daemon:
         engine: Engine,
         *,
         health: Health | None = None,
+        pool: Pool | None = None,
+        store: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        identity = settings.root.resolve() / "worker.json"
+        """`pool`: what it serves instead of its host's devices. `store`: its own by default, and closed by `serve`."""
+        identity = settings.home.resolve() / "worker.json"
         self.id = _worker_id(identity)
-        self.name = socket.gethostname()
         self._clock = clock
-        self._store = Store.of(settings, program="torchyard-worker")
+        self._store = store or Store.of(settings, program="torchyard-worker")
         self._attempt_ended = threading.Event()
         """Set when an attempt has ended: devices or a job may be free."""
-        context = WorkerContext(
-            self._store,
-            engine,
-            settings.runs,
-            settings.allowed,
-            health or Health(),
-            self._attempt_ended,
-            settings.output_limits,
-            settings.package_rules(engine.starts().isolation or levels.OFF),
-            settings.max_stop_grace,
+        holder = None if pool is None else pool.holder
+        self._runners = AttemptRunners(
+            _context(settings, engine, store=self._store, health=health, pool=pool, attempt_ended=self._attempt_ended)
         )
-        self._runners = AttemptRunners(context)
+        capacity = settings.capacity if pool is None else None
         self._devices = DeviceMonitor(
-            engine, self._runners, name=self.name, runs=settings.runs, capacity=settings.capacity, clock=clock
+            engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
         )
-        self._leases = Leases(self._store, self._runners, worker_id=self.id, clock=clock)
+        self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
+        self._registration = self._registration_of(settings, pool)
         self._duties = Duties(
             self.id,
-            name=self.name,
-            shares_cpus_of=boot_id() if settings.cpu_slots is None else None,
             identity=identity,
             store=self._store,
-            devices=self._devices,
+            registration=self._registration,
             leases=self._leases,
             housekeeper=Housekeeper(
-                settings.root, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
+                settings.home, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
             ),
             clock=clock,
         )
-        self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace)
+        self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace, holder=holder)
         self._stopping = self._leaving = False
+
+    @property
+    def name(self) -> str:
+        """The name that the worker was given, or wants to have."""
+        return self._devices.name
 
     def leave(self) -> None:
         """Has `serve` return while the jobs go on under their supervisors. Safe in a signal handler."""
@@ -111,26 +112,48 @@ class Daemon:
         finally:
             self._runners.detach(_LEAVE_S, clock=self._clock)
             self._duties.stop(_LEAVE_S)
+            self._registration.release()
             wakeups.close()
             self._store.close()
+
+    def _registration_of(self, settings: Settings, pool: Pool | None) -> Registration:
+        if pool is not None:
+            return PoolRegistration(self.id, pool, store=self._store, devices=self._devices)
+        shared = boot_id() if settings.cpu_slots is None else None
+        return HostRegistration(
+            self.id, name=self.name, store=self._store, devices=self._devices, shares_cpus_of=shared
+        )
 
     def _register(self) -> None:
         """Registers the worker as soon as the database answers, and adopts the attempts of an earlier daemon.
 
-        Raises NotMigrated, and ConfigError if the database and the blobs are not those of one service.
+        Waits while another daemon serves its pool. Raises NotMigrated, and ConfigError if the database and the blobs
+        are not those of one service.
         """
+        told = ""
         while not self._leaving and not self._stopping:
             try:
-                name, claims = self._duties.register()
+                name, claims = self._registration.register()
             except NotMigrated:
                 raise
-            except Unavailable as error:
-                logger.warning("%s; trying again", error.message)
+            except (Unavailable, Conflict) as error:
+                if error.message != told:
+                    logger.warning("%s; trying again", error.message)
+                told = error.message
                 self._attempt_ended.wait(_WAKEUP_WAIT_S)
                 continue
-            self.name = self._devices.name = name
+            self._devices.name = name
             self._runners.adopt(claims)
             return
+
+    def _stand_by(self) -> None:
+        """Leaves all attempts to the daemon that serves the pool now, and waits until that one is gone."""
+        logger.warning("another daemon serves the pool %s now; this one waits", self.name)
+        self._runners.abandon_others(())
+        while self._runners and not self._leaving and not self._stopping:
+            self._attempt_ended.wait(_WAKEUP_WAIT_S)
+            self._reap()
+        self._register()
 
     def _loop(self, wakeups: WakeupListener) -> None:
         claim_interval = Interval(_CLAIM_INTERVAL_S, self._clock)
@@ -138,6 +161,11 @@ class Daemon:
         woken: bool | None = None
         while not self._leaving:
             self._duties.run_due()
+            if self._registration.superseded:
+                self._stand_by()
+                if self._stopping:
+                    return
+                continue
             attempt_ended = self._reap()
             if self._stopping or self._duties.draining:
                 self._runners.preempt(urgent=self._stopping)
@@ -215,12 +243,37 @@ class Daemon:
         return woken
 
 
+def _context(
+    settings: Settings,
+    engine: Engine,
+    *,
+    store: Store,
+    health: Health | None,
+    pool: Pool | None,
+    attempt_ended: threading.Event,
+) -> WorkerContext:
+    isolation = (engine.starts().isolation or levels.OFF) if pool is None else pool.isolation
+    return WorkerContext(
+        store,
+        engine,
+        settings.runs,
+        settings.allowed,
+        health or Health(),
+        attempt_ended,
+        settings.output_limits,
+        settings.package_rules(isolation),
+        settings.max_stop_grace,
+        None if pool is None else pool.report,
+    )
+
+
 def _worker_id(path: Path) -> str:
-    """Returns this worker's id. It is kept with the data, so that a restarted daemon finds its jobs again."""
-    record = read_record(path, _Identity)
-    if record is None:
-        record = _Identity(id=new_id("wrk"))
-        write_record(path, record)
+    """Returns this worker's id. It is kept with the data, so that a restarted daemon finds its jobs again.
+
+    Daemons of one pool that start together on several hosts get one id.
+    """
+    while (record := read_record(path, _Identity)) is None:
+        create_record(path, _Identity(id=new_id("wrk")))
     return record.id
 
 

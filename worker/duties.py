@@ -6,14 +6,13 @@ import logging
 import os
 from pathlib import Path
 
-from store.commands import placement, workers
-from store.facts.attempts import Claim
+from store.commands import placement
 from store.queries import workers as queries
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper
 from worker.leases import Leases
-from worker.monitor import DeviceMonitor
+from worker.registration import Registration
 
 _RENEW_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 5.0
@@ -48,20 +47,15 @@ class Interval:
 
 
 class Duties:
-    """`identity` is the file whose modification time tells a health check that this worker is alive.
-
-    `shares_cpus_of`: the boot of the host whose CPUs it shares with other workers, if it does.
-    """
+    """`identity` is the file whose modification time tells a health check that this worker is alive."""
 
     def __init__(
         self,
         worker_id: str,
         *,
-        name: str,
         identity: Path,
         store: Store,
-        shares_cpus_of: str | None,
-        devices: DeviceMonitor,
+        registration: Registration,
         leases: Leases,
         housekeeper: Housekeeper,
         clock: Callable[[], float],
@@ -69,11 +63,9 @@ class Duties:
         self.draining = False
         """Whether the worker must take no jobs and give back those that it runs."""
         self._worker_id = worker_id
-        self._name = name
-        self._shares_cpus_of = shares_cpus_of
         self._identity = identity
         self._store = store
-        self._devices = devices
+        self._registration = registration
         self._leases = leases
         self._housekeeper = housekeeper
         self._drain_interval = Interval(_DRAIN_CHECK_INTERVAL_S, clock)
@@ -82,13 +74,6 @@ class Duties:
             (Interval(_HEARTBEAT_INTERVAL_S, clock), self._send_heartbeat),
             (Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
             (self._drain_interval, self._check_drain),
-        )
-
-    def register(self) -> tuple[str, list[Claim]]:
-        """Registers this worker. Returns its name and the attempts that it owns. Raises Unavailable."""
-        views = [view.to_dict() for view in self._devices.observe_before_adoption()]
-        return workers.register(
-            self._store, self._worker_id, name=self._name, devices=views, shares_cpus_of=self._shares_cpus_of
         )
 
     def stop(self, timeout: float) -> None:
@@ -110,11 +95,7 @@ class Duties:
         self._drain_interval.make_due()
 
     def _send_heartbeat(self) -> None:
-        views = [view.to_dict() for view in self._devices.report()]
-        starts = self._devices.starts().to_dict()
-        sharers = workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts)
-        if self._worker_id in sharers:
-            self._devices.share_cpus(place=sharers.index(self._worker_id), workers=len(sharers))
+        self._registration.report()
         with contextlib.suppress(OSError):
             os.utime(self._identity)
 
@@ -126,6 +107,7 @@ class Duties:
 
     def _sweep(self) -> None:
         self._leases.rescue_expired()
+        self._leases.continue_lost()
         if self._store.sweep_line():
             self._store.wake_workers()
         placement.delete_unused_reasons(self._store)

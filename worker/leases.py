@@ -17,7 +17,17 @@ logger = logging.getLogger(__name__)
 class Leases:
     """Every method raises Unavailable."""
 
-    def __init__(self, store: Store, runners: AttemptRunners, *, worker_id: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        runners: AttemptRunners,
+        *,
+        worker_id: str,
+        clock: Callable[[], float],
+        holder: str | None = None,
+    ) -> None:
+        """`holder`: the daemon of a pool, as in `worker.pools.Pool`."""
+        self._holder = holder
         self._store = store
         self._runners = runners
         self._worker_id = worker_id
@@ -39,7 +49,7 @@ class Leases:
         began = self._clock()
         attempt_ids = self._runners.attempt_ids()
         if attempt_ids:
-            self._runners.abandon_others(workers.renew(self._store, self._worker_id, attempt_ids))
+            self._runners.abandon_others(self._renew(attempt_ids))
         self._renewed_at = began
 
     def confirm(self) -> bool:
@@ -47,9 +57,17 @@ class Leases:
         attempt_ids = set(self._runners.attempt_ids())
         if not attempt_ids:
             return True
-        ours = {claim.attempt_id for claim in attempts.owned(self._store, self._worker_id)}
+        ours = {claim.attempt_id for claim in self._owned()}
         self._runners.abandon_others(ours)
         return attempt_ids <= ours | self._runners.done_ids()
+
+    def continue_lost(self) -> None:
+        """In a pool, continues open attempts whose runner has failed: no other worker rescues them.
+
+        Has the engine cancel what belongs to no open attempt.
+        """
+        if self._holder is not None and self.fresh:
+            self._runners.adopt(self._owned())
 
     def rescue_expired(self) -> int:
         """Ends the attempts whose lease has expired. Returns their number.
@@ -65,6 +83,12 @@ class Leases:
 
     def database_was_away(self) -> None:
         self._available_since = None
+
+    def _renew(self, attempt_ids: list[int]) -> set[int]:
+        return workers.renew(self._store, self._worker_id, attempt_ids, holder=self._holder)
+
+    def _owned(self) -> list[Claim]:
+        return attempts.owned(self._store, self._worker_id, holder=self._holder)
 
     def _rescue(self, claim: Claim) -> bool:
         rescued = workers.rescue(self._store, claim)

@@ -21,7 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 class DeviceMonitor:
-    """Only the daemon's thread may call it."""
+    """Only the daemon's thread may call it.
+
+    `capacity`: what jobs may request of this host. None: they run on others.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,7 @@ class DeviceMonitor:
         *,
         name: str,
         runs: Path,
-        capacity: Capacity = Capacity(),  # noqa: B008 it is frozen
+        capacity: Capacity | None = Capacity(),  # noqa: B008 it is frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -56,7 +59,7 @@ class DeviceMonitor:
     def all_in_use(self, devices: Sequence[DeviceReport]) -> bool:
         """Returns whether attempts of this worker have all of `devices`, as `observe` has returned them."""
         used = {uuid for use in self._runners.device_uses() for uuid in use.devices or ()}
-        return all(device.uuid in used for device in devices)
+        return bool(devices) and all(device.uuid in used for device in devices)
 
     def report(self) -> list[DeviceReport]:
         """Returns the devices as `observe` does, and for CPU slots what the jobs on them have used since this call."""
@@ -79,6 +82,8 @@ class DeviceMonitor:
     def starts(self) -> StartsReport:
         """Returns how jobs on these devices start, and what of the host they may use together."""
         starts = self._engine.starts()
+        if self._capacity is None:
+            return starts
         try:
             cpus, memory_gb = self._capacity.cpus_of(self._workers), self._capacity.memory_gb_of(self._workers)
         except (OSError, ValueError) as error:

@@ -15,9 +15,9 @@ from torchyard.contract.durations import parse_duration
 from torchyard.contract.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cleanup.retention import Retention
+from worker.cluster_settings import ClusterSettings
 from worker.host.capacity import Capacity
 from worker.packages.rules import PackageRules
-from worker.pool_settings import PoolSettings
 from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds
 
@@ -52,7 +52,7 @@ Umask = Annotated[int | None, BeforeValidator(_umask)]
 """Octal digits such as `022`."""
 
 
-class Settings(PoolSettings):
+class Settings(ClusterSettings):
     """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None

@@ -30,6 +30,18 @@ def write_record(path: Path, record: Record) -> None:
         os.close(folder)
 
 
+def create_record(path: Path, record: Record) -> None:
+    """Publishes `record` as `write_record` does, unless there is a file at `path`, on whatever host. Raises OSError."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    write_record(aside, record)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(aside, path, follow_symlinks=False)
+        sync_folder(path.parent)
+    finally:
+        aside.unlink()
+
+
 def sync_folder(path: Path) -> None:
     """Makes the names in the folder `path` durable. Raises OSError."""
     descriptor = os.open(path, _FOLDER)

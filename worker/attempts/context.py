@@ -1,5 +1,6 @@
 """What the parts of one attempt share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -8,6 +9,7 @@ import threading
 from store.facts.attempts import Claim
 from store.facts.output import DEFAULTS, OutputLimits
 from store.store import Store
+from torchyard.contract.devices import PoolReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.rundir import RunDir
 from worker.attempts.instructions import Instructions
@@ -42,14 +44,18 @@ class WorkerContext:
     """How jobs get packages of their own."""
     max_stop_grace: timedelta = LONGEST_STOP_GRACE
     """The longest grace of a stop, whatever the job's spec says."""
+    pool: Callable[[], PoolReport] | None = None
+    """What the pool offers that this worker serves. None: its host's devices."""
 
     @property
     def bundles(self) -> BundleCache:
-        return BundleCache(self.runs.parent.absolute() / UNPACKED, self.store.blobs)
+        root = self.runs.parent.absolute() / UNPACKED
+        return BundleCache(root, self.store.blobs, shared=self.pool is not None)
 
     @property
     def packages(self) -> PackageCache:
-        return PackageCache(self.runs.parent.absolute() / ENVIRONMENTS, self.package_rules)
+        root = self.runs.parent.absolute() / ENVIRONMENTS
+        return PackageCache(root, self.package_rules, shared=self.pool is not None)
 
 
 @dataclass(frozen=True)

@@ -121,9 +121,7 @@ class AttemptExecutor:
             case RequestStop(stop):
                 self._following.request_stop(stop)
             case Kill(silent):
-                # Another daemon of a pool may carry on what this one has lost. What no row has, that one ends.
-                if not (silent and self._in_pool):
-                    self._following.kill(silent=silent)
+                self._kill(silent=silent)
             case Close(report, requested):
                 self._setup.close()
                 report = self._devices.end(report)  # before the devices are free: they may have to wait in quarantine
@@ -132,8 +130,18 @@ class AttemptExecutor:
                 assert_never(action)
         return None
 
+    def _kill(self, *, silent: bool) -> None:
+        """In a pool, another daemon may carry the attempt on: nothing is killed that is not surely this one's."""
+        if self._in_pool:
+            if silent:  # what no row has, the daemon that serves the pool ends
+                return
+            self._attempt.records.check_owned()
+        self._following.kill(silent=silent)
+
     def _prepare(self) -> Observation:
         assert self._facts is not None
+        if self._in_pool:
+            self._attempt.records.check_owned()  # the daemons of a pool have one run directory
         observed = self._setup.prepare(self._facts)
         if self._setup.has_log:
             self._following.store_setup_log(self._facts)

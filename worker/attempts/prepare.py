@@ -13,6 +13,7 @@ from store.facts.attempts import AttemptFacts
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
+from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env, RunDir
@@ -20,10 +21,11 @@ from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host import disk
 from torchyard.host.recordfiles import write_record
 from worker.attempts import code, sources
+from worker.attempts.clusters import request_of
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
 from worker.bundles.cache import BundleCache
-from worker.engines.base import AttemptPlan
+from worker.engines.base import AttemptPlan, ClusterRequest
 from worker.host import rundirs
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside
@@ -66,18 +68,21 @@ class Preparation:
     """What cuts the `stop_grace` of the spec."""
     check_wanted: Callable[[], None]
     """Raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
+    pool: Callable[[], PoolReport] | None = None
+    """As in `WorkerContext`."""
 
     def prepare(self, attempt: AttemptFacts) -> AttemptPlan:
         """Makes the run directory. The caller may try again after an OSError.
 
         Raises DataError if the data, the weights or the code are missing or not allowed, ConfigError if a secret is
-        missing, InvalidSpec, StaleClaim and NotWanted.
+        missing or the pool does not give what is asked for, InvalidSpec, NotStartedYet, StaleClaim and NotWanted.
         """
         self._move_stale_directory(attempt.started_at)
         spec = parse_spec(attempt.spec)
         spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self.max_stop_grace)})
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
+        cluster = request_of(spec, owner=attempt.owner, pool=self.pool)
         code.remove_copy(self.run)
         remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
@@ -103,6 +108,7 @@ class Preparation:
             allowed=self.allowed,
             secrets=self.records.secrets.values,
             unpacked=unpacked,
+            cluster=cluster,
         )
         self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt)
         self.run.seal()
@@ -171,8 +177,11 @@ def plan_of(
     allowed: Sequence[Path],
     secrets: Mapping[str, str],
     unpacked: Mapping[str, Path] = MappingProxyType({}),
+    cluster: ClusterRequest | None = None,
 ) -> AttemptPlan:
-    """Returns how to run `spec` on `devices`, with one rank on each. Writes nothing.
+    """Returns how to run `spec` on `devices`, with one rank on each, or on those that `cluster` asks for.
+
+    Writes nothing.
 
     A script runs in its code folder, as it would by hand, or in its own copy of a bundle. A recipe runs in the part of
     the run directory that the job may write. `unpacked`: the bundles that the job reads, by field. Raises DataError.
@@ -205,6 +214,7 @@ def plan_of(
         cpus=spec.resources.cpus,
         memory_bytes=spec.resources.memory_bytes,
         bundles={sha256: unpacked[name] for name, sha256 in bundles_of(spec).items() if name in unpacked},
+        cluster=cluster,
     )
 
 

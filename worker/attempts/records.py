@@ -84,6 +84,10 @@ class AttemptRecords:
         """
         return queries.wanted(self._store, self._claim)
 
+    def check_owned(self) -> None:
+        """Raises StaleClaim if the attempt has ended, or another daemon of its pool has it."""
+        self._patience.call(lambda: queries.wanted(self._store, self._claim))
+
     def prepared(self, start_step: int) -> None:
         """Stores the step that the attempt resumes from, before its processes start."""
         self._patience.call(lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step))

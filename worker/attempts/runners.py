@@ -28,9 +28,15 @@ class AttemptRunners:
         return claim.attempt_id in self._runners
 
     def adopt(self, claims: Sequence[Claim]) -> None:
-        """Continues the attempts of an earlier daemon, and ends those that it lost meanwhile."""
-        self._context.engine.kill_others({AttemptKey(claim.job_id, claim.number) for claim in claims})
+        """Continues those attempts that no runner has, of an earlier daemon or of a runner that failed.
+
+        What others the engine runs has been lost, and is ended.
+        """
+        followed = [runner.claim for runner in self._runners.values()]
+        self._context.engine.kill_others({AttemptKey(claim.job_id, claim.number) for claim in (*claims, *followed)})
         for claim in claims:
+            if claim in self:
+                continue
             logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
             self._unstarted.append(self._add(claim))
         self._start_adopted()

@@ -155,6 +155,7 @@ def _preparation_of(attempt: AttemptContext, check_wanted: Callable[[], None]) -
         kill_leftovers=lambda: worker.engine.kill(Handle(attempt.key, 0)),
         max_stop_grace=worker.max_stop_grace,
         check_wanted=check_wanted,
+        pool=worker.pool,
     )
 
 

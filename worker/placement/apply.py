@@ -32,7 +32,16 @@ _MOST_READS = 3
 class Placer:
     """Places waiting jobs on one worker."""
 
-    def __init__(self, store: Store, *, worker_id: str, max_stop_grace: timedelta = LONGEST_STOP_GRACE) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        worker_id: str,
+        max_stop_grace: timedelta = LONGEST_STOP_GRACE,
+        holder: str | None = None,
+    ) -> None:
+        """`holder`: the daemon of a pool, as `store.commands.placement.claim` has it."""
+        self._holder = holder
         self._store = store
         self._id = worker_id
         self._max_stop_grace = max_stop_grace
@@ -113,10 +122,12 @@ class Placer:
 
     def _claim(self, start: Start, snapshot: Snapshot) -> Claim | None:
         version = snapshot.version_of(start.place)
-        claim = commands.claim(self._store, start.job.id, start.placement, reservation=version, guest=start.guest)
+        claim = commands.claim(
+            self._store, start.job.id, start.placement, reservation=version, guest=start.guest, holder=self._holder
+        )
         if claim is not None:
             uuids = ", ".join(device.uuid for device in start.placement.devices)
-            logger.info("%s: attempt %d takes %s", start.job.id, claim.number, uuids)
+            logger.info("%s: attempt %d takes %s", start.job.id, claim.number, uuids or "a place in the pool")
         return claim
 
     def _is_kept_as_planned(self, start: Start, snapshot: Snapshot) -> bool:

@@ -43,7 +43,7 @@ Accounts = Annotated[dict[str, str], NoDecode, BeforeValidator(_accounts)]
 """`OWNER=ACCOUNT`, with `,` between them."""
 
 
-class PoolSettings(settings.Settings):
+class ClusterSettings(settings.Settings):
     """Which partition a worker serves instead of its host's devices, and what jobs may ask of it."""
 
     pool: Annotated[
