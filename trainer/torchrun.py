@@ -32,6 +32,7 @@ _SIGNALS = "--signals-to-handle=SIGINT,SIGHUP,SIGQUIT"
 def main() -> None:
     """Runs torchrun with `sys.argv`."""
     signal.signal(signal.SIGTERM, _do_nothing)  # the ranks would inherit SIG_IGN
+    setattr(socket, "getfqdn", _own_name)  # noqa: B010 torchrun calls it for each event that it records
     arguments, descriptor = sys.argv[1:], os.environ.pop(Env.LISTENER, None)
     if arguments[0].startswith("--rdzv-endpoint="):
         listener = None if descriptor is None else socket.socket(fileno=int(descriptor))
@@ -50,6 +51,11 @@ def _listen_at(listener: socket.socket) -> None:
         return TCPStore(host_name, port, *options, **named, master_listen_fd=listener.detach())
 
     setattr(static_tcp_rendezvous, "TCPStore", store)  # noqa: B010 it takes the place of a class
+
+
+def _own_name(_: str = "") -> str:
+    """Returns this host's name, as it is. A name server that does not know it can take many seconds to say so."""
+    return socket.gethostname()
 
 
 def _do_nothing(*_: object) -> None:

@@ -1,10 +1,12 @@
 """One attempt over several nodes: a supervisor for each, and one group of ranks."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 import signal
 
 import pytest
 
+from tests.trainer.runs import points, same, state
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.nodes import Nodes
 from tests.worker.programs import WAITS_IN_C
@@ -103,6 +105,25 @@ def test_sigterm_to_every_process_is_a_stop_that_the_ranks_agree_on(nodes_of: Ma
     assert [report.reason for report in nodes.reports()] == [EndReason.PREEMPTED] * 2
     (step,) = _left_at(nodes)
     assert int(step) > 5
+
+
+def test_a_recipe_learns_on_two_nodes_what_it_learns_on_one(nodes_of: MakeNodes, tmp_path: Path) -> None:
+    spec = {
+        "trainer": "image-classification",
+        "config": {"data": {"source": "digits"}, "training": {"epochs": 2}},
+        "env": {"OMP_NUM_THREADS": "1"},  # sums depend on it
+    }
+    nodes = nodes_of()
+    nodes.start_spec(spec)
+    assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
+    alone = Attempt.create(tmp_path / "alone")
+    alone.start_spec(spec, world_size=2)
+    assert alone.report().reason is EndReason.COMPLETED
+    for key in ("train/loss", "val/loss", "val/accuracy"):
+        curve = points(nodes.attempt.run, key)
+        assert curve
+        assert curve == points(alone.run, key)
+    assert same(state(nodes.attempt.run, "epoch-0002"), state(alone.run, "epoch-0002"))
 
 
 def test_sigterm_before_any_rank_runs_is_a_stop_too(nodes_of: MakeNodes) -> None:

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 import signal
+import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -136,3 +138,18 @@ def test_killing_torchrun_leaves_no_rank(attempt: Attempt) -> None:
 
 def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+def test_torchrun_asks_no_name_server(tmp_path: Path) -> None:
+    """One without reverse names can take many seconds, and torchrun asks for each event that it records."""
+    program = """
+import socket, sys
+from trainer import torchrun
+def refuse(*_): raise AssertionError("a name server was asked")
+socket.gethostbyaddr = refuse
+torchrun.main()
+"""
+    options = ["--nnodes=1", "--max-restarts=0", "--nproc-per-node=1", f"--log-dir={tmp_path}", "--no-python"]
+    command = [sys.executable, "-P", "-c", program, *options, "/bin/true"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -11,15 +11,19 @@ from urllib.parse import quote
 
 import pytest
 
-from torchyard.contract.errors import DataError
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.records import LaunchPlan, NodePart
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
 from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
+from worker.engines.base import ClusterRequest
 from worker.engines.local.launch_plans import launch_plan
 from worker.engines.local.launchers import rank_start
+from worker.engines.local.launchers.base import Launcher
+from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
+from worker.engines.local.launchers.warm import WarmLauncher
 from worker.host.attempt_key import AttemptKey
 
 GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
@@ -219,3 +223,76 @@ def test_code_must_be_a_folder(run: RunDir, allowed: Path) -> None:
     (allowed / "train.py").touch()
     with pytest.raises(DataError, match="is not a folder"):
         _plan(run, _script(allowed / "train.py"), allowed=[allowed])
+
+
+PART = NodePart(
+    nodes=3, rank=1, first_rank=2, ranks=2, interface="eth0", address="10.0.0.2", master="10.0.0.1", port=4321
+)
+SEVERAL = ClusterRequest(nodes=3, devices_per_node=2, kind="cuda")
+
+
+def _plan_of_node(run: RunDir, code: Path, launcher: Launcher, *, part: NodePart = PART, **config: str) -> LaunchPlan:
+    whole = plan_of(
+        parse_spec(_script(code, **config)),
+        key=AttemptKey("job_x", 2),
+        owner="ada",
+        claimed_at=1,
+        run=run,
+        devices=(),
+        resume_from=None,
+        time_left=timedelta(hours=1),
+        allowed=[code],
+        secrets={},
+    )
+    return launch_plan(
+        replace(whole, cluster=SEVERAL),
+        run=run.of_node(1),
+        launcher=launcher,
+        slots=2,
+        devices=["GPU-a", "GPU-b"],
+        node=part,
+        environ={"PATH": "/usr/bin"},
+    )
+
+
+def test_a_node_gets_its_part_of_the_ranks_and_its_own_devices(run: RunDir, allowed: Path) -> None:
+    (allowed / "train.py").touch()
+    plan = _plan_of_node(run, allowed, TorchrunLauncher())
+    assert (plan.world_size, plan.node, list(plan.ranks)) == (6, PART, [2, 3])
+    assert plan.env["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert plan.env["NCCL_SOCKET_IFNAME"] == plan.env["GLOO_SOCKET_IFNAME"] == "eth0"
+    assert plan.argv[4:11] == [
+        "--rdzv-endpoint=10.0.0.1:4321",
+        "--nnodes=3",
+        "--node-rank=1",
+        "--local-addr=10.0.0.2",
+        "--max-restarts=0",
+        "--nproc-per-node=2",
+        f"--log-dir={run.job}/torchrun/node-1",
+    ]
+
+
+def test_an_address_of_ipv6_stands_in_brackets(run: RunDir, allowed: Path) -> None:
+    (allowed / "train.py").touch()
+    plan = _plan_of_node(run, allowed, TorchrunLauncher(), part=replace(PART, master="fd00::1"))
+    assert plan.argv[4] == "--rdzv-endpoint=[fd00::1]:4321"
+
+
+def test_a_command_on_a_node_is_told_its_part(run: RunDir, allowed: Path) -> None:
+    plan = _plan_of_node(run, allowed, CommandLauncher(), command="deepspeed")
+    assert plan.argv[-4:] == ["--command", "2", "2", "deepspeed"]
+    part = {
+        "NNODES": "3",
+        "NODE_RANK": "1",
+        "NPROC_PER_NODE": "2",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "4321",
+    }
+    assert part.items() <= plan.env.items()
+    assert {f"PET_{name}": value for name, value in part.items()}.items() <= plan.env.items()
+
+
+def test_a_warm_start_is_for_one_node(run: RunDir, allowed: Path) -> None:
+    (allowed / "train.py").touch()
+    with pytest.raises(ConfigError, match="launcher: warm is not possible over several nodes"):
+        _plan_of_node(run, allowed, WarmLauncher())
