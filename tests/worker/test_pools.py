@@ -11,7 +11,7 @@ from store.commands import workers
 from store.db.database import Database
 from store.db.tables import Worker
 from store.facts.attempts import Claim
-from store.rows import attempts
+from store.rows import attempts, logs
 from tests import servers
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
@@ -48,8 +48,11 @@ def test_a_job_of_several_nodes_runs_on_what_the_cluster_gives(pool: PoolFixture
             (1, "n2", "cpu-n2-0"),
         ]
         assert job.reason_message == "2 processes run on n1, n2"
+        pool.run(claim).log("rank-1", "stdout").write_text("of the other node\n")
         attempt.end()
         wait_for(lambda: pool.store.job(claim.job_id).state == JobState.SUCCEEDED, "its end")
+    lines = pool.store.read(lambda session: logs.after(session, claim.job_id, line=0, limit=10).items)
+    assert [(line.rank, line.text) for line in lines] == [(1, "of the other node")]
 
 
 def test_the_owner_is_told_the_clusters_own_reason(pool: PoolFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def output_of(
         blobs,
         state=RelayState.of(attempt.offsets),
         listed=records.checkpoint_names() if attempt.relay_seq else [],
-        world_size=len(attempt.devices),
+        world_size=attempt.world_size,
         nodes=attempt.spec.get("resources", {}).get("nodes", 1),
         most_checkpoints=limits.checkpoints,
         patterns=_patterns(attempt.spec),
