@@ -5,6 +5,7 @@ from collections.abc import Callable
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.fitting import is_named
+from torchyard.contract.pools import not_allowed
 from torchyard.contract.spec import SlurmOptions, Spec
 from worker.engines.base import ClusterRequest, NotStartedYet
 
@@ -20,7 +21,8 @@ def request_of(spec: Spec, *, owner: str, pool: Callable[[], PoolReport] | None)
     if pool is None:
         raise ConfigError(f"resources.pool: this worker does not serve the pool {resources.pool}")
     report, options = pool(), spec.slurm or SlurmOptions()
-    _check_options(options, owner=owner, pool=report)
+    for error in not_allowed(options, owner, report):  # the operator may have changed it since the submission
+        raise ConfigError(f"{error.field}: {error.message}")
     return ClusterRequest(
         nodes=resources.nodes,
         devices_per_node=resources.devices_per_node,
@@ -31,20 +33,6 @@ def request_of(spec: Spec, *, owner: str, pool: Callable[[], PoolReport] | None)
         constraint=options.constraint,
         reservation=options.reservation,
     )
-
-
-def _check_options(options: SlurmOptions, *, owner: str, pool: PoolReport) -> None:
-    """Raises ConfigError for what the operator has allowed at the submission, and allows no more."""
-    rules = pool.rules
-    own = rules.account_of.get(owner)
-    for field, value, allowed in (
-        ("account", options.account, [*rules.accounts, *([own] if own is not None else [])]),
-        ("qos", options.qos, rules.qos),
-        ("constraint", options.constraint, rules.constraints),
-        ("reservation", options.reservation, rules.reservations),
-    ):
-        if value is not None and value not in allowed:
-            raise ConfigError(f"slurm.{field}: the operator of pool {pool.partition} does not allow {value}")
 
 
 def _gpu(wanted: tuple[str, ...] | None, pool: PoolReport) -> str | None:

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from scheduling.snapshot import Placement
+from store.commands import placement, workers
 from store.db.database import Database
 from store.db.tables import Attempt, Job
 from store.facts.attempts import Claim
 from tests.store.fixture import StoreFixture, store_on
+from torchyard.contract.devices import PoolNodes, PoolReport
 from torchyard.contract.job import EndReason
 from worker.attempts.instructions import Instructions
 from worker.attempts.intents import IntentReader
@@ -41,6 +44,9 @@ class Reader:
             self._records, self.instructions, longest_grace=timedelta(minutes=10), clock=lambda: self.now
         )
         self._reader.update(self._records.read())
+
+    def note_running(self) -> None:
+        self._reader.note_running()
 
     def intents(self) -> Intents:
         self._reader.recheck()
@@ -116,6 +122,35 @@ def test_earlier_attempts_and_the_time_since_the_claim_count(reader: Reader) -> 
         lambda session: session.execute(update(Attempt).where(Attempt.id == attempt_id).values(started_at=claimed))
     )
     adopted = Reader(reader.store, reader.claim)
+    adopted.now += 100
+    assert adopted.stop() is None
+    adopted.now += 31
+    assert adopted.stop() == (LATE, 0)
+
+
+@pytest.mark.parametrize("spec", [{"time_limit": "10m", "resources": {"pool": "gpu", "device": "cpu"}}])
+def test_what_a_job_waits_in_a_clusters_queue_does_not_count(database: Database, spec: dict[str, Any]) -> None:
+    store, pool = StoreFixture(database), PoolReport(partition="gpu", kind="cpu", nodes=PoolNodes(count=1, devices=1))
+    workers.register_pool(store_on(database), "wrk_pool", name="gpu", holder="here", pool=pool)
+    place = Placement("wrk_pool", ())
+    claim = placement.claim(store_on(database), store.submit(**spec), place, holder="here")
+    assert claim is not None
+    claimed = update(Attempt).where(Attempt.id == claim.attempt_id)
+    long_ago = claimed.values(started_at=Attempt.started_at - 86_400_000_000)
+    store.write(lambda session: session.execute(long_ago))
+    reader = Reader(store, claim)
+    reader.now += 86_400
+    assert reader.stop() is None
+    reader.note_running()
+    reader.now += 600
+    reader.note_running()  # is repeated
+    assert reader.stop() is None, "this is the coordinator's"
+    reader.now += 31
+    assert reader.stop() == (LATE, 0)
+    running = claimed.values(running_at=Attempt.started_at + 86_400_000_000 - 500_000_000)
+    store.write(lambda session: session.execute(running))
+    adopted = Reader(store, claim)
+    adopted.note_running()
     adopted.now += 100
     assert adopted.stop() is None
     adopted.now += 31
