@@ -21,7 +21,7 @@ from torchyard.contract.job import WAITING_IN_SLURM, Reason
 HOLDER = "n0/boot"
 NODES = PoolNodes(count=3, devices=4, gpus=["a100"], cpus=64, memory_gb=512.0)
 RULES = PoolRules(accounts=["vision"], qos=["high"], constraints=["nvlink&ib"], reservations=["course"])
-POOL = PoolReport(partition="main", kind="cuda", nodes=NODES, max_time_s=86_400, rules=RULES)
+POOL = PoolReport(partition="gpu", kind="cuda", nodes=NODES, max_time_s=86_400, rules=RULES)
 
 
 class Pool:
@@ -143,7 +143,7 @@ def test_pools_have_a_table_of_their_own_which_counts_their_jobs(team: Team, poo
     assert heading.split() == [
         *("POOL", "STATE", "PARTITION", "NODES", "DEVICES", "LIMIT", "WAITING", "RUNNING", "SEEN")
     ]
-    told = "gpu   ready  main (up)  3      4 GPUs (a100) each  1 d 0 h  1        1        "
+    told = "gpu   ready  gpu (up)   3      4 GPUs (a100) each  1 d 0 h  1        1        "
     assert row.startswith(told)
     floor = lines(team, "top", "--once")
     assert floor[1] == heading and floor[2].startswith(told)
