@@ -90,3 +90,9 @@ def test_a_partition_that_slurm_does_not_describe_gets_no_job(slurm: Slurm, chec
     ((check, (status, said)),) = checked().items()
     assert (check, status) == ("slurm", Status.FAILED) and "Partition main not found" in said
     assert slurm.submissions() == []
+
+
+def test_a_setting_that_no_pool_can_have_is_told_before_a_job_is_submitted(slurm: Slurm, checked: Checked) -> None:
+    ((check, (status, said)),) = checked(isolation="strict").items()
+    assert (check, status) == ("settings", Status.FAILED) and "TORCHYARD_ISOLATION" in said
+    assert slurm.submissions() == []

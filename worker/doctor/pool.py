@@ -8,6 +8,8 @@ import sys
 import tempfile
 
 from torchyard.contract.devices import PoolReport
+from torchyard.contract.errors import ConfigError
+from worker import pools
 from worker.doctor.disk import nearest
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.doctor.nodes import Expected, judge
@@ -25,10 +27,14 @@ def check_pool(settings: Settings, partition: str, *, patience: Patience = PATIE
     """Yields what is wrong with the partition and two of its nodes. Leaves nothing behind."""
     commands = Commands()
     try:
+        pools.check(settings)
         report = read_pool(commands, PoolSettings(partition=partition, cpu_slots=settings.cpu_slots))
     except NoAnswer as error:
         advice = "install Slurm's client commands and its configuration on this host, and check TORCHYARD_POOL"
         yield failed("slurm", str(error), advice)
+        return
+    except ConfigError as error:
+        yield failed("settings", error.message, "change the variable")
         return
     yield _partition(report)
     if not report.nodes.count:
