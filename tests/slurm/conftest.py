@@ -7,6 +7,7 @@ import tempfile
 import pytest
 
 from tests.slurm.lab import SlurmLab
+from tests.slurm.service import PoolService, running
 
 
 @pytest.fixture
@@ -21,3 +22,14 @@ def lab(lab_folder: Path) -> Generator[SlurmLab]:
     """A Slurm of two nodes, n1 and n2."""
     with SlurmLab(lab_folder, nodes=2) as lab:
         yield lab
+
+
+@pytest.fixture(scope="module")
+def service() -> Generator[PoolService]:
+    """A service beside a Slurm of three nodes without GPUs, for the tests of a module that do not break it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lab-") as folder,
+        SlurmLab(Path(folder), nodes=3, gpus=0) as lab,
+        running(lab) as service,
+    ):
+        yield service

@@ -5,7 +5,7 @@ with SlurmLab(folder, nodes=2) as lab:
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 import os
 from pathlib import Path
 import secrets
@@ -147,8 +147,20 @@ class SlurmLab:
         self._network.mend(number)
 
     def processes(self, number: int) -> list[psutil.Process]:
-        """Returns a node's processes, slurmd and slurmstepd among them, with their pids on this host."""
-        return self._machines[number].processes()
+        """Returns a node's processes, slurmd and slurmstepd among them, with their pids on this host.
+
+        None of a dead node.
+        """
+        machine = self._machines.get(number)
+        return [] if machine is None else machine.processes()
+
+    def commands(self, number: int) -> dict[int, str]:
+        """Returns the command lines of a node's processes, by pid."""
+        found: dict[int, str] = {}
+        for process in self.processes(number):
+            with suppress(psutil.NoSuchProcess):
+                found[process.pid] = " ".join(process.cmdline())
+        return found
 
     def on_node(self, number: int, *argv: str) -> str:
         """Runs a command on a node without Slurm, and returns what it prints."""
