@@ -20,7 +20,7 @@ from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
 from worker.attempts import following
 from worker.daemon import Daemon
-from worker.engines.base import ClusterRequest, Waiting
+from worker.engines.base import ClusterRequest, NotStartedYet, Waiting
 
 
 @pytest.fixture
@@ -73,6 +73,15 @@ def test_the_owner_is_told_the_clusters_own_reason(pool: PoolFixture, monkeypatc
         attempt.waiting = Waiting("starts on n1, n2")
         told("attempt 1: starts on n1, n2")
         assert pool.store.job(claim.job_id).reason_code == "starting"
+
+
+def test_the_owner_is_told_why_the_cluster_takes_no_job_yet(pool: PoolFixture) -> None:
+    daemon = pool.daemon()
+    claim = pool.claimed(daemon)
+    pool.cluster.refusals = [NotStartedYet("Slurm does not answer: connection refused")] * 1000
+    with serving(daemon):
+        told = "attempt 1: Slurm does not answer: connection refused"
+        wait_for(lambda: pool.store.job(claim.job_id).reason_message == told, "the reason")
 
 
 def test_a_job_that_waits_in_the_cluster_can_be_cancelled(pool: PoolFixture, monkeypatch: pytest.MonkeyPatch) -> None:

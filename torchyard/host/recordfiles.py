@@ -35,11 +35,13 @@ def create_record(path: Path, record: Record) -> None:
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     write_record(aside, record)
     try:
-        with contextlib.suppress(FileExistsError):
-            os.link(aside, path, follow_symlinks=False)
-        sync_folder(path.parent)
-    finally:
-        aside.unlink()
+        os.link(aside, path, follow_symlinks=False)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links, which no two hosts share
+        aside.rename(path)
+    aside.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:

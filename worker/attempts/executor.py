@@ -26,8 +26,9 @@ from worker.attempts.phases import (
 )
 from worker.attempts.prepare import NotWanted
 from worker.attempts.setup import Setup
+from worker.attempts.waiting import WaitingReasons
 from worker.devices.quarantine import DeviceUse
-from worker.engines.base import Handle
+from worker.engines.base import Handle, Waiting
 
 _RETRY_S = 1.0
 _INSTALLING_S = 0.1
@@ -47,6 +48,7 @@ class AttemptExecutor:
         self._intents = IntentReader(self._attempt.records, instructions, longest_grace=worker.max_stop_grace)
         self._setup = Setup(self._attempt, check_wanted=self._check_wanted)
         self._following = Following(self._attempt)
+        self._waiting = WaitingReasons(self._attempt.records, number=claim.number)
         self._facts: AttemptFacts | None = None
         """As `begin` read them: what is used of them does not change while the attempt is open."""
 
@@ -114,7 +116,7 @@ class AttemptExecutor:
             case StoreOutput():
                 self._following.store_some(stacks_requested_at=self._intents.stacks_requested_at)
             case ShowWaiting(waiting):
-                self._following.show_waiting(waiting)
+                self._show_waiting(waiting)
             case MarkRunning():
                 self._intents.note_running()
                 self._following.mark_running()
@@ -129,6 +131,10 @@ class AttemptExecutor:
             case _:
                 assert_never(action)
         return None
+
+    def _show_waiting(self, waiting: Waiting) -> None:
+        if self._in_pool:  # a host starts it within seconds
+            self._waiting.show(waiting)
 
     def _kill(self, *, silent: bool) -> None:
         """In a pool, another daemon may carry the attempt on: nothing is killed that is not surely this one's."""
@@ -154,6 +160,8 @@ class AttemptExecutor:
             self._following.announced(announced)
         started = self._setup.start(used=self._intents.used)
         if not isinstance(started, Handle):
+            if isinstance(started, Unprepared) and started.problem is not None:
+                self._show_waiting(Waiting(started.problem))
             return started
         self._following.launched(started, self._facts)
         if started.note is not None:

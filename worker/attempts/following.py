@@ -14,7 +14,6 @@ from worker.attempts.pace import Pace
 from worker.attempts.phases import Drained, Undrained, WantedStop
 from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
 from worker.attempts.straying import StrayMemoryWatch
-from worker.attempts.waiting import WaitingReasons
 from worker.engines import base
 from worker.engines.base import Handle
 
@@ -37,8 +36,6 @@ class Following:
         self._output: OutputRecorder | None = None
         self._stacks = StacksAnswerer(attempt.worker.engine, attempt.records)
         self._stray: StrayMemoryWatch | None = None
-        self._waiting: WaitingReasons | None = None
-        """Set in a pool alone."""
         self._is_queued = False
         self._nodes: Sequence[base.NodeDevices] = ()
         """What a cluster has given to the attempt, once it is known."""
@@ -66,7 +63,6 @@ class Following:
         self._handle = handle
         output = self._open_output(facts)
         self._stray = StrayMemoryWatch(self._attempt.worker.engine, self._attempt.notices, facts.devices)
-        self._waiting = WaitingReasons(self._attempt.records, number=handle.key.number) if facts.in_pool else None
         self._pace = Pace()
         self._unwatch()
         self._unwatch = self._attempt.worker.engine.watch(handle, self._attempt.instructions.wake)
@@ -111,11 +107,6 @@ class Following:
         """Stores the next part of what is left, after all processes have ended."""
         assert self._output is not None
         return self._output.store_rest()
-
-    def show_waiting(self, waiting: base.Waiting) -> None:
-        """Tells the job's owner why a cluster does not run the attempt yet."""
-        if self._waiting is not None:
-            self._waiting.show(waiting)
 
     def mark_running(self) -> None:
         """Has the next write say that every rank has come up."""
