@@ -16,7 +16,7 @@ CommunicationParameters=NoCtldInAddrAny
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={munge_socket}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -102,6 +102,7 @@ class Place:
     """Where the lab's Slurm is."""
 
     folder: Path
+    munge_socket: Path
     host: str
     address: str
     port: int
@@ -130,6 +131,7 @@ def _slurm(settings: Settings, place: Place) -> str:
         address=place.address,
         port=place.port,
         folder=place.folder,
+        munge_socket=place.munge_socket,
         silence_s=settings.silence_s,
         kill_wait_s=settings.kill_wait_s,
         min_job_age_s=settings.min_job_age_s,

@@ -197,19 +197,27 @@ class SlurmLab:
         key = folder / "key"
         key.touch(mode=0o400)
         key.write_bytes(secrets.token_bytes(128))
-        options = [f"--{name}={folder / name}" for name in ("socket", "key-file", "pid-file", "log-file", "seed-file")]
-        options[1] = f"--key-file={key}"
+        self._munge_socket.parent.mkdir(mode=0o755)
+        self._stack.callback(shutil.rmtree, self._munge_socket.parent, ignore_errors=True)
+        options = [f"--{name}={folder / name}" for name in ("pid-file", "log-file", "seed-file")]
+        options += [f"--key-file={key}", f"--socket={self._munge_socket}"]
         argv = ["munged", "--foreground", "--force", *options]
         self._machines[_CONTROLLER].start(argv, environment=_plain_environment(), log=self._log("munged"))
-        answers = ["munge", "--no-input", f"--socket={folder / 'socket'}"]
+        answers = ["munge", "--no-input", f"--socket={self._munge_socket}"]
         wait_until(lambda: self._succeeds(answers), "munged answers")
+
+    @property
+    def _munge_socket(self) -> Path:
+        """In /run, as that of a real cluster: jobs of the service see nothing there."""
+        return Path("/run") / self.folder.name / "munge.socket"
 
     def _configure(self) -> None:
         addresses = {name: self._network.address(number) for number, name in enumerate(self.nodes, 1)}
         host = socket.gethostname().partition(".")[0]
         names = {"localhost": "127.0.0.1", host: self.address, **addresses}
         (self.folder / "hosts").write_text("".join(f"{address} {name}\n" for name, address in names.items()))
-        self._configuration = write(self._settings, Place(self.folder, host, self.address, free_port(), addresses))
+        place = Place(self.folder, self._munge_socket, host, self.address, free_port(), addresses)
+        self._configuration = write(self._settings, place)
 
     def _end_machines(self) -> None:
         for machine in reversed(self._machines.values()):

@@ -1,6 +1,6 @@
 """A service beside a lab: an API and the worker of a pool, whose folder the nodes see too."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 import os
@@ -65,13 +65,16 @@ class PoolService:
         """Signals a program, which is started again half a second after its end."""
         self.components[name].send(number)
 
-    def submit_script(self, name: str, text: str, *, nodes: int = 2, devices: int = 1, **spec: Any) -> JobView:
+    def submit_script(
+        self, name: str, text: str, *, nodes: int = 2, devices: int = 1, arguments: Sequence[str] = (), **spec: Any
+    ) -> JobView:
         """Submits `train.py` with this text, to be run by `devices` ranks on each of the nodes."""
         folder = self.code / name
         folder.mkdir(exist_ok=True)
         (folder / "train.py").write_text(text)
         resources = {"nodes": nodes, "devices_per_node": devices, "pool": PARTITION}
-        job = {"trainer": "script", "name": name, "config": {"code": folder.as_uri()}, "resources": resources, **spec}
+        config = {"code": folder.as_uri(), "args": [*arguments]}
+        job = {"trainer": "script", "name": name, "config": config, "resources": resources, **spec}
         with self.client() as client:
             return client.submit(job).view
 
