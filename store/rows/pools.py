@@ -14,10 +14,12 @@ from store.db.tables import Attempt, Job, Worker
 from torchyard.contract import pools as contract
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.spec import Spec
-from torchyard.contract.text import headline
+from torchyard.contract.text import headline, printable
 
 FORGOTTEN_AFTER = timedelta(days=1)
 """A pool that no daemon served for so long is unknown to who submits a job."""
+_LONGEST_OBSTACLE = 300
+"""Characters: it may be what a cluster's command has written, and everybody whose job waits is told it."""
 
 _WAITING = Prepared(
     select(Attempt.worker_id, Job.owner, func.count().label("jobs"))
@@ -70,7 +72,7 @@ def _pool(row: Any, waiting: dict[str, int]) -> Pool | None:
         kind=report.kind,
         devices=report.nodes.count * report.nodes.devices,
         draining=row.drain_requested_at is not None,
-        obstacle=None if report.obstacle is None else headline(report.obstacle),
+        obstacle=None if report.obstacle is None else printable(headline(report.obstacle))[:_LONGEST_OBSTACLE],
         ahead=report.ahead,
         waiting=waiting,
     )

@@ -236,7 +236,8 @@ def test_a_running_job_shows_its_progress_metrics_and_devices(service: ApiFixtur
     assert job["attempt"] == 1
     assert job["progress"] == progress
     assert job["metrics"] == {"train/loss": 1 / 6, "val/loss": "NaN"}
-    assert job["devices"] == [{"worker": service.worker_id, "index": 0, "uuid": "cpu-0", "name": "CPU slot"}]
+    held = {"worker": service.worker_id, "index": 0, "uuid": "cpu-0", "name": "CPU slot", "node": 0, "host": None}
+    assert job["devices"] == [held]
     assert job["status_reason"]["position"] is None
     best = service.get(f"/v1/jobs/{job_id}/checkpoints/best")
     assert job["best"] == {

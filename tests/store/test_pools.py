@@ -346,9 +346,10 @@ def test_a_pool_that_is_away_is_no_place(db: StoreFixture) -> None:
     snapshot, given = planned(db, host)
     assert (snapshot.pools, given) == ((), [])
     assert len(planned(db, worker)[1]) == 1, "who plans for it is there"
-    assert pools.beat(db, worker, obstacle="slurmctld does not answer\nslurm_load_jobs error: …")
+    assert pools.beat(db, worker, obstacle="slurmctld \x1b[31mdoes not answer" + "!" * 1000 + "\nslurm_load_jobs error")
     snapshot, given = planned(db, host)
-    assert ([pool.obstacle for pool in snapshot.pools], given) == (["slurmctld does not answer"], [])
+    (obstacle,) = [str(pool.obstacle) for pool in snapshot.pools]
+    assert obstacle.startswith("slurmctld \ufffd[31mdoes not answer!") and (len(obstacle), given) == (300, [])
 
 
 def test_a_report_of_a_newer_program_stops_no_plan(db: StoreFixture) -> None:
