@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
+from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.records import LaunchPlan, NodePart
 from torchyard.contract.rundir import RunDir
@@ -18,6 +19,7 @@ from torchyard.contract.spec import parse_spec
 from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
 from worker.engines.base import ClusterRequest
+from worker.engines.local.confinement import Confinement
 from worker.engines.local.launch_plans import launch_plan
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.base import Launcher
@@ -25,6 +27,7 @@ from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher
 from worker.host.attempt_key import AttemptKey
+from worker.sandbox.places import WorkerPlaces
 
 GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
 SLOTS = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)]
@@ -231,7 +234,15 @@ PART = NodePart(
 SEVERAL = ClusterRequest(nodes=3, devices_per_node=2, kind="cuda")
 
 
-def _plan_of_node(run: RunDir, code: Path, launcher: Launcher, *, part: NodePart = PART, **config: str) -> LaunchPlan:
+def _plan_of_node(
+    run: RunDir,
+    code: Path,
+    launcher: Launcher,
+    *,
+    part: NodePart = PART,
+    confinement: Confinement | None = None,
+    **config: str,
+) -> LaunchPlan:
     whole = plan_of(
         parse_spec(_script(code, **config)),
         key=AttemptKey("job_x", 2),
@@ -252,6 +263,7 @@ def _plan_of_node(run: RunDir, code: Path, launcher: Launcher, *, part: NodePart
         devices=["GPU-a", "GPU-b"],
         node=part,
         environ={"PATH": "/usr/bin"},
+        confinement=confinement,
     )
 
 
@@ -296,3 +308,12 @@ def test_a_warm_start_is_for_one_node(run: RunDir, allowed: Path) -> None:
     (allowed / "train.py").touch()
     with pytest.raises(ConfigError, match="launcher: warm is not possible over several nodes"):
         _plan_of_node(run, allowed, WarmLauncher())
+
+
+def test_strict_isolation_is_for_one_node(run: RunDir, allowed: Path) -> None:
+    (allowed / "train.py").touch()
+    strict = Confinement(
+        isolation=IsolationReport(level="strict", own_mounts=True), places=WorkerPlaces(run.root / "worker")
+    )
+    with pytest.raises(ConfigError, match="strict isolation is for jobs on one node"):
+        _plan_of_node(run, allowed, TorchrunLauncher(), confinement=strict)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 import os
 
+from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import LaunchPlan, NodePart
 from torchyard.contract.rundir import RunDir
 from worker.engines.base import AttemptPlan
@@ -30,7 +31,7 @@ def launch_plan(
 
     `environ`: the worker's variables. `slots`: the number of the worker's devices. `devices`: the UUIDs of those that
     the attempt has here, by local rank. `node`: this host's part in an attempt over several; then `run` is that of the
-    node. Raises OSError, and ConfigError if the launcher cannot start such an attempt.
+    node. Raises OSError, and ConfigError if the launcher or the isolation is not for several nodes.
     """
     world_size, plan = plan.world_size, replace(plan, devices=tuple(devices))
     argv = launcher.command(plan, folder=run.torchrun, node=node)
@@ -38,6 +39,8 @@ def launch_plan(
     if node is not None and plan.is_command:
         fixed |= variables_of_node(node)
     confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
+    if node is not None and confined.sandbox is not None and confined.sandbox.strict is not None:
+        raise ConfigError("strict isolation is for jobs on one node")
     env = inherited(environ) | _of_environment(plan, environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
     unchangeable = fixed.keys() | plan.env.keys()
     return LaunchPlan(
