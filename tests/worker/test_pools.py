@@ -70,6 +70,12 @@ def test_the_owner_is_told_the_clusters_own_reason(pool: PoolFixture, monkeypatc
         assert pool.store.job(claim.job_id).reason_code == "waiting_in_slurm"
         attempt.waiting = Waiting("Priority", eta=4_000_000_000_000_000, queued=True)
         told("waits in Slurm: Priority; expected to start on 2096-10-02 at 07:06 UTC")
+        attempt.waiting = Waiting("Reservation", eta=10**18, queued=True)
+        told("waits in Slurm: Reservation")
+        attempt.waiting = Waiting("Dependency", eta=-1, queued=True)
+        told("waits in Slurm: Dependency")
+        attempt.waiting = Waiting("", queued=True)
+        told("waits in Slurm")
         attempt.waiting = Waiting("starts on n1, n2")
         told("attempt 1: starts on n1, n2")
         assert pool.store.job(claim.job_id).reason_code == "starting"

@@ -41,7 +41,8 @@ class WaitingReasons:
         if not waiting.queued:
             return Reason("starting", f"attempt {self._number}: {waiting.reason}")
         expected = "" if waiting.eta is None else f"; expected to start {_moment(waiting.eta)}"
-        return Reason(WAITING_IN_SLURM, f"waits in Slurm: {waiting.reason}{expected}")
+        why = f": {waiting.reason}" if waiting.reason else ""
+        return Reason(WAITING_IN_SLURM, f"waits in Slurm{why}{expected}")
 
 
 def _moment(eta: int) -> str:
