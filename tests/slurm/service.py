@@ -82,7 +82,7 @@ class PoolService:
         with self.client() as client:
             return client.get(job_id).view
 
-    def wait(self, job_id: str, *states: JobState) -> JobView:
+    def wait(self, job_id: str, *states: JobState, within: timedelta = DEADLINE) -> JobView:
         """Waits until the job is in one of the states, of which any terminal one is the default."""
 
         def look() -> JobView | None:
@@ -91,7 +91,7 @@ class PoolService:
             assert wanted or not job.state.terminal, f"{job.state}: {job.error} {job.status_reason}\n{self.said()}"
             return job if wanted else None
 
-        return self.until(look, what=f"{job_id} is {' or '.join(states) or 'over'}")
+        return self.until(look, what=f"{job_id} is {' or '.join(states) or 'over'}", within=within)
 
     def lines(self, job_id: str, *, rank: int | None = None) -> list[str]:
         """Returns what the job's ranks, or one of them, have printed to stdout."""
