@@ -15,7 +15,7 @@ from torchyard.contract.records import ExitReport
 from torchyard.contract.rundir import RunDir
 from torchyard.host import inspection
 from torchyard.host.untrusted import read_untrusted
-from worker.engines.local.supervisor.ending import log, write_report
+from worker.engines.local.supervisor.ending import launch_failure, log, write_report
 from worker.engines.slurm import sealing
 from worker.engines.slurm.commands import KEY
 from worker.engines.slurm.coordinator import Coordinator
@@ -38,9 +38,10 @@ def main() -> None:
         return
     try:
         report = _coordinate(run, sealing.parse_key(text))
-    except (TorchyardError, OSError) as error:
-        reason = EndReason.CONFIG_ERROR if isinstance(error, TorchyardError) else EndReason.LAUNCH_FAILED
-        report = ExitReport(reason=reason, message=f"the attempt cannot be coordinated: {error}")
+    except TorchyardError as error:
+        report = ExitReport(reason=EndReason.CONFIG_ERROR, message=error.message)
+    except OSError as error:
+        report = launch_failure(f"the attempt cannot be coordinated: {error}", error)
     write_report(run, report)
 
 

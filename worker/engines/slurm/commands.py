@@ -99,6 +99,11 @@ class Commands:
         state = ["--state=PENDING"] if pending else []
         self._ask(["scancel", f"--user={self._user}", f"--name={name}", *state], seconds=_CANCEL_S)
 
+    def terminate(self, name: str) -> None:
+        """Has the coordinator of a job that runs end it, with the grace of its plan. Raises NoAnswer."""
+        argv = ["scancel", f"--user={self._user}", f"--name={name}", "--state=RUNNING", "--signal=TERM", "--batch"]
+        self._ask(argv, seconds=_CANCEL_S)
+
     def notify(self, name: str) -> None:
         """Signals the coordinator of a job that runs: there is something new in its files. Raises NoAnswer."""
         argv = ["scancel", f"--user={self._user}", f"--name={name}", "--state=RUNNING", "--signal=USR1", "--batch"]
@@ -130,7 +135,7 @@ class Commands:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=keep,
-                start_new_session=True,
+                process_group=0,  # not a session: a child of its own session counts as an orphan of an attempt
                 cwd="/",
             )
         except OSError as error:

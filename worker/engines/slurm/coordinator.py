@@ -5,6 +5,7 @@ One thread serves the network and never touches the shared disk; `control_files`
 """
 
 from collections.abc import Mapping
+import contextlib
 from datetime import timedelta
 import select
 import signal
@@ -26,6 +27,8 @@ from worker.engines.slurm.records import ClusterFiles, ClusterPlan, NodeEnd, Nod
 from worker.engines.slurm.step import Step
 
 _TICK_S = 0.5
+_MOST_QUOTED = 4
+"""Nodes whose logs a report quotes."""
 _GRACE_OF_OTHERS = timedelta(seconds=30)
 """What the ranks of other nodes get after one node has failed."""
 
@@ -46,11 +49,11 @@ class Coordinator:
         self._asked: StopRequest | None = None
         """What the nodes were asked for."""
         self._stacks = self._files.stacks
-        self._awake, wake = socket.socketpair()
-        for end in (self._awake, wake):
+        self._must_look = False
+        self._awake, self._wake = socket.socketpair()
+        for end in (self._awake, self._wake):
             end.setblocking(False)
-        self._wake = wake
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGUSR1, self._look)
         signal.signal(signal.SIGTERM, self._terminate)
 
@@ -108,10 +111,11 @@ class Coordinator:
             poll.register(descriptor, select.POLLIN)
         poll.poll(_TICK_S * 1000)
         self._files.drain()
-        try:
+        with contextlib.suppress(BlockingIOError):
             self._awake.recv(4096)
-        except BlockingIOError:
-            return
+        if self._must_look:
+            self._must_look = False
+            self._files.look()
 
     def _take(self, member: Member, message: Message) -> None:
         try:
@@ -139,10 +143,12 @@ class Coordinator:
             return ExitReport(reason=stop.reason, message="stopped before its nodes came up")
         if step.exit_code is None and time.monotonic() < give_up_at:
             return None
-        missing = ", ".join(map(str, self._members.missing()))
+        missing = self._members.missing()
         what = f"srun has ended with code {step.exit_code}" if step.exit_code is not None else "they gave no sign"
-        message = f"node {missing} did not come up: {what}"
-        return ExitReport(reason=EndReason.LAUNCH_FAILED, message=message, traceback=step.said or None)
+        said = "\n".join(text for text in (step.said, *map(step.said_by, missing[:_MOST_QUOTED])) if text)
+        last = said.rpartition("\n")[2]
+        message = f"node {', '.join(map(str, missing))} did not come up: {what}" + (f": {last}" if last else "")
+        return ExitReport(reason=EndReason.LAUNCH_FAILED, message=message, traceback=said or None)
 
     def _begin(self) -> None:
         """Gives each node its part, or ends all of them."""
@@ -192,7 +198,7 @@ class Coordinator:
             self._files.request_stop(StopRequest(reason=EndReason.PREEMPTED, grace=self._plan.stop_grace))
 
     def _look(self, *_: object) -> None:
-        self._files.look()
+        self._must_look = True  # a lock must not be taken here: the signal may come while it is held
 
     def _terminate(self, *_: object) -> None:
         self._terminated = True

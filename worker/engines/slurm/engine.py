@@ -5,7 +5,6 @@ looks for the name, and never submits again before Slurm has twice said that it 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-import contextlib
 from dataclasses import replace
 from datetime import timedelta
 import functools
@@ -27,7 +26,6 @@ from worker.engines.base import AttemptPlan, Handle
 from worker.engines.local import stacks
 from worker.engines.slurm.cluster_plans import cluster_plan
 from worker.engines.slurm.commands import Commands, NoAnswer, Refused
-from worker.engines.slurm.errands import Errands
 from worker.engines.slurm.listing import Listings
 from worker.engines.slurm.names import Names
 from worker.engines.slurm.observing import observe
@@ -35,6 +33,7 @@ from worker.engines.slurm.others import OtherJobs
 from worker.engines.slurm.pool import PoolSettings
 from worker.engines.slurm.pool_reports import PoolReports
 from worker.engines.slurm.records import ClusterFiles, ClusterPlan, NodeRules, StacksRequest, Timing
+from worker.engines.slurm.stopping import Stopping
 from worker.engines.slurm.submission import prepare
 from worker.engines.slurm.tracked import Tracked
 from worker.engines.slurm.watching import ReportWatcher
@@ -72,11 +71,11 @@ class SlurmEngine:
         self._commands = Commands(environ)
         self._listings = Listings(self._commands.list_jobs, every_s=list_every_s, apart_s=apart_s)
         self._pools = PoolReports(self._commands, pool)
-        self._errands = Errands()
         self._watcher = ReportWatcher()
         self._tracked: dict[AttemptKey, Tracked] = {}
         self._lock = threading.Lock()
         self._others = OtherJobs(self._names)
+        self._stopping = Stopping(self._commands, told=lambda: self._listings.refresh(wait_s=0))
 
     def pool(self) -> PoolReport:
         """Returns what the partition offers, as Slurm has said within the last minutes. Does not wait."""
@@ -143,16 +142,13 @@ class SlurmEngine:
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
         tracked = self._track(handle.key, str(handle.stored["name"]), handle.world_size)
-        if not tracked.request_stop(reason, grace=grace):
-            return
-        stuck = tracked.requester.stuck or (tracked.requester.overdue and not tracked.fresh)
-        self._errands.do(lambda: self._tell(tracked, end=stuck))
+        self._stopping.request(tracked, reason, grace=grace)
 
     def request_stacks(self, handle: Handle) -> Callable[[], list[base.RankStacks]]:
         tracked = self._track(handle.key, str(handle.stored["name"]), handle.world_size)
         read = stacks.written_since(tracked.run, ranks=range(handle.world_size))
         write_record(ClusterFiles(tracked.run).stacks, StacksRequest(number=time.time_ns()))
-        self._errands.do(lambda: self._commands.notify(tracked.name))
+        self._stopping.notify(tracked.name)
         return read
 
     def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[base.StrayMemory]:
@@ -166,7 +162,7 @@ class SlurmEngine:
         tracked = [self._track(handle.key, name, handle.world_size) for name in names]
         since = told_at = time.monotonic()
         for attempt in tracked:
-            self._end(attempt)
+            self._stopping.end(attempt)
         while any(self._may_run(attempt, since=since) for attempt in tracked):
             if time.monotonic() - since > _KILL_S:
                 listed = ", ".join(names)
@@ -174,7 +170,7 @@ class SlurmEngine:
             if time.monotonic() - told_at > _KILL_AGAIN_S:
                 told_at = time.monotonic()
                 for attempt in tracked:
-                    self._end(attempt)
+                    self._stopping.end(attempt)
             self._listings.refresh(wait_s=_POLL_S)
             time.sleep(_POLL_S)
         return None
@@ -192,15 +188,16 @@ class SlurmEngine:
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         """Has the jobs of this service and pool cancelled that are not of `keep`. Waits for nothing."""
-        for key in [key for key, item in self._tracked.items() if item.report is not None and key not in keep]:
-            self._listings.forget([self._tracked.pop(key).name])
+        with self._lock:
+            done = [key for key, item in self._tracked.items() if key not in keep and (item.report or not item.fresh)]
+            self._listings.forget([self._tracked.pop(key).name for key in done])
         listing = self._listings.newest
         if listing is None:
             self._listings.refresh(wait_s=0)
             return
         names = {key: item.name for key, item in self._tracked.items() if key in keep}
         for name in self._others.found_in(listing, keep=keep, names=names):
-            self._errands.do(functools.partial(self._commands.cancel, name))
+            self._stopping.cancel(name)
 
     def starts(self) -> StartsReport:
         return StartsReport(mode="cold", why="Slurm starts them")
@@ -219,25 +216,6 @@ class SlurmEngine:
         failpoint("launch.start.before")
         self._commands.submit(submission)
         failpoint("launch.start.after")
-
-    def _tell(self, tracked: Tracked, *, end: bool) -> None:
-        """Has Slurm end a job that waits, and the coordinator of one that runs look at its files."""
-        if end:
-            self._commands.cancel(tracked.name)
-            return
-        if tracked.fresh:  # before it listens, the signal would end it; when it starts, it looks by itself
-            self._commands.notify(tracked.name)
-        else:
-            self._commands.cancel(tracked.name, pending=True)
-            self._listings.refresh(wait_s=0)
-
-    def _end(self, tracked: Tracked) -> None:
-        with contextlib.suppress(OSError):  # without the request, Slurm alone ends it
-            tracked.request_stop(EndReason.WORKER_LOST, grace=timedelta())
-        with contextlib.suppress(NoAnswer):  # it is asked again
-            if tracked.fresh:
-                self._commands.notify(tracked.name)
-            self._commands.cancel(tracked.name)
 
     def _names_of(self, handle: Handle) -> list[str] | None:
         """Returns the names that jobs of the attempt may have, or None if that is not known."""

@@ -17,10 +17,10 @@ class Errands:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def do(self, command: Callable[[], None]) -> None:
+    def do(self, command: Callable[[], object]) -> None:
         """Has the command called soon. One that gets no answer is not repeated: who wants it asks again."""
         if self._waiting.qsize() >= _MOST_WAITING:
             return
@@ -35,5 +35,5 @@ class Errands:
             command = self._waiting.get()
             try:
                 command()
-            except NoAnswer as error:
+            except (NoAnswer, OSError) as error:
                 logger.warning("a command of Slurm has no answer: %s", error)

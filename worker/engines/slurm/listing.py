@@ -173,7 +173,7 @@ class Listings:
     def _take(self, begun_at: float) -> None:
         try:
             listing = Listing(begun_at, parse(self._ask()))
-        except NoAnswer as error:
+        except (NoAnswer, OSError) as error:  # the thread goes on whatever happens
             if self.problem is None:
                 logger.warning("Slurm does not list its jobs: %s", error)
             with self._changed:

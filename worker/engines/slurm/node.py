@@ -21,7 +21,7 @@ from torchyard.host import inspection
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local import stacks
 from worker.engines.local.stop_requests import StopRequester
-from worker.engines.local.supervisor.ending import log
+from worker.engines.local.supervisor.ending import launch_failure, log
 from worker.engines.slurm import oom, sealing
 from worker.engines.slurm.batch import read_plan
 from worker.engines.slurm.channel import Channel, ChannelClosed, Message, connect
@@ -43,7 +43,10 @@ def main() -> None:
     inspection.forbid()
     os.umask(0o077)
     run = RunDir(Path(sys.argv[1]))
-    channel = _connect(sys.argv[2].split(","), int(sys.argv[3]), key)
+    try:
+        channel = _connect(sys.argv[2].split(","), int(sys.argv[3]), key)
+    except ConfigError as error:
+        sys.exit(error.message)
     plan = read_plan(run)
     if plan is None:
         sys.exit(f"{run.launch} cannot be read on {socket.gethostname()}: is the data directory on a shared disk?")
@@ -79,6 +82,8 @@ class Node:
             if self._supervised is not None and self._supervised.ended:
                 self._report(self._end_of(self._supervised))
                 break
+        if self._supervised is not None and not self._supervised.ended:
+            self._supervised.kill()  # the coordinator has left, or is gone
         self._preparation.clean_up()
         deadline = time.monotonic() + _LEAVE_S
         while not self._left and not self._lost and time.monotonic() < deadline:
@@ -127,9 +132,10 @@ class Node:
             self._supervised = self._launch(part)
         except TorchyardError as error:
             self._report(ExitReport(reason=EndReason.CONFIG_ERROR, message=error.message))
-        except (OSError, ValueError) as error:
-            message = f"the node cannot be prepared: {error}"
-            self._report(ExitReport(reason=EndReason.LAUNCH_FAILED, message=message))
+        except ValueError as error:
+            self._report(ExitReport(reason=EndReason.CONFIG_ERROR, message=f"the node's part is none: {error}"))
+        except OSError as error:
+            self._report(launch_failure(f"the node cannot be prepared: {error}", error))
 
     def _launch(self, part: NodePart | None) -> Supervised:
         secrets = self._preparation.write(part)

@@ -11,6 +11,7 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import NodePart
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.version import own_version
+from torchyard.host.datadir import enter_empty_folder
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.devices import inventory
@@ -56,6 +57,7 @@ class Preparation:
             isolation = levels.level_of(Isolation(self._plan.rules.isolation))
             devices = _devices(self._plan)
             self._check_disk()
+            enter_empty_folder(Path(self._plan.rules.root))
             self._secrets = self._read_secrets()
             if self._plan.nodes > 1:
                 interface = addresses.interface_of(address)

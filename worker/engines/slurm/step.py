@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from torchyard.contract.rundir import RunDir
+from torchyard.host.untrusted import read_tail
 
 _END_S = 30.0
 
@@ -21,6 +22,7 @@ class Step:
     ) -> None:
         for node in range(nodes):
             run.of_node(node).ctl.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._run = run
         self._log = run.ctl / "srun.log"
         command = _command(run.root, nodes=nodes, addresses=addresses, port=port, environ=environ)
         with self._log.open("ab") as log:
@@ -41,9 +43,11 @@ class Step:
     @property
     def said(self) -> str:
         """The end of what srun has written."""
-        with contextlib.suppress(OSError):
-            return self._log.read_bytes()[-4_000:].decode("utf-8", "replace").strip()
-        return ""
+        return _tail(self._log)
+
+    def said_by(self, node: int) -> str:
+        """The end of what a node has written."""
+        return _tail(self._run.of_node(node).supervisor_log)
 
     def end(self) -> None:
         """Waits a while for srun, which ends once all nodes have ended, and then has it end them."""
@@ -55,6 +59,10 @@ class Step:
             except subprocess.TimeoutExpired:
                 continue
             return
+
+
+def _tail(path: Path) -> str:
+    return read_tail(path, 4_000).decode("utf-8", "replace").strip()
 
 
 def _command(root: Path, *, nodes: int, addresses: Sequence[str], port: int, environ: Mapping[str, str]) -> list[str]:

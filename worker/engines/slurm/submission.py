@@ -18,6 +18,8 @@ from worker.engines.slurm.records import ClusterFiles, ClusterPlan, SealedSecret
 
 _ENDING = timedelta(seconds=60)
 """What the end of an attempt takes besides its grace."""
+_STARTING = timedelta(minutes=6)
+"""What a start takes, and how much too early Slurm may warn: the supervisors, not Slurm, end it at its limit."""
 _LONGEST_WARNING_S = 65_535
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,99}")
 _CONSTRAINT = re.compile(r"[A-Za-z0-9_(\[][A-Za-z0-9_.@+&|*:()\[\]-]{0,199}")
@@ -49,7 +51,7 @@ def options_of(plan: AttemptPlan, *, name: str, run: RunDir, pool: PoolReport) -
         "--no-requeue",
         "--dependency=singleton",
         f"--signal=B:TERM@{min(round(grace.total_seconds()), _LONGEST_WARNING_S)}",
-        f"--time={_minutes(plan.time_limit + grace, pool.max_time_s)}",
+        f"--time={_minutes(plan.time_limit + _STARTING + grace, pool.max_time_s)}",
         "--open-mode=append",
         f"--output={log}",
         "--input=/dev/null",

@@ -73,6 +73,7 @@ class Supervised:
 def _supervise(run: RunDir, secrets: Mapping[str, str], listener: socket.socket | None, parent: int) -> NoReturn:
     code = 1
     try:
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)  # what is ignored stays so in the programs of the job
         signal.signal(_ORPHANED, functools.partial(_stop_at_once, run))
         end_with_parent(_ORPHANED)
         if os.getppid() != parent:

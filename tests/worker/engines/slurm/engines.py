@@ -18,7 +18,8 @@ from worker.engines.slurm.records import NodeRules, Timing
 from worker.host import process
 from worker.host.attempt_key import AttemptKey
 
-QUICK = Timing(beat_s=0.2, silence_s=4.0, kill_s=2.0, disk_s=8.0, fresh_s=6.0, gather_s=60.0)
+TIMING = Timing(beat_s=0.5, silence_s=25.0, kill_s=5.0, disk_s=10.0, fresh_s=12.0)
+"""A host with much to do must not look as if it were lost."""
 
 
 class SlurmEngineFixture:
@@ -27,9 +28,10 @@ class SlurmEngineFixture:
     devices: list[str] = []
     is_ended_by_others = True
 
-    def __init__(self, folder: Path, *, nodes: int = 1) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 1, silence_s: float = TIMING.silence_s) -> None:
         self.slurm = Slurm.install(folder / "slurm")
         self.nodes = nodes
+        self._timing = replace(TIMING, silence_s=silence_s)
         self._pool = folder / "pool"
         self._code = folder / "code"
         self._code.mkdir()
@@ -42,7 +44,7 @@ class SlurmEngineFixture:
             pool=PoolSettings(partition="main", cpu_slots=2),
             rules=NodeRules(root=str(self._pool), readable=[str(self._code), str(LAUNCHER.parent)]),
             environ=self.slurm.environ(),
-            timing=QUICK,
+            timing=self._timing,
             apart_s=1.0,
             list_every_s=0.3,
         )

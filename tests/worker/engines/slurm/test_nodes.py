@@ -24,8 +24,9 @@ WAITS = READY + RUN + "while True: time.sleep(0.05)\n"
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Generator[SlurmEngineFixture]:
-    fixture = SlurmEngineFixture(tmp_path, nodes=2)
+def found(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[SlurmEngineFixture]:
+    silence_s = 5.0 if "silent" in request.node.name else 25.0
+    fixture = SlurmEngineFixture(tmp_path, nodes=2, silence_s=silence_s)
     yield fixture
     fixture.clean_up()
 

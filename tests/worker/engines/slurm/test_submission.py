@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def plan(tmp_path: Path) -> AttemptPlan:
     return replace(found, cluster=ASKED, time_limit=timedelta(minutes=30), stop_grace=timedelta(minutes=2))
 
 
-def options(plan: AttemptPlan, *, root: Path = Path("/data/runs/job_x/1"), **asked: object) -> Sequence[str]:
+def options(plan: AttemptPlan, *, root: Path = Path("/data/runs/job_x/1"), **asked: Any) -> Sequence[str]:
     wanted = replace(plan, cluster=replace(ASKED, **asked))
     return options_of(wanted, name="ty-x", run=RunDir(root), pool=POOL)
 
@@ -42,7 +43,7 @@ def test_a_job_gets_its_nodes_its_devices_and_their_share_of_the_cpus(plan: Atte
 def test_slurm_warns_early_enough_for_the_grace_and_ends_late_enough_for_the_limit(plan: AttemptPlan) -> None:
     found = options(plan)
     assert "--signal=B:TERM@180" in found
-    assert "--time=33" in found
+    assert "--time=39" in found
     long = replace(plan, time_limit=timedelta(days=2))
     assert "--time=120" in options_of(long, name="x", run=RunDir(Path("/d")), pool=POOL)
 
