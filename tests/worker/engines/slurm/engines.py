@@ -46,7 +46,7 @@ class SlurmEngineFixture:
             environ=self.slurm.environ(),
             timing=self._timing,
             apart_s=1.0,
-            list_every_s=0.3,
+            list_every_s=1.0,
         )
 
     def plan(self, program: Program) -> AttemptPlan:

@@ -20,9 +20,21 @@ from worker.host import process
 _ROOT = Path(__file__).parents[4]
 _KILL_WAIT_S = 3.0
 _POLL_S = 0.02
-_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo", "srun")
+_COMMANDS = ("sbatch", "scontrol", "scancel", "sinfo", "srun")
 _OWN_NAME = "tests.worker.engines.slurm.stand_in"
 _NODE_PROGRAM = "tests.worker.engines.slurm.node_program"
+
+
+_SQUEUE = """#!/bin/sh
+said=$(cat {folder}/fault-squeue 2>/dev/null)
+case "$said" in
+    empty) exit 0 ;;
+    fails*) echo "squeue: error: ${{said#fails }}" >&2; exit 1 ;;
+esac
+cat {folder}/jobs/*.line 2>/dev/null
+exit 0
+"""
+"""It is asked all the time, so it is no Python program."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,9 @@ class Slurm:
             arguments = f"-P -m {_OWN_NAME} {folder} {name}"
             command.write_text(f'#!/bin/sh\nPYTHONPATH={_ROOT} exec {sys.executable} {arguments} "$@"\n')
             command.chmod(0o755)
+        squeue = folder / "bin" / "squeue"
+        squeue.write_text(_SQUEUE.format(folder=folder))
+        squeue.chmod(0o755)
         return cls(folder)
 
     def environ(self) -> dict[str, str]:
@@ -81,6 +96,8 @@ class Slurm:
         path = self.folder / "jobs" / f"{job.id:06}.json"
         path.with_suffix(".new").write_text(json.dumps(asdict(job)))
         path.with_suffix(".new").rename(path)
+        path.with_suffix(".new").write_text(f"{job.id}|{job.state}|{job.reason}|N/A|{job.nodes}|{job.name}\n")
+        path.with_suffix(".new").rename(path.with_suffix(".line"))
 
     def change(self, job_id: int, change: Callable[[Job], Job]) -> None:
         with self.locked():
@@ -90,7 +107,7 @@ class Slurm:
 
     def forget(self) -> None:
         """Loses all that it remembers, as a controller does whose state was lost. What runs goes on."""
-        for path in (self.folder / "jobs").glob("*.json"):
+        for path in [*(self.folder / "jobs").glob("*.line"), *(self.folder / "jobs").glob("*.json")]:
             path.unlink()
 
     def submissions(self) -> list[list[str]]:
@@ -99,7 +116,9 @@ class Slurm:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def end(self) -> None:
-        """Ends all that runs."""
+        """Ends all that runs, and answers nothing any more: engines of a test that has ended go on to ask."""
+        for command in (self.folder / "bin").iterdir():
+            command.write_text("#!/bin/sh\nexec sleep 3600\n")
         for job in self.jobs():
             for pid in (job.runner, job.batch):
                 for item in process.descendants(pid) if pid else []:
@@ -126,7 +145,6 @@ def main() -> None:
     options = _options(arguments)
     {
         "sbatch": lambda: _sbatch(slurm, options, arguments, loses=what == "loses"),
-        "squeue": lambda: _squeue(slurm, empty=what == "empty"),
         "scontrol": lambda: _say(f"PartitionName={arguments[2]} MaxTime=1-00:00:00 State=UP TotalNodes=2"),
         "scancel": lambda: _scancel(slurm, options),
         "sinfo": lambda: _say("n1|idle|8|16000|gpu:2\nn2|mixed|8|16000|gpu:2\nn3|down*|8|16000|gpu:2"),
@@ -200,11 +218,6 @@ def _run(slurm: Slurm, job_id: int) -> None:
     for job in slurm.jobs():
         if job.state == "PENDING" and job.reason == "Dependency":
             _launch(slurm, job)
-
-
-def _squeue(slurm: Slurm, *, empty: bool) -> None:
-    for job in slurm.jobs() if not empty else []:
-        _say(f"{job.id}|{job.state}|{job.reason}|N/A|{job.nodes}|{job.name}")
 
 
 def _scancel(slurm: Slurm, options: Mapping[str, str]) -> None:
