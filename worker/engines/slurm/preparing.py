@@ -6,7 +6,7 @@ from pathlib import Path
 import socket
 import time
 
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.devices import DeviceReport, IsolationReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import NodePart
 from torchyard.contract.rundir import RunDir
@@ -54,7 +54,7 @@ class Preparation:
         self._address = address
         isolation, problem, devices, interface, port = levels.OFF, None, list[DeviceReport](), "", 0
         try:
-            isolation = levels.level_of(Isolation(self._plan.rules.isolation))
+            isolation = _isolation(Isolation(self._plan.rules.isolation))
             devices = _devices(self._plan)
             self._check_disk()
             enter_empty_folder(Path(self._plan.rules.root))
@@ -150,6 +150,17 @@ class Preparation:
                 raise ConfigError(f"{path} cannot be read")
             time.sleep(_POLL_S)
         return sealing.unseal(sealed.content, key=self._key, name=self._plan.name)
+
+
+def _isolation(wanted: Isolation) -> IsolationReport:
+    """Returns what isolates jobs on this node. Raises ConfigError if that is not what is wanted."""
+    isolation = levels.level_of(wanted)
+    if wanted is Isolation.REQUIRE and not isolation.own_mounts:
+        raise ConfigError(
+            "jobs would reach the socket by which this user submits jobs to Slurm: TORCHYARD_ISOLATION=require needs"
+            f" mounts of their own ({'; '.join(isolation.lacks)})"
+        )
+    return isolation
 
 
 def _launcher(is_command: bool) -> Launcher:

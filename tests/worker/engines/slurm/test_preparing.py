@@ -1,0 +1,60 @@
+"""What a node refuses before anything starts there."""
+
+from datetime import timedelta
+import os
+from pathlib import Path
+
+import pytest
+
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.version import own_version
+from worker.engines.slurm import sealing
+from worker.engines.slurm.preparing import Preparation
+from worker.engines.slurm.records import ClusterFiles, ClusterPlan, NodeRules, SealedSecrets
+from worker.sandbox import namespaces
+from worker.sandbox.namespaces import Namespaces
+
+KEY = bytes(32)
+
+
+@pytest.mark.parametrize(("isolation", "refused"), [("require", True), ("auto", False)])
+def test_a_node_where_jobs_reach_the_socket_of_munge_is_refused_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str, refused: bool
+) -> None:
+    monkeypatch.setattr(namespaces, "allowed", lambda: Namespaces(mounts=False, pids=False))
+    facts = Preparation(_run(tmp_path), _plan(tmp_path, isolation), 0, key=KEY).facts("127.0.0.1")
+    assert ("submits jobs to Slurm" in (facts.problem or "")) is refused
+
+
+def _run(folder: Path) -> RunDir:
+    run = RunDir(folder / "runs/job_1/1")
+    run.create()
+    sealed = sealing.seal({}, key=KEY, name="ty-1")
+    ClusterFiles(run).secrets(sealing.start_of(KEY)).write_text(SealedSecrets(content=sealed).to_json())
+    return run.of_node(0)
+
+
+def _plan(folder: Path, isolation: str) -> ClusterPlan:
+    rules = {"root": str(folder), "isolation": isolation}
+    return ClusterPlan(
+        name="ty-1",
+        job_id="job_1",
+        attempt=1,
+        claimed_at=1,
+        version=own_version(),
+        uid=os.getuid(),
+        nodes=1,
+        devices_per_node=1,
+        kind="cpu",
+        program=["train.py"],
+        owner="ada",
+        env={},
+        job_env={},
+        environ={},
+        cwd=str(folder),
+        time_limit=timedelta(hours=1),
+        stall_timeout=timedelta(hours=1),
+        stop_grace=timedelta(seconds=30),
+        reports=False,
+        rules=NodeRules.from_dict(rules),
+    )
