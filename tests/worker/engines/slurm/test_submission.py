@@ -60,8 +60,9 @@ def test_what_the_job_may_choose_is_passed_on(plan: AttemptPlan) -> None:
 def test_what_is_no_name_is_refused(plan: AttemptPlan, field: str, value: str) -> None:
     if field == "gpu" and not value:
         return  # any GPU
+    wrong: dict[str, Any] = {field: value}
     with pytest.raises(ConfigError):
-        options(plan, **{field: value})
+        options(plan, **wrong)
 
 
 @pytest.mark.parametrize("name", ["50%", "a\\b", "a\nb"])
