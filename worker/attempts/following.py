@@ -39,6 +39,8 @@ class Following:
         self._is_queued = False
         self._nodes: Sequence[base.NodeDevices] = ()
         """What a cluster has given to the attempt, once it is known."""
+        self._isolation = ""
+        """How the nodes isolate it."""
         self._pace = Pace()
         self._write_begun_at: float | None = None
         """When the handle and the state `running` are written, unless something was written since."""
@@ -72,7 +74,7 @@ class Following:
         observed = self._attempt.worker.engine.poll(self._handle)
         self._is_queued = isinstance(observed, base.Waiting) and observed.queued
         if isinstance(observed, base.Running) and observed.nodes and not self._nodes:
-            self._nodes = observed.nodes
+            self._nodes, self._isolation = observed.nodes, observed.isolation
             held = [NodeHeld(node.host, node.devices) for node in observed.nodes]
             self._attempt.records.nodes_with_next_write(held)
             self._write_soon()
@@ -110,7 +112,7 @@ class Following:
 
     def mark_running(self) -> None:
         """Has the next write say that every rank has come up."""
-        self._attempt.records.running_with_next_write(Reason("running", _running_message(self._handle, self._nodes)))
+        self._attempt.records.running_with_next_write(Reason("running", self._running_message()))
         self._pace.state_changed()
         self._write_soon()
 
@@ -153,16 +155,15 @@ class Following:
             )
         return self._output
 
+    def _running_message(self) -> str:
+        count, nodes = self._handle.world_size, self._nodes
+        ranks = "1 process runs" if count == 1 else f"{count} processes run"
+        if nodes:
+            named = ", ".join(node.host for node in nodes) if len(nodes) <= _MOST_NAMED else f"{len(nodes)} nodes"
+            ranks = f"{ranks} on {named}"
+        isolation = self._isolation or self._handle.stored.get("isolation")
+        return f"{ranks}, {isolation}" if isolation else ranks
+
 
 def _nothing() -> None:
     pass
-
-
-def _running_message(handle: Handle, nodes: Sequence[base.NodeDevices]) -> str:
-    ranks = "1 process runs" if handle.world_size == 1 else f"{handle.world_size} processes run"
-    if nodes:
-        ranks += (
-            f" on {', '.join(node.host for node in nodes)}" if len(nodes) <= _MOST_NAMED else f" on {len(nodes)} nodes"
-        )
-    isolation = handle.stored.get("isolation")
-    return f"{ranks}, {isolation}" if isolation else ranks

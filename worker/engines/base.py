@@ -140,6 +140,8 @@ class Running:
     """False: the supervisor, which carries out stop requests, has ended. The processes that are left must be killed."""
     nodes: tuple[NodeDevices, ...] = ()
     """What each node has, by its number, where a cluster chose it. Empty: not known yet, or the plan's devices."""
+    isolation: str = ""
+    """How the attempt is isolated, where its nodes tell: one line for the job's owner. Empty: as its handle says."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What the engine knows of one attempt besides what Slurm says: its files, and what was asked of it."""
 
+from dataclasses import replace
 from datetime import timedelta
 import os
 import time
@@ -36,7 +37,8 @@ class Tracked:
         self._ended_since: float | None = None
         self._told: tuple[StopRequest | None, float] = (None, 0.0)
         self._up: set[int] = set()
-        self._nodes: tuple[NodeDevices, ...] = ()
+        self._seen = Running(0, world_size)
+        """With what the nodes have told, once they have."""
 
     @property
     def fresh(self) -> bool:
@@ -97,11 +99,12 @@ class Tracked:
         """Returns how many ranks have come up, and on which devices."""
         missing = [rank for rank in range(self._world_size) if rank not in self._up]
         self._up.update(rank for rank in missing if os.path.lexists(self.run.ranks / f"{rank}.json"))
-        if not self._nodes:
+        if not self._seen.nodes:
             found = read_untrusted(self._files.nodes, NodesReport)
             if found is not None:
-                self._nodes = tuple(NodeDevices(node.host, tuple(node.devices)) for node in found.nodes)
-        return Running(len(self._up), self._world_size, nodes=self._nodes)
+                nodes = tuple(NodeDevices(node.host, tuple(node.devices)) for node in found.nodes)
+                self._seen = replace(self._seen, nodes=nodes, isolation=found.isolation)
+        return replace(self._seen, ranks=len(self._up))
 
     def request_stop(self, reason: EndReason, *, grace: timedelta) -> bool:
         """Writes the request. Returns whether Slurm must be told: it is new, or was told long ago. Raises OSError."""
