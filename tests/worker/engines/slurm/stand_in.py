@@ -75,7 +75,7 @@ class Slurm:
         return {**os.environ, "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
     def fault(self, command: str, what: str) -> None:
-        """Has a command go wrong from now on: `fails TEXT`, `hangs`, `loses` (sbatch alone) or nothing."""
+        """Has a command go wrong from now on: `fails TEXT`, `loses` (sbatch), `empty` (squeue) or nothing."""
         (self.folder / f"fault-{command}").write_text(what)
 
     def hold(self, *, held: bool = True) -> None:
@@ -118,7 +118,7 @@ class Slurm:
     def end(self) -> None:
         """Ends all that runs, and answers nothing any more: engines of a test that has ended go on to ask."""
         for command in (self.folder / "bin").iterdir():
-            command.write_text("#!/bin/sh\nexec sleep 3600\n")
+            command.write_text("#!/bin/sh\nsleep 20\nexit 1\n")
         for job in self.jobs():
             for pid in (job.runner, job.batch):
                 for item in process.descendants(pid) if pid else []:
@@ -138,8 +138,6 @@ def main() -> None:
         return
     fault = slurm.folder / f"fault-{command}"
     what = fault.read_text() if fault.exists() else ""
-    if what == "hangs":
-        time.sleep(3600)
     if what.startswith("fails"):
         sys.exit(f"{command}: error: {what[6:]}")
     options = _options(arguments)
