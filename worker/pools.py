@@ -61,6 +61,7 @@ def opened(settings: Settings, isolation: IsolationReport, *, umask: int) -> Gen
     from worker.engines.slurm.pool import PoolSettings
     from worker.engines.slurm.records import NodeRules
 
+    assert settings.isolation is not Isolation.STRICT  # `check` has refused it
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(settings.home):
         store = Store.of(settings, program="torchyard-worker")

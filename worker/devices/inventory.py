@@ -136,7 +136,7 @@ class DeviceLocks:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def acquire(self, path: Path, *, name: str, holder: dict[str, object], mode: int = 0o600) -> None:
+    def acquire(self, path: Path, *, name: str, holder: Mapping[str, object], mode: int = 0o600) -> None:
         """Locks `path`, which gets this mode if it is new, and writes `holder` into it.
 
         Raises ConfigError that names the present holder, and OSError.
@@ -148,7 +148,7 @@ class DeviceLocks:
         except BlockingIOError:
             raise ConfigError(f"{name} belongs to another worker of this host: {_holder(descriptor)}") from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        os.pwrite(descriptor, json.dumps(dict(holder)).encode(), 0)
 
     def close(self) -> None:
         self._open.close()
