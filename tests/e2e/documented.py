@@ -52,8 +52,11 @@ def run_blocks(commands: list[str], folder: Path, environment: dict[str, str]) -
 
 
 @contextmanager
-def running_by(command: str, folder: Path, environment: dict[str, str]) -> Generator[None]:
-    """Runs the command that starts the service, and stops it as Ctrl-C does. No process may be left."""
+def running_by(command: str, folder: Path, environment: dict[str, str], *, warm: bool = True) -> Generator[None]:
+    """Runs the command that starts the service, and stops it as Ctrl-C does. No process may be left.
+
+    `warm`: whether its worker has a warm process, which is awaited.
+    """
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(
             ["bash", "-c", command], cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -67,7 +70,7 @@ def running_by(command: str, folder: Path, environment: dict[str, str]) -> Gener
         assert is_running(process.pid), output()
         server = json.loads((folder / ".torchyard" / "server.json").read_bytes())  # whatever login the caller has
         with Client(server["url"], server["token"]) as client:  # several jobs that start cold cost more
-            until(lambda: _starts_warm(client), what="jobs start warm", context=output)
+            until(lambda: not warm or _starts_warm(client), what="jobs start warm", context=output)
         yield
     finally:
         os.killpg(process.pid, signal.SIGINT)

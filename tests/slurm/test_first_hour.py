@@ -21,7 +21,7 @@ def test_the_first_hour_with_a_slurm_goes_as_documented(lab_folder: Path) -> Non
     folder.mkdir()
     with SlurmLab(lab_folder, nodes=2, gpus=0) as lab:
         environment = {**environment_in(folder), **lab.environment()}
-        with running_by(up, folder, environment):
+        with running_by(up, folder, environment, warm=False):
             said = run_blocks(steps, folder, environment)
     assert {"rank 0 | rank 0 is on n1", "rank 1 | rank 1 is on n2"} <= set(said.splitlines())
     assert re.search(r"^\d+ COMPLETED ty-", said, re.MULTILINE)
