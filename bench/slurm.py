@@ -32,7 +32,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 def mark(name):
     if distributed.get_rank() == 0:
-        path = pathlib.Path(__file__).with_name(name)
+        path = pathlib.Path(os.environ.get("TORCHYARD_RUN_DIR") or os.path.dirname(__file__), name)
         path.with_suffix(".new").write_text(str(time.time()))
         path.with_suffix(".new").rename(path)
 
@@ -94,7 +94,7 @@ def _by_torchyard(service: PoolService, name: str) -> Times:
     job = service.submit_script(name, _SCRIPT, nodes=NODES, env={"OMP_NUM_THREADS": "1"})
     service.wait(job.id)
     over = time.time()
-    return _times(service.code / name, began=began, over=over)
+    return _times(service.run_folder(job.id) / "job", began=began, over=over)
 
 
 def _by_sbatch(service: PoolService, name: str) -> Times:
@@ -103,9 +103,10 @@ def _by_sbatch(service: PoolService, name: str) -> Times:
     (folder / "train.py").write_text(_SCRIPT)
     script = folder / "batch.sh"
     script.write_text(_BARE.format(python=sys.executable, nodes=NODES, folder=folder))
-    options = (f"--nodes={NODES}", "--ntasks-per-node=1", f"--output={folder}/log", "--wait")
+    options = (f"--nodes={NODES}", "--ntasks-per-node=1", f"--output={folder}/log")
     began = time.time()
     service.lab.run("sbatch", *options, str(script))
+    service.until(lambda: (folder / "over").exists() and (folder / "over").read_text(), what="the batch script's end")
     return _times(folder, began=began, over=float((folder / "over").read_text()))
 
 
