@@ -79,7 +79,10 @@ def opened(settings: Settings, isolation: IsolationReport, *, umask: int) -> Gen
             interface=settings.interface,
         )
         engine = SlurmEngine(settings.runs, service_id=_service_id(store), pool=of_pool, rules=rules)
-        yield engine, Pool(name, engine.pool, isolation, _holder()), store
+        try:
+            yield engine, Pool(name, engine.pool, isolation, _holder()), store
+        finally:
+            engine.close()
 
 
 @contextmanager

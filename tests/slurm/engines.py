@@ -30,6 +30,7 @@ class LabEngineFixture:
         self._lab, self._nodes = lab, nodes
         self._pool, self._code = folder / "pool", folder / "code"
         self._code.mkdir()
+        self._engines: list[SlurmEngine] = []
         self.engine = self.later_engine()
 
     def plan(self, program: Program) -> AttemptPlan:
@@ -43,7 +44,7 @@ class LabEngineFixture:
         return replace(plan, devices=(), cluster=cluster, stop_grace=timedelta(seconds=20))
 
     def later_engine(self) -> SlurmEngine:
-        return SlurmEngine(
+        engine = SlurmEngine(
             self._pool / "runs",
             service_id="conformance",
             pool=PoolSettings(partition="main", cpu_slots=2),
@@ -53,6 +54,8 @@ class LabEngineFixture:
             apart_s=4.0,
             list_every_s=0.5,
         )
+        self._engines.append(engine)
+        return engine
 
     def wait_for_ranks(self, handle: Handle) -> None:
         run = self._run(handle.key)
@@ -72,6 +75,8 @@ class LabEngineFixture:
         return not any(handle.key.job_id in text for commands in self._commands() for text in commands.values())
 
     def clean_up(self) -> None:
+        for engine in self._engines:
+            engine.close()
         self._lab.run("scancel", "--user=root")
         wait_for(lambda: not self._lab.run("squeue", "--noheader").stdout, "the end of Slurm's jobs")
 

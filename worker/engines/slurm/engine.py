@@ -199,6 +199,13 @@ class SlurmEngine:
         for name in self._others.found_in(listing, keep=keep, names=names):
             self._stopping.cancel(name)
 
+    def close(self) -> None:
+        """Has the threads of this engine end. What runs in Slurm goes on."""
+        self._listings.close()
+        self._pools.close()
+        self._watcher.close()
+        self._stopping.close()
+
     def starts(self) -> StartsReport:
         return StartsReport(mode="cold", why="Slurm starts them")
 

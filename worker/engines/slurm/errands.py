@@ -13,11 +13,12 @@ logger = logging.getLogger(__name__)
 
 
 class Errands:
-    """Its thread starts with the first errand, and stays."""
+    """Its thread starts with the first errand, and stays until `close`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        """None ends the thread."""
         self._thread: threading.Thread | None = None
 
     def do(self, command: Callable[[], object]) -> None:
@@ -30,9 +31,12 @@ class Errands:
                 self._thread = threading.Thread(target=self._run, name="commands of Slurm", daemon=True)
                 self._thread.start()
 
+    def close(self) -> None:
+        """Has the thread end after what it was given by now."""
+        self._waiting.put(None)
+
     def _run(self) -> None:
-        while True:
-            command = self._waiting.get()
+        while (command := self._waiting.get()) is not None:
             try:
                 command()
             except (NoAnswer, OSError) as error:

@@ -105,6 +105,7 @@ class Listings:
         self._wanted_at = 0.0
         self._failed: tuple[float, str] = (0.0, "")
         """When the newest failure began, and why."""
+        self._closed = False
         self._thread: threading.Thread | None = None
 
     @property
@@ -153,6 +154,12 @@ class Listings:
             newest = self._newest
             return newest if newest is not None and newest.begun_at >= asked_at else None
 
+    def close(self) -> None:
+        """Has the thread end. What it knows stays."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
     def _answered_since(self, moment: float) -> bool:
         newest = self._newest
         return (newest is not None and newest.begun_at >= moment) or self._failed[0] >= moment
@@ -164,11 +171,13 @@ class Listings:
                 self._thread.start()
 
     def _run(self) -> None:
-        while True:
+        while not self._closed:
             begun_at = time.monotonic()
             self._take(begun_at)
             with self._changed:
-                self._changed.wait_for(lambda begun_at=begun_at: self._wanted_at > begun_at, timeout=self._every_s)
+                self._changed.wait_for(
+                    lambda begun_at=begun_at: self._closed or self._wanted_at > begun_at, timeout=self._every_s
+                )
 
     def _take(self, begun_at: float) -> None:
         try:

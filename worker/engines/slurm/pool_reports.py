@@ -1,7 +1,6 @@
 """The newest report of a pool, asked again and again by one thread."""
 
 import threading
-import time
 
 from torchyard.contract.devices import PoolReport
 from worker.engines.slurm.commands import Commands, NoAnswer
@@ -14,12 +13,13 @@ _FIRST_S = 10.0
 
 
 class PoolReports:
-    """Its thread starts with the first use, and stays."""
+    """Its thread starts with the first use, and stays until `close`."""
 
     def __init__(self, commands: Commands, settings: PoolSettings) -> None:
         self._commands = commands
         self._settings = settings
         self._answered = threading.Event()
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._newest = unknown_pool(settings, obstacle="Slurm has not described it yet")
         self._thread: threading.Thread | None = None
@@ -33,11 +33,14 @@ class PoolReports:
         self._answered.wait(_FIRST_S)
         return self._newest
 
+    def close(self) -> None:
+        self._closing.set()
+
     def _run(self) -> None:
-        while True:
+        while not self._closing.is_set():
             answered = self._ask()
             self._answered.set()
-            time.sleep(_EVERY_S if answered else _AGAIN_S)
+            self._closing.wait(_EVERY_S if answered else _AGAIN_S)
 
     def _ask(self) -> bool:
         try:

@@ -52,6 +52,10 @@ class Stopping:
                 self._commands.notify(tracked.name)
             self._commands.cancel(tracked.name)
 
+    def close(self) -> None:
+        """Has the thread end that calls the commands, after those that it was given."""
+        self._errands.close()
+
     def _soon(self, command: Callable[[], None]) -> None:
         self._errands.do(command)
         self._errands.do(self._told)

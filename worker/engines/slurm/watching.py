@@ -4,17 +4,17 @@ from collections.abc import Callable
 import os
 from pathlib import Path
 import threading
-import time
 
 _EVERY_S = 0.5
 
 
 class ReportWatcher:
-    """Its thread starts with the first watch, and stays."""
+    """Its thread starts with the first watch, and stays until `close`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watches: dict[object, tuple[Path, Callable[[], None]]] = {}
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def watch(self, report: Path, changed: Callable[[], None]) -> Callable[[], None]:
@@ -30,13 +30,15 @@ class ReportWatcher:
                 self._thread.start()
         return lambda: self._cancel(token)
 
+    def close(self) -> None:
+        self._closing.set()
+
     def _cancel(self, token: object) -> None:
         with self._lock:
             self._watches.pop(token, None)
 
     def _run(self) -> None:
-        while True:
-            time.sleep(_EVERY_S)
+        while not self._closing.wait(_EVERY_S):
             for token, (report, changed) in list(self._watches.items()):
                 if os.path.lexists(report) and self._take(token):
                     changed()

@@ -35,10 +35,11 @@ class SlurmEngineFixture:
         self._pool = folder / "pool"
         self._code = folder / "code"
         self._code.mkdir()
+        self._engines: list[SlurmEngine] = []
         self.engine = self.later_engine()
 
     def later_engine(self) -> SlurmEngine:
-        return SlurmEngine(
+        engine = SlurmEngine(
             self._pool / "runs",
             service_id="the service",
             pool=PoolSettings(partition="main", cpu_slots=2),
@@ -48,6 +49,8 @@ class SlurmEngineFixture:
             apart_s=1.0,
             list_every_s=1.0,
         )
+        self._engines.append(engine)
+        return engine
 
     def plan(self, program: Program) -> AttemptPlan:
         script = write_program(self._code, program)
@@ -75,6 +78,8 @@ class SlurmEngineFixture:
         return not process.find(handle.key.job_id, handle.key.number)
 
     def clean_up(self) -> None:
+        for engine in self._engines:
+            engine.close()
         self.slurm.end()
 
     def run(self, key: AttemptKey) -> RunDir:

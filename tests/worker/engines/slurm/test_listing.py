@@ -1,6 +1,10 @@
 """What squeue prints, and when a job is surely absent."""
 
+from collections.abc import Callable, Generator
 import threading
+from typing import Protocol
+
+import pytest
 
 from tests.worker.attempt import wait_for
 from worker.engines.slurm.commands import NoAnswer
@@ -56,14 +60,32 @@ class Answers:
         return self.text
 
 
+class Asking(Protocol):
+    def __call__(self, ask: Callable[[], str], *, every_s: float, apart_s: float) -> Listings: ...
+
+
+@pytest.fixture
+def asking() -> Generator[Asking]:
+    """Makes listings, which ask until the test has ended."""
+    made: list[Listings] = []
+
+    def make(ask: Callable[[], str], *, every_s: float, apart_s: float) -> Listings:
+        made.append(Listings(ask, every_s=every_s, apart_s=apart_s))
+        return made[-1]
+
+    yield make
+    for listings in made:
+        listings.close()
+
+
 def ask_again(listings: Listings, answers: Answers, times: int = 2) -> None:
     until = answers.asked + times
     wait_for(lambda: listings.refresh(wait_s=1) is not None and answers.asked >= until, "answers")
 
 
-def test_a_name_is_absent_after_two_complete_lists_that_are_far_enough_apart() -> None:
+def test_a_name_is_absent_after_two_complete_lists_that_are_far_enough_apart(asking: Asking) -> None:
     answers = Answers()
-    near, far = Listings(answers.ask, every_s=60, apart_s=3600), Listings(answers.ask, every_s=60, apart_s=0.01)
+    near, far = asking(answers.ask, every_s=60, apart_s=3600), asking(answers.ask, every_s=60, apart_s=0.01)
     for listings in (near, far):
         listings.track(NAME)
         ask_again(listings, answers, 4)
@@ -71,9 +93,9 @@ def test_a_name_is_absent_after_two_complete_lists_that_are_far_enough_apart() -
     assert not near.absent(NAME)
 
 
-def test_one_list_that_has_the_name_starts_the_count_anew() -> None:
+def test_one_list_that_has_the_name_starts_the_count_anew(asking: Asking) -> None:
     answers = Answers()
-    listings = Listings(answers.ask, every_s=60, apart_s=0.01)
+    listings = asking(answers.ask, every_s=60, apart_s=0.01)
     listings.track(NAME)
     ask_again(listings, answers, 4)
     answers.text = LINE
@@ -82,19 +104,19 @@ def test_one_list_that_has_the_name_starts_the_count_anew() -> None:
     assert listings.job(NAME) is not None
 
 
-def test_what_was_listed_before_a_name_was_tracked_says_nothing() -> None:
+def test_what_was_listed_before_a_name_was_tracked_says_nothing(asking: Asking) -> None:
     answers = Answers()
-    listings = Listings(answers.ask, every_s=60, apart_s=0.01)
+    listings = asking(answers.ask, every_s=60, apart_s=0.01)
     listings.track(NAME)
     ask_again(listings, answers, 4)
     listings.track(NAME)  # as after a submission
     assert not listings.absent(NAME)
 
 
-def test_a_failure_is_no_list() -> None:
+def test_a_failure_is_no_list(asking: Asking) -> None:
     answers = Answers()
     answers.text = None
-    listings = Listings(answers.ask, every_s=0.01, apart_s=0.01)
+    listings = asking(answers.ask, every_s=0.01, apart_s=0.01)
     listings.track(NAME)
     assert listings.refresh(wait_s=5) is None
     wait_for(lambda: answers.asked > 5, "more questions")
@@ -105,7 +127,7 @@ def test_a_failure_is_no_list() -> None:
     wait_for(lambda: listings.problem is None, "an answer that counts")
 
 
-def test_a_list_that_is_asked_for_begins_afterwards() -> None:
+def test_a_list_that_is_asked_for_begins_afterwards(asking: Asking) -> None:
     begun, goes_on = threading.Event(), threading.Event()
     texts = iter(["", LINE])
 
@@ -115,7 +137,7 @@ def test_a_list_that_is_asked_for_begins_afterwards() -> None:
         goes_on.wait(60)
         return text
 
-    listings = Listings(ask, every_s=60, apart_s=60)
+    listings = asking(ask, every_s=60, apart_s=60)
     listings.track(NAME)
     begun.wait(60)  # the first question is asked, and what it answers is older
     found: list[object] = []
@@ -125,3 +147,13 @@ def test_a_list_that_is_asked_for_begins_afterwards() -> None:
     asker.join()
     assert listings.job(NAME) is not None
     assert found != [None]
+
+
+def test_listings_that_are_closed_ask_no_more(asking: Asking) -> None:
+    answers = Answers()
+    listings = asking(answers.ask, every_s=0.01, apart_s=60)
+    listings.track(NAME)
+    wait_for(lambda: answers.asked > 2, "questions")
+    listings.close()
+    threads = {thread for thread in threading.enumerate() if thread.name == "listings of Slurm"}
+    wait_for(lambda: not any(thread.is_alive() for thread in threads), "the end of the thread")
