@@ -73,7 +73,7 @@ class PoolService:
         folder.mkdir(exist_ok=True)
         (folder / "train.py").write_text(text)
         resources = {"nodes": nodes, "devices_per_node": devices, "pool": PARTITION}
-        config = {"code": folder.as_uri(), "args": [*arguments]}
+        config = {"code": folder.as_uri(), "args": [*arguments], **spec.pop("config", {})}
         job = {"trainer": "script", "name": name, "config": config, "resources": resources, **spec}
         with self.client() as client:
             return client.submit(job).view
