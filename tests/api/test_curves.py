@@ -232,7 +232,7 @@ def test_attempts_are_listed_with_what_they_held(service: ApiFixture) -> None:
     assert service.get(f"/v1/jobs/{service.submit()['id']}/attempts") == {"data": [], "has_more": False, "next": None}
     first, second = service.get(f"/v1/jobs/{job_id}/attempts")["data"]
     assert (first["number"], first["worker"], first["start_step"], first["end_reason"]) == (1, "box-a", 0, "preempted")
-    assert first["devices"] == [{"worker": "box-a", "index": 0, "uuid": "cpu-0", "name": "CPU slot"}]
+    assert first["devices"] == [{"worker": "box-a", "index": 0, "uuid": "cpu-0", "name": "CPU slot", "node": 0}]
     assert first["started_at"] <= first["ended_at"] <= second["started_at"]
     assert first["duration_seconds"] >= 0
     assert (second["number"], second["start_step"], second["end_reason"]) == (2, 2, None)

@@ -23,8 +23,8 @@ except OSError:
 """
 
 
-def test_both_nodes_use_the_packages_that_were_installed_once(lab: SlurmLab, tmp_path: Path) -> None:
-    with serving() as index:
+def test_both_nodes_use_the_packages_that_were_installed_once(lab_folder: Path) -> None:
+    with serving() as index, SlurmLab(lab_folder, nodes=2, gpus=0) as lab:
         index.add("alpha")
         with running(lab, env={"TORCHYARD_PACKAGE_INDEX": index.url}) as service:
             (service.code / "own").mkdir()
