@@ -74,7 +74,7 @@ test-gpu: $(STAMP)  ## Run the tests that need a CUDA GPU
 
 test-slurm: $(STAMP)  ## Run the tests on a real Slurm of namespaces, as root, with Debian's Slurm (10 minutes)
 	@[ "$$(id -u)" = 0 ] || { echo 'make test-slurm needs root: it makes namespaces and a bridge.' >&2; exit 1; }
-	$(BIN)/python -m pytest -m slurm -n 0 tests/slurm
+	$(BIN)/python -m pytest -m "slurm and not thorough" -n 0 tests/slurm
 
 check: $(STAMP) $(TEST_TOOLS)  ## Check format, lint and types
 	$(BIN)/ruff format --check

@@ -22,7 +22,7 @@ def own_lab() -> Generator[SlurmLab]:
         yield lab
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.thorough), 2])
 def fixture(request: pytest.FixtureRequest, own_lab: SlurmLab) -> Generator[LabEngineFixture]:
     with tempfile.TemporaryDirectory(prefix="engine-", dir=own_lab.folder) as folder:
         slurm = LabEngineFixture(Path(folder), own_lab, nodes=request.param)
