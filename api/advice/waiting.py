@@ -26,7 +26,7 @@ _STEPS = {
     "quota": "It starts when enough other jobs of its owner have ended, or when an administrator raises the quota.",
     "pool_ahead": "It is given to the pool when one of its owner's jobs there starts to run, or has ended.",
 }
-"""By the code of the scheduler's reason, as are the headlines."""
+"""By the code of the scheduler's reason. So are the headlines."""
 
 
 def judge(facts: Facts) -> AdviceView:

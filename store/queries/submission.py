@@ -1,4 +1,4 @@
-"""What is told of a spec before it is submitted."""
+"""Resolves a spec before it is submitted."""
 
 from store.db.database import Snapshots
 from store.rows import pools

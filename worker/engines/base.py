@@ -167,7 +167,7 @@ Observation = Waiting | Running | Ended | Absent | Unknown
 
 
 class NotStartedYet(Exception):
-    """Nothing was started, for a reason that passes, such as a cluster that takes no jobs now. The text says it."""
+    """Nothing was started, and the same start may succeed later: the cluster takes no jobs now. The text says why."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Versions(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Met(Record):
-    """What a node has learned from the others."""
+    """What a node has found out of the other nodes: whom it reaches, and whose locks it meets."""
 
     reached: Annotated[list[Reached], at_most(64)] = field(default_factory=list[Reached])
     locks: Literal["refused", "granted"] | None = None

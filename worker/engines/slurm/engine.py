@@ -187,7 +187,7 @@ class SlurmEngine:
         return tracked is not None and tracked.report is None and tracked.fresh
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
-        """Has the jobs of this service and pool cancelled that are not of `keep`. Waits for nothing."""
+        """Has Slurm cancel each job of this service and pool that belongs to none of `keep`. Waits for nothing."""
         with self._lock:
             done = [key for key, item in self._tracked.items() if key not in keep and (item.report or not item.fresh)]
             self._listings.forget([self._tracked.pop(key).name for key in done])

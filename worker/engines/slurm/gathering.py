@@ -15,7 +15,8 @@ def obstacle(plan: ClusterPlan, facts: Sequence[NodeFacts]) -> ExitReport | None
     for node in facts:
         problem = _problem(plan, node)
         if problem is not None:
-            return ExitReport(reason=EndReason.CONFIG_ERROR, message=f"node {node.node} ({node.host}): {problem}")
+            reason = EndReason.WORKER_LOST if node.may_pass else EndReason.CONFIG_ERROR
+            return ExitReport(reason=reason, message=f"node {node.node} ({node.host}): {problem}")
     uuids = [device.uuid for node in facts for device in node.devices]
     if len(set(uuids)) != len(uuids):
         return ExitReport(reason=EndReason.CONFIG_ERROR, message="two nodes have the same devices")

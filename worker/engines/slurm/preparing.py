@@ -53,6 +53,7 @@ class Preparation:
         """Returns what the node is. `address`: its own, by which it reaches the coordinator."""
         self._address = address
         isolation, problem, devices, interface, port = levels.OFF, None, list[DeviceReport](), "", 0
+        may_pass = False
         try:
             isolation = _isolation(Isolation(self._plan.rules.isolation))
             devices = _devices(self._plan)
@@ -63,7 +64,7 @@ class Preparation:
                 interface = addresses.interface_of(address)
                 port = self._listen() if self._number == 0 else 0
         except (ConfigError, OSError) as error:
-            problem = str(error)
+            problem, may_pass = str(error), isinstance(error, OSError)
         self._facts = NodeFacts(
             node=self._number,
             host=host_name(),
@@ -74,6 +75,7 @@ class Preparation:
             interface=interface,
             port=port,
             problem=problem,
+            may_pass=may_pass,
         )
         return self._facts
 

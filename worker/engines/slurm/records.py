@@ -105,6 +105,8 @@ class NodeFacts(Record):
     """Where all ranks meet: node 0 listens there."""
     problem: Annotated[str, cut_at(2_000)] | None = None
     """Why nothing can be started there."""
+    may_pass: bool = False
+    """Whether the problem is one of the host, such as a full disk, and the next attempt may not meet it."""
 
 
 @dataclass(frozen=True, kw_only=True)

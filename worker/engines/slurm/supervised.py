@@ -29,7 +29,7 @@ class Supervised:
         self._pid = pid
         self._pidfd = os.pidfd_open(pid)
         self.exit_code: int | None = None
-        """Or minus the number of the signal that ended it. None while it runs."""
+        """The exit code, or minus the number of the signal that ended it. None while it runs."""
 
     @classmethod
     def start(

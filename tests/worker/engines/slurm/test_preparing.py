@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.version import own_version
 from worker.engines.slurm import sealing
+from worker.engines.slurm.gathering import obstacle
 from worker.engines.slurm.preparing import Preparation
 from worker.engines.slurm.records import ClusterFiles, ClusterPlan, NodeRules, SealedSecrets
 from worker.sandbox import namespaces
@@ -24,6 +26,15 @@ def test_a_node_where_jobs_reach_the_socket_of_munge_is_refused_on_demand(
     monkeypatch.setattr(namespaces, "allowed", lambda: Namespaces(mounts=False, pids=False))
     facts = Preparation(_run(tmp_path), _plan(tmp_path, isolation), 0, key=KEY).facts("127.0.0.1")
     assert ("submits jobs to Slurm" in (facts.problem or "")) is refused
+
+
+def test_a_disk_that_a_node_cannot_write_costs_the_job_one_attempt(tmp_path: Path) -> None:
+    run, plan = _run(tmp_path), _plan(tmp_path, "auto")
+    run.ctl.parent.mkdir()
+    run.ctl.touch()
+    report = obstacle(plan, [Preparation(run, plan, 0, key=KEY).facts("127.0.0.1")])
+    assert report is not None
+    assert (report.reason, report.may_retry) == (EndReason.WORKER_LOST, True)
 
 
 def _run(folder: Path) -> RunDir:
