@@ -13,7 +13,6 @@ from trainer.card import describe
 from trainer.checkpoints import Checkpoints
 from trainer.contents import Contents
 from trainer.learner import Learner
-from trainer.models.initial import train_mode
 from trainer.optimization import scaled_lr
 from trainer.position import Position
 from trainer.precision import Precision
@@ -23,6 +22,7 @@ from trainer.schedule import Schedule
 from trainer.state import RunState
 from trainer.stopping import EarlyStopping
 from trainer.task import Evaluation, Task
+from trainer.weights.initial import train_mode
 from trainer.window import LossWindow
 from trainer.world import World
 

@@ -11,13 +11,13 @@ from torchyard.contract.recipes import DistributedConfig, Recipe
 from torchyard.run import accelerator
 from torchyard.run.outofmemory import short_memory
 from trainer.averaging import ExponentialAverage, Lookahead
-from trainer.models.initial import train_mode
 from trainer.optimization import make_optimizer
 from trainer.precision import Precision
 from trainer.randomness import random_state, set_random_state
 from trainer.skipping import take_step
 from trainer.strategies import uses_ddp
 from trainer.task import Task
+from trainer.weights.initial import train_mode
 from trainer.world import World
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ class Task(Protocol):
 
     @property
     def model(self) -> nn.Module:
-        """The model, on the device that `trainer.models.home` returns, with the same weights on every rank."""
+        """The model, on the device that `trainer.weights.home` returns, with the same weights on every rank."""
         ...
 
     @property

@@ -12,13 +12,13 @@ from torch.amp import GradScaler
 
 from torchyard.run import Run
 from trainer.__main__ import read_config
-from trainer.models.initial import train_mode
 from trainer.optimization import make_optimizer
 from trainer.precision import Precision
 from trainer.randomness import seed_everything
 from trainer.recipes import make_task
 from trainer.sampler import TrainSampler
 from trainer.schedule import Schedule, set_lr
+from trainer.weights.initial import train_mode
 
 
 def main() -> None:

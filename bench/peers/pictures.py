@@ -10,7 +10,7 @@ from torch import Tensor, autocast, nn
 from torch.optim import AdamW
 
 from bench.turns import CLASSES, SIDE, TrainingSettings
-from trainer.models import vision
+from torchyard.models import vision
 from trainer.sampler import TrainSampler
 
 

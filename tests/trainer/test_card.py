@@ -12,9 +12,9 @@ from tests.trainer.ranks import recipe
 from trainer import forward
 from trainer.card import Card, describe, peak_memory, versions
 from trainer.forward import MOST_PASSES, flops, inference_seconds
-from trainer.models.initial import freeze, train_mode
 from trainer.recipes.classification import Classifier, make_task
 from trainer.sampler import TrainSampler
+from trainer.weights.initial import freeze, train_mode
 from trainer.world import World
 
 CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ from torch import nn
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes import OptimizerConfig
-from trainer.models.vision import SmallCNN
+from torchyard.models.vision import SmallCNN
 from trainer.optimization import make_optimizer, scaled_lr
 
 CPU = torch.device("cpu")

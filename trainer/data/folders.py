@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
-from trainer.data.decoding import decode, header
+from torchyard.models.decoding import decode, header
 from trainer.data.digests import split_digest
 from trainer.data.identity import identity_of_files
 from trainer.data.images import ImageData, split_indices

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import SegmentationDataConfig
-from trainer.data.decoding import UNREADABLE, header, load, pixels
+from torchyard.models.decoding import UNREADABLE, header, load, pixels
 from trainer.data.digests import split_digest
 from trainer.data.identity import Identity, identity_of_files
 from trainer.data.images import MAX_MEASURED, split_indices

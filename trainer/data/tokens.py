@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 import torch
 from torch import Tensor
 
+from torchyard.models.tokenizer import TokenizerFiles
 from torchyard.run.accelerator import free_memory, is_accelerator
 from trainer.data.batch import Batch
 from trainer.data.loading import TOKENS, to_device
@@ -19,26 +19,6 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 CHUNK = 10_000
 """Texts that are tokenized in one call."""
-
-
-@dataclass(frozen=True)
-class TokenizerFiles:
-    """The files of a tokenizer. transformers can load it from them."""
-
-    content: str
-    """The content of `tokenizer.json`."""
-    roles: dict[str, str]
-    """The special tokens by their roles in `tokenizer_config.json`: `pad_token` and so on."""
-
-    @property
-    def vocabulary(self) -> int:
-        """The number of tokens."""
-        return Tokenizer.from_str(self.content).get_vocab_size()
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The content of `tokenizer_config.json`. Special tokens in texts are tokenized as plain text."""
-        return {"tokenizer_class": "TokenizersBackend", "split_special_tokens": True, **self.roles}
 
 
 def train_tokenizer(texts: Sequence[str], *, vocabulary: int) -> TokenizerFiles:
@@ -114,10 +94,7 @@ def tokenize(texts: Texts, *, tokenizer: TokenizerFiles, max_length: int, paddin
     Special tokens in texts are tokenized as plain text. The tokens are on `device` if they take a small part of its
     free memory.
     """
-    encoder = Tokenizer.from_str(tokenizer.content)
-    encoder.no_padding()
-    encoder.enable_truncation(max_length)
-    encoder.encode_special_tokens = True
+    encoder = tokenizer.encoder(max_length=max_length)
     parts: list[Tensor] = []
     lengths: list[int] = []
     for first in range(0, len(texts.texts), CHUNK):

@@ -11,24 +11,25 @@ from torch.nn import functional
 
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import ImageClassification, ImageDataConfig, Normalization
+from torchyard.models import vision
+from torchyard.models.normalization import Normalizer
 from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
 from trainer.data.batch import Batch
 from trainer.data.folders import load_folders
 from trainer.data.identity import Identity
-from trainer.data.images import ImageData, InMemory, Normalizer, choose_normalization
+from trainer.data.images import ImageData, InMemory, choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.mixup import mixup
 from trainer.data.sources import local_path
-from trainer.models import vision
-from trainer.models.home import memory_format, placed
-from trainer.models.initial import freeze, initialize
-from trainer.models.weights import file_state, fill, is_published, torchvision_state
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
 from trainer.score import Accuracy
 from trainer.task import Evaluation
+from trainer.weights.files import file_state, fill, is_published, torchvision_state
+from trainer.weights.home import memory_format, placed
+from trainer.weights.initial import freeze, initialize
 from trainer.world import World
 
 logger = logging.getLogger(__name__)

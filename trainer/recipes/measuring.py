@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from trainer.data.batch import Batch
-from trainer.models.initial import train_mode
 from trainer.sampler import evaluation_batches
+from trainer.weights.initial import train_mode
 from trainer.world import World
 
 

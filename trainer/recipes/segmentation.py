@@ -11,23 +11,24 @@ from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import Normalization, Segmentation
+from torchyard.models import unet
+from torchyard.models.normalization import Normalizer
 from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
 from trainer.data.batch import Batch
 from trainer.data.identity import Identity
-from trainer.data.images import Normalizer, choose_normalization
+from trainer.data.images import choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.pairs import PairData, Pairs, load_pairs
 from trainer.data.sources import local_path
-from trainer.models import unet
-from trainer.models.home import memory_format, placed
-from trainer.models.initial import freeze, initialize
-from trainer.models.weights import file_state, fill, is_published, torchvision_state
 from trainer.recipes.measuring import measure
 from trainer.recipes.overlays import overlays
 from trainer.recipes.pixels import PixelLoss, PixelTally, logit
 from trainer.score import Iou
 from trainer.task import Evaluation
+from trainer.weights.files import file_state, fill, is_published, torchvision_state
+from trainer.weights.home import memory_format, placed
+from trainer.weights.initial import freeze, initialize
 from trainer.world import World
 
 logger = logging.getLogger(__name__)

@@ -14,20 +14,21 @@ from torch.nn import functional
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
 from torchyard.host.collector import paused
+from torchyard.models import text
+from torchyard.models.tokenizer import TokenizerFiles
 from torchyard.run.publishing import Content
 from trainer.data.batch import Batch
 from trainer.data.identity import Identity
 from trainer.data.sources import local_path
 from trainer.data.texts import TextData, load_texts
-from trainer.data.tokens import TokenizerFiles, Tokens, tokenize, train_tokenizer
-from trainer.models import text
-from trainer.models.home import home
-from trainer.models.initial import freeze, initialize
-from trainer.models.pretrained import load
+from trainer.data.tokens import Tokens, tokenize, train_tokenizer
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
 from trainer.score import Accuracy
 from trainer.task import Evaluation
+from trainer.weights.home import home
+from trainer.weights.initial import freeze, initialize
+from trainer.weights.pretrained import load
 from trainer.world import World
 
 METRICS = ("val/loss", "val/accuracy")

@@ -6,8 +6,9 @@ from tokenizers import Tokenizer
 import torch
 
 from tests.trainer.ranks import on_ranks, results
+from torchyard.models.tokenizer import TokenizerFiles
 from trainer.data.texts import Texts
-from trainer.data.tokens import SPECIAL, TokenizerFiles, Tokens, tokenize, train_tokenizer
+from trainer.data.tokens import SPECIAL, Tokens, tokenize, train_tokenizer
 
 CPU = torch.device("cpu")
 WORDS = ["low lower lowest", "new newer newest", "wide wider widest", "low new wide"] * 3

@@ -138,7 +138,7 @@ def test_the_task_describes_its_data() -> None:
 
 @pytest.mark.parametrize("init", ["default", "xavier"])
 def test_weights_of_a_file_are_kept_and_the_new_head_is_initialized(tmp_path: Path, init: str) -> None:
-    from trainer.models.vision import SmallCNN
+    from torchyard.models.vision import SmallCNN
 
     theirs = SmallCNN(channels=1, classes=4).state_dict()
     path = tmp_path / "theirs.pt"

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.trainer.data.test_textfiles import file
-from tests.trainer.models.test_pretrained import HEAD, directory
 from tests.trainer.ranks import on_ranks, results
+from tests.trainer.weights.test_pretrained import HEAD, directory
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
 from trainer.data.batch import Batch
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
-from trainer.models.pretrained import load
 from trainer.recipes.text import TextClassifier, make_task
 from trainer.score import Accuracy
 from trainer.task import Task
+from trainer.weights.pretrained import load
 from trainer.world import joined
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 import torch
 
 from torchyard.contract.errors import ConfigError, DataError
-from trainer.models.digests import open_regular, private_copy
+from trainer.weights.digests import open_regular, private_copy
 
 DOWNLOAD_TIMEOUT_S = 60.0
 """Seconds without an answer after which a download fails."""

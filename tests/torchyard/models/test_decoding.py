@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torchyard.contract.errors import DataError
-from trainer.data.decoding import decode, header
+from torchyard.models.decoding import decode, header
 
 
 def test_a_picture_of_16_bits_keeps_the_upper_eight(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from torchyard.contract.errors import ConfigError
-from trainer.models import vision as models
+from torchyard.models import vision as models
 
 
 @pytest.mark.parametrize(("channels", "height", "width"), [(1, 8, 8), (3, 9, 13), (1, 28, 28), (4, 33, 17)])

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from torchyard.contract.errors import ConfigError
-from trainer.models.initial import freeze, initialize, train_mode
+from trainer.weights.initial import freeze, initialize, train_mode
 
 
 def model() -> nn.Sequential:

@@ -20,8 +20,8 @@ from torchvision.models import DenseNet121_Weights
 from tests.leftovers import as_nobody
 from tests.trainer.published import cache, cache_as, content_of
 from torchyard.contract.errors import ConfigError, DataError
-from trainer.models import digests
-from trainer.models.weights import file_state, fill, is_published, torchvision_state
+from trainer.weights import digests
+from trainer.weights.files import file_state, fill, is_published, torchvision_state
 
 TENSORS = {"weight": torch.arange(6.0).reshape(3, 2), "bias": torch.ones(3)}
 

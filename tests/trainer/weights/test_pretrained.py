@@ -13,11 +13,12 @@ from tokenizers import Tokenizer
 import torch
 from torch import Tensor, nn
 
-from tests.trainer.models.test_text import BATCH, CLASSES
+from tests.torchyard.models.test_text import BATCH, CLASSES
 from torchyard.contract.errors import DataError
+from torchyard.models import text
 from trainer.data.tokens import train_tokenizer
-from trainer.models import digests, text
-from trainer.models.pretrained import load
+from trainer.weights import digests
+from trainer.weights.pretrained import load
 
 SMALL = {
     "vocab_size": 320,

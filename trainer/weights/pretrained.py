@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from torchyard.contract.errors import DataError
-from trainer.data.tokens import TokenizerFiles
-from trainer.models.digests import checked_snapshot
-from trainer.models.text import configure_transformers, for_task, one_argument
+from torchyard.models.text import configure_transformers, for_task, one_argument
+from torchyard.models.tokenizer import TokenizerFiles
+from trainer.weights.digests import checked_snapshot
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, TokenizersBackend

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torchyard.contract.errors import ConfigError, DataError
 from trainer.data.sources import local_path
-from trainer.models.downloads import published_file, reason
+from trainer.weights.downloads import published_file, reason
 
 _DENSE_LAYER = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import get_model
 
-from trainer.models import unet
+from torchyard.models import unet
 
 LARGEST = pytest.param("unet_resnet101", marks=pytest.mark.thorough)
 

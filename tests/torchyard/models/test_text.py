@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.models import text
+from torchyard.models import text
 
 CLASSES = ["neg", "pos"]
 BATCH = {
