@@ -212,10 +212,10 @@ def _pos_weight(config: Segmentation, pairs: Pairs, *, source: str, workers: int
     wanted = config.loss.pos_weight
     if wanted != "auto":
         return wanted
-    share = pairs.positive_share(workers=workers)
-    if 0 < share < 1:
-        return (1 - share) / share
-    which = "no pixel" if share == 0 else "every pixel"
+    negative, positive = pairs.count_classes(workers=workers)
+    if negative and positive:
+        return negative / positive
+    which = "every pixel" if positive else "no pixel"
     raise DataError(
         f"{source}: {which} of the training masks at {config.data.image_size}×{config.data.image_size} is above "
         f"data.mask_threshold, {config.data.mask_threshold:g} of full scale (0 suits masks of 0 and 1): there is "

@@ -185,16 +185,17 @@ def test_resized_masks_stay_aligned_with_pictures_and_keep_thin_cracks(tmp_path:
     assert torch.equal(picture[:, 0] > 100, mask[:, 0] > 0)
 
 
-def test_the_share_of_positive_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pixels_of_each_class_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         mask = np.zeros((32, 32), dtype=bool)
         mask[:number] = True
         pair(tmp_path / "train", f"{number}", mask=mask)
     pair(tmp_path / "val", "0", mask=np.ones((32, 32), dtype=bool))
     train = load_pairs(tmp_path, config()).train
-    assert train.positive_share(workers=0) == pytest.approx(sum(range(10)) / 10 / 32)
+    positive = 32 * sum(range(10))
+    assert train.count_classes(workers=0) == [10 * 32**2 - positive, positive]
     monkeypatch.setattr(module, "MAX_MEASURED", 5)
-    assert train.positive_share(workers=2) == pytest.approx(sum((0, 2, 4, 6, 8)) / 5 / 32)
+    assert train.count_classes(workers=2)[1] == 32 * sum((0, 2, 4, 6, 8))
 
 
 def _missing_mask(root: Path) -> Path:
@@ -311,7 +312,7 @@ def test_a_truncated_file_is_named_when_it_is_read(tmp_path: Path, folder: str, 
     assert caught.value.message.startswith(f"{file} cannot be read as a picture")
     if folder == "masks":
         with pytest.raises(DataError, match=str(file)):
-            data.train.positive_share(workers=workers)
+            data.train.count_classes(workers=workers)
 
 
 def test_only_some_headers_of_many_files_are_read_before_training(

@@ -8,6 +8,8 @@ from torchyard.contract.recipes.entry import RecipeEntry
 from torchyard.contract.recipes.pictures import Augmentation, Normalization, PictureModelConfig, Workers
 from torchyard.contract.recipes.training import DataConfig, OptimizerConfig, Recipe, Seed, TrainingConfig
 from torchyard.contract.schema import BundleOrFile, Schema
+from torchyard.contract.text import METRIC_KEY
+from torchyard.contract.wording import allowing
 
 
 class SegmentationModelConfig(PictureModelConfig):
@@ -22,6 +24,12 @@ class SegmentationModelConfig(PictureModelConfig):
         if self.name == "unet_small" and self.weights != "none" and not self.weights.startswith("file:///"):
             raise ValueError(f"unet_small has no published weights {self.weights}: use none or a file:// URL")
         return self
+
+
+ClassName = Annotated[
+    str, Field(min_length=1, max_length=100, pattern=allowing(METRIC_KEY, "a text without control characters"))
+]
+Colour = Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=3, max_length=3)]
 
 
 class SegmentationDataConfig(DataConfig):
@@ -39,6 +47,18 @@ class SegmentationDataConfig(DataConfig):
     mask_threshold: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.5, description="a mask's pixel above this share of full scale is positive"
     )
+    classes: Annotated[list[ClassName], Field(min_length=2, max_length=255)] | None = Field(
+        default=None,
+        description="names of several classes, of which the first is the background: the values of masks are their "
+        "numbers, from 0; null: one class, by `mask_threshold`",
+    )
+    palette: Annotated[list[Colour], Field(max_length=255)] | None = Field(
+        default=None,
+        description="the colour `[red, green, blue]` of each class, for masks in colours and for overlays",
+    )
+    ignore_index: Annotated[int, Field(ge=0, le=255)] = Field(
+        default=255, description="with `classes`: the value of pixels that count neither in the loss nor in a metric"
+    )
     normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
         default="imagenet",
         description="`imagenet`: mean and deviation of ImageNet; `auto`: those of the training images",
@@ -47,6 +67,21 @@ class SegmentationDataConfig(DataConfig):
         default=["hflip", "vflip"], description="random changes of pictures and masks together, in this order"
     )
     workers: Workers = Field(default="auto", description="loader processes per rank")
+
+    @model_validator(mode="after")
+    def _classes_are_told_apart(self) -> Self:
+        if self.classes is None:
+            if self.palette is not None:
+                raise ValueError("palette has the colours of classes: give classes, too")
+            return self
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("two of the classes have the same name")
+        if self.mask_threshold != SegmentationDataConfig.model_fields["mask_threshold"].default:
+            raise ValueError("mask_threshold is for masks of one class: leave it out, as classes is given")
+        colours = None if self.palette is None else [len(self.palette), len(set(map(tuple, self.palette)))]
+        if colours is not None and colours != [len(self.classes)] * 2:
+            raise ValueError(f"palette needs {len(self.classes)} different colours, one for each of the classes")
+        return self
 
     @model_validator(mode="after")
     def _channels_of_colours(self) -> Self:
