@@ -194,6 +194,7 @@ TORCHYARD: dict[str, frozenset[str]] = {
 BY_EXCEPTION = {
     ("torchyard/__init__.py", "torchyard.run"),  # lazily, as are the next two: what users import
     ("torchyard/__init__.py", "torchyard.client"),
+    ("torchyard/__init__.py", "torchyard.models"),
     ("worker/engines/local/launchers/fork.py", "torchyard.run"),  # the fork of a warm process becomes a rank
     ("trainer/__main__.py", "torchyard"),  # as a user's script does
 }

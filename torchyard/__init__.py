@@ -6,11 +6,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchyard.client import AsyncClient, AsyncJob, Client, Job
     from torchyard.contract.errors import NotFound, TorchyardError
+    from torchyard.models.loading import load
     from torchyard.run import Run, init
 
     __version__: str
 
-__all__ = ["AsyncClient", "AsyncJob", "Client", "Job", "NotFound", "Run", "TorchyardError", "__version__", "init"]
+__all__ = [
+    "AsyncClient",
+    "AsyncJob",
+    "Client",
+    "Job",
+    "NotFound",
+    "Run",
+    "TorchyardError",
+    "__version__",
+    "init",
+    "load",
+]
 
 _MODULES = {
     "AsyncClient": "torchyard.client",
@@ -21,13 +33,21 @@ _MODULES = {
     "TorchyardError": "torchyard.contract.errors",
     "Run": "torchyard.run",
     "init": "torchyard.run",
+    "load": "torchyard.models.loading",
 }
 
 
 def __getattr__(name: str) -> Any:
     # Imported when it is first used: a training script needs no client, and a client no training.
     if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
+        try:
+            return getattr(import_module(_MODULES[name]), name)
+        except ModuleNotFoundError as error:
+            if name != "load" or (error.name or "").startswith("torchyard"):
+                raise
+            raise ModuleNotFoundError(
+                f"torchyard.load needs {error.name}: pip install 'torchyard[models]'", name=error.name
+            ) from error
     if name == "__version__":
         return import_module("torchyard.contract.version").own_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from torchyard.contract.recipes import Recipe
+from torchyard.models.checkpoint import FORMAT
 from torchyard.run import Run
 from trainer.contents import Contents
 from trainer.finiteness import nonfinite_weights
@@ -56,6 +57,7 @@ class Checkpoints:
 
     def _identity(self) -> dict[str, Any]:
         return {
+            "format": FORMAT,
             "recipe": self._trainer,
             "config": self._config,
             **self._contents.state_dict(),

@@ -10,18 +10,18 @@ from pathlib import Path
 import sys
 from typing import Any
 
-from pydantic import ValidationError
-
-from torchyard.contract.errors import ConfigError, DataError, TorchyardError
-from torchyard.contract.recipes import REGISTRY, Recipe
+from torchyard.contract.errors import ConfigError, TorchyardError
 from torchyard.host.collector import paused
-from torchyard.run.accelerator import own_device
 
 with paused():
     import torch
 
+    from torchyard.models import checkpoint
+    from torchyard.models.placement import chosen_device
     from trainer.precision import Precision
     from trainer.recipes import make_task
+
+MOST_THREADS = 1024
 
 
 def main() -> None:
@@ -51,10 +51,10 @@ def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto
     The metrics of a classifier are `loss`, `accuracy` and, with more than five classes, `accuracy_top5`. Raises
     DataError and ConfigError.
     """
-    state = _read(state_path)
-    where = _device(device)
-    torch.set_num_threads(state["threads"])
-    config = _config(state_path, state)
+    state = checkpoint.read(state_path)
+    where = chosen_device(device)
+    torch.set_num_threads(_threads(state))
+    config = checkpoint.config_of(state_path, state)
     task = make_task(config, source=source or config.data.source, weights="none", device=where, metadata=state)
     try:
         task.model.load_state_dict(state["model"])
@@ -68,34 +68,10 @@ def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto
     return {**metrics, "samples": evaluation.samples}
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a torn pickle can raise anything
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise DataError(f"{path} cannot be read as a checkpoint: {reason}") from error
-    if not isinstance(state, dict) or not {"recipe", "config", "model", "threads"} <= state.keys():
-        raise DataError(f"{path} is not a checkpoint of a recipe. Only its script can use the checkpoint of a script")
-    return state
-
-
-def _config(path: Path, state: dict[str, Any]) -> Recipe:
-    recipe = REGISTRY.get(state["recipe"])
-    if recipe is None:
-        raise DataError(f"{path}: this version has no recipe {state['recipe']}")
-    try:
-        return recipe.config.model_validate(state["config"])
-    except ValidationError as error:
-        raise DataError(f"{path}: its configuration is not valid in this version") from error
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return own_device(0)
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"--device {name} cannot be used: {str(error).splitlines()[0]}") from error
+def _threads(state: dict[str, Any]) -> int:
+    """Returns the CPU threads of the training."""
+    found = state.get("threads")
+    return found if isinstance(found, int) and 0 < found <= MOST_THREADS else torch.get_num_threads()
 
 
 if __name__ == "__main__":

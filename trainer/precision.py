@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from torchyard.run import accelerator
+from torchyard.models.placement import DTYPES, evaluating, precision
 
-_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _FIRST_SCALE = 2.0**16
 _GROWTH, _BACKOFF, _GROWTH_STEPS = 2.0, 0.5, 2000
 """GradScaler's: what the scale is multiplied by after so many steps without an overflow, and after an overflow."""
@@ -23,8 +22,8 @@ class Precision:
     """
 
     def __init__(self, wanted: str, device: torch.device) -> None:
-        self.name = _resolve(wanted, device)
-        self.dtype = _DTYPES.get(self.name)
+        self.name = precision(wanted, device)
+        self.dtype = DTYPES.get(self.name)
         """The format of matrix products and convolutions; None: that of the weights."""
         self.scale: Tensor | None = None
         """What the loss is multiplied by, on the device; None: 1, always."""
@@ -40,7 +39,7 @@ class Precision:
 
     def evaluation(self) -> torch.autocast | nullcontext[None]:
         """Returns the context of an evaluation: in bf16 where training is, else in single precision."""
-        return self.autocast() if self.name == "bf16" else nullcontext()
+        return evaluating(self.name, self._device)
 
     def unscale(self, optimizer: Optimizer) -> None:
         """Divides the gradients by the scale."""
@@ -72,9 +71,3 @@ def use_fast_kernels() -> None:
     """Lets GPUs multiply fp32 matrices in TF32, and try which convolution is the fastest for a shape."""
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
-
-
-def _resolve(wanted: str, device: torch.device) -> str:
-    if wanted != "auto":
-        return wanted
-    return "bf16" if accelerator.computes_bf16(device) else "fp32"

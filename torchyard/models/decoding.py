@@ -67,16 +67,21 @@ def load(file: File, *, channels: int, wanted: tuple[int, int] | None = None) ->
     `wanted`: the least width and height that the caller needs. A much larger JPEG is then returned at a half, a quarter
     or an eighth of its size, with a mean difference of 0.2 of 255 once it is resized. Not for masks.
     """
-    mode = "L" if channels == 1 else "RGB"
     try:
         with Image.open(file) as opened:
             if wanted is not None:
                 _draft(opened, wanted)
             ImageOps.exif_transpose(opened, in_place=True)  # in place, as a copy of all pixels takes time
-            image = _eight_bits(opened)
-            return image if image.mode == mode else image.convert(mode)
+            return converted(opened, channels=channels)
     except UNREADABLE as error:
         raise DataError(f"{_name(file)} cannot be read as a picture: {error}") from error
+
+
+def converted(image: Image.Image, *, channels: int) -> Image.Image:
+    """Returns the picture with 8 bits a value and 1 or 3 channels."""
+    mode = "L" if channels == 1 else "RGB"
+    image = _eight_bits(image)
+    return image if image.mode == mode else image.convert(mode)
 
 
 def fit(

@@ -29,6 +29,9 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 """The sizes in table 9 of Liu et al., arXiv 1907.11692, and `tiny`, which is ours."""
 
+FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
+"""The values of `model_type` that are supported."""
+
 POSITIONS = 512
 PADDING = 1
 """RoBERTa's padding token. Positions are numbered from PADDING + 1."""
@@ -69,6 +72,11 @@ def config_of(model: nn.Module) -> dict[str, Any]:
 def padding(model: nn.Module) -> int:
     """Returns the padding token."""
     return _config(model).pad_token_id
+
+
+def vocabulary(model: nn.Module) -> int:
+    """Returns the number of tokens."""
+    return _config(model).vocab_size
 
 
 class _OneArgument(nn.Module):

@@ -54,6 +54,11 @@ def check_name(name: str) -> None:
     raise ConfigError(f"model.name: there is no model {name!r}; {hint}")
 
 
+def is_published(weights: str) -> bool:
+    """Returns whether `weights` is the name of published weights: not `none`, a path or a `file://` URL."""
+    return weights != "none" and "/" not in weights
+
+
 def build(name: str, *, channels: int, height: int, width: int, classes: int, for_published: bool = False) -> nn.Module:
     """Builds a model with random weights.
 

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
+from torchyard.models.arrays import resized
 from trainer.data.digests import arrays_digest, split_digest
 from trainer.data.digits import read_digits
 from trainer.data.identity import Identity
-from trainer.data.images import ImageData, InMemory, resized, split_indices
+from trainer.data.images import ImageData, InMemory, split_indices
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 

@@ -6,7 +6,6 @@ from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from torchyard.contract.recipes import Normalization
 from torchyard.models.normalization import IMAGENET
@@ -111,19 +110,6 @@ def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalizati
     mean = total / pixels
     std = (squares / pixels - mean.square()).clamp(min=0).sqrt()
     return Normalization(mean=mean.tolist(), std=torch.where(std > 1e-6, std, 1.0).tolist())
-
-
-def resized(pictures: Tensor, size: int | None) -> Tensor:
-    """Returns the pictures resized to `size` × `size` pixels, with the same dtype; None: unchanged."""
-    if size is None or pictures.shape[-2:] == (size, size):
-        return pictures
-    parts = [
-        functional.interpolate(part.float(), (size, size), mode="bilinear", antialias=True, align_corners=False)
-        for part in pictures.split(256)
-    ]
-    if pictures.dtype == torch.uint8:
-        return torch.cat([part.round().clamp(0, 255).byte() for part in parts])
-    return torch.cat(parts)
 
 
 def split_indices(labels: Tensor, *, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

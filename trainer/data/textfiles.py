@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.contract.errors import DataError
+from torchyard.models import textlines
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,7 @@ def read_classes(files: Mapping[str, Path]) -> list[Sample]:
     """Returns a sample for each line that is not blank, class by class. Raises DataError."""
     samples: list[Sample] = []
     for label, file in files.items():
-        texts = [line.strip() for line in io.StringIO(_read(file), newline=None)]
-        found = [Sample(text, label, file) for text in texts if text]
+        found = [Sample(text, label, file) for text in textlines.texts_in(textlines.content(file))]
         if not found:
             raise DataError(f"{file} is empty")
         samples += found
@@ -74,7 +74,7 @@ def read_table(file: Path) -> list[Sample]:
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise DataError(f"{file} is not a folder, and its name does not end in {', '.join(_READERS)}")
-    read = [_sample(file, line, text, label) for line, text, label in reader(file, _read(file))]
+    read = [_sample(file, line, text, label) for line, text, label in reader(file, textlines.content(file))]
     samples = [sample for sample in read if sample.text]
     if not samples:
         raise DataError(f"{file} is empty")
@@ -149,16 +149,3 @@ def _sample(file: Path, line: int, text: Any, label: Any) -> Sample:
     except UnicodeEncodeError as error:
         raise DataError(f"{where}: holds half of a surrogate pair, which is not a character") from error
     return sample
-
-
-def _read(file: Path) -> str:
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}") from error
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        logger.info("%s is not UTF-8 (line %d): reading it as cp1252, unknown bytes are replaced", file, line)
-        return content.decode("cp1252", errors="replace")

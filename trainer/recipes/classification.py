@@ -13,6 +13,7 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import ImageClassification, ImageDataConfig, Normalization
 from torchyard.models import vision
 from torchyard.models.normalization import Normalizer
+from torchyard.models.placement import memory_format
 from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
@@ -27,8 +28,8 @@ from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
 from trainer.score import Accuracy
 from trainer.task import Evaluation
-from trainer.weights.files import file_state, fill, is_published, torchvision_state
-from trainer.weights.home import memory_format, placed
+from trainer.weights.files import file_state, fill, torchvision_state
+from trainer.weights.home import placed
 from trainer.weights.initial import freeze, initialize
 from trainer.world import World
 
@@ -198,7 +199,7 @@ def _model(config: ImageClassification, data: ImageData, *, weights: str | None)
         height=data.height,
         width=data.width,
         classes=len(data.classes),
-        for_published=is_published(config.model.weights),
+        for_published=vision.is_published(config.model.weights),
     )
     if weights is not None:
         new = frozenset(name for name, _ in model.named_parameters())
@@ -210,7 +211,7 @@ def _model(config: ImageClassification, data: ImageData, *, weights: str | None)
 
 
 def _fill(model: nn.Module, name: str, weights: str) -> frozenset[str]:
-    tensors = torchvision_state(name, weights) if is_published(weights) else file_state(weights)
+    tensors = torchvision_state(name, weights) if vision.is_published(weights) else file_state(weights)
     new = fill(model, vision.fit_position_embeddings(model, tensors), what=weights)
     logger.info("model.weights: %s; new: %s", weights, ", ".join(sorted(new)) or "nothing")
     return new

@@ -13,6 +13,8 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import Normalization, Segmentation
 from torchyard.models import unet
 from torchyard.models.normalization import Normalizer
+from torchyard.models.placement import memory_format
+from torchyard.models.vision import is_published
 from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
 from trainer.data.batch import Batch
@@ -26,8 +28,8 @@ from trainer.recipes.overlays import overlays
 from trainer.recipes.pixels import PixelLoss, PixelTally, logit
 from trainer.score import Iou
 from trainer.task import Evaluation
-from trainer.weights.files import file_state, fill, is_published, torchvision_state
-from trainer.weights.home import memory_format, placed
+from trainer.weights.files import file_state, fill, torchvision_state
+from trainer.weights.home import placed
 from trainer.weights.initial import freeze, initialize
 from trainer.world import World
 

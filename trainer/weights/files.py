@@ -17,11 +17,6 @@ from trainer.weights.downloads import published_file, reason
 _DENSE_LAYER = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 
 
-def is_published(weights: str) -> bool:
-    """Returns whether `weights` is the name of published weights: not `none`, a path or a `file://` URL."""
-    return weights != "none" and "/" not in weights
-
-
 def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
     """Returns torchvision's weights of a name (`DEFAULT`, `IMAGENET1K_V1`, `ResNet18_Weights.DEFAULT`) for `arch`.
 

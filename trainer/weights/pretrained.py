@@ -9,15 +9,12 @@ import torch
 from torch import nn
 
 from torchyard.contract.errors import DataError
-from torchyard.models.text import configure_transformers, for_task, one_argument
+from torchyard.models.text import FAMILY, configure_transformers, for_task, one_argument
 from torchyard.models.tokenizer import TokenizerFiles
 from trainer.weights.digests import checked_snapshot
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, TokenizersBackend
-
-FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
-"""The values of `model_type` that are supported."""
 
 
 @dataclass(frozen=True)

@@ -47,3 +47,11 @@ def test_weights_for_pictures_of_another_size_fit_a_vision_transformer() -> None
 def test_only_published_weights_of_googlenet_have_their_own_normalization(published: bool) -> None:
     model = models.build("googlenet", channels=3, height=32, width=32, classes=2, for_published=published)
     assert getattr(model, "transform_input") == published  # noqa: B009 torchvision does not declare it
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [("none", False), ("DEFAULT", True), ("a.B", True), ("/a/b.pt", False), ("file:///a.pt", False)],
+)
+def test_a_name_is_neither_none_nor_a_path(weights: str, expected: bool) -> None:
+    assert models.is_published(weights) == expected

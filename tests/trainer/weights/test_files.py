@@ -21,7 +21,7 @@ from tests.leftovers import as_nobody
 from tests.trainer.published import cache, cache_as, content_of
 from torchyard.contract.errors import ConfigError, DataError
 from trainer.weights import digests
-from trainer.weights.files import file_state, fill, is_published, torchvision_state
+from trainer.weights.files import file_state, fill, torchvision_state
 
 TENSORS = {"weight": torch.arange(6.0).reshape(3, 2), "bias": torch.ones(3)}
 
@@ -285,14 +285,6 @@ def test_an_unknown_name_of_weights_is_a_configuration_error(arch: str, weights:
     with pytest.raises(ConfigError, match=r"model\.weights") as caught:
         torchvision_state(arch, weights)
     assert message in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("weights", "expected"),
-    [("none", False), ("DEFAULT", True), ("a.B", True), ("/a/b.pt", False), ("file:///a.pt", False)],
-)
-def test_a_name_is_neither_none_nor_a_path(weights: str, expected: bool) -> None:
-    assert is_published(weights) == expected
 
 
 def _safetensors(path: Path) -> Path:

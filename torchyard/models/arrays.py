@@ -1,0 +1,78 @@
+"""Pictures as arrays."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from torchyard.contract.errors import DataError
+
+GREY = (0.299, 0.587, 0.114)
+"""Shares of red, green and blue in a grey value (ITU-R BT.601)."""
+_ROUNDING = 1e-3
+
+
+def picture(array: Any, *, channels: int) -> Tensor:
+    """Returns a numpy array or a tensor as (channels, height, width), uint8 or floats of 0…1. Raises DataError.
+
+    The array is (height, width), or has 1 or 3 channels as its last or its first dimension.
+    """
+    values = array.detach().cpu() if isinstance(array, Tensor) else _tensor(array)
+    if values.ndim == 2:
+        values = values[None]
+    elif values.ndim == 3 and values.shape[2] in (1, 3):
+        values = values.permute(2, 0, 1)
+    elif values.ndim != 3 or values.shape[0] not in (1, 3):
+        raise DataError(f"an array of shape {tuple(values.shape)} is not a picture with 1 or 3 channels")
+    if 0 in values.shape:
+        raise DataError(f"an array of shape {tuple(values.shape)} is an empty picture")
+    return _with_channels(_checked(values), channels).contiguous()
+
+
+def resized(pictures: Tensor, size: int | tuple[int, int] | None) -> Tensor:
+    """Returns pictures (samples, channels, height, width) resized to `size`, with the same dtype; None: unchanged.
+
+    `size`: height and width, or one number for both.
+    """
+    if size is None:
+        return pictures
+    sides = (size, size) if isinstance(size, int) else size
+    if pictures.shape[-2:] == sides:
+        return pictures
+    parts = [
+        functional.interpolate(part.float(), sides, mode="bilinear", antialias=True, align_corners=False)
+        for part in pictures.split(256)
+    ]
+    if pictures.dtype == torch.uint8:
+        return torch.cat([part.round().clamp(0, 255).byte() for part in parts])
+    return torch.cat(parts)
+
+
+def _tensor(array: Any) -> Tensor:
+    values = np.asarray(array)
+    if values.dtype.kind not in "uf" or values.dtype == np.longdouble:
+        raise DataError(f"an array of {values.dtype} is not a picture, which is uint8, or floats of 0…1")
+    return torch.from_numpy(np.ascontiguousarray(values))
+
+
+def _checked(values: Tensor) -> Tensor:
+    if values.dtype == torch.uint8:
+        return values
+    if not values.is_floating_point():
+        raise DataError(f"an array of {values.dtype} is not a picture, which is uint8, or floats of 0…1")
+    floats = values.float()
+    low, high = floats.min().item(), floats.max().item()
+    if not (low >= -_ROUNDING and high <= 1 + _ROUNDING):
+        raise DataError(f"an array of floats has values from {low:g} to {high:g}, and a picture's are 0…1")
+    return floats
+
+
+def _with_channels(values: Tensor, channels: int) -> Tensor:
+    if len(values) == channels:
+        return values
+    if channels == 3:
+        return values.expand(3, -1, -1)
+    grey = torch.tensordot(torch.tensor(GREY), values.float(), 1)[None]
+    return grey.round().byte() if values.dtype == torch.uint8 else grey

@@ -1,0 +1,120 @@
+"""Reads the checkpoints of recipes. What a file says is not trusted: nothing in it is run."""
+
+from collections.abc import Mapping
+import json
+from pathlib import Path
+from typing import Any
+import zipfile
+
+from pydantic import ValidationError
+import torch
+from torch import Tensor
+
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import REGISTRY, Recipe
+
+FORMAT = 1
+"""The version of the layout of `state.pt`, its key `format`. A state without that key has version 1."""
+
+HEADER_KEY = "torchyard"
+"""Where the header of an exported `model.safetensors` has the state without its weights, as JSON."""
+
+METADATA = (
+    *("format", "recipe", "config", "metrics", "epoch", "step"),
+    *("classes", "normalization", "input", "crop_fraction"),
+    *("threshold", "mask_threshold", "outputs", "palette"),
+    *("tokenizer", "model_config"),
+)
+"""The keys of a state that say how its weights are used. The others are for going on with the training."""
+
+_ZIP = b"PK\x03\x04"
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """Returns the state in a `state.pt`, or in a `model.safetensors` that `torchyard export` wrote.
+
+    The tensors of a `state.pt` are mapped from the file, and read when they are used. Raises DataError, with one line,
+    if the file is not a checkpoint of a recipe that this version can read.
+    """
+    file = Path(path)
+    try:
+        state = _unpickled(file) if _begins_as_zip(file) else _safetensors(file)
+    except DataError:
+        raise
+    except Exception as error:  # a torn pickle can raise anything
+        raise DataError(f"{file} cannot be read as a checkpoint: {_reason(error)}") from error
+    if not isinstance(state, dict) or not {"recipe", "config", "model"} <= state.keys():
+        raise DataError(f"{file} is not a checkpoint of a recipe. Only its script can use the checkpoint of a script")
+    _check_format(file, state.get("format", 1))
+    if not _are_weights(state["model"]):
+        raise DataError(f"{file} is not a checkpoint of a recipe: its model is not made of plain tensors by name")
+    return state
+
+
+def config_of(path: str | Path, state: Mapping[str, Any]) -> Recipe:
+    """Returns the configuration in a state. Raises DataError."""
+    name = state["recipe"]
+    recipe = REGISTRY.get(name) if isinstance(name, str) else None
+    if recipe is None:
+        raise DataError(f"{path}: this version has no recipe {str(name)[:100]}")
+    try:
+        return recipe.config.model_validate(state["config"])
+    except ValidationError as error:
+        raise DataError(f"{path}: its configuration is not valid in this version") from error
+
+
+def metadata_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a state says about the use of its weights: all of METADATA that it has."""
+    return {key: state[key] for key in METADATA if key in state}
+
+
+def _begins_as_zip(file: Path) -> bool:
+    if not file.is_file():  # a pipe would be waited for
+        what = "is no file" if file.exists() else "does not exist"
+        raise DataError(f"{file} cannot be read as a checkpoint: it {what}")
+    with file.open("rb") as opened:
+        return opened.read(len(_ZIP)) == _ZIP
+
+
+def _unpickled(file: Path) -> Any:
+    with zipfile.ZipFile(file) as archive:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise DataError(f"{file} cannot be read as a checkpoint: it is compressed, as no checkpoint is")
+    return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+
+
+def _safetensors(file: Path) -> Any:
+    from safetensors import safe_open
+
+    if file.suffix != ".safetensors":
+        raise DataError(f"{file} cannot be read as a checkpoint: it is neither a state.pt nor a model.safetensors")
+    with safe_open(file, framework="pt") as opened:
+        header = (opened.metadata() or {}).get(HEADER_KEY)
+        if header is None:
+            raise DataError(f"{file} has weights alone: use the state.pt of the checkpoint, or export it")
+        state = json.loads(header)
+        return {**state, "model": {name: opened.get_tensor(name) for name in opened.keys()}}  # noqa: SIM118 it is no dict
+
+
+def _check_format(file: Path, found: Any) -> None:
+    if not isinstance(found, int) or found < 1:
+        raise DataError(f"{file} is not a checkpoint of a recipe: its format is {str(found)[:100]!r}")
+    if found > FORMAT:
+        raise DataError(
+            f"{file} was written by a newer version: it has format {found}, and this one reads formats up to {FORMAT}. "
+            "Install a newer torchyard"
+        )
+
+
+def _are_weights(model: Any) -> bool:
+    return isinstance(model, Mapping) and all(
+        isinstance(name, str) and isinstance(value, Tensor) and _is_plain(value) for name, value in model.items()
+    )
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_complex() or tensor.is_meta)
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,73 @@
+"""What the models of pictures share: their preprocessing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field
+import torch
+from torch import Tensor, nn
+
+from torchyard.contract.recipes import Normalization, Recipe
+from torchyard.models.decoding import Resize
+from torchyard.models.inputs import Form, Picture, listed, read, stacked
+from torchyard.models.model import Model
+from torchyard.models.normalization import Normalizer
+from torchyard.models.placement import memory_format
+
+P = TypeVar("P")
+
+Side = Annotated[int, Field(ge=1, le=8192)]
+
+
+class _Input(BaseModel, frozen=True, strict=True):
+    channels: Annotated[int, Field(ge=1, le=3)]
+    height: Side
+    width: Side
+
+
+class PictureMetadata(BaseModel, frozen=True, strict=True):
+    """What the checkpoint of a model of pictures says about its inputs."""
+
+    classes: Annotated[list[str], Field(min_length=1, max_length=100_000)]
+    normalization: Normalization
+    input: _Input
+    crop_fraction: Annotated[float, Field(gt=0.1, le=1)] = 1.0
+
+
+class PictureModel(Model[Picture, P]):
+    """A model whose inputs are pictures: normalized floats (samples, channels, height, width)."""
+
+    def __init__(
+        self, module: nn.Module, *, state: Mapping[str, Any], config: Recipe, device: torch.device, channels: int
+    ) -> None:
+        """`channels`: those of the module, which may be three for grey pictures."""
+        found = PictureMetadata.model_validate(
+            {key: state[key] for key in PictureMetadata.model_fields if key in state}
+        )
+        self.memory_format = memory_format(config, device)
+        super().__init__(module.to(memory_format=self.memory_format), state=state, config=config, device=device)  # pyright: ignore[reportCallIssue] it is no overload
+        resize: Resize = getattr(config.data, "resize", "squash")
+        shape = found.input
+        self.form = Form(shape.channels, shape.height, shape.width, resize, found.crop_fraction)
+        self._normalization = found.normalization
+        self._normalizer = Normalizer(found.normalization, channels=channels, device=device)
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        form = self.form
+        return {
+            "input": {"channels": form.channels, "height": form.height, "width": form.width},
+            "resize": form.resize,
+            "crop_fraction": form.crop_fraction,
+            "normalization": self._normalization.model_dump(),
+        }
+
+    def listed(self, source: Any) -> tuple[list[Any], bool]:
+        return listed(source)
+
+    def read(self, source: Any) -> Picture:
+        return read(source, self.form)
+
+    def collate(self, read: Sequence[Picture]) -> Tensor:
+        pictures = stacked([picture.pixels for picture in read]).to(self.device)
+        return self._normalizer(pictures).contiguous(memory_format=self.memory_format)

@@ -1,0 +1,122 @@
+"""Predicts the classes of texts."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, Field
+import torch
+from torch import Tensor, nn
+
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import TextClassification
+from torchyard.models import text
+from torchyard.models.model import Model
+from torchyard.models.predictions import ClassPrediction, class_predictions
+from torchyard.models.textlines import lines
+from torchyard.models.tokenizer import TokenizerFiles
+from torchyard.run.accelerator import is_accelerator
+
+MOST_TOKENIZER_CHARACTERS = 64 << 20
+SHAPE = (
+    *("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("max_position_embeddings", "type_vocab_size", "hidden_act", "layer_norm_eps", "initializer_range"),
+    *("pad_token_id", "bos_token_id", "eos_token_id", "position_embedding_type"),
+)
+"""The keys of a model's configuration that say what is computed. A state's other keys are not given to transformers."""
+
+
+class _Tokenizer(BaseModel, frozen=True, strict=True):
+    content: Annotated[str, Field(max_length=MOST_TOKENIZER_CHARACTERS)]
+    roles: dict[str, str]
+
+
+class TextMetadata(BaseModel, frozen=True, strict=True):
+    """What the checkpoint of a model of texts says about its inputs."""
+
+    classes: Annotated[list[str], Field(min_length=1, max_length=100_000)]
+    tokenizer: _Tokenizer
+    model_config_: Annotated[dict[str, Any], Field(alias="model_config")]
+
+
+class TextClassifier(Model[list[int], ClassPrediction]):
+    """A classifier of texts. Its inputs are `input_ids` and `attention_mask` (samples, tokens)."""
+
+    def __init__(
+        self, module: nn.Module, *, state: Mapping[str, Any], config: TextClassification, device: torch.device
+    ) -> None:
+        super().__init__(module, state=state, config=config, device=device)
+        self._max_length = config.data.max_length
+        found = _metadata(state).tokenizer
+        self.tokenizer = TokenizerFiles(found.content, found.roles)
+        self._encoder = self.tokenizer.encoder(max_length=self._max_length)
+        self._padding = text.padding(module)
+        highest = self._encoder.get_vocab_size()
+        if highest > text.vocabulary(module):
+            raise DataError(f"its tokenizer has {highest} tokens, and its model {text.vocabulary(module)}")
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        return {"max_length": self._max_length, "tokens": self._encoder.get_vocab_size()}
+
+    def listed(self, source: Any) -> tuple[list[Any], bool]:
+        """A string is a text; a Path is a file with a text a line, of which blank ones are left out."""
+        if isinstance(source, list | tuple):
+            sources = cast("list[Any]", source)
+            return [single for item in sources for single in self.listed(item)[0]], True
+        return (lines(source), True) if isinstance(source, Path) else ([source], False)
+
+    def read(self, source: Any) -> list[int]:
+        if not isinstance(source, str):
+            raise DataError(f"a text is a string, and a file of texts a Path, not {type(source).__name__}")
+        content = source.strip()  # as in training
+        if not content:
+            raise DataError("a text is empty")
+        try:
+            return self._encoder.encode(content).ids
+        except (TypeError, UnicodeEncodeError) as error:
+            raise DataError("a text holds half of a surrogate pair, which is not a character") from error
+
+    def collate(self, read: Sequence[list[int]]) -> dict[str, Tensor]:
+        multiple = 8 if is_accelerator(self.device) else 1
+        width = -(-max(map(len, read)) // multiple) * multiple
+        ids = torch.tensor([[*tokens, *[self._padding] * (width - len(tokens))] for tokens in read])
+        mask = torch.arange(width) < torch.tensor([[len(tokens)] for tokens in read])
+        return {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device)}
+
+    def interpret(self, sources: Sequence[Any], read: Sequence[list[int]], logits: Tensor) -> list[ClassPrediction]:
+        return class_predictions(sources, logits, self.classes)
+
+
+def build(config: TextClassification, state: Mapping[str, Any]) -> nn.Module:
+    """Returns the module that a state describes, with random weights. Imports and downloads nothing that it names.
+
+    Raises DataError.
+    """
+    found = _metadata(state)
+    shape = {key: found.model_config_[key] for key in SHAPE if key in found.model_config_}
+    if shape.get("model_type") not in text.FAMILY:
+        raise DataError(
+            f"its model_type is {str(shape.get('model_type'))[:100]!r}, not one of {', '.join(text.FAMILY)}"
+        )
+    layers = shape.get("num_hidden_layers")
+    if not isinstance(layers, int) or not 0 < layers <= len(state["model"]):
+        raise DataError(f"it has {len(state['model'])} tensors, and says that it has {str(layers)[:100]} layers")
+    shape |= {"id2label": dict(enumerate(found.classes)), "problem_type": "single_label_classification"}
+    with torch.device("meta"):
+        _check_shapes(text.rebuild(shape), state["model"])  # before memory is taken for what it says
+    return text.rebuild(shape)
+
+
+def _metadata(state: Mapping[str, Any]) -> TextMetadata:
+    return TextMetadata.model_validate(
+        {key: state[key] for key in ("classes", "tokenizer", "model_config") if key in state}
+    )
+
+
+def _check_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    for name, own in module.state_dict().items():
+        found = tensors.get(name)
+        if found is None or found.shape != own.shape:
+            has = "no such tensor" if found is None else f"one of {tuple(found.shape)}"
+            raise DataError(f"its model needs {name} of {tuple(own.shape)}, and it has {has}")
