@@ -24,18 +24,19 @@ class DeclaredBody:
     schemas: tuple[type[BaseModel], ...] = ()
     description: str | None = None
     headers: tuple[str, ...] = ()
+    required: bool = True
 
     def add_to(self, operation: dict[str, Any]) -> None:
         """Adds the body to an operation of the document."""
         described = {} if self.description is None else {"description": self.description}
-        operation["requestBody"] = {**described, "required": True, "content": self.content}
+        operation["requestBody"] = {**described, "required": self.required, "content": self.content}
         if self.headers:
             operation["parameters"] = [*operation.get("parameters", []), *map(parameter, self.headers)]
 
 
-def json(*schemas: type[BaseModel], example: Any) -> DeclaredBody:
+def json(*schemas: type[BaseModel], example: Any, required: bool = True) -> DeclaredBody:
     """Returns the declaration of a body that has one of the schemas."""
-    return DeclaredBody(_json([schema.__name__ for schema in schemas], example), schemas)
+    return DeclaredBody(_json([schema.__name__ for schema in schemas], example), schemas, required=required)
 
 
 def _json(names: list[str], example: Any) -> dict[str, Any]:

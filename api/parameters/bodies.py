@@ -53,15 +53,21 @@ async def _spec_body(body: Body) -> bytes:
     return body
 
 
-def json_body(kind: type[Schema], *, example: Any) -> Any:
-    """Returns the dependency of a route: the body as a `kind`. Raises TooLarge, and InvalidRequest for wrong fields."""
-    return _parsed_by(partial(parse_request, kind), bodies.json(kind, example=example))
+def json_body(kind: type[Schema], *, example: Any, required: bool = True) -> Any:
+    """Returns the dependency of a route: the body as a `kind`. Raises TooLarge, and InvalidRequest for wrong fields.
+
+    `required`: otherwise, no body is an empty object.
+    """
+    declared = bodies.json(kind, example=example, required=required)
+    return _parsed_by(partial(parse_request, kind), declared, empty=None if required else {})
 
 
-def _parsed_by(parse: Callable[[Any], Any], declared: DeclaredBody, *, source: Callable[..., Any] = _body) -> Any:
+def _parsed_by(
+    parse: Callable[[Any], Any], declared: DeclaredBody, *, source: Callable[..., Any] = _body, empty: Any = None
+) -> Any:
     """Returns the dependency that parses what `source` has read, as JSON, once it is known who sends it.
 
-    Raises what `authenticate`, `source` and `parse` do.
+    `empty`: what an empty body means, if it means anything. Raises what `authenticate`, `source` and `parse` do.
     """
 
     @bodies.declares(declared)
@@ -70,6 +76,8 @@ def _parsed_by(parse: Callable[[Any], Any], declared: DeclaredBody, *, source: C
         caller: Annotated[Principal, Depends(authenticate)],
         body: Annotated[bytes, Depends(source)],
     ) -> Any:
+        if not body and empty is not None:
+            return parse(empty)
         if len(body) < _THREAD_BYTES:
             return parse(parsed_json(body))
         return await services.parses.begin(caller.key, lambda: parse(parsed_json(body)))

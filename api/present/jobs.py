@@ -9,6 +9,7 @@ from pydantic_core import to_json
 
 from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
+from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import BestCheckpoint, JobFacts, ListedAttempt, ListedJob, QueuedJob
 from torchyard.contract.codec import json_number
 from torchyard.contract.job import EndReason
@@ -19,6 +20,7 @@ from torchyard.contract.views.jobs import (
     BestView,
     ErrorView,
     HeldDevice,
+    InitialView,
     ProgressView,
     QueueEntry,
     WaitingReason,
@@ -36,7 +38,8 @@ def encoded_job(facts: JobFacts, *, is_new: bool = False) -> bytes:
     """
     resolved = facts.spec.encode() if is_new else _resolved(facts.spec)
     card = "null" if facts.card is None else facts.card
-    return b'%s,"spec":%s,"card":%s}' % (_encoded(_summary(facts))[:-1], resolved, card.encode())
+    told = {**_summary(facts), "init_from": None if facts.initial is None else _initial(facts.initial)}
+    return b'%s,"spec":%s,"card":%s}' % (_encoded(told)[:-1], resolved, card.encode())
 
 
 def encoded_summaries(jobs: Sequence[ListedJob], caller: Caller) -> bytes:
@@ -145,6 +148,16 @@ def _encoded(fields: dict[str, Any]) -> bytes:
 def _resolved(spec: str) -> bytes:
     """Returns the JSON of a stored spec with every default: a version that had less keys may have written it."""
     return SPEC.validate_python(json.loads(spec)).model_dump_json().encode()
+
+
+def _initial(facts: InitialFacts) -> InitialView:
+    return InitialView(
+        ref=facts.ref,
+        job_id=facts.source_job,
+        checkpoint_id=facts.source_checkpoint,
+        model=facts.model,
+        step=facts.step,
+    )
 
 
 def _best(best: BestCheckpoint, *, metric: str) -> BestView:

@@ -1,13 +1,13 @@
 """Validates and submits specs, and retries jobs that have ended."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from starlette.responses import Response
 
 from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
-from api.parameters.bodies import SpecBody
+from api.parameters.bodies import SpecBody, json_body
 from api.parameters.idempotency import Keyed
 from api.parameters.reads import in_turns
 from api.present import jobs as present
@@ -15,10 +15,13 @@ from api.services import Services, ServicesDep
 from store.facts.submission import Retry, Submission, Submitted
 from store.queries import submission as queries
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
+from torchyard.contract.requests import RetryRequest
 from torchyard.contract.spec import Spec, with_grace_within
 from torchyard.contract.views.jobs import JobView, SpecView
 
 router = guarded("jobs")
+
+RetryBody = Annotated[RetryRequest, json_body(RetryRequest, example={"from": "epoch-3"}, required=False)]
 
 _CREATED: dict[int | str, dict[str, Any]] = {
     201: {"model": JobView, "headers": headers("Location", "Idempotent-Replayed")},
@@ -43,9 +46,11 @@ async def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, k
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
-async def retry_job(services: ServicesDep, caller: JobWriter, job_id: JobId, keyed: Keyed) -> Response:
-    """Submits the spec of a job that has ended as a new job, which resumes from the old job's newest checkpoint."""
-    return _answer(await services.submissions.submit(Retry(job_id, caller, keyed)))
+async def retry_job(
+    services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: RetryBody, keyed: Keyed
+) -> Response:
+    """Submits the spec of a job that has ended as a new job, which goes on from a checkpoint of the old one."""
+    return _answer(await services.submissions.submit(Retry(job_id, caller, keyed, wanted.from_)))
 
 
 def _within_limits(services: Services, spec: Spec) -> Spec:

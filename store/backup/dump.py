@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from store import service_identity
 from store.backup.contents import create_private
 from store.db.database import Database
-from store.db.tables import Artifact, Bundle, Checkpoint
+from store.db.tables import Artifact, Bundle, Checkpoint, InitialWeights
 from store.service_identity import Known
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.host.recordfiles import sync_folder
@@ -155,8 +155,11 @@ def _read_snapshot(session: Session) -> Snapshot:
     # The names are those of the service's own tables.
     rows = {table: session.scalars(text(f'SELECT count(*) FROM "{table}"')).one() for table in tables}  # noqa: S608
     revision = session.scalars(text("SELECT version_num FROM alembic_version")).one()
-    listed = session.scalars(select(Checkpoint.files).execution_options(yield_per=1000))
-    blobs = {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
+    blobs: dict[str, int] = {}
+    for table in (Checkpoint, InitialWeights):
+        if table.__tablename__ in tables:  # an earlier revision has no initial weights
+            listed = session.scalars(select(table.files).execution_options(yield_per=1000))
+            blobs |= {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
     blobs |= {row.sha256: row.size for row in session.execute(select(Bundle.sha256, Bundle.size))}
     blobs |= {row.sha256: row.size for row in session.execute(select(Artifact.sha256, Artifact.size))}
     service = service_identity.read(session) if "service" in tables else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from store.facts.initial_weights import InitialFacts
 from store.facts.pages import FactPage
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.filters import JobSort
@@ -78,6 +79,8 @@ class JobFacts(ListedJob):
     card: str | None
     """JSON."""
     log_lines: int
+    initial: InitialFacts | None
+    """What its spec's `init_from` names."""
 
 
 @dataclass(frozen=True, slots=True)

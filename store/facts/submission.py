@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from store.facts.callers import Caller
+from store.facts.checkpoints import CheckpointFacts
+from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import JobFacts
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility
@@ -31,7 +33,8 @@ class NewJob:
 class Submission:
     """A job that a caller submits. `visibility`: the default visibility, for a spec that sets none.
 
-    `retry_of`: the job that it goes on with, of which the transaction has the row.
+    `retry_of`: the job that it goes on with, of which the transaction has the row; `goes_on_from`: the checkpoint of
+    that job from which it does, if it has one. `initial`: what the spec's `init_from` names, once that is known.
     """
 
     spec: Spec
@@ -39,15 +42,21 @@ class Submission:
     visibility: Visibility
     keyed: KeyedRequest | None = None
     retry_of: str | None = None
+    goes_on_from: CheckpointFacts | None = None
+    initial: InitialFacts | None = None
 
 
 @dataclass(frozen=True)
 class Retry:
-    """A request to submit the spec of an ended job again, which goes on from the job's newest checkpoint."""
+    """A request to submit the spec of an ended job again, which goes on from a checkpoint of the job.
+
+    `ref`: an id, `best`, `latest`, `epoch-N` or `step-N`; None for the newest, or the beginning if it has none.
+    """
 
     job_id: str
     caller: Caller
     keyed: KeyedRequest | None = None
+    ref: str | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.tables import IdempotencyKey
 from store.facts.submission import KeyedRequest, Submission, Submitted
-from store.rows import bundles, idempotency, quotas, submissions, users
+from store.rows import bundles, idempotency, initial_weights, quotas, submissions, users
 from store.rows.idempotency import Answer
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.team import Resource
@@ -72,8 +72,9 @@ def _answer(job_id: str) -> Answer:
 
 
 def _submit(session: Session, wanted: Mapping[int, Submission]) -> dict[int, Submitted | Exception]:
-    """Stores the jobs, once their user and bundles are locked: several batches of a user take turns."""
+    """Stores the jobs, once their sources, user and bundles are locked: several batches of a user take turns."""
     owner = next(iter(wanted.values())).caller.name
+    initial_weights.lock_sources(session, initial_weights.sources_of(each.spec for each in wanted.values()))
     limits = quotas.limits_of_some(session, [owner])
     if Resource.QUEUED in limits.get(owner, {}):
         users.lock(session, owner)

@@ -18,6 +18,7 @@ from store.db.tables import (
     Checkpoint,
     DeletedJob,
     IdempotencyKey,
+    InitialWeights,
     Job,
     JobEvent,
     LogChunk,
@@ -46,7 +47,8 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))
     garbage.add_blobs(session, {*files, *artifacts})
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
-    for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, IdempotencyKey, Attempt):
+    stored = (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, InitialWeights)
+    for table in (*stored, IdempotencyKey, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))
     _execute(session, delete(Job).where(Job.id == job_id))
     session.execute(insert(DeletedJob).values(job_id=job_id))

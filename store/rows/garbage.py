@@ -1,4 +1,4 @@
-"""Garbage: blobs of deleted jobs, removed checkpoints, bundles and artifacts, which may not be referred to any more.
+"""Garbage: blobs of what was removed, such as checkpoints, bundles and artifacts. Others may still refer to them.
 
 Blobs are shared, and a relay or an upload may be storing the same bytes again. They are checked only while none of them
 is between storing a blob and committing the row that refers to it.
@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import column
 
-from store.db.tables import Artifact, Bundle, Checkpoint, Garbage
+from store.db.tables import Artifact, Bundle, Checkpoint, Garbage, InitialWeights
 from store.db.upsert import upsert
 
 
@@ -54,17 +54,21 @@ def remove(session: Session, removed: Collection[str]) -> None:
 
 
 def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
-    """Returns those of `wanted` that a row refers to, in one pass over all checkpoints."""
+    """Returns those of `wanted` that a row refers to, in one pass over all checkpoints and initial weights."""
     bundles = session.scalars(select(Bundle.sha256).where(Bundle.sha256.in_(wanted)).distinct())
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.sha256.in_(wanted)).distinct())
+    listed = (_among_files(session, table, wanted) for table in (Checkpoint, InitialWeights))
+    return {*bundles, *artifacts}.union(*listed)
+
+
+def _among_files(session: Session, table: type[Checkpoint | InitialWeights], wanted: Collection[str]) -> Iterable[str]:
     if _is_postgresql(session):
-        file = func.jsonb_array_elements(Checkpoint.files).table_valued(column("value", JSONB))
+        file = func.jsonb_array_elements(table.files).table_valued(column("value", JSONB))
         sha256 = file.c.value["sha256"].astext
     else:
-        file = func.json_each(Checkpoint.files).table_valued("value")
+        file = func.json_each(table.files).table_valued("value")
         sha256 = func.json_extract(file.c.value, "$.sha256")
-    query = select(sha256).select_from(Checkpoint).join(file, true()).where(sha256.in_(wanted)).distinct()
-    return {*bundles, *artifacts, *session.scalars(query)}
+    return session.scalars(select(sha256).select_from(table).join(file, true()).where(sha256.in_(wanted)).distinct())
 
 
 def _execute(session: Session, statement: Delete) -> None:

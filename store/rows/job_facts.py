@@ -14,8 +14,9 @@ from store.db.documents import Parsed, checkpoint_policy, without_traceback
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Base, Job
 from store.facts.callers import Caller
+from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, ListedJob
-from store.rows import access, checkpoints, metrics, queue_positions, reasons
+from store.rows import access, checkpoints, initial_files, metrics, queue_positions, reasons
 from torchyard.contract.job import JobState
 
 _SHOWN_METRICS = frozenset({"train/loss", "val/loss"})
@@ -61,13 +62,15 @@ def of(session: Session, job: Job) -> JobFacts:
     return _whole(session, job, _documents(job), reasons.displayed(session, [job])[job.id])
 
 
-def of_new(job: Any, reason: DisplayedReason, *, monitor: str, best: BestCheckpoint | None) -> JobFacts:
+def of_new(
+    job: Any, reason: DisplayedReason, *, monitor: str, best: BestCheckpoint | None, initial: InitialFacts | None
+) -> JobFacts:
     """Returns what is told of a job that was just submitted, but for its place in the queue.
 
     `job` has its columns, as `new_jobs.submit_all` returns them.
     """
     documents = _Documents(job.spec, None)
-    return _facts(job, documents, reason=reason, place=None, monitor=monitor, latest={}, best=best)
+    return _facts(job, documents, reason=reason, place=None, monitor=monitor, latest={}, best=best, initial=initial)
 
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
@@ -112,7 +115,8 @@ def _documents(job: Job) -> _Documents:
 
 def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedReason) -> JobFacts:
     """`job` is a row of jobs, or its columns `_WHOLE`."""
-    begun, policy = _has_begun(job), _policy(documents.spec)
+    begun, told = _has_begun(job), _told_of_spec(documents.spec)
+    policy = told.policy
     return _facts(
         job,
         documents,
@@ -121,6 +125,7 @@ def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedR
         monitor=policy.monitor,
         latest=metrics.latest(session, [job.id])[job.id] if begun else {},
         best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
+        initial=initial_files.of_job(session, job.id) if told.has_initial_weights else None,
     )
 
 
@@ -133,6 +138,7 @@ def _facts(
     monitor: str,
     latest: dict[str, float],
     best: BestCheckpoint | None,
+    initial: InitialFacts | None,
 ) -> JobFacts:
     return JobFacts(
         **_told(job),
@@ -145,12 +151,21 @@ def _facts(
         spec=documents.spec,
         card=documents.card,
         log_lines=job.log_lines,
+        initial=initial,
     )
 
 
+class _ToldOfSpec(NamedTuple):
+    """What an answer needs of a job's spec."""
+
+    policy: _Policy
+    has_initial_weights: bool
+
+
 @lru_cache(maxsize=64)
-def _policy(spec: str) -> _Policy:
-    return _policy_of(from_json(spec).get("checkpoint"))
+def _told_of_spec(spec: str) -> _ToldOfSpec:
+    written = from_json(spec)
+    return _ToldOfSpec(_policy_of(written.get("checkpoint")), written.get("init_from") is not None)
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.line import Left
 from store.line.entries import entry_of
 from store.line.line import line_of
-from store.rows import access, job_events, quotas, reservations
+from store.rows import access, initial_files, job_events, quotas, reservations
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
@@ -101,6 +101,8 @@ def transition(
         attempt=moved.attempt or None,
         detail=detail,
     )
+    if target.terminal:
+        initial_files.release(session, moved)
     announce(session, moved)
     return moved
 

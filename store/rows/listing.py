@@ -20,7 +20,7 @@ from store.line.conditions import is_queued
 from store.line.entries import standing_of
 from store.line.line import line_of
 from store.line.order import cursor_of
-from store.rows import access, job_counts, job_facts, reasons
+from store.rows import access, initial_files, job_counts, job_facts, reasons
 from store.rows.credits import credits
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
@@ -174,10 +174,13 @@ def _beginning(name: str, role: Role, sort: JobSort) -> Select[str]:
 
 
 def _conditions(where: JobFilter, caller: Caller) -> list[ColumnElement[bool]]:
-    # Labels are not shown in the rows of jobs that the caller may only list, so they must not find them either.
-    found = [access.readable(caller) if where.labels else access.listed(caller)]
+    # Neither is shown in the rows of jobs that the caller may only list, so it must not find them either.
+    withheld = where.labels or "init_from" in where.model_fields_set
+    found = [access.readable(caller) if withheld else access.listed(caller)]
     equal = {"owner": Job.owner, "name": Job.name, "trainer": Job.trainer}
     found += [column == getattr(where, name) for name, column in equal.items() if name in where.model_fields_set]
+    if "init_from" in where.model_fields_set:
+        found.append(initial_files.starts_from(where.init_from))
     if where.state:
         found.append(Job.state.in_(where.state))
     if "q" in where.model_fields_set:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from scheduling.quotas import Allowance
 from store.announcement import announcement_of
 from store.db.prepared import Prepared, among, texts
-from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, Job, Quota
+from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, InitialWeights, Job, Quota
 from store.db.upsert import upsert
 from store.facts.team import QuotaFacts
 from store.rows import columns, users
@@ -54,7 +54,8 @@ def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
 def stored_bytes(session: Session, owner: str) -> int:
     """Returns the bytes of what the user's jobs have stored, and of the user's bundles.
 
-    Jobs store checkpoints, artifacts, metric points, log lines and messages. What was trimmed counts no more.
+    Jobs store checkpoints, artifacts, metric points, log lines and messages. What was trimmed counts no more. A removed
+    checkpoint counts while a job that starts from it has not ended.
     """
     checkpoints = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
     artifacts = select(func.coalesce(func.sum(Artifact.size), 0)).join(Job, Job.id == Artifact.job_id)
@@ -62,7 +63,12 @@ def stored_bytes(session: Session, owner: str) -> int:
     output = Attempt.point_bytes + _least(Attempt.log_bytes, Job.log_cut_to)
     output += _least(Attempt.message_bytes, Job.events_cut_to)
     outputs = select(func.coalesce(func.sum(output), 0)).join(Job, Job.id == Attempt.job_id)
-    parts = (*(part.where(Job.owner == owner) for part in (checkpoints, artifacts, outputs)), bundles)
+    listed = select(Checkpoint.id).where(
+        Checkpoint.id == InitialWeights.source_checkpoint, Checkpoint.removed_at.is_(None)
+    )
+    initial = select(func.coalesce(func.sum(InitialWeights.size), 0)).join(Job, Job.id == InitialWeights.job_id)
+    initial = initial.where(InitialWeights.model_name.is_(None), ~listed.exists())
+    parts = (*(part.where(Job.owner == owner) for part in (checkpoints, artifacts, outputs, initial)), bundles)
     return sum(int(session.execute(part).scalar_one()) for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""Retries a finished job: a new job with the same spec, which resumes from the old one's newest checkpoint."""
+"""Retries a finished job: a new job with the same spec, which resumes from a checkpoint of the old one."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,7 +12,7 @@ from store.facts.checkpoints import CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.facts.submission import Retry, Submission
 from store.ids import new_id
-from store.rows import access, checkpoints, jobs
+from store.rows import access, checkpoints, initial_weights, jobs
 from torchyard.contract.errors import Conflict, TorchyardError
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_spec
@@ -22,11 +22,12 @@ from torchyard.contract.team import Visibility
 def read(session: Session, wanted: Retry) -> Submission:
     """Returns the submission that the retry is. The new job has the visibility of the old one.
 
-    Raises NotFound, also for a job that the caller may not read, Conflict for a job that has not ended, and InvalidSpec
-    if the spec is not valid any more.
+    Raises NotFound, also for a job that the caller may not read and for a checkpoint that it does not have, Conflict
+    for a job that has not ended, and InvalidSpec if the spec is not valid any more.
     """
-    # Locked, so that the job and its checkpoint are not deleted meanwhile.
-    return _submission(access.lock_readable(session, wanted.job_id, wanted.caller), wanted)
+    # Locked, so that the job and its checkpoint are not deleted meanwhile. Its own source is older, and comes first.
+    initial_weights.lock_source_of(session, wanted.job_id)
+    return _submission(session, access.lock_readable(session, wanted.job_id, wanted.caller), wanted)
 
 
 def read_free(session: Session, wanted: Sequence[Submission | Retry]) -> dict[int, Submission]:
@@ -39,7 +40,7 @@ def read_free(session: Session, wanted: Sequence[Submission | Retry]) -> dict[in
     for place, each in sorted(retries, key=lambda retry: retry[1].job_id):
         with suppress(TorchyardError):
             old = access.lock_readable(session, each.job_id, each.caller, waits=False)
-            found[place] = _submission(old, each)
+            found[place] = _submission(session, old, each)
     return dict(sorted(found.items()))  # stored in the order in which they came
 
 
@@ -51,24 +52,28 @@ def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -
     modes: dict[str, str] = {}
     for job, each in zip(made, wanted, strict=True):
         if each.retry_of is not None:
-            _go_on(session, each.retry_of, job.id)
+            _go_on(session, each.retry_of, each.goes_on_from, job.id)
             job.position += 1  # by the event of that
             modes[job.id] = each.spec.checkpoint.mode
     return checkpoints.best_of_jobs(session, modes)
 
 
-def _submission(old: Job, wanted: Retry) -> Submission:
+def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
     if not JobState(old.state).terminal:
         raise Conflict(f"job {old.id} is {old.state}; only a job that has ended can be retried")
     visibility = cast("Visibility", old.visibility)
-    return Submission(parse_spec(old.spec), wanted.caller, visibility, wanted.keyed, retry_of=old.id)
+    if wanted.ref is None:
+        saved = next(iter(checkpoints.newest_first(session, old.id, limit=1)), None)
+    else:
+        saved = checkpoints.resolve(session, old, wanted.ref)
+    spec = parse_spec(old.spec)
+    return Submission(spec, wanted.caller, visibility, wanted.keyed, retry_of=old.id, goes_on_from=saved)
 
 
-def _go_on(session: Session, old_id: str, job_id: str) -> None:
-    newest = checkpoints.newest_first(session, old_id, limit=1)
-    if newest:
-        _copy_checkpoint(session, newest[0], job_id)
-        text = f"continues job {old_id} from step {newest[0].step}"
+def _go_on(session: Session, old_id: str, saved: CheckpointFacts | None, job_id: str) -> None:
+    if saved is not None:
+        _copy_checkpoint(session, saved, job_id)
+        text = f"continues job {old_id} from step {saved.step}"
     else:
         text = f"starts job {old_id} from the beginning: it saved no checkpoint"
     jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": text})

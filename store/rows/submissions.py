@@ -14,6 +14,8 @@ from store.rows import (
     bundles,
     gpus,
     idempotency,
+    initial_files,
+    initial_weights,
     job_facts,
     jobs,
     new_jobs,
@@ -45,6 +47,7 @@ def store_one(session: Session, wanted: Submission | Retry, *, limits: Limits | 
     if known is not None:
         return _replayed(session, known)
     new, owner = retry.read(session, wanted) if isinstance(wanted, Retry) else wanted, wanted.caller.name
+    initial_weights.lock_sources(session, initial_weights.sources_of([new.spec]))
     limits = quotas.limits_of_some(session, [owner]) if limits is None else limits
     return _store(session, [_checked_one(session, new, Room(session, limits))])[0]
 
@@ -68,7 +71,7 @@ def store_together(session: Session, wanted: Sequence[Submission | Retry]) -> li
 def store_locked(
     session: Session, wanted: Mapping[int, Submission], limits: Limits
 ) -> dict[int, Submitted | Exception]:
-    """Does what `store_together` does, by place, for submissions whose users and bundles are locked."""
+    """Does what `store_together` does, by place, for submissions whose sources, users and bundles are locked."""
     found: dict[int, Submitted | Exception] = {}
     checked = _checked(session, wanted, limits, found)
     if checked:
@@ -82,7 +85,9 @@ def store_locked(
 
 
 def _lock_free(session: Session, wanted: Mapping[int, Submission], limits: Limits) -> dict[int, Submission]:
-    """Locks users and then bundles, as far as they are free. Returns the submissions that have theirs."""
+    """Locks the jobs they start from, users and bundles, as far as they are free. Returns those that have theirs."""
+    sources = {place: initial_weights.sources_of([each.spec]) for place, each in wanted.items()}
+    held_sources = initial_weights.lock_free_sources(session, set[str]().union(*sources.values()))
     counted = {name for name, theirs in limits.items() if Resource.QUEUED in theirs}
     held_users = counted - users.lock_free(session, counted) if counted else set[str]()
     named = {
@@ -93,7 +98,9 @@ def _lock_free(session: Session, wanted: Mapping[int, Submission], limits: Limit
     return {
         place: each
         for place, each in wanted.items()
-        if each.caller.name not in held_users and held_bundles.isdisjoint(named[place])
+        if each.caller.name not in held_users
+        and held_bundles.isdisjoint(named[place])
+        and held_sources.isdisjoint(sources[place])
     }
 
 
@@ -135,15 +142,19 @@ def _replayed(session: Session, known: Answer) -> Submitted:
 
 
 def _checked_one(session: Session, wanted: Submission, room: Room) -> Submission:
-    """Returns the submission with what its pool decides. Raises what `store.commands.submission.submit` does."""
+    """Returns the submission with what its pool decides and its `init_from` names.
+
+    Raises what `store.commands.submission.submit` does.
+    """
     owner = wanted.caller.name
     spec = pools.resolved(session, wanted.spec, owner)
     room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
     gpus.check(session, spec.resources)
     secrets.check(session, owner, spec)
     bundles.use(session, owner, bundles_of(spec))
+    found = initial_weights.pinned(session, replace(wanted, spec=spec))
     room.take(owner)
-    return replace(wanted, spec=spec)
+    return found
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
@@ -151,11 +162,15 @@ def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
     stored = new_jobs.submit_all(session, new)
     made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
+    initial = {job.id: each.initial for job, each in zip(made, wanted, strict=True) if each.initial is not None}
+    initial_files.add_all(session, initial)
     best = retry.go_on(session, made, wanted)
     _audit(session, made, wanted)
     told = [
         Submitted(
-            job_facts.of_new(job, why, monitor=each.spec.checkpoint.monitor, best=best.get(job.id)),
+            job_facts.of_new(
+                job, why, monitor=each.spec.checkpoint.monitor, best=best.get(job.id), initial=each.initial
+            ),
             201,
             f"/v1/jobs/{job.id}",
         )

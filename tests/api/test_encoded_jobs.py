@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from api.present import jobs
 from store.facts.callers import Caller, may_read
+from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import SPEC, parse_spec
@@ -38,6 +39,19 @@ error = st.fixed_dictionaries(
     optional={"rank": count | st.none(), "exit_code": st.integers(-64, 255), "traceback": text, "older": text},
 )
 device = st.fixed_dictionaries({"worker": text, "index": count, "uuid": text, "name": text}, optional={"kind": text})
+initial = st.builds(
+    InitialFacts,
+    source_job=st.none() | text,
+    source_checkpoint=st.none() | text,
+    model_owner=text,
+    model_name=st.none() | text,
+    model_version=count,
+    trainer=text,
+    step=count,
+    epoch=st.none() | count,
+    files=st.just(()),
+    size=count,
+)
 facts = st.builds(
     JobFacts,
     id=text,
@@ -66,6 +80,7 @@ facts = st.builds(
     spec=st.builds(_spec, text),
     card=st.none() | st.dictionaries(text, of_json, max_size=3).map(json.dumps),
     log_lines=count,
+    initial=st.none() | initial,
 )
 
 
@@ -132,6 +147,7 @@ def _job(**some: Any) -> JobFacts:
         spec=json.dumps(SCRIPT),
         card=None,
         log_lines=0,
+        initial=None,
     )
     return replace(job, **some)
 

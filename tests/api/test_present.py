@@ -64,6 +64,7 @@ JOB = JobFacts(
     spec=SPEC_OF_JOB.model_dump_json(),
     card='{"parameters": 7}',
     log_lines=0,
+    initial=None,
 )
 
 

@@ -14,17 +14,31 @@ from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.tables import Garbage
 from store.facts.callers import SERVICE, Caller
+from store.facts.initial_weights import InitialFacts
 from store.facts.output import NewArtifact, NewCheckpoint, NewEvent, NewLines
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
-from store.rows import bundles, deletion, idempotency, jobs
+from store.rows import bundles, deletion, idempotency, initial_files, jobs
 from store.rows.idempotency import Answer
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.team import Role
+
+INITIAL = InitialFacts(
+    source_job="job_1",
+    source_checkpoint="ckpt_1",
+    model_owner=None,
+    model_name=None,
+    model_version=None,
+    trainer="script",
+    step=1,
+    epoch=None,
+    files=(),
+    size=0,
+)
 
 
 def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
@@ -43,6 +57,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """Returns a job that has rows in every table."""
     job_id = db.submit()
     db.write(lambda session: bundles.record_uses(session, {job_id: {"config.code": "0" * 64}}))
+    db.write(lambda session: initial_files.add_all(session, {job_id: INITIAL}))
     key = KeyedRequest("ada", job_id, "f")
     db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "")))
     claim = db.running(job_id, db.worker())

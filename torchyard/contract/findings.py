@@ -128,7 +128,8 @@ def _tags(kind: Any) -> list[str]:
 
 def _words(place: _Place, finding: Any) -> str:
     if finding["type"] == _UNKNOWN_KEY and _is_model(place.owner):
-        return wording.unknown_key(place.path[-1], place.owner.model_fields)
+        fields = place.owner.model_fields.items()
+        return wording.unknown_key(place.path[-1], [field.alias or name for name, field in fields])
     if finding["type"] == "is_instance_of" and (values := _values(place.kind)):
         return f"must be {wording.listed(values)}"
     return wording.words(finding)

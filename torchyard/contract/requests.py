@@ -119,6 +119,18 @@ class FileLink(Schema):
     """Its path with its query, as a download asks for it."""
 
 
+class RetryRequest(Schema):
+    """How to retry a job."""
+
+    model_config = {"populate_by_name": True}
+
+    from_: Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)] | None = Field(
+        default=None,
+        alias="from",
+        description="the checkpoint to go on from: `best`, `latest`, `epoch-N`, `step-N` or an id; null: the newest",
+    )
+
+
 class JobActions(Schema):
     """An action on many jobs: those with these ids, or those that a filter matches."""
 

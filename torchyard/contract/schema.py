@@ -41,8 +41,9 @@ class Schema(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         found = handler(core)
+        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
         for name, shown in handler.resolve_ref_schema(found).get("properties", {}).items():
-            default = cls.model_fields[name].default
+            default = fields[name].default
             if isinstance(default, timedelta):  # pydantic writes the ISO form, which a duration's pattern refuses
                 shown["default"] = format_duration(default)
         return found

@@ -19,6 +19,7 @@ from torchyard.contract import recipes
 from torchyard.contract.durations import above_zero, format_duration
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
+from torchyard.contract.initial import INIT_FROM
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.resources import Resources
@@ -120,6 +121,13 @@ class _Common(Schema):
     slurm: SlurmOptions | None = Field(
         default=None, exclude_if=lambda value: value is None, description="only with `resources.pool`"
     )
+    init_from: Annotated[str, Field(pattern=INIT_FROM, max_length=300)] | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="weights to start from: `job_…/REF`, a checkpoint of a job that you may read, where REF is `best`, "
+        "`latest`, `epoch-N`, `step-N` or an id; or `model:NAME@VERSION`. The job keeps exactly these files until it "
+        "ends",
+    )
 
     @property
     def plain_env(self) -> dict[str, str]:
@@ -152,6 +160,11 @@ class RecipeSpec(_Common):
 
     trainer: str
     name: JobName
+    mode: Literal["train", "evaluate"] = Field(
+        default="train",
+        exclude_if=lambda value: value == "train",
+        description="`evaluate`: measure the checkpoint of `init_from` on the validation split of the data, and end",
+    )
     config: recipes.Recipe
 
     @property
@@ -168,6 +181,14 @@ class RecipeSpec(_Common):
                     f"{name} cannot be set for a recipe, only for a script: docs/training.md lists the others"
                 )
         return env
+
+    @model_validator(mode="after")
+    def _weights_have_one_source(self) -> Self:
+        if self.mode == "evaluate" and self.init_from is None:
+            raise ValueError("mode evaluate needs init_from, the checkpoint to measure")
+        if self.init_from is not None and self.config.model.weights != "none":
+            raise ValueError("init_from and config.model.weights cannot be combined: leave out one of them")
+        return self
 
     @model_validator(mode="after")
     def _monitors_are_measured(self) -> Self:

@@ -7,6 +7,7 @@ from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
 from store.db.tables.counts import JobCount
 from store.db.tables.fairness import Reservation, RunLengths, Usage
+from store.db.tables.initial_weights import InitialWeights
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
 from store.db.tables.service import Service
@@ -28,6 +29,7 @@ __all__ = [
     "FailedLogins",
     "Garbage",
     "IdempotencyKey",
+    "InitialWeights",
     "Job",
     "JobCount",
     "JobEvent",

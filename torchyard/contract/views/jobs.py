@@ -125,9 +125,25 @@ class ActionsView(View):
     """Whether further jobs match the filter: repeat the request."""
 
 
+class InitialView(View):
+    """The weights from which a job starts. Their source may be gone, or may be nothing that the caller may read."""
+
+    ref: str
+    """The `init_from` of the spec, which names exactly them."""
+    job_id: str | None
+    """The job that has saved them; null if that is not known."""
+    checkpoint_id: str | None
+    model: str | None
+    """The named model, as `OWNER/NAME@VERSION`; null of a job's checkpoint."""
+    step: int
+
+
 class JobView(JobSummary):
     """A job, with its spec and the newest value of every metric."""
 
+    init_from: InitialView | None = Field(
+        default=None, description="the weights from which it starts; null if its spec names none"
+    )
     spec: JobSpec
     card: dict[str, JsonValue] | None = Field(
         default=None, description="facts that the run reports: its size, data and speed; null until it reports them"

@@ -1,0 +1,109 @@
+"""Finds what the `init_from` of a job spec names, for who submits the job, and keeps it from being removed meanwhile.
+
+Who submits must be allowed to read it. Afterwards the job has it, whatever becomes of its source.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from store.db.tables import InitialWeights, Job
+from store.facts.callers import Caller
+from store.facts.initial_weights import InitialFacts
+from store.facts.submission import Submission
+from store.rows import access, checkpoints, initial_files
+from torchyard.contract.errors import FieldError, InvalidSpec, NotFound
+from torchyard.contract.initial import CheckpointRef, ModelRef, parse_initial
+from torchyard.contract.spec import Spec
+
+_FIELD = "init_from"
+
+
+def resolve(session: Session, caller: Caller, ref: str) -> InitialFacts:
+    """Returns what an `init_from` names now. Raises InvalidSpec for what the caller may not read, or is not there.
+
+    `lock_sources` must have locked the job that it names.
+    """
+    wanted = parse_initial(ref)
+    try:
+        return _of_checkpoint(session, caller, wanted) if isinstance(wanted, CheckpointRef) else _of_model(wanted)
+    except NotFound as error:
+        raise _wrong(error.message) from None
+
+
+def pinned(session: Session, wanted: Submission) -> Submission:
+    """Returns the submission with what its spec names in `init_from`, and with a spec that names exactly that.
+
+    Raises as `resolve` does, and InvalidSpec for a recipe that differs from the one that has saved it.
+    """
+    spec = wanted.spec
+    if spec.init_from is None:
+        return wanted
+    try:
+        found = resolve(session, wanted.caller, spec.init_from)
+    except InvalidSpec:
+        before = None if wanted.retry_of is None else initial_files.of_job(session, wanted.retry_of)
+        if before is None or wanted.goes_on_from is None:
+            raise
+        found = replace(before, files=(), size=0)  # it goes on from a checkpoint of its own, and needs them no more
+    if spec.trainer not in ("script", found.trainer):
+        raise _wrong(f"{spec.init_from} was saved by a job of {found.trainer}, and this one is of {spec.trainer}")
+    return replace(wanted, spec=spec.model_copy(update={"init_from": found.ref}), initial=found)
+
+
+def sources_of(specs: Iterable[Spec]) -> set[str]:
+    """Returns the ids of the jobs that specs name in `init_from`."""
+    named = (parse_initial(spec.init_from) for spec in specs if spec.init_from is not None)
+    return {ref.job_id for ref in named if isinstance(ref, CheckpointRef)}
+
+
+def lock_sources(session: Session, job_ids: Collection[str]) -> None:
+    """Keeps the jobs, and what they have saved, until the transaction ends. Others may do so, too.
+
+    Call it before other rows of jobs are locked: a job is older than those that start from it.
+    """
+    if job_ids:
+        query = select(Job.id).where(Job.id.in_(job_ids)).order_by(Job.id)
+        session.execute(query.with_for_update(read=True))
+
+
+def lock_free_sources(session: Session, job_ids: Collection[str]) -> set[str]:
+    """Does what `lock_sources` does for those that no other transaction has locked. Returns those that one has."""
+    if not job_ids:
+        return set()
+    query = select(Job.id).where(Job.id.in_(job_ids)).order_by(Job.id)
+    there = set(session.scalars(query))
+    return there - set(session.scalars(query.with_for_update(read=True, skip_locked=True)))
+
+
+def lock_source_of(session: Session, job_id: str) -> None:
+    """Does what `lock_sources` does for the job from which a stored one has started."""
+    source = session.scalar(select(InitialWeights.source_job).where(InitialWeights.job_id == job_id))
+    lock_sources(session, () if source is None else (source,))
+
+
+def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> InitialFacts:
+    job = access.get(session, wanted.job_id, caller)
+    saved = checkpoints.resolve(session, job, wanted.ref)
+    return InitialFacts(
+        source_job=job.id,
+        source_checkpoint=saved.id,
+        model_owner=None,
+        model_name=None,
+        model_version=None,
+        trainer=job.trainer,
+        step=saved.step,
+        epoch=saved.epoch,
+        files=saved.files,
+        size=sum(file["size"] for file in saved.files),
+    )
+
+
+def _of_model(wanted: ModelRef) -> InitialFacts:
+    raise NotFound(f"there is no model {wanted.name}: this service has no named models")
+
+
+def _wrong(message: str) -> InvalidSpec:
+    return InvalidSpec("the job spec is not valid", errors=(FieldError(_FIELD, message),))
