@@ -6,8 +6,9 @@ from datetime import timedelta
 from store.db.database import Snapshots
 from store.facts.attempts import AttemptFacts, Claim, Wanted
 from store.facts.checkpoints import CheckpointFacts
+from store.facts.initial_weights import InitialFacts
 from store.facts.output import Room
-from store.rows import artifacts, attempt_facts, attempts, checkpoints, intents, jobs, leases, secrets
+from store.rows import artifacts, attempt_facts, attempts, checkpoints, initial_files, intents, jobs, leases, secrets
 from store.store import Store
 from torchyard.contract.job import EndReason
 
@@ -60,6 +61,12 @@ def checkpoints_of_job(store: Snapshots, claim: Claim) -> list[CheckpointFacts]:
     """Returns the checkpoints of the attempt's job, newest first."""
     with store.read() as session:
         return checkpoints.newest_first(session, claim.job_id)
+
+
+def initial_of_job(store: Snapshots, claim: Claim) -> InitialFacts | None:
+    """Returns what the attempt's job starts from, if its spec names weights."""
+    with store.read() as session:
+        return initial_files.of_job(session, claim.job_id)
 
 
 def count_ended(store: Snapshots, claim: Claim, reason: EndReason, *, since: int) -> int:

@@ -19,6 +19,7 @@ The supervisor and the ranks share only this folder and the environment variable
     input/             written by the worker, read-only once the attempt starts
       config.json      the trainer's resolved configuration
       resume/          the checkpoint to resume from
+      initial/         the files of the weights to start from, if there is nothing to resume from
       mounts/          links to the folders that the job's spec mounts
     job/               written by the job: anything here may be forged
       events.jsonl     lines of `torchyard.contract.events`                   rank 0 appends
@@ -55,6 +56,7 @@ class Env(StrEnum):
     CONFIG = "TORCHYARD_CONFIG"
     CHECKPOINT_DIR = "TORCHYARD_CHECKPOINT_DIR"
     RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
+    INIT_FROM = "TORCHYARD_INIT_FROM"  # a folder with the files of the weights to start from; absent without any
     MOUNTS = "TORCHYARD_MOUNTS"  # the folder in which each mount has its name; absent without mounts
     DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
     LISTENER = (
@@ -186,6 +188,10 @@ class RunDir:
     @property
     def resume(self) -> Path:
         return self.input / "resume"
+
+    @property
+    def initial(self) -> Path:
+        return self.input / "initial"
 
     @property
     def mounts(self) -> Path:

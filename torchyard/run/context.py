@@ -54,6 +54,7 @@ class Run:
         """The absolute path of the weights to start from; None if they are not a file."""
         self._config_path = environ.get(Env.CONFIG)
         self._resume_from = environ.get(Env.RESUME_FROM)
+        self._init_from = environ.get(Env.INIT_FROM)
         self._dir: RunDir | None = None
         self._events: EventLog | None = None
         self._agreement: StopAgreement | None = None
@@ -122,19 +123,24 @@ class Run:
 
         Raises OSError, and what `torch.load` raises, if it cannot be read.
         """
-        if not self._resume_from:
-            return None
-        state = Path(self._resume_from) / STATE_FILE
-        if not state.exists():  # a file that was captured: the script reads it in its own way
-            return None
-        import torch
-
-        return torch.load(state, map_location="cpu", weights_only=True, mmap=True)
+        return _state_in(self.resume_folder)
 
     @property
     def resume_folder(self) -> Path | None:
         """The folder with the files of the checkpoint to continue from. None on a fresh start."""
         return Path(self._resume_from) if self._resume_from else None
+
+    def initial(self) -> dict[str, Any] | None:
+        """Returns the state of the checkpoint that the spec's `init_from` names, read as `resume` reads one.
+
+        None without one, and when the job goes on from a checkpoint of its own. Raises as `resume` does.
+        """
+        return _state_in(self.initial_folder)
+
+    @property
+    def initial_folder(self) -> Path | None:
+        """The folder with the files of the checkpoint that the spec's `init_from` names. None when there is none."""
+        return Path(self._init_from) if self._init_from else None
 
     def save_checkpoint(
         self,
@@ -292,3 +298,12 @@ class Run:
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `values` as JSON reads them back: with lists for tuples."""
     return json.loads(json.dumps(dict(values)))
+
+
+def _state_in(folder: Path | None) -> dict[str, Any] | None:
+    state = None if folder is None else folder / STATE_FILE
+    if state is None or not state.exists():  # a file that was captured: the script reads it in its own way
+        return None
+    import torch
+
+    return torch.load(state, map_location="cpu", weights_only=True, mmap=True)

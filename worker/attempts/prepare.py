@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts
-from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
 from torchyard.contract.devices import PoolReport
@@ -18,12 +17,12 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
-from torchyard.host import disk
 from torchyard.host.recordfiles import write_record
 from worker.attempts import code, sources
 from worker.attempts.clusters import request_of
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
+from worker.attempts.saved import SavedFiles
 from worker.bundles.cache import BundleCache
 from worker.engines.base import AttemptPlan, ClusterRequest
 from worker.host import rundirs
@@ -42,6 +41,7 @@ class _Config(Record):
     trainer: str
     config: dict[str, Any]
     checkpoint: dict[str, Any]
+    mode: str = "train"
     memory_shortages: Annotated[int, between(0, 2**31 - 1)]
     """The attempts that ended out of memory since the checkpoint to resume from was saved."""
 
@@ -74,8 +74,9 @@ class Preparation:
     def prepare(self, attempt: AttemptFacts) -> AttemptPlan:
         """Makes the run directory. The caller may try again after an OSError.
 
-        Raises DataError if the data, the weights or the code are missing or not allowed, ConfigError if a secret is
-        missing or the pool does not give what is asked for, InvalidSpec, NotStartedYet, StaleClaim and NotWanted.
+        Raises DataError if the data, the weights or the code are missing or not allowed, ConfigError if a secret or
+        what the job starts from is missing, or the pool does not give what is asked for, InvalidSpec, NotStartedYet,
+        StaleClaim and NotWanted.
         """
         self._move_stale_directory(attempt.started_at)
         spec = parse_spec(attempt.spec)
@@ -86,7 +87,9 @@ class Preparation:
         code.remove_copy(self.run)
         remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
-        checkpoint = self._fetch_checkpoint()
+        checkpoint = self._saved.fetch_checkpoint()
+        starts = checkpoint is None and spec.init_from is not None
+        init_from = self._saved.fetch_initial() if starts else None
         unpacked = code.prepare(
             spec,
             run=self.run,
@@ -104,6 +107,7 @@ class Preparation:
             run=self.run,
             devices=tuple(attempt.devices),
             resume_from=None if checkpoint is None else self.run.resume,
+            init_from=init_from,
             time_left=attempt.time_left,
             allowed=self.allowed,
             secrets=self.records.secrets.values,
@@ -115,7 +119,7 @@ class Preparation:
         return plan
 
     def _write_config(self, spec: Spec, *, since: int) -> None:
-        resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
+        resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint", "mode"})
         first = self.key.number == 1
         shortages = 0 if first else self.records.count_ended(EndReason.OUT_OF_MEMORY, since=since)
         write_record(self.run.config, _Config.from_dict({**resolved, "memory_shortages": shortages}))
@@ -132,36 +136,9 @@ class Preparation:
             raise OSError(unkillable)
         rundirs.move_aside(self.run)
 
-    def _fetch_checkpoint(self) -> CheckpointFacts | None:
-        """Copies the newest intact checkpoint into the run directory, and tells the owner which ones were skipped."""
-        skipped: list[CheckpointFacts] = []
-        found: CheckpointFacts | None = None
-        # What the script published itself comes first: `resume` can read it.
-        for checkpoint in sorted(self.records.checkpoints(), key=lambda row: row.source is not None):
-            if self._copy(checkpoint):
-                found = checkpoint
-                break
-            skipped.append(checkpoint)
-        step = found.step if found is not None else 0
-        if step != self.records.start_step:  # the claim assumed that the newest checkpoint is intact
-            self.records.prepared(step)
-        if skipped:
-            names = ", ".join(row.id for row in skipped)
-            self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
-        if found is not None:
-            self.notices.send_once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
-        return found
-
-    def _copy(self, checkpoint: CheckpointFacts) -> bool:
-        folder = self.run.resume
-        remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)  # a damaged checkpoint
-        disk.require_free_space(folder.parent, sum(file["size"] for file in checkpoint.files))
-        for file in checkpoint.files:
-            target = folder / file["path"]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if not self.blobs.copy_out(file["sha256"], target, check=self.check_wanted):
-                return False
-        return True
+    @property
+    def _saved(self) -> SavedFiles:
+        return SavedFiles(self.run, self.blobs, self.records, self.notices, self.check_wanted)
 
 
 def plan_of(
@@ -173,6 +150,7 @@ def plan_of(
     run: RunDir,
     devices: tuple[str, ...],
     resume_from: Path | None,
+    init_from: Path | None = None,
     time_left: timedelta,
     allowed: Sequence[Path],
     secrets: Mapping[str, str],
@@ -186,7 +164,7 @@ def plan_of(
     A script runs in its code folder, as it would by hand, or in its own copy of a bundle. A recipe runs in the part of
     the run directory that the job may write. `unpacked`: the bundles that the job reads, by field. Raises DataError.
     """
-    env = _environment(key, run, resume_from)
+    env = _environment(key, run, {Env.RESUME_FROM: resume_from, Env.INIT_FROM: init_from})
     is_script = isinstance(spec, ScriptSpec)
     if is_script:
         folder = sources.code_of(spec, run, allowed)
@@ -218,9 +196,9 @@ def plan_of(
     )
 
 
-def _environment(key: AttemptKey, run: RunDir, resume_from: Path | None) -> dict[str, str]:
-    resume = {} if resume_from is None else {Env.RESUME_FROM.value: str(resume_from)}
-    return resume | {
+def _environment(key: AttemptKey, run: RunDir, saved: Mapping[Env, Path | None]) -> dict[str, str]:
+    folders = {name.value: str(folder) for name, folder in saved.items() if folder is not None}
+    return folders | {
         Env.JOB_ID.value: key.job_id,
         Env.ATTEMPT.value: str(key.number),
         Env.RUN_DIR.value: str(run.job),

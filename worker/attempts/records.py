@@ -8,6 +8,7 @@ from typing import Any
 from store.commands import attempts as commands
 from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, NodeHeld, Wanted
 from store.facts.checkpoints import CheckpointFacts
+from store.facts.initial_weights import InitialFacts
 from store.facts.output import DEFAULTS, Batch, OutputLimits, Room
 from store.facts.telemetry import Answer
 from store.queries import attempts as queries
@@ -58,6 +59,10 @@ class AttemptRecords:
     def checkpoints(self) -> list[CheckpointFacts]:
         """Returns the job's checkpoints, newest first."""
         return self._patience.call(lambda: queries.checkpoints_of_job(self._store, self._claim))
+
+    def initial(self) -> InitialFacts | None:
+        """Returns what the job starts from, if its spec names weights."""
+        return self._patience.call(lambda: queries.initial_of_job(self._store, self._claim))
 
     def count_ended(self, reason: EndReason, *, since: int) -> int:
         """Returns how many attempts of the job, from number `since` on, ended for that reason."""

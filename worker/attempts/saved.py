@@ -1,0 +1,69 @@
+"""Copies what was saved into the run directory of an attempt: its job's checkpoint, or the weights it starts from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from store.blobs import Blobs
+from store.facts.checkpoints import CheckpointFacts
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.rundir import RunDir
+from torchyard.host import disk
+from worker.attempts.notices import Notices
+from worker.attempts.records import AttemptRecords
+from worker.host.untrusted import remove_inside
+
+
+@dataclass(frozen=True)
+class SavedFiles:
+    """What one attempt finds of what was saved before. Each method raises OSError, StaleClaim and NotWanted."""
+
+    run: RunDir
+    blobs: Blobs
+    records: AttemptRecords
+    notices: Notices
+    check_wanted: Callable[[], None]
+
+    def fetch_checkpoint(self) -> CheckpointFacts | None:
+        """Copies the newest intact checkpoint into the run directory, and tells the owner which ones were skipped."""
+        skipped: list[CheckpointFacts] = []
+        found: CheckpointFacts | None = None
+        # What the script published itself comes first: `resume` can read it.
+        for checkpoint in sorted(self.records.checkpoints(), key=lambda row: row.source is not None):
+            if self._copy(checkpoint.files, self.run.resume):
+                found = checkpoint
+                break
+            skipped.append(checkpoint)
+        step = found.step if found is not None else 0
+        if step != self.records.start_step:  # the claim assumed that the newest checkpoint is intact
+            self.records.prepared(step)
+        if skipped:
+            names = ", ".join(row.id for row in skipped)
+            self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
+        if found is not None:
+            self.notices.send_once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
+        return found
+
+    def fetch_initial(self) -> Path:
+        """Copies what the spec's `init_from` names into the run directory, and returns the folder.
+
+        Raises ConfigError if it is not kept for the job, and DataError if it is damaged.
+        """
+        found = self.records.initial()
+        if found is None or not found.files:
+            raise ConfigError("init_from: its files are not kept for this job: submit the spec again")
+        if not self._copy(found.files, self.run.initial):
+            raise DataError(f"init_from: a file of {found.ref} is missing or damaged in the blob store")
+        self.notices.send_once(f"starts from {found.ref} (step {found.step})", level="info")
+        return self.run.initial
+
+    def _copy(self, files: Sequence[Mapping[str, Any]], folder: Path) -> bool:
+        remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)  # of a damaged checkpoint
+        disk.require_free_space(folder.parent, sum(file["size"] for file in files))
+        for file in files:
+            target = folder / file["path"]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not self.blobs.copy_out(file["sha256"], target, check=self.check_wanted):
+                return False
+        return True
