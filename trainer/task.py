@@ -53,6 +53,11 @@ class Task(Protocol):
         ...
 
     @property
+    def lengths(self) -> Tensor | None:
+        """The length of each training sample, if micro-batches are to have samples of like lengths; on the CPU."""
+        ...
+
+    @property
     def identity(self) -> Identity:
         """What tells the data of the source from other data."""
         ...

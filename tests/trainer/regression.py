@@ -27,6 +27,7 @@ class Regression:
     files: Mapping[str, Content] = {}
     samples = SAMPLES
     score = None
+    lengths = None
     identity, split_hash = Identity(digest="0" * 64), "0" * 64
 
     def __init__(self, *extra: nn.Module, values: Sequence[float] = ()) -> None:

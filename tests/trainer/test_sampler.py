@@ -1,7 +1,10 @@
+from itertools import combinations
+
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 import torch
+from torch import Tensor
 
 from trainer.sampler import MicroBatch, TrainSampler, Window, evaluation_batches
 
@@ -9,14 +12,24 @@ sizes = st.integers(1, 200)
 worlds = st.integers(1, 7)
 global_batches = st.integers(1, 60)
 batch_sizes = st.integers(1, 20)
+text_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=200).map(torch.tensor)
 
 
 def of_all_ranks(
-    size: int, global_batch: int, world: int, *, batch_size: int = 8, epoch: int = 1, start: int = 0
+    size: int,
+    global_batch: int,
+    world: int,
+    *,
+    batch_size: int = 8,
+    epoch: int = 1,
+    start: int = 0,
+    lengths: Tensor | None = None,
 ) -> list[list[Window]]:
     """Returns the windows of each rank."""
     samplers = [
-        TrainSampler(size, global_batch=global_batch, batch_size=batch_size, world_size=world, rank=rank)
+        TrainSampler(
+            size, global_batch=global_batch, batch_size=batch_size, world_size=world, rank=rank, lengths=lengths
+        )
         for rank in range(world)
     ]
     assert {sampler.count(start) for sampler in samplers} == {len(samplers[0].windows(epoch, start))}
@@ -148,3 +161,94 @@ def test_evaluation_counts_each_sample_once_in_the_same_batches(size: int, batch
     )
     alone = batches(evaluation_batches(size, batch_size=batch_size))
     assert all(batch in alone for micro_batches in ranks for batch in batches(micro_batches))
+
+
+def test_windows_of_like_lengths_are_the_same_on_any_number_of_ranks() -> None:
+    lengths = long_tailed(1000)
+    alone = [sorted(window) for window in counted(of_all_ranks(1000, 48, 1, lengths=lengths))]
+    for world in (2, 3):
+        assert [sorted(window) for window in counted(of_all_ranks(1000, 48, world, lengths=lengths))] == alone
+
+
+@given(text_lengths, global_batches, worlds, worlds, st.data())
+def test_an_epoch_of_like_lengths_resumes_on_any_number_of_ranks(
+    lengths: Tensor, global_batch: int, world: int, other: int, data: st.DataObject
+) -> None:
+    size = len(lengths)
+    before = of_all_ranks(size, global_batch, world, lengths=lengths)
+    done = data.draw(st.integers(0, len(before[0])))
+    start = sum(window.samples for window in before[0][:done])
+    seen = [
+        *counted(before)[:done],
+        *counted(of_all_ranks(size, global_batch, other, start=start, lengths=lengths)),
+    ]
+    assert sorted(index for window in seen for index in window) == list(range(size))
+    assert counted(of_all_ranks(size, global_batch, world, start=start, lengths=lengths)) == counted(before)[done:]
+
+
+def test_windows_of_like_lengths_have_the_sizes_of_random_ones() -> None:
+    for size in (5, 48, 49, 96, 1000):
+        sizes = [
+            [(window.samples, len(window.micro_batches)) for window in of_all_ranks(size, 48, 2, lengths=lengths)[0]]
+            for lengths in (None, long_tailed(size))
+        ]
+        assert sizes[0] == sizes[1]
+
+
+def test_ranks_get_equal_work_of_texts_of_different_lengths() -> None:
+    lengths = long_tailed(4000)
+    ranks = of_all_ranks(4000, 96, 3, batch_size=32, lengths=lengths)
+    work = torch.tensor([[padded(window, lengths) for window in windows] for windows in ranks]).double()
+    assert (work.amax(0).sum() / work.mean(0).sum()).item() < 1.05
+
+
+def test_windows_of_like_lengths_come_in_random_order_and_meet_others_in_each_epoch() -> None:
+    lengths = long_tailed(3200)
+    epochs = [counted(of_all_ranks(3200, 32, 1, epoch=epoch, lengths=lengths)) for epoch in (1, 2)]
+    means = [torch.stack([lengths[window].double().mean() for window in windows]) for windows in epochs]
+    for mean in (*means, means[0] - means[1]):
+        following = torch.corrcoef(torch.stack([mean[:-1], mean[1:]]))[0, 1].item()
+        assert abs(following) < 0.3
+    together = [{frozenset(window) for window in windows} for windows in epochs]
+    assert not together[0] & together[1]
+    met = [{pair for window in windows for pair in combinations(sorted(window), 2)} for windows in epochs]
+    assert len(met[0] & met[1]) / len(met[0]) < 0.5
+
+
+@pytest.mark.parametrize(("world", "global_batch"), [(1, 32), (2, 64), (3, 96)])
+def test_little_of_a_batch_is_padding(world: int, global_batch: int) -> None:
+    lengths = long_tailed(9600)
+    shares = [
+        sum(padded(window, lengths) for windows in ranks for window in windows) / lengths.sum().item()
+        for ranks in (
+            of_all_ranks(9600, global_batch, world, batch_size=32, lengths=wanted) for wanted in (None, lengths)
+        )
+    ]
+    assert shares[0] > 1.9
+    assert shares[1] <= 1.10
+
+
+def test_an_evaluation_of_like_lengths_has_the_same_batches_on_any_number_of_ranks() -> None:
+    lengths = long_tailed(500)
+    alone = [batch.indices.tolist() for batch in evaluation_batches(500, batch_size=32, lengths=lengths)]
+    assert sorted(index for batch in alone for index in batch) == list(range(500))
+    widths = [max(lengths[batch].tolist()) for batch in alone]
+    assert widths == sorted(widths, reverse=True)
+    for world in (2, 3):
+        ranks = [
+            evaluation_batches(500, batch_size=32, world_size=world, rank=rank, lengths=lengths)
+            for rank in range(world)
+        ]
+        together = [batch.indices.tolist() for batches in zip(*ranks, strict=True) for batch in batches if batch.counts]
+        assert together == alone
+
+
+def long_tailed(size: int) -> Tensor:
+    """Returns lengths of which most are short and a few are many times longer, cut at 128."""
+    numbers = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    return (numbers + 3).exp().long().clamp(3, 128)
+
+
+def padded(window: Window, lengths: Tensor) -> int:
+    """Returns the tokens of a rank's micro-batches with their padding."""
+    return sum(len(batch.indices) * int(lengths[batch.indices].max()) for batch in window.micro_batches if batch.counts)

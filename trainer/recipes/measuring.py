@@ -33,15 +33,16 @@ def measure(
     batch_size: int,
     tally: Tally,
     world: World | None,
+    lengths: Tensor | None = None,
     on_batch: Callable[[], None] = lambda: None,
 ) -> None:
     """Adds each of `samples` samples to `tally` once, on all ranks together. A collective if there is a world.
 
-    `batches` returns the batch of each tensor of sample indices. The number format is that of the
-    caller's autocast. Leaves the model in training mode.
+    `batches` returns the batch of each tensor of sample indices. With `lengths`, its samples are of like lengths. The
+    number format is that of the caller's autocast. Leaves the model in training mode.
     """
     rank, size = (world.rank, world.size) if world else (0, 1)
-    shares = evaluation_batches(samples, batch_size=batch_size, world_size=size, rank=rank)
+    shares = evaluation_batches(samples, batch_size=batch_size, world_size=size, rank=rank, lengths=lengths)
     model.eval()
     try:
         with torch.no_grad():

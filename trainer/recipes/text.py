@@ -76,6 +76,11 @@ class TextClassifier:
         """Samples of the training split."""
         return len(self.train)
 
+    @property
+    def lengths(self) -> Tensor | None:
+        """Tokens of each training text, if batches are to have texts of like lengths."""
+        return self.train.lengths if self.config.data.group_by_length else None
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Returns the mean cross-entropy of logits with class indices."""
         return functional.cross_entropy(outputs, targets, label_smoothing=self.config.loss.label_smoothing)
@@ -96,6 +101,7 @@ class TextClassifier:
             batch_size=batch_size or self.config.training.per_device_batch_size,
             tally=tally,
             world=world,
+            lengths=self.val.lengths,
             on_batch=on_batch,
         )
         metrics = tally.metrics()

@@ -1,15 +1,20 @@
 """Tokens: the trained tokenizer, and batches that are padded to their longest text."""
 
+from pathlib import Path
 import random
 
+import pytest
 from tokenizers import Tokenizer
 import torch
 
 from tests.trainer.ranks import on_ranks, results
+from torchyard.contract.recipes import TextDataConfig
 from torchyard.models.tokenizer import TokenizerFiles
-from trainer.data.texts import Texts
+from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import SPECIAL, Tokens, tokenize, train_tokenizer
+from trainer.sampler import TrainSampler
 
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 CPU = torch.device("cpu")
 WORDS = ["low lower lowest", "new newer newest", "wide wider widest", "low new wide"] * 3
 
@@ -86,3 +91,22 @@ def test_saved_padding_and_truncation_of_a_tokenizer_are_ignored() -> None:
     texts = Texts(["low new wide new low", "low"], torch.tensor([0, 0]))
     split = tokenize(texts, tokenizer=saved, max_length=16, padding=1, device=CPU)
     assert split.lengths.tolist() == [7, 3]
+
+
+def test_little_of_a_batch_of_film_reviews_is_padding() -> None:
+    source = SHARED / "rt-polarity"
+    if not source.exists():
+        pytest.skip("rt-polarity is not in ../shared/data beside the checkout")
+    reviews = load_texts(source, TextDataConfig(source=f"file://{source}")).train
+    tokenizer = train_tokenizer(reviews.texts, vocabulary=8000)
+    split = tokenize(reviews, tokenizer=tokenizer, max_length=128, padding=1, device=CPU)
+    assert padded_share(split, lengths=None) > 1.9
+    assert padded_share(split, lengths=split.lengths) <= 1.10
+
+
+def padded_share(split: Tokens, *, lengths: torch.Tensor | None) -> float:
+    """Returns the tokens of an epoch's batches of 32 with their padding, as a multiple of those without."""
+    sampler = TrainSampler(len(split), global_batch=32, batch_size=32, seed=42, lengths=lengths)
+    plan = [batch.indices for window in sampler.windows(1) for batch in window.micro_batches]
+    masks = [batch.inputs["attention_mask"] for batch in split.batches(plan, device=CPU)]
+    return sum(mask.numel() for mask in masks) / sum(int(mask.sum()) for mask in masks)

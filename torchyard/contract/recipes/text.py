@@ -57,6 +57,9 @@ class TextDataConfig(DataConfig):
     vocabulary: Annotated[int, Field(ge=300, le=200_000)] = Field(
         default=8000, description="tokens of a tokenizer that is trained on the texts"
     )
+    group_by_length: bool = Field(
+        default=True, description="batches of texts of like lengths, in random order: less padding; false: random texts"
+    )
 
 
 class TextLoss(Schema):
