@@ -1,4 +1,4 @@
-"""The commands `data`: upload folders that jobs read."""
+"""The commands `data`: upload folders that jobs read, and pack them into shards."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
-data = typer.Typer(no_args_is_help=True, help="Upload data that your jobs read.")
-
-
-@data.callback()
-def group() -> None:
-    """Makes `push` a command of a group, although it is the only one."""
+data = typer.Typer(no_args_is_help=True, help="Upload data that your jobs read, or pack it.")
 
 
 @data.command("push")
@@ -48,3 +43,29 @@ def push(
             found = {"url": bundle.url, "sha256": bundle.sha256, "size": bundle.size, "files": len(bundle.files)}
     terminal.write(json.dumps(found) if as_json else bundle.url)
     terminal.note(f"A job reads it with: {output.command()} run --mount NAME={bundle.url} PROGRAM")
+
+
+@data.command("shard")
+def shard(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder.", exists=True, file_okay=False)],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the shards, which must not be there.")],
+    *,
+    size: Annotated[str, typer.Option(metavar="SIZE", help="The most that a shard has: 500MiB.")] = "256MiB",
+    as_json: Json = False,
+) -> None:
+    """Pack a folder of pictures into shards: a few large tars with an index, which a job reads like the folder."""
+    from torchyard.cli.progress import Transfer
+    from torchyard.cli.run.keys import parse_size
+    from torchyard.cli.sharding import find_files, write_shards
+
+    try:
+        most = parse_size(size)
+    except ValueError as error:
+        raise typer.BadParameter(f"--size {error}") from None
+    found = find_files(folder)
+    with Transfer("shards", continues=False) as transfer:
+        index = write_shards(found, out, most=most, on_bytes=lambda done: transfer.show(done, total=found.bytes))
+    terminal.note(f"{output.count(len(index.entries), 'file')} in {output.count(len(index.shards), 'shard')}")
+    url = out.absolute().as_uri()
+    made = {"url": url, "files": len(index.entries), "shards": len(index.shards), "size": sum(index.shards.values())}
+    terminal.write(json.dumps(made) if as_json else url)

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 class Transfer:
     """Prints how many bytes an earlier transfer left, and in a terminal shows a bar on stderr.
 
-    Ctrl-C in the block prints how many bytes are kept, and exits with 130. `what` names the bar.
+    Ctrl-C in the block prints how many bytes are kept, if the same command `continues`, and exits with 130. `what`
+    names the bar.
     """
 
-    def __init__(self, what: str = "checkpoint", *, upload: bool = False) -> None:
+    def __init__(self, what: str = "checkpoint", *, upload: bool = False, continues: bool = True) -> None:
         self._what = what
         self._kind = "upload" if upload else "download"
+        self._continues = continues
         self._bar: Progress | None = None
         self._shown = False
         self._done = 0
@@ -33,9 +35,8 @@ class Transfer:
         if self._bar is not None:
             self._bar.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            terminal.note(
-                f"\nStopped. {terminal.size(self._done)} are kept: the same command continues the {self._kind}."
-            )
+            kept = f"{terminal.size(self._done)} are kept: the same command continues the {self._kind}."
+            terminal.note(f"\nStopped. {kept if self._continues else 'Nothing is kept.'}")
             raise typer.Exit(130) from None
 
     def show(self, done: int, total: int) -> None:
