@@ -25,7 +25,7 @@ def add(written: tarfile.TarFile, name: str, content: bytes = b"", **fields: obj
 
 
 def header(
-    name: str, *, size: int = 0, kind: bytes = b"0", form: int = tarfile.USTAR_FORMAT, **fields: object
+    name: str, *, size: int = 0, kind: bytes = b"0", form: Literal[0, 1, 2] = tarfile.USTAR_FORMAT, **fields: object
 ) -> bytes:
     """Returns one header with a right checksum."""
     member = tarfile.TarInfo(name)
