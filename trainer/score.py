@@ -5,6 +5,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from trainer.data.masks import IGNORED
+
 KEPT_BATCHES = 64
 """Batches whose classes or pixels are kept before they are added up: an operation for all is cheaper than one for each.
 """
@@ -90,6 +92,22 @@ class Iou(_Kept):
         """Adds logits and masks of 0 and 1, both (samples, 1, height, width)."""
         predicted = outputs > self._cut
         self._keep(predicted.logical_and(targets).sum(), predicted.logical_or(targets).sum())
+
+    def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
+        return torch.stack([torch.stack(ones).sum(), torch.stack(others).sum()])
+
+
+class ClassIou(_Kept):
+    """Intersection over union of the pixels of all classes but the background together, in all pictures."""
+
+    name = "train/iou"
+
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        """Adds logits (samples, classes, height, width) and masks of classes and IGNORED (samples, 1, …)."""
+        counted = targets != IGNORED
+        true, guessed = targets.gt(0).logical_and(counted), outputs.argmax(1, keepdim=True)
+        right = true.logical_and(guessed == targets).sum()
+        self._keep(right, true.sum() + guessed.gt(0).logical_and(counted).sum() - right)
 
     def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
         return torch.stack([torch.stack(ones).sum(), torch.stack(others).sum()])

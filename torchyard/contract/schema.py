@@ -81,4 +81,4 @@ Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 MetricKey = Annotated[
     str, Field(min_length=1, max_length=200, pattern=allowing(METRIC_KEY, "a text without control characters"))
 ]
-"""The name of a metric: no control characters."""
+"""The name of a metric or of a class: no control characters."""

@@ -192,7 +192,7 @@ class RecipeSpec(_Common):
 
     @model_validator(mode="after")
     def _monitors_are_measured(self) -> Self:
-        measured = recipes.REGISTRY[self.trainer].metrics
+        measured = recipes.REGISTRY[self.trainer].metrics - self.config.unmeasured
         if self.checkpoint.monitor not in measured:
             raise ValueError(f"checkpoint.monitor must be one of {', '.join(sorted(measured))}")
         evaluated = sorted(key for key in measured if key.startswith("val/"))

@@ -1,7 +1,8 @@
 """U-Nets (Ronneberger et al., arXiv 1505.04597): an encoder, and a decoder that concatenates the encoder's maps.
 
-All take three channels and sides that are multiples of 32, and return one logit for each pixel: (samples, 1, height,
-width). All their operations have deterministic kernels on CUDA, which bilinear upsampling does not have.
+All take three channels and sides that are multiples of 32, and return `outputs` logits for each pixel: (samples,
+outputs, height, width). All their operations have deterministic kernels on CUDA, which bilinear upsampling does not
+have.
 """
 
 from collections.abc import Sequence
@@ -14,18 +15,18 @@ ENCODERS = {"unet_vgg16": "vgg16", "unet_resnet34": "resnet34", "unet_resnet101"
 """The torchvision model whose weights fit the `encoder` of a U-Net."""
 
 
-def build(name: str) -> "UNet | UNet16":
+def build(name: str, *, outputs: int = 1) -> "UNet | UNet16":
     """Builds `unet_small` or a U-Net in ENCODERS, with random weights."""
     if name == "unet_vgg16":
-        return UNet16()
+        return UNet16(outputs=outputs)
     encoder = ResNetEncoder(ENCODERS[name]) if name in ENCODERS else SmallEncoder()
-    return UNet(encoder, widths=(256, 128, 64, 32, 16) if name in ENCODERS else (64, 32, 16))
+    return UNet(encoder, widths=(256, 128, 64, 32, 16) if name in ENCODERS else (64, 32, 16), outputs=outputs)
 
 
 class UNet(nn.Module):
     """Each block of the decoder doubles the size by nearest-pixel upsampling and concatenates the encoder's map."""
 
-    def __init__(self, encoder: "SmallEncoder | ResNetEncoder", *, widths: Sequence[int]) -> None:
+    def __init__(self, encoder: "SmallEncoder | ResNetEncoder", *, widths: Sequence[int], outputs: int) -> None:
         super().__init__()
         self.encoder = encoder
         *skipped, deepest = encoder.channels
@@ -34,7 +35,7 @@ class UNet(nn.Module):
             skip = skipped.pop() if skipped else 0
             self.decoder.append(_two_convolutions(deepest + skip, width))
             deepest = width
-        self.head = nn.Conv2d(deepest, 1, 3, padding=1)
+        self.head = nn.Conv2d(deepest, outputs, 3, padding=1)
 
     def forward(self, pictures: Tensor) -> Tensor:
         *skipped, maps = self.encoder(pictures)
@@ -49,7 +50,7 @@ class UNet16(nn.Module):
 
     FILTERS = 32
 
-    def __init__(self) -> None:
+    def __init__(self, *, outputs: int) -> None:
         super().__init__()
         self.encoder = VGG16Encoder()
         filters = self.FILTERS
@@ -63,7 +64,7 @@ class UNet16(nn.Module):
                 nn.Sequential(nn.Conv2d(64 + filters, filters, 3, padding=1), nn.ReLU(inplace=True)),
             ]
         )
-        self.head = nn.Conv2d(filters, 1, 1)
+        self.head = nn.Conv2d(filters, outputs, 1)
         _kaiming(self)
 
     def forward(self, pictures: Tensor) -> Tensor:

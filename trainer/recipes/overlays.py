@@ -10,22 +10,28 @@ from PIL import Image
 import torch
 from torch import Tensor
 
+from torchyard.models.palette import IGNORED_COLOUR
 from torchyard.run.publishing import Content
+from trainer.data.masks import IGNORED
 
 FOLDER = "overlays"
 GAP = 4
 """Grey pixels between two panels."""
 
 
-def overlays(names: Sequence[str], pictures: Tensor, truth: Tensor, predicted: Tensor) -> dict[str, Content]:
+def overlays(
+    names: Sequence[str], pictures: Tensor, truth: Tensor, predicted: Tensor, *, colours: Sequence[Sequence[int]]
+) -> dict[str, Content]:
     """Returns a file `overlays/<name>.png` for each picture: the picture, the true mask, the predicted mask.
 
-    `pictures` are uint8 (samples, 3, height, width); the masks are 0 and 1, (samples, 1, height, width). The files are
-    encoded when they are written to disk.
+    `pictures` are uint8 (samples, 3, height, width); the masks are classes, or IGNORED, (samples, 1, height, width).
+    `colours` are those of the classes. The files are encoded when they are written to disk.
     """
-    white = [masks.to(torch.uint8).mul(255).expand_as(pictures) for masks in (truth, predicted)]
+    unused = [IGNORED_COLOUR] * (IGNORED + 1 - len(colours))
+    table = torch.tensor([*colours, *unused], dtype=torch.uint8, device=pictures.device)
+    drawn = [table[masks[:, 0].long()].permute(0, 3, 1, 2) for masks in (truth, predicted)]
     gap = torch.full_like(pictures[..., :GAP], 128)
-    panels = torch.cat([pictures, gap, white[0], gap, white[1]], dim=-1).permute(0, 2, 3, 1)
+    panels = torch.cat([pictures, gap, drawn[0], gap, drawn[1]], dim=-1).permute(0, 2, 3, 1)
     return {
         f"{FOLDER}/{name}.png": partial(_write, panel.numpy())
         for name, panel in zip(_file_names(names), panels.cpu().contiguous(), strict=True)

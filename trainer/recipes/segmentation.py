@@ -1,4 +1,4 @@
-"""The recipe `segmentation`: a U-Net that marks the pixels of one class."""
+"""The recipe `segmentation`: a U-Net that marks the pixels of one class, or the class of each pixel."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import Normalization, Segmentation
 from torchyard.models import unet
 from torchyard.models.normalization import Normalizer
@@ -21,12 +20,12 @@ from trainer.data.batch import Batch
 from trainer.data.identity import Identity
 from trainer.data.images import choose_normalization
 from trainer.data.loading import loader_count, to_device
-from trainer.data.pairs import PairData, Pairs, load_pairs
+from trainer.data.pairs import PairData, load_pairs
 from trainer.data.sources import local_path
+from trainer.recipes.marking import Marking, make_marking, outputs
 from trainer.recipes.measuring import measure
 from trainer.recipes.overlays import overlays
-from trainer.recipes.pixels import PixelLoss, PixelTally, logit
-from trainer.score import Iou
+from trainer.score import Score
 from trainer.task import Evaluation
 from trainer.weights.files import file_state, fill, torchvision_state
 from trainer.weights.home import placed
@@ -51,25 +50,20 @@ class Segmenter:
     model: nn.Module
     data: PairData
     normalization: Normalization
-    pos_weight: float
+    marking: Marking
     device: torch.device
     memory_format: torch.memory_format
     workers: int
     normalizer: Normalizer
-    pixel_loss: PixelLoss
-    score: Iou
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a checkpoint needs besides the weights: classes, normalization, input shape, thresholds."""
+        """What a checkpoint needs besides the weights: normalization, input shape, classes, thresholds."""
         side = self.config.data.image_size
         return {
-            "classes": ["background", "foreground"],
+            **self.marking.metadata,
             "normalization": self.normalization.model_dump(),
             "input": {"channels": CHANNELS, "height": side, "width": side},
-            "pos_weight": self.pos_weight,
-            "mask_threshold": self.config.data.mask_threshold,
-            "threshold": self.config.evaluation.threshold,
         }
 
     @property
@@ -81,7 +75,7 @@ class Segmenter:
     def description(self) -> str:
         side = self.config.data.image_size
         counts = f"{len(self.data.train)} training and {len(self.data.val)} validation pictures"
-        return f"{counts} of {CHANNELS}×{side}×{side} with masks, a positive pixel weighs {self.pos_weight:.4g}"
+        return f"{counts} of {CHANNELS}×{side}×{side} with masks, {self.marking.description}"
 
     @property
     def samples(self) -> int:
@@ -101,9 +95,13 @@ class Segmenter:
     def split_hash(self) -> str:
         return self.data.split_hash
 
+    @property
+    def score(self) -> Score:
+        return self.marking.score
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean loss over the pictures; `outputs` are logits, `targets` masks of 0 and 1."""
-        return self.pixel_loss(outputs, targets).mean()
+        """Returns the mean loss over the pictures; `outputs` are logits, `targets` masks."""
+        return self.marking.loss(outputs, targets).mean()
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
         """Yields pictures and masks that are augmented together on the device. Raises DataError."""
@@ -119,13 +117,13 @@ class Segmenter:
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
     ) -> Evaluation:
-        """Measures loss, IoU, Dice, precision and recall, and draws overlays of a few validation pictures.
+        """Measures the loss and the metrics of pixels, and draws overlays of a few validation pictures.
 
         A collective if there is a world.
         """
         batch_size = batch_size or self.config.training.per_device_batch_size
         files = self._overlays(batch_size, drawn=world is None or world.rank == 0, on_batch=on_batch)
-        tally = PixelTally(self.pixel_loss, threshold=self.config.evaluation.threshold, device=self.device)
+        tally = self.marking.tally()
         measure(
             self.model,
             self._validation_batches,
@@ -135,7 +133,7 @@ class Segmenter:
             world=world,
             on_batch=on_batch,
         )
-        return Evaluation(tally.metrics(), files=files, samples=tally.samples)
+        return Evaluation(tally.metrics(), files={**files, **tally.files()}, samples=tally.samples)
 
     def example_inputs(self) -> Tensor:
         return self.largest_batch(1).inputs
@@ -155,15 +153,18 @@ class Segmenter:
         shown = min(len(pairs), SHOWN)
         indices = torch.arange(shown) * len(pairs) // shown
         plan = list(indices.split(batch_size))
-        cut = logit(self.config.evaluation.threshold)
         drawings: list[tuple[Tensor, Tensor, Tensor]] = []
         self.model.eval()
         with torch.no_grad():
             for pictures, masks in pairs.batches(plan, device=self.device, workers=0):
-                drawings.append((pictures, masks, self.model(self._batch(pictures, masks).inputs) > cut))
+                outputs = self.model(self._batch(pictures, masks).inputs)
+                drawings.append((pictures, masks, self.marking.masks(outputs)))
                 on_batch()
         names = [Path(pairs.pairs[index].name).name for index in indices.tolist()]
-        return overlays(names, *(torch.cat(parts) for parts in zip(*drawings, strict=True))) if drawn else {}
+        if not drawn:
+            return {}
+        shown_parts = (torch.cat(parts) for parts in zip(*drawings, strict=True))
+        return overlays(names, *shown_parts, colours=self.marking.colours)
 
     def _validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
         pairs = self.data.val.batches(plan, device=self.device, workers=self.workers)
@@ -192,11 +193,10 @@ def make_task(
     if metadata is None:
         normalization = choose_normalization(config.data.normalize, data.train, in_memory=False, workers=workers)
         assert normalization is not None, "bytes are finite"
-        pos_weight = _pos_weight(config, data.train, source=source, workers=workers)
     else:
         normalization = Normalization.model_validate(metadata["normalization"])
-        pos_weight = float(metadata["pos_weight"])
-    model = unet.build(config.model.name)
+    marking = make_marking(config, data.train, source=source, workers=workers, device=device, metadata=metadata)
+    model = unet.build(config.model.name, outputs=outputs(config))
     if metadata is None:
         initialize(model, _fill(model, config.model.name, weights), config.model.init)
     freeze(model, config.model.freeze)
@@ -206,27 +206,10 @@ def make_task(
         data=data,
         normalization=normalization,
         normalizer=Normalizer(normalization, channels=CHANNELS, device=device),
-        pos_weight=pos_weight,
-        pixel_loss=PixelLoss(pos_weight=pos_weight, dice=config.loss.dice, device=device),
+        marking=marking,
         device=device,
         memory_format=memory_format(config, device),
         workers=workers,
-        score=Iou(cut=logit(config.evaluation.threshold), device=device),
-    )
-
-
-def _pos_weight(config: Segmentation, pairs: Pairs, *, source: str, workers: int) -> float:
-    wanted = config.loss.pos_weight
-    if wanted != "auto":
-        return wanted
-    negative, positive = pairs.count_classes(workers=workers)
-    if negative and positive:
-        return negative / positive
-    which = "every pixel" if positive else "no pixel"
-    raise DataError(
-        f"{source}: {which} of the training masks at {config.data.image_size}×{config.data.image_size} is above "
-        f"data.mask_threshold, {config.data.mask_threshold:g} of full scale (0 suits masks of 0 and 1): there is "
-        "nothing to learn"
     )
 
 

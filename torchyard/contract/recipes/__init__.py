@@ -8,7 +8,7 @@ import importlib
 
 from torchyard.contract.recipes.classification import ClassificationLoss, ImageClassification
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import ImageDataConfig, ImageModelConfig, Normalization
+from torchyard.contract.recipes.pictures import ClassWeights, ImageDataConfig, ImageModelConfig, Normalization
 from torchyard.contract.recipes.script import Script
 from torchyard.contract.recipes.segmentation import Segmentation, SegmentationDataConfig, SegmentationLoss
 from torchyard.contract.recipes.text import TextClassification, TextDataConfig, TextLoss, TextModelConfig
@@ -28,6 +28,7 @@ from torchyard.contract.recipes.training import (
 __all__ = [
     "MODULES",
     "REGISTRY",
+    "ClassWeights",
     "ClassificationLoss",
     "DistributedConfig",
     "EarlyStoppingConfig",

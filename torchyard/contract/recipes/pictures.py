@@ -22,6 +22,15 @@ Channels = Annotated[list[float], Field(min_length=1, max_length=4)]
 Augmentation = Literal["hflip", "vflip", "rotate90", "crop", "color"]
 Workers = Annotated[int, Field(ge=0, le=64)] | Literal["auto"]
 Init = Literal["default", "xavier", "kaiming"]
+ClassWeights = (
+    Literal["none", "auto"]
+    | Annotated[list[Annotated[float, Field(ge=0, le=1e6)]], Field(min_length=2, max_length=10_000)]
+)
+CLASS_WEIGHTS = Field(
+    default="none",
+    description="weights of the classes in training: a number for each, or `auto`: all training samples / (number of "
+    "classes × samples of the class), so that each class weighs as much as any other",
+)
 Patterns = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=100)]
 
 

@@ -5,11 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import Augmentation, Normalization, PictureModelConfig, Workers
+from torchyard.contract.recipes.pictures import Augmentation, ClassWeights, Normalization, PictureModelConfig, Workers
 from torchyard.contract.recipes.training import DataConfig, OptimizerConfig, Recipe, Seed, TrainingConfig
-from torchyard.contract.schema import BundleOrFile, Schema
-from torchyard.contract.text import METRIC_KEY
-from torchyard.contract.wording import allowing
+from torchyard.contract.schema import BundleOrFile, MetricKey, Schema
 
 
 class SegmentationModelConfig(PictureModelConfig):
@@ -26,9 +24,6 @@ class SegmentationModelConfig(PictureModelConfig):
         return self
 
 
-ClassName = Annotated[
-    str, Field(min_length=1, max_length=100, pattern=allowing(METRIC_KEY, "a text without control characters"))
-]
 Colour = Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=3, max_length=3)]
 
 
@@ -47,7 +42,7 @@ class SegmentationDataConfig(DataConfig):
     mask_threshold: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.5, description="a mask's pixel above this share of full scale is positive"
     )
-    classes: Annotated[list[ClassName], Field(min_length=2, max_length=255)] | None = Field(
+    classes: Annotated[list[MetricKey], Field(min_length=2, max_length=255)] | None = Field(
         default=None,
         description="names of several classes, of which the first is the background: the values of masks are their "
         "numbers, from 0; null: one class, by `mask_threshold`",
@@ -91,13 +86,25 @@ class SegmentationDataConfig(DataConfig):
 
 
 class SegmentationLoss(Schema):
-    name: Literal["bce"] = Field(default="bce", description="binary cross-entropy with logits, a mean over the pixels")
+    name: Literal["auto", "bce", "cross_entropy"] = Field(
+        default="auto",
+        description="a mean over the pixels: `bce` is binary cross-entropy with logits, of one class; `cross_entropy` "
+        "is of several `data.classes`; `auto`: the one that fits",
+    )
     pos_weight: Annotated[float, Field(gt=0, le=1e6)] | Literal["auto"] = Field(
         default="auto",
-        description="weight of positive pixels; `auto`: the ratio of negative to positive pixels in the training masks",
+        description="of one class: weight of positive pixels; `auto`: the ratio of negative to positive pixels in the "
+        "training masks",
+    )
+    class_weights: ClassWeights = Field(
+        default="none",
+        description="of several classes: the weight of each, or `auto`: all pixels of the training masks / (number of "
+        "classes × pixels of the class)",
     )
     dice: Annotated[float, Field(ge=0, le=100)] = Field(
-        default=0.0, description="weight of the soft Dice loss of each picture, added to the cross-entropy"
+        default=0.0,
+        description="weight of the soft Dice loss of each picture, added to the cross-entropy; of several classes it "
+        "is their mean",
     )
 
 
@@ -115,7 +122,7 @@ class SegmentationOptimizerConfig(OptimizerConfig):
 
 
 class Segmentation(Recipe):
-    """A U-Net that marks the pixels of one class, such as cracks, on folders of pictures and masks."""
+    """A U-Net that marks the pixels of one class, such as cracks, or of several, on folders of pictures and masks."""
 
     model: SegmentationModelConfig = SegmentationModelConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     data: SegmentationDataConfig  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
@@ -123,9 +130,33 @@ class Segmentation(Recipe):
     training: SegmentationTrainingConfig = SegmentationTrainingConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     optimizer: SegmentationOptimizerConfig = SegmentationOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
 
+    @property
+    def unmeasured(self) -> frozenset[str]:
+        return _OF_SEVERAL if self.data.classes is None else _OF_ONE
+
+    @model_validator(mode="after")
+    def _loss_fits_the_classes(self) -> Self:
+        loss, classes = self.loss, self.data.classes
+        if classes is None:
+            if loss.name == "cross_entropy" or loss.class_weights != "none":
+                raise ValueError(
+                    "loss cross_entropy and class_weights are of several classes: name them in data.classes"
+                )
+            return self
+        if loss.name == "bce" or loss.pos_weight != "auto":
+            raise ValueError("loss bce and pos_weight are of one class: leave them out, as data.classes is given")
+        if isinstance(loss.class_weights, list) and len(loss.class_weights) != len(classes):
+            raise ValueError(
+                f"loss.class_weights has {len(loss.class_weights)} numbers for {len(classes)} data.classes"
+            )
+        return self
+
+
+_OF_ONE = frozenset({"val/precision", "val/recall"})
+_OF_SEVERAL = frozenset({"val/accuracy"})
 
 RECIPE = RecipeEntry(
     name="segmentation",
     config=Segmentation,
-    measures=frozenset({"train/iou", "val/iou", "val/dice", "val/precision", "val/recall"}),
+    measures=frozenset({"train/iou", "val/iou", "val/dice"}) | _OF_ONE | _OF_SEVERAL,
 )

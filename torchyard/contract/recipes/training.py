@@ -238,6 +238,11 @@ class Recipe(Schema):
     model: ModelConfig
     data: DataConfig
 
+    @property
+    def unmeasured(self) -> frozenset[str]:
+        """Metrics of the recipe that this configuration does not measure."""
+        return frozenset()
+
     @model_validator(mode="after")
     def _possible_together(self) -> Self:
         strategy, training = self.distributed.strategy, self.training
