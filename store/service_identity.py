@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.revision import require_migrated
-from store.db.tables import Artifact, Bundle, Checkpoint, Service
+from store.db.tables import Artifact, Bundle, Checkpoint, ModelVersion, Service
 from store.db.upsert import upsert
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host.disk import PASSING
@@ -126,7 +126,8 @@ def _marked(known: Known, blobs: Blobs, *, listed: list[str]) -> str:
 def _newest_blobs(session: Session) -> list[str]:
     """Returns the blobs of the newest rows that refer to any."""
     kept = select(Checkpoint.files).where(Checkpoint.removed_at.is_(None)).order_by(Checkpoint.created_at.desc())
-    files = session.scalars(kept.limit(_NEWEST)).all()
+    models = select(ModelVersion.files).order_by(ModelVersion.created_at.desc())
+    files = [*session.scalars(kept.limit(_NEWEST)), *session.scalars(models.limit(_NEWEST))]
     bundles = session.scalars(select(Bundle.sha256).order_by(Bundle.created_at.desc()).limit(_NEWEST))
     artifacts = session.scalars(select(Artifact.sha256).order_by(Artifact.created_at.desc()).limit(_NEWEST))
     return [*(str(file["sha256"]) for row in files for file in row), *bundles, *artifacts]

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from store import service_identity
 from store.backup.contents import create_private
 from store.db.database import Database
-from store.db.tables import Artifact, Bundle, Checkpoint, InitialWeights
+from store.db.tables import Artifact, Bundle, Checkpoint, InitialWeights, ModelVersion
 from store.service_identity import Known
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.host.recordfiles import sync_folder
@@ -156,8 +156,8 @@ def _read_snapshot(session: Session) -> Snapshot:
     rows = {table: session.scalars(text(f'SELECT count(*) FROM "{table}"')).one() for table in tables}  # noqa: S608
     revision = session.scalars(text("SELECT version_num FROM alembic_version")).one()
     blobs: dict[str, int] = {}
-    for table in (Checkpoint, InitialWeights):
-        if table.__tablename__ in tables:  # an earlier revision has no initial weights
+    for table in (Checkpoint, InitialWeights, ModelVersion):
+        if table.__tablename__ in tables:  # an earlier revision has no initial weights or models
             listed = session.scalars(select(table.files).execution_options(yield_per=1000))
             blobs |= {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
     blobs |= {row.sha256: row.size for row in session.execute(select(Bundle.sha256, Bundle.size))}

@@ -35,10 +35,7 @@ class CheckpointFacts:
 
     def file(self, path: str) -> Mapping[str, Any]:
         """Returns the entry of one file. Raises NotFound."""
-        for entry in self.files:
-            if entry["path"] == path:
-                return entry
-        raise NotFound(f"checkpoint {self.id} has no file {path[:200]!r}")
+        return entry_of(self.files, path, of=f"checkpoint {self.id}")
 
     @property
     def main_file(self) -> Mapping[str, Any]:
@@ -67,3 +64,11 @@ class BundleFacts:
     size: int
     files: int
     created_at: int
+
+
+def entry_of(files: Sequence[Mapping[str, Any]], path: str, *, of: str) -> Mapping[str, Any]:
+    """Returns the entry of the file with this path. `of`: what has the files. Raises NotFound."""
+    for entry in files:
+        if entry["path"] == path:
+            return entry
+    raise NotFound(f"{of} has no file {path[:200]!r}")

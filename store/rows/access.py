@@ -1,4 +1,4 @@
-"""Which jobs a caller may list, read and change. Each rule is a condition of the query that finds the job."""
+"""Which jobs a caller may list, read and change, and which models. Each rule is a condition of the query for them."""
 
 from collections.abc import Collection
 from functools import cache
@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, FromClause, Row, Select, String, bindparam
 from sqlalchemy.orm import QueryableAttribute, Session
 
 from store.announcement import announcement_of, channel
-from store.db.tables import Base, Job
+from store.db.tables import Base, Job, Model
 from store.facts.callers import Caller, lists_unreadable
 from store.ids import is_id
 from torchyard.contract.errors import Forbidden, NotFound
@@ -23,9 +23,12 @@ def announce(session: Session, name: str) -> None:
     announcement_of(session).mark_changed(channel(name))
 
 
-def readable(caller: Caller) -> ColumnElement[bool]:
-    """Returns the condition that the caller may read the job: spec, events, metrics, logs and checkpoints."""
-    return _readable_by(caller.name, caller.role)
+def readable(caller: Caller, kind: type[Job] | type[Model] = Job) -> ColumnElement[bool]:
+    """Returns the condition that the caller may read the job: spec, events, metrics, logs and checkpoints.
+
+    Or that they may read the model.
+    """
+    return _readable_by(caller.name, caller.role, kind)
 
 
 def listed(caller: Caller) -> ColumnElement[bool]:
@@ -33,11 +36,11 @@ def listed(caller: Caller) -> ColumnElement[bool]:
     return true() if lists_unreadable(caller) else readable(caller)
 
 
-def changeable(caller: Caller, *, ending: bool = False) -> ColumnElement[bool]:
-    """Returns the condition that the caller may change the job, or, with `ending`, may end it by force."""
+def changeable(caller: Caller, kind: type[Job] | type[Model] = Job, *, ending: bool = False) -> ColumnElement[bool]:
+    """Returns the condition that the caller may change the job or the model, or, with `ending`, end it by force."""
     if caller.role is Role.ADMIN or (ending and caller.role is Role.OPERATOR):
         return true()
-    return Job.owner == caller.name
+    return kind.owner == caller.name
 
 
 def listed_among(session: Session, job_ids: Collection[str], caller: Caller) -> set[str]:
@@ -112,10 +115,12 @@ def lock_readable(session: Session, job_id: str, caller: Caller, *, waits: bool 
     return job
 
 
-def _readable_by(name: str | ColumnElement[str], role: Role) -> ColumnElement[bool]:
+def _readable_by(
+    name: str | ColumnElement[str], role: Role, kind: type[Job] | type[Model] = Job
+) -> ColumnElement[bool]:
     if role is Role.ADMIN:
         return true()
-    return or_(Job.owner == name, Job.visibility == "team")
+    return or_(kind.owner == name, kind.visibility == "team")
 
 
 # Building a statement costs more than executing it, and nearly every request for a job executes one of these.

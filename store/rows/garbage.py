@@ -12,12 +12,15 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import column
 
-from store.db.tables import Artifact, Bundle, Checkpoint, Garbage, InitialWeights
+from store.db.tables import Artifact, Bundle, Checkpoint, Garbage, InitialWeights, ModelVersion
 from store.db.upsert import upsert
 
 
 def add(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
-    """Adds the blobs of removed checkpoints, given by the `files` of each. Call it once in a transaction."""
+    """Adds the blobs of removed checkpoints or versions of models, given by the `files` of each.
+
+    Call it once in a transaction.
+    """
     # All of them: other references are checked when they are collected, and may change until then.
     add_blobs(session, {str(file["sha256"]) for files in listed for file in files})
 
@@ -54,14 +57,16 @@ def remove(session: Session, removed: Collection[str]) -> None:
 
 
 def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
-    """Returns those of `wanted` that a row refers to, in one pass over all checkpoints and initial weights."""
+    """Returns those of `wanted` that a row refers to, in one pass over all that lists files."""
     bundles = session.scalars(select(Bundle.sha256).where(Bundle.sha256.in_(wanted)).distinct())
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.sha256.in_(wanted)).distinct())
-    listed = (_among_files(session, table, wanted) for table in (Checkpoint, InitialWeights))
+    listed = (_among_files(session, table, wanted) for table in (Checkpoint, InitialWeights, ModelVersion))
     return {*bundles, *artifacts}.union(*listed)
 
 
-def _among_files(session: Session, table: type[Checkpoint | InitialWeights], wanted: Collection[str]) -> Iterable[str]:
+def _among_files(
+    session: Session, table: type[Checkpoint | InitialWeights | ModelVersion], wanted: Collection[str]
+) -> Iterable[str]:
     if _is_postgresql(session):
         file = func.jsonb_array_elements(table.files).table_valued(column("value", JSONB))
         sha256 = file.c.value["sha256"].astext

@@ -4,13 +4,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, delete, exists, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from scheduling.quotas import Allowance
 from store.announcement import announcement_of
 from store.db.prepared import Prepared, among, texts
-from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, InitialWeights, Job, Quota
+from store.db.tables import (
+    Allocation,
+    Artifact,
+    Attempt,
+    Base,
+    Bundle,
+    Checkpoint,
+    InitialWeights,
+    Job,
+    ModelVersion,
+    Quota,
+)
 from store.db.upsert import upsert
 from store.facts.team import QuotaFacts
 from store.rows import columns, users
@@ -19,8 +30,9 @@ from torchyard.contract.job import JobState
 from torchyard.contract.team import Resource
 
 _CLAIMED = (Resource.DEVICES, Resource.RUNNING)
-COUNTED = "checkpoints, artifacts, metrics, logs and bundles"
+COUNTED = "checkpoints, models, artifacts, metrics, logs and bundles"
 """What `Resource.STORED_BYTES` counts."""
+_VERSION = (ModelVersion.owner, ModelVersion.name, ModelVersion.version)
 _WAITING = (JobState.QUEUED, JobState.PAUSED)
 
 _USERS, _QUOTAS = Base.metadata.tables["users"], Base.metadata.tables["quotas"]
@@ -52,10 +64,11 @@ def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
 
 
 def stored_bytes(session: Session, owner: str) -> int:
-    """Returns the bytes of what the user's jobs have stored, and of the user's bundles.
+    """Returns the bytes of what the user's jobs have stored, and of the user's models and bundles.
 
-    Jobs store checkpoints, artifacts, metric points, log lines and messages. What was trimmed counts no more. A removed
-    checkpoint counts while a job that starts from it has not ended.
+    Jobs store checkpoints, artifacts, metric points, log lines and messages. What was trimmed counts no more. A
+    checkpoint of the user's that is a version of a model, or of several, counts once. What was removed counts while a
+    job of the user's that starts from it has not ended.
     """
     checkpoints = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
     artifacts = select(func.coalesce(func.sum(Artifact.size), 0)).join(Job, Job.id == Artifact.job_id)
@@ -63,12 +76,8 @@ def stored_bytes(session: Session, owner: str) -> int:
     output = Attempt.point_bytes + _least(Attempt.log_bytes, Job.log_cut_to)
     output += _least(Attempt.message_bytes, Job.events_cut_to)
     outputs = select(func.coalesce(func.sum(output), 0)).join(Job, Job.id == Attempt.job_id)
-    listed = select(Checkpoint.id).where(
-        Checkpoint.id == InitialWeights.source_checkpoint, Checkpoint.removed_at.is_(None)
-    )
-    initial = select(func.coalesce(func.sum(InitialWeights.size), 0)).join(Job, Job.id == InitialWeights.job_id)
-    initial = initial.where(InitialWeights.model_name.is_(None), ~listed.exists())
-    parts = (*(part.where(Job.owner == owner) for part in (checkpoints, artifacts, outputs, initial)), bundles)
+    parts = (checkpoints, artifacts, outputs, _initial())
+    parts = (*(part.where(Job.owner == owner) for part in parts), bundles, _kept(owner))
     return sum(int(session.execute(part).scalar_one()) for part in parts)
 
 
@@ -86,6 +95,16 @@ def check_upload(session: Session, owner: str, size: int, *, unfinished: int = 0
         raise QuotaExceeded(
             f"the bundle has {size} bytes; {COUNTED} of {owner} take {stored}{others} of {most} bytes: delete bundles,"
             " or jobs that are not needed"
+        )
+
+
+def check_kept(session: Session, owner: str, kept: str) -> None:
+    """Raises QuotaExceeded if the user has more than they may, with a version of a model that was just added."""
+    most = limit_of(session, owner, Resource.STORED_BYTES)
+    if most is not None and (stored := stored_bytes(session, owner)) > most:
+        raise QuotaExceeded(
+            f"with {kept}, {COUNTED} of {owner} would take {stored} of {most} bytes: delete jobs, models or bundles"
+            " that are not needed"
         )
 
 
@@ -216,6 +235,23 @@ def clear(session: Session, kind: str, name: str, resources: Iterable[Resource])
 def _check_queued(owner: str, queued: int, *, most: int) -> None:
     if queued >= most:
         raise QuotaExceeded(f"{owner} may have {most} queued or paused jobs and has {queued}: wait, or cancel some")
+
+
+def _kept(owner: str) -> Select[int]:
+    """Selects the bytes of checkpoints in the user's models, without those that count as checkpoints of their jobs."""
+    listed = exists().where(Checkpoint.id == ModelVersion.checkpoint_id, Checkpoint.removed_at.is_(None))
+    listed = listed.where(Job.id == Checkpoint.job_id, Job.owner == owner)
+    kept = select(ModelVersion.checkpoint_id, ModelVersion.size).where(ModelVersion.owner == owner, ~listed).distinct()
+    return select(func.coalesce(func.sum(kept.subquery().c.size), 0))
+
+
+def _initial() -> Select[int]:
+    """Selects the bytes of what jobs start from that is removed."""
+    listed = exists().where(Checkpoint.id == InitialWeights.source_checkpoint, Checkpoint.removed_at.is_(None))
+    version = (InitialWeights.model_owner, InitialWeights.model_name, InitialWeights.model_version)
+    kept = exists().where(*(column == named for column, named in zip(_VERSION, version, strict=True)))
+    total = select(func.coalesce(func.sum(InitialWeights.size), 0)).join(Job, Job.id == InitialWeights.job_id)
+    return total.where(~listed, ~kept)
 
 
 def _least(stored: InstrumentedAttribute[int], left: InstrumentedAttribute[int]) -> ColumnElement[int]:

@@ -1,15 +1,18 @@
-"""Removes checkpoints: those that the spec's policy does not keep, and the oldest of an owner who is over the quota."""
+"""Removes checkpoints: those that the spec's policy does not keep, and the oldest of an owner who is over the quota.
+
+None that is in a model of the job's owner: that counts once, and its removal would free nothing.
+"""
 
 from collections.abc import Collection, Sequence
 import math
 from typing import NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.stored_spec import StoredCheckpointPolicy
-from store.db.tables import Checkpoint, Job
+from store.db.tables import Checkpoint, Job, ModelVersion
 from store.rows import garbage, metrics, quotas
 from torchyard.contract.team import Resource
 
@@ -31,7 +34,7 @@ def prune(session: Session, job_id: str) -> str | None:
     limit = quotas.limit_of(session, job.owner, Resource.STORED_BYTES)
     if policy.keep_last is None and limit is None:
         return None
-    rows = _oldest_first(session, job_id)
+    rows = _oldest_first(session, job)
     if policy.keep_last is not None:
         kept = _kept(rows, policy, last=policy.keep_last, best=policy.keep_best)
         _remove(session, [row.id for row in rows if row.id not in kept])
@@ -68,11 +71,15 @@ class _Row(NamedTuple):
     size: int
 
 
-def _oldest_first(session: Session, job_id: str) -> list[_Row]:
-    """Returns the listed checkpoints. Those beyond the start step of a later attempt count as older than all others."""
+def _oldest_first(session: Session, job: Job) -> list[_Row]:
+    """Returns the listed checkpoints but those in models of the owner.
+
+    Those beyond the start step of a later attempt count as older than all others.
+    """
     columns = (Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.monitored, Checkpoint.size)
-    found = session.execute(select(*columns).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None)))
-    last_steps = metrics.last_visible_steps(session, job_id)
+    in_model = exists().where(ModelVersion.checkpoint_id == Checkpoint.id, ModelVersion.owner == job.owner)
+    query = select(*columns).where(Checkpoint.job_id == job.id, Checkpoint.removed_at.is_(None), ~in_model)
+    found, last_steps = session.execute(query), metrics.last_visible_steps(session, job.id)
     return sorted(
         (_Row(*row) for row in found),
         key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id),

@@ -155,7 +155,8 @@ def test_submissions_are_refused_while_checkpoints_take_too_much(team: StoreFixt
     claim = team.running(submit(team), team.worker())
     team.record(claim, seq=0, checkpoints=[checkpoint(f"step-{step}", step=step) for step in (1, 2)])
     with pytest.raises(
-        QuotaExceeded, match="checkpoints, artifacts, metrics, logs and bundles of ada take 2 of 2 bytes: delete"
+        QuotaExceeded,
+        match="checkpoints, models, artifacts, metrics, logs and bundles of ada take 2 of 2 bytes: delete",
     ):
         submit(team)
     assert submit(team, "bob")
@@ -168,7 +169,9 @@ def test_points_and_lines_count_as_stored_until_they_are_trimmed_or_deleted(team
     team.record(claim, seq=0, points=found, lines=[NewLines(0, "stdout", ["line"])], events=[said])
     assert stored(team) == 2 * 24 + 5 + 104
     limit(team, "ada", stored_bytes=157)
-    with pytest.raises(QuotaExceeded, match="checkpoints, artifacts, metrics, logs and bundles of ada take 157 of 157"):
+    with pytest.raises(
+        QuotaExceeded, match="checkpoints, models, artifacts, metrics, logs and bundles of ada take 157 of 157"
+    ):
         submit(team)
     team.end(claim, EndReason.COMPLETED)
     for _ in cleanup.trim_finished_jobs(store_on(team.database), TrimLimits(log_bytes=0, event_bytes=0)):

@@ -9,6 +9,7 @@ from store.db.tables.counts import JobCount
 from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.initial_weights import InitialWeights
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
+from store.db.tables.models import Model, ModelVersion
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
 from store.db.tables.service import Service
 from store.db.tables.team import AuditEntry, BrowserSession, FailedLogins, LoginCode, Quota, Secret, Token, User
@@ -35,6 +36,8 @@ __all__ = [
     "JobEvent",
     "LogChunk",
     "LoginCode",
+    "Model",
+    "ModelVersion",
     "PointChunk",
     "Quota",
     "Reservation",

@@ -1,0 +1,399 @@
+"""Models in the store: versions, who reads and changes them, which blobs they keep, and what counts in the quota."""
+
+from concurrent.futures import ThreadPoolExecutor, wait
+from io import BytesIO
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from store.blobs import Blobs
+from store.commands import cleanup, requests
+from store.commands import models as commands
+from store.db.tables import AuditEntry, Garbage, Job
+from store.facts.attempts import Claim
+from store.facts.callers import SERVICE, Caller
+from store.facts.models import ModelFilter, ModelVersionFacts, NewVersion
+from store.facts.output import NewCheckpoint
+from store.queries import models as queries
+from store.rows import checkpoints, quotas, users
+from store.rows import models as rows
+from store.store import Store
+from tests.databases import quick_on_sqlite
+from tests.store.fixture import StoreFixture, run_together, store_on
+from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.team import Resource, Role, Visibility
+
+ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
+EVERYTHING = ModelFilter()
+STATE = b"state"
+
+
+@pytest.fixture
+def store(db: StoreFixture, blobs: Blobs) -> Store:
+    for name in ("ada", "bob"):
+        db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+    return store_on(db.database, blobs=blobs)
+
+
+def saved(blobs: Blobs, *, step: int, content: bytes = STATE, loss: float = 0.5) -> NewCheckpoint:
+    blob = blobs.add(BytesIO(content))
+    file = ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)
+    manifest = Manifest(step=step, epoch=step, end_of_epoch=True, metrics={"val/loss": loss}, files=[file])
+    return NewCheckpoint(f"step-{step}", manifest, [file])
+
+
+class Trained:
+    """A job of ada's that saves checkpoints."""
+
+    def __init__(self, db: StoreFixture, blobs: Blobs, **spec: Any) -> None:
+        self.db, self.blobs = db, blobs
+        self.id = db.submit(**spec)
+        self.claim: Claim = db.running(self.id, db.worker())
+        self._batches = 0
+
+    def save(self, step: int, content: bytes = STATE, loss: float = 0.5) -> None:
+        new = saved(self.blobs, step=step, content=content, loss=loss)
+        self.db.record(self.claim, seq=self._batches, checkpoints=[new])
+        self._batches += 1
+
+    def end(self) -> None:
+        self.db.end(self.claim, EndReason.COMPLETED)
+
+    def delete(self, store: Store) -> None:
+        requests.act(store, "delete", self.id, caller=SERVICE)
+        cleanup.collect_garbage(store)
+
+    def steps(self) -> list[int]:
+        found = self.db.read(lambda session: checkpoints.newest_first(session, self.id))
+        return [each.step for each in found]
+
+
+@pytest.fixture
+def trained(db: StoreFixture, store: Store, blobs: Blobs) -> Trained:
+    """It has one checkpoint, and has ended."""
+    job = Trained(db, blobs)
+    job.save(1)
+    job.end()
+    return job
+
+
+def add(
+    store: Store,
+    job_id: str,
+    name: str = "digits",
+    ref: str = "latest",
+    *,
+    visibility: Visibility | None = None,
+    caller: Caller = ADA,
+) -> ModelVersionFacts:
+    return commands.add(store, NewVersion(name, job_id, ref, visibility, "private", caller))[0]
+
+
+def find(store: Store, name: str = "digits", version: int | None = None, **who: Any) -> ModelVersionFacts:
+    caller, owner = who.get("caller", ADA), who.get("owner")
+    with store.read() as session:
+        return rows.find_version(session, caller, owner, name, version)
+
+
+def stored(db: StoreFixture, owner: str = "ada") -> int:
+    return db.read(lambda session: quotas.stored_bytes(session, owner))
+
+
+def limit(db: StoreFixture, owner: str, size: int) -> None:
+    db.write(lambda session: quotas.set_limits(session, "user", owner, {Resource.STORED_BYTES: size}))
+
+
+def test_a_version_keeps_the_files_when_the_job_is_deleted(db: StoreFixture, store: Store, trained: Trained) -> None:
+    kept = add(store, trained.id)
+    assert (kept.ref, kept.step, kept.epoch, kept.metrics) == ("ada/digits@1", 1, 1, {"val/loss": 0.5})
+    assert (kept.trainer, kept.size, kept.created_by) == ("script", len(STATE), "ada")
+    trained.delete(store)
+    assert find(store) == kept
+    assert store.blobs.path(kept.main_file["sha256"]).read_bytes() == STATE
+    assert cleanup.collect_garbage(store) == 0
+    commands.remove(store, "ada", "digits", 1, caller=ADA)
+    assert cleanup.collect_garbage(store) == 1
+    assert not store.blobs.path(kept.main_file["sha256"]).exists()
+    assert db.read(lambda session: session.scalars(select(Garbage)).all()) == []
+
+
+def test_a_blob_stays_while_another_version_has_it(store: Store, trained: Trained) -> None:
+    add(store, trained.id, "one")
+    add(store, trained.id, "two")
+    trained.delete(store)
+    commands.remove(store, "ada", "one", caller=ADA)
+    assert cleanup.collect_garbage(store) == 0
+    commands.remove(store, "ada", "two", caller=ADA)
+    assert cleanup.collect_garbage(store) == 1
+
+
+def test_the_newest_checkpoint_again_answers_the_version_that_has_it(
+    store: Store, blobs: Blobs, db: StoreFixture
+) -> None:
+    job = Trained(db, blobs)
+    job.save(1)
+    job.save(2, b"later")
+    one = add(store, job.id, ref="step-1")
+    assert commands.add(store, NewVersion("digits", job.id, "step-1", None, "private", ADA)) == (one, False)
+    assert add(store, job.id, ref="step-2").version == 2
+    assert add(store, job.id, ref="step-1").version == 3
+    actions = db.read(lambda session: session.execute(select(AuditEntry.action, AuditEntry.who)).all())
+    assert actions == [("model.add", "ada")] * 3
+
+
+@pytest.mark.parametrize("version", [2, None])
+def test_a_number_is_never_given_twice(store: Store, blobs: Blobs, db: StoreFixture, version: int | None) -> None:
+    job = Trained(db, blobs)
+    for step in (1, 2):
+        job.save(step, bytes(step))
+        add(store, job.id)
+    commands.remove(store, "ada", "digits", version, caller=ADA)
+    assert add(store, job.id, visibility="team").version == 3 if version is None else add(store, job.id).version == 3
+    with pytest.raises(NotFound, match="has no version 2; it has 3"):
+        find(store, version=2)
+
+
+def test_a_model_without_versions_is_not_there(store: Store, trained: Trained) -> None:
+    add(store, trained.id)
+    commands.remove(store, "ada", "digits", caller=ADA)
+    for ask in (
+        lambda: queries.get(store, "ada", "digits", caller=ADA),
+        lambda: queries.versions(store, "ada", "digits", caller=ADA, limit=9),
+        lambda: find(store),
+        lambda: commands.remove(store, "ada", "digits", caller=ADA),
+        lambda: commands.share(store, "ada", "digits", "team", caller=ADA),
+    ):
+        with pytest.raises(NotFound, match="there is no model ada/digits"):
+            ask()
+    assert queries.listed(store, ModelFilter(), caller=ADA, limit=9).items == []
+
+
+def test_who_reads_and_changes_a_model(store: Store, trained: Trained) -> None:
+    add(store, trained.id)
+    with pytest.raises(NotFound, match="there is no model ada/digits"):
+        find(store, owner="ada", caller=BOB)
+    with pytest.raises(NotFound, match="there is no model ada/digits"):
+        commands.remove(store, "ada", "digits", caller=BOB)
+    commands.share(store, "ada", "digits", "team", caller=ADA)
+    assert find(store, owner="ada", caller=BOB).version == 1
+    with pytest.raises(NotFound, match="there is no model bob/digits"):
+        find(store, caller=BOB)
+    for change in (
+        lambda: commands.remove(store, "ada", "digits", 1, caller=BOB),
+        lambda: commands.share(store, "ada", "digits", "private", caller=BOB),
+    ):
+        with pytest.raises(Forbidden, match="belongs to ada"):
+            change()
+    commands.remove(store, "ada", "digits", 1, caller=SERVICE)
+    with pytest.raises(NotFound):
+        find(store)
+
+
+def test_the_job_of_a_shared_model_is_told_to_who_may_read_it(db: StoreFixture, store: Store, trained: Trained) -> None:
+    add(store, trained.id, visibility="team")
+    assert not find(store, owner="ada", caller=BOB).shows_job
+    assert find(store).shows_job
+    assert queries.listed(store, ModelFilter(), caller=BOB, limit=9).items[0].newest.shows_job is False
+    db.write(lambda session: setattr(session.get_one(Job, trained.id), "visibility", "team"))
+    assert find(store, owner="ada", caller=BOB).shows_job
+    trained.delete(store)
+    assert not find(store, owner="ada", caller=BOB).shows_job
+
+
+def test_a_checkpoint_of_a_job_that_one_may_read_is_kept_in_ones_own_model(
+    db: StoreFixture, store: Store, blobs: Blobs
+) -> None:
+    private, shared = Trained(db, blobs), Trained(db, blobs, visibility="team")
+    for job in (private, shared):
+        job.save(1)
+    with pytest.raises(NotFound, match="there is no job"):
+        add(store, private.id, caller=BOB)
+    assert add(store, shared.id, caller=BOB).ref == "bob/digits@1"
+
+
+def test_another_visibility_of_a_model_that_is_there_is_refused(store: Store, blobs: Blobs, db: StoreFixture) -> None:
+    job = Trained(db, blobs)
+    job.save(1)
+    add(store, job.id, visibility="team")
+    job.save(2, b"2")
+    with pytest.raises(Conflict, match="model ada/digits is team"):
+        add(store, job.id, visibility="private")
+    assert add(store, job.id, visibility="team").version == 2
+    assert add(store, job.id, ref="step-1").version == 3
+
+
+def test_lists_are_in_pages_and_filtered(store: Store, trained: Trained) -> None:
+    for name in ("b", "a", "c"):
+        add(store, trained.id, name, visibility="team")
+    add_of_bob = Trained(trained.db, trained.blobs, visibility="team")
+    add_of_bob.save(1, b"bobs")
+    add(store, add_of_bob.id, "b", caller=BOB, visibility="team")
+    add(store, add_of_bob.id, "z", caller=BOB)
+
+    def names(where: ModelFilter = EVERYTHING, *, limit: int = 9, behind: tuple[str, str] | None = None) -> list[str]:
+        found = queries.listed(store, where, caller=ADA, limit=limit, behind=behind)
+        return [f"{item.owner}/{item.name}" for item in found.items]
+
+    assert names() == ["ada/a", "ada/b", "ada/c", "bob/b"]
+    assert names(limit=2) == ["ada/a", "ada/b"]
+    assert names(behind=("ada", "b")) == ["ada/c", "bob/b"]
+    assert names(ModelFilter(name="b")) == ["ada/b", "bob/b"]
+    assert names(ModelFilter(owner="bob")) == ["bob/b"]
+
+
+def test_versions_are_listed_newest_first_without_cards(store: Store, blobs: Blobs, db: StoreFixture) -> None:
+    job = Trained(db, blobs)
+    db.write(lambda session: setattr(session.get_one(Job, job.id), "card", {"parameters": 7}))
+    for step in (1, 2, 3):
+        job.save(step, bytes(step))
+        add(store, job.id)
+    found = queries.versions(store, "ada", "digits", caller=ADA, limit=2)
+    assert ([item.version for item in found.items], found.has_more) == ([3, 2], True)
+    assert {item.card is None for item in found.items} == {True}
+    assert [each.version for each in queries.versions(store, "ada", "digits", caller=ADA, limit=2, before=2).items] == [
+        1
+    ]
+    assert find(store, version=2).card == {"parameters": 7}
+    model = queries.get(store, "ada", "digits", caller=ADA)
+    assert (model.versions, model.size, model.newest.version) == (3, 6, 3)
+
+
+def test_bytes_count_once_while_the_checkpoint_is_there_and_after_its_job(
+    db: StoreFixture, store: Store, trained: Trained
+) -> None:
+    before = stored(db)
+    add(store, trained.id)
+    add(store, trained.id, "again")
+    assert stored(db) == before
+    trained.delete(store)
+    assert stored(db) == len(STATE)
+    commands.remove(store, "ada", "again", caller=ADA)
+    assert stored(db) == len(STATE)
+    commands.remove(store, "ada", "digits", caller=ADA)
+    assert stored(db) == 0
+
+
+def test_a_checkpoint_of_another_users_job_counts_for_who_keeps_it(
+    db: StoreFixture, store: Store, blobs: Blobs
+) -> None:
+    job = Trained(db, blobs, visibility="team")
+    job.save(1)
+    before = stored(db)
+    limit(db, "bob", len(STATE) - 1)
+    with pytest.raises(QuotaExceeded, match=r"with bob/digits@1, .* of bob would take 5 of 4 bytes"):
+        add(store, job.id, caller=BOB)
+    with pytest.raises(NotFound):
+        find(store, caller=BOB)
+    limit(db, "bob", len(STATE))
+    add(store, job.id, caller=BOB)
+    assert (stored(db, "bob"), stored(db)) == (len(STATE), before)
+
+
+def test_a_kept_checkpoint_is_not_trimmed_with_its_job(db: StoreFixture, store: Store, blobs: Blobs) -> None:
+    job = Trained(db, blobs, checkpoint={"keep_last": 1})
+    job.save(1, b"best", loss=0.1)
+    job.save(2, b"kept", loss=0.5)
+    add(store, job.id)
+    for step in (3, 4):
+        job.save(step, bytes(step), loss=0.5)
+    assert job.steps() == [4, 2, 1]
+    commands.remove(store, "ada", "digits", caller=ADA)
+    job.save(5, b"5", loss=0.5)
+    assert job.steps() == [5, 1]
+
+
+def test_a_model_of_another_user_keeps_the_files_but_not_the_jobs_checkpoint(
+    db: StoreFixture, store: Store, blobs: Blobs
+) -> None:
+    job = Trained(db, blobs, visibility="team", checkpoint={"keep_last": 1})
+    job.save(1, b"best", loss=0.1)
+    job.save(2, b"kept", loss=0.5)
+    kept = add(store, job.id, caller=BOB)
+    job.save(3, b"3", loss=0.5)
+    cleanup.collect_garbage(store)
+    assert job.steps() == [3, 1]
+    assert store.blobs.path(kept.main_file["sha256"]).read_bytes() == b"kept"
+    with pytest.raises(NotFound, match="no longer"):
+        add(store, job.id, ref="step-2")
+
+
+@quick_on_sqlite
+def test_versions_do_not_let_a_job_store_more_than_the_quota(db: StoreFixture, store: Store, blobs: Blobs) -> None:
+    job = Trained(db, blobs)
+    limit(db, "ada", 60)
+    kept = 0
+    for step in range(1, 12):
+        job.save(step, bytes(10), loss=1 / step)
+        try:
+            add(store, job.id)
+            kept += 1
+        except QuotaExceeded:
+            pass
+    assert kept >= 5
+    assert stored(db) <= 60 + 10, "the newest, which is the best one, is always kept"
+
+
+def test_there_is_a_most_of_versions(store: Store, trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MOST_VERSIONS", 1)
+    add(store, trained.id)
+    with pytest.raises(Conflict, match="have 1 versions, which is the most"):
+        add(store, trained.id, "other")
+    assert [item.name for item in queries.listed(store, ModelFilter(), caller=ADA, limit=9).items] == ["digits"]
+
+
+def test_adds_at_once_get_different_numbers(store: Store, blobs: Blobs, db: StoreFixture) -> None:
+    job = Trained(db, blobs)
+    for step in range(1, 5):
+        job.save(step, bytes(step))
+    made = run_together(*(lambda step=step: add(store, job.id, ref=f"step-{step}") for step in range(1, 5)))
+    found = [each for each in made if isinstance(each, ModelVersionFacts)]
+    assert sorted(each.version for each in found) == [1, 2, 3, 4], made
+    assert len({each.checkpoint_id for each in found}) == 4
+
+
+def test_an_add_beside_the_deletion_of_its_job_keeps_the_files_or_is_refused(
+    store: Store, blobs: Blobs, db: StoreFixture
+) -> None:
+    for turn in range(5):
+        job = Trained(db, blobs)
+        job.save(1, content := f"turn {turn}".encode())
+        job.end()
+        made, _ = run_together(lambda job=job: add(store, job.id), lambda job=job: job.delete(store))
+        cleanup.collect_garbage(store)
+        assert isinstance(made, ModelVersionFacts | NotFound), made
+        if isinstance(made, ModelVersionFacts):
+            assert store.blobs.path(made.main_file["sha256"]).read_bytes() == content
+
+
+def test_an_add_beside_the_removal_of_its_checkpoint_keeps_the_files_or_is_refused(
+    store: Store, blobs: Blobs, db: StoreFixture
+) -> None:
+    job = Trained(db, blobs, checkpoint={"keep_last": 1})
+    job.save(1, b"best", loss=0.1)
+    for step in range(2, 7):
+        made, _ = run_together(
+            lambda step=step: add(store, job.id, f"of-{step}", f"step-{step - 1}"),
+            lambda step=step: job.save(step, f"step {step}".encode()),
+        )
+        cleanup.collect_garbage(store)
+        assert isinstance(made, ModelVersionFacts | NotFound), made
+        if isinstance(made, ModelVersionFacts):
+            assert store.blobs.path(made.main_file["sha256"]).exists()
+
+
+def test_a_version_that_a_transaction_has_found_is_removed_after_it(
+    store: Store, trained: Trained, db: StoreFixture
+) -> None:
+    add(store, trained.id)
+    with ThreadPoolExecutor(1) as pool:
+        with store.write("other") as session:
+            found = rows.find_version(session, ADA, None, "digits", 1, locked=True)
+            removal = pool.submit(commands.remove, store, "ada", "digits", caller=ADA)
+            assert not wait([removal], timeout=0.1).done
+            assert rows.find_version(session, ADA, None, "digits", None) == found
+        removal.result()
+    with pytest.raises(NotFound):
+        find(store)
