@@ -26,6 +26,7 @@ from api.routes import (
     health,
     jobs,
     logs,
+    models,
     quotas,
     secrets,
     session,
@@ -89,7 +90,21 @@ def token_of(settings: Settings) -> str:
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
     contents = (attempts, stream, telemetry, curves, logs, stacks, checkpoints, artifacts)
-    areas = (submission, batches, jobs, advice, *contents, bundles, cluster, team, quotas, secrets, session, health)
+    areas = (
+        submission,
+        batches,
+        jobs,
+        advice,
+        *contents,
+        models,
+        bundles,
+        cluster,
+        team,
+        quotas,
+        secrets,
+        session,
+        health,
+    )
     return [route for area in areas for route in area.router.routes]
 
 

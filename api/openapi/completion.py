@@ -33,6 +33,7 @@ TAGS = [
     {"name": "jobs", "description": "Submit, watch, change, cancel and remove training jobs."},
     {"name": "telemetry", "description": "Metrics, logs, and a live stream of everything that a job stores."},
     {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
+    {"name": "models", "description": "Checkpoints that stay under a name, version by version."},
     {"name": "artifacts", "description": "Other files that a job left."},
     {"name": "bundles", "description": "Upload code and data for jobs, each as one tar that its sha256 names."},
     {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
@@ -44,6 +45,8 @@ _VERSION = "3.2.0"  # the first version with `itemSchema` for event streams
 
 _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "job_id": ("the job's id", [components.JOB]),
+    "owner": ("the name of the model's owner", ["alice"]),
+    "version": ("the number of a version; `latest` is the newest, but cannot be deleted", ["3"]),
     "role": ("a role", ["member"]),
     "name": ("a name", ["alice"]),
     "token_id": ("the token's id", ["tok_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),

@@ -16,6 +16,7 @@ from store.facts.pages import FactPage
 from store.ids import Prefix, is_id
 from torchyard.contract.errors import InvalidCursor
 from torchyard.contract.filters import JobSort
+from torchyard.contract.models import MODEL_NAME
 from torchyard.contract.requests import USER_NAME
 from torchyard.contract.views.base import Page, View
 
@@ -30,6 +31,7 @@ POSITIONS = "^job_[0-9a-f]{32}:[0-9]{1,18}(,job_[0-9a-f]{32}:[0-9]{1,18})*$"
 BUNDLE = "^[0-9]{1,18}:[0-9a-f]{64}$"
 """The pattern of a cursor in a list of bundles."""
 
+_MODEL = f"{USER_NAME.removesuffix('$')}/{MODEL_NAME.removeprefix('^')}"
 _SORTED = re.compile(r"((?P<sort>[a-z-]{1,20}):(?P<key>[A-Za-z0-9._@-]{0,100}):)?(?P<id>job_[0-9a-f]{32})")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _PLACE = re.compile(r"[0-9a-f]{64}")
@@ -51,6 +53,7 @@ AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
 AfterToken = Annotated[str | None, _cursor("^tok_[0-9a-f]{32}$")]
 AfterBundle = Annotated[str | None, _cursor(BUNDLE)]
 AfterName = Annotated[str | None, _cursor(USER_NAME)]
+AfterModel = Annotated[str | None, _cursor(_MODEL)]
 AfterQueueEntry = Annotated[str | None, _cursor("^[0-9a-f]{64}$")]
 
 
@@ -102,6 +105,16 @@ def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
     if match is None or (match["sort"] or "created") != sort or (number and _INTEGER.fullmatch(match["key"]) is None):
         raise InvalidCursor(f"{cursor!r} is not a `next` value of this list in this order")
     return ListCursor(int(match["key"]) if number else match["key"], match["id"])
+
+
+def model_after(cursor: str | None) -> tuple[str, str] | None:
+    """Returns the owner and the name of the last model of the previous page. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    if re.fullmatch(_MODEL, cursor) is None:
+        raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
+    owner, _, name = cursor.partition("/")
+    return owner, name
 
 
 class QueueCursors:

@@ -1,7 +1,5 @@
 """Lists checkpoints and sends their files."""
 
-from pathlib import PurePosixPath
-
 from fastapi import Request
 from starlette.responses import Response
 
@@ -12,11 +10,10 @@ from api.parameters.paging import AfterCheckpoint, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
 from api.services import Services, ServicesDep
-from api.transfers.blobs import BYTES, PICTURE, Blob, send_blob
+from api.transfers.blobs import Blob, media_type_of, send_blob, suffix_of
 from store.facts.checkpoints import CheckpointFacts
 from store.queries import checkpoints
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.checkpoints import CheckpointView
 
@@ -65,15 +62,10 @@ def _send(
 ) -> Response:
     job_name, found = checkpoints.named(services.store, job_id, ref, caller=caller)
     entry = found.main_file if path is None else found.file(path)
-    name = f"{job_name}-{_place(found)}{_suffix(entry['path'])}"
-    media_type = PICTURE if path is not None and entry["path"].endswith(".png") else BYTES
-    blob = Blob(entry["sha256"], size=entry["size"], name=name, media_type=media_type)
+    name = f"{job_name}-{_place(found)}{suffix_of(entry['path'])}"
+    blob = Blob(entry["sha256"], size=entry["size"], name=name, media_type=media_type_of(path))
     return send_blob(request, services, blob, caller, job_id)
 
 
 def _place(found: CheckpointFacts) -> str:
     return f"epoch-{found.epoch}" if found.epoch is not None and found.end_of_epoch else f"step-{found.step}"
-
-
-def _suffix(path: str) -> str:
-    return ".pt" if path == STATE_FILE else f"-{PurePosixPath(path).name}"

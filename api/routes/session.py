@@ -88,9 +88,9 @@ def close_session(services: ServicesDep, caller: Account) -> Response:
 
 @router.post("/links", status_code=201)
 def make_file_link(services: ServicesDep, caller: Account, asked: LinkBody) -> FileLinkView:
-    """Makes a link to one file of a job, for a download of a browser, which sends no header. It is good for a minute.
+    """Makes a link to one file of a job or of a model, for a download of a browser, which sends no header.
 
-    It opens what the session may read, and ends with it. A download that has begun goes on.
+    It is good for a minute. It opens what the session may read, and ends with it. A download that has begun goes on.
     """
     if not caller.session:
         raise Forbidden("send the token with the download itself: links are for the sessions of browsers")

@@ -2,7 +2,7 @@
 
 import base64
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fastapi import Request
 from starlette.responses import Response
@@ -12,6 +12,7 @@ from api.http import etags
 from api.services import Services
 from api.transfers.files import FileResponse, Span, disposition, spans_of
 from api.transfers.permits import permit
+from torchyard.contract.rundir import STATE_FILE
 
 BYTES = "application/octet-stream"
 PICTURE = "image/png"
@@ -28,6 +29,16 @@ class Blob:
     size: int
     name: str
     media_type: str = BYTES
+
+
+def suffix_of(path: str) -> str:
+    """Returns the end of the name under which a file of a checkpoint is sent."""
+    return ".pt" if path == STATE_FILE else f"-{PurePosixPath(path).name}"
+
+
+def media_type_of(path: str | None) -> str:
+    """Returns the type of a file of a checkpoint. None: no file was named, so it is saved."""
+    return PICTURE if path is not None and path.endswith(".png") else BYTES
 
 
 def send_blob(request: Request, services: Services, blob: Blob, caller: Principal, *job_ids: str) -> Response:

@@ -213,6 +213,16 @@ def test_a_link_ends_with_its_session_and_opens_what_its_user_may_read(browser: 
     assert browser.as_another_client(link).status_code == 401
 
 
+def test_a_link_opens_a_file_of_a_model(browser: Browser) -> None:
+    kept = {"name": "digits", "from": f"{browser.job}/best"}
+    made = browser.client.post("/v1/models", json=kept, headers=browser.own)
+    path = f"{made.headers['location']}/download"
+    assert browser.as_another_client(path).status_code == 401
+    for file in ("", "?file=state.pt"):
+        opened = browser.as_another_client(browser.link(path + file))
+        assert (opened.status_code, opened.headers["etag"]) == (200, f'"{made.json()["sha256"]}"')
+
+
 def test_links_are_for_sessions_and_for_files_of_jobs(browser: Browser) -> None:
     body = {"path": f"/v1/jobs/{browser.job}/logs/download"}
     bearer = {"Authorization": f"Bearer {browser.token}"}

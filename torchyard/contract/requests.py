@@ -8,8 +8,9 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
+from torchyard.contract.models import MODEL_NAME
 from torchyard.contract.schema import UNSET, Duration, Schema
-from torchyard.contract.team import Resource, Role, Scope
+from torchyard.contract.team import Resource, Role, Scope, Visibility
 from torchyard.contract.text import unstorable
 from torchyard.contract.wording import allowing
 
@@ -114,7 +115,12 @@ class FileLink(Schema):
     """The file to link to."""
 
     path: Annotated[
-        str, Field(min_length=1, max_length=4000, pattern=allowing("^/v1/jobs/", "a path that begins with /v1/jobs/"))
+        str,
+        Field(
+            min_length=1,
+            max_length=4000,
+            pattern=allowing("^/v1/(jobs|models)/", "a path that begins with /v1/jobs/ or /v1/models/"),
+        ),
     ]
     """Its path with its query, as a download asks for it."""
 
@@ -129,6 +135,29 @@ class RetryRequest(Schema):
         alias="from",
         description="the checkpoint to go on from: `best`, `latest`, `epoch-N`, `step-N` or an id; null: the newest",
     )
+
+
+class NewModelVersion(Schema):
+    """A checkpoint to keep as the next version of a model."""
+
+    name: Annotated[str, Field(pattern=MODEL_NAME)]
+    source: Annotated[
+        str,
+        Field(
+            alias="from",
+            pattern=allowing(r"^job_[0-9a-f]{32}/[A-Za-z0-9_-]{1,100}$", "job_…/REF, where REF is as in checkpoints"),
+            description="`job_…/REF`; REF is the id of a checkpoint, `best`, `latest`, `epoch-N` or `step-N`",
+        ),
+    ]
+    visibility: Visibility | None = Field(
+        default=None, description="of a new model; null: the server's. A model that is there must have the same"
+    )
+
+
+class ModelPatch(Schema):
+    """What can be changed of a model."""
+
+    visibility: Visibility
 
 
 class JobActions(Schema):

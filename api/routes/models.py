@@ -1,0 +1,169 @@
+"""Models: adds, lists, shares and removes them, and sends their files."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+from starlette.responses import Response
+
+from api.access.auth import FileReader, JobReader, JobWriter
+from api.openapi.completion import DOWNLOAD_FILE, DOWNLOAD_HEAD, headers, problems
+from api.openapi.components import JOB
+from api.openapi.routers import guarded
+from api.parameters.bodies import json_body
+from api.parameters.paging import AfterModel, AfterNumber, Limit, model_after, number_after, page
+from api.parameters.reads import in_turns
+from api.present import models as present
+from api.services import ServicesDep
+from api.transfers.blobs import Blob, media_type_of, send_blob, suffix_of
+from store.commands import models as commands
+from store.facts.models import ModelFilter, NewVersion
+from store.queries import models as queries
+from torchyard.contract.artifacts import MOST_PATH_BYTES
+from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
+from torchyard.contract.filters import NO_NUL
+from torchyard.contract.models import MODEL_NAME
+from torchyard.contract.requests import USER_NAME, ModelPatch, NewModelVersion
+from torchyard.contract.text import storable
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
+
+router = guarded("models", Unavailable)
+
+NewVersionBody = Annotated[
+    NewModelVersion, json_body(NewModelVersion, example={"name": "digits", "from": f"{JOB}/best"})
+]
+ModelPatchBody = Annotated[ModelPatch, json_body(ModelPatch, example={"visibility": "team"})]
+Text = Annotated[str | None, Query(max_length=100, pattern=NO_NUL)]
+File = Annotated[
+    str | None,
+    Query(max_length=MOST_PATH_BYTES, description="a file's path, as it is listed; `state.pt` if it is left out"),
+]
+
+_ADDED: dict[int | str, dict[str, Any]] = {
+    200: {"model": ModelVersionView, "description": "The newest version has this checkpoint already"},
+    201: {"model": ModelVersionView, "headers": headers("Location")},
+    **problems(Conflict, QuotaExceeded, NotFound),
+}
+
+
+async def _model(owner: str, name: str) -> tuple[str, str]:
+    """Raises NotFound for what is no model's name."""
+    if re.fullmatch(USER_NAME, owner) is None or re.fullmatch(MODEL_NAME, name) is None:
+        raise NotFound(f"there is no model {owner[:100]}/{name[:100]}")
+    return owner, name
+
+
+async def _version(model: Annotated[tuple[str, str], Depends(_model)], version: str) -> int:
+    """Raises NotFound for what is no version's number."""
+    if re.fullmatch("[1-9][0-9]{0,8}", version) is None:
+        raise NotFound(f"model {'/'.join(model)} has no version {version[:100]!r}")
+    return int(version)
+
+
+async def _version_or_latest(model: Annotated[tuple[str, str], Depends(_model)], version: str) -> int | None:
+    return None if version == "latest" else await _version(model, version)
+
+
+Name = Annotated[tuple[str, str], Depends(_model)]
+"""A route's parameter: the owner and the name of a model."""
+Number = Annotated[int, Depends(_version)]
+NumberOrLatest = Annotated[int | None, Depends(_version_or_latest)]
+"""None: `latest`, which is the newest version."""
+
+
+@router.post("/models", status_code=201, responses=_ADDED)
+def add_model_version(services: ServicesDep, caller: JobWriter, sent: NewVersionBody) -> Response:
+    """Keeps a checkpoint of a job that one may read as the next version of one's own model. The first makes the model.
+
+    A version never changes, and stays when its checkpoint or its job is removed. The checkpoint that the newest version
+    has makes none: a request that is repeated gets the version that it has made.
+    """
+    job_id, _, ref = sent.source.partition("/")
+    wanted = NewVersion(sent.name, job_id, ref, sent.visibility, services.settings.visibility, caller)
+    kept, is_new = commands.add(services.store, wanted)
+    location = {"Location": f"/v1/models/{kept.owner}/{kept.name}/versions/{kept.version}"} if is_new else {}
+    body = present.version(kept).model_dump_json()
+    return Response(body, status_code=201 if is_new else 200, headers=location, media_type="application/json")
+
+
+@router.get("/models")
+@in_turns
+def list_models(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    owner: Annotated[Text, Query(description="only this user's")] = None,
+    name: Annotated[Text, Query(description="exactly this name")] = None,
+    limit: Limit = 100,
+    after: AfterModel = None,
+) -> Page[ModelView]:
+    """Lists the models that one may read, by owner and name, each with its newest version."""
+    where = ModelFilter(owner, name)
+    found = queries.listed(services.store, where, caller=caller, limit=limit, behind=model_after(after))
+    return page(ModelView, found, present.model, cursor=lambda item: f"{item.owner}/{item.name}")
+
+
+@router.get("/models/{owner}/{name}")
+@in_turns
+def get_model(services: ServicesDep, caller: JobReader, model: Name) -> ModelView:
+    """Returns a model with its newest version."""
+    return present.model(queries.get(services.store, *model, caller=caller))
+
+
+@router.patch("/models/{owner}/{name}")
+def change_model(services: ServicesDep, caller: JobWriter, model: Name, patch: ModelPatchBody) -> ModelView:
+    """Changes who may read a model, as its owner or as an administrator."""
+    return present.model(commands.share(services.store, *model, patch.visibility, caller=caller))
+
+
+@router.delete("/models/{owner}/{name}", status_code=204)
+def delete_model(services: ServicesDep, caller: JobWriter, model: Name) -> None:
+    """Deletes a model with all its versions, as its owner or as an administrator. No number is given again."""
+    commands.remove(services.store, *model, caller=caller)
+
+
+@router.get("/models/{owner}/{name}/versions")
+@in_turns
+def list_model_versions(
+    services: ServicesDep, caller: JobReader, model: Name, limit: Limit = 100, after: AfterNumber = None
+) -> Page[ModelVersionSummary]:
+    """Lists the versions of a model, newest first, without their cards."""
+    before = number_after(after) if after is not None else None
+    found = queries.versions(services.store, *model, caller=caller, limit=limit, before=before)
+    return page(ModelVersionSummary, found, present.summary, cursor=lambda item: str(item.version))
+
+
+@router.get("/models/{owner}/{name}/versions/{version}")
+@in_turns
+def get_model_version(
+    services: ServicesDep, caller: JobReader, model: Name, number: NumberOrLatest
+) -> ModelVersionView:
+    """Returns a version of a model, with its card. `latest` is the newest."""
+    return present.version(queries.version(services.store, *model, number, caller=caller))
+
+
+@router.delete("/models/{owner}/{name}/versions/{version}", status_code=204)
+def delete_model_version(services: ServicesDep, caller: JobWriter, model: Name, number: Number) -> None:
+    """Deletes a version, as the model's owner or as an administrator. With its last version, a model is gone."""
+    commands.remove(services.store, *model, number, caller=caller)
+
+
+@router.head("/models/{owner}/{name}/versions/{version}/download", **DOWNLOAD_HEAD)
+@router.get("/models/{owner}/{name}/versions/{version}/download", **DOWNLOAD_FILE)
+@in_turns
+def download_model(
+    *,
+    request: Request,
+    services: ServicesDep,
+    caller: FileReader,
+    model: Name,
+    number: NumberOrLatest,
+    file: File = None,
+) -> Response:
+    """Sends a file of a version. Its sha256 is the `ETag`. A browser shows a `.png`, and saves other files."""
+    found = queries.version(services.store, *model, number, caller=caller)
+    entry = found.main_file if file is None else found.file(storable(file))
+    name = f"{found.name}-v{found.version}{suffix_of(entry['path'])}"
+    blob = Blob(entry["sha256"], size=entry["size"], name=name, media_type=media_type_of(file))
+    return send_blob(request, services, blob, caller)
