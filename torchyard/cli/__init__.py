@@ -22,6 +22,7 @@ from torchyard.cli import (
     jobs,
     listing,
     login,
+    models,
     page,
     quota,
     secrets,
@@ -74,6 +75,7 @@ for command in (
 app.command("open")(page.open_page)
 for name, group in (
     ("data", data.data),
+    ("models", models.models),
     ("users", users.users),
     ("tokens", tokens.tokens),
     ("quota", quota.quota),

@@ -14,6 +14,7 @@ import httpx2
 
 from torchyard.contract.errors import Conflict, NotFound, ServerError
 from torchyard.contract.views.checkpoints import CheckpointFile, CheckpointView
+from torchyard.contract.views.models import ModelVersionView
 
 OnProgress = Callable[[int, int], None]
 """Called with the bytes written so far and their total; first with the bytes that an earlier download left."""
@@ -22,14 +23,17 @@ _CHUNK = 1 << 20
 _STARTS_AT = re.compile(r"bytes ([0-9]{1,18})-")
 
 
-def file_to_download(checkpoint: CheckpointView, path: str | None) -> CheckpointFile:
-    """Returns the checkpoint's file of that path; without a path, the file that `/download` sends. Raises NotFound."""
+def file_to_download(listed: CheckpointView | ModelVersionView, path: str | None, *, of: str) -> CheckpointFile:
+    """Returns the file of that path; without a path, the file that `/download` sends. Raises NotFound.
+
+    `of`: what has the files, for messages.
+    """
     if path is None:
-        return CheckpointFile(path=f"checkpoint {checkpoint.id}", size=checkpoint.size, sha256=checkpoint.sha256)
-    found = next((file for file in checkpoint.files if file.path == path), None)
+        return CheckpointFile(path=of, size=listed.size, sha256=listed.sha256)
+    found = next((file for file in listed.files if file.path == path), None)
     if found is None:
-        names = ", ".join(file.path for file in checkpoint.files)
-        raise NotFound(f"checkpoint {checkpoint.id} has no file {path!r}; it has {names}")
+        names = ", ".join(file.path for file in listed.files)
+        raise NotFound(f"{of} has no file {path!r}; it has {names}")
     return found
 
 

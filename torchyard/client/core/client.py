@@ -11,6 +11,7 @@ from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.cluster import ClusterCore
 from torchyard.client.core.job import AsyncJob, JobCore
 from torchyard.client.core.launching import Mounts, arguments, program_of, script_spec, upload_code
+from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
 from torchyard.client.packing import MAX_SIZE
@@ -20,7 +21,7 @@ from torchyard.contract.spec import JobSpec
 from torchyard.contract.views.jobs import BatchView
 
 
-class ClientCore(JobCore, ClusterCore, TeamCore):
+class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
     """The operations of a client."""
 
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:

@@ -44,7 +44,7 @@ class FilesCore(Core):
         downloads the same file, and ServerError if the bytes are not those that the server lists.
         """
         checkpoint = await self.checkpoint(job_id, ref)
-        expected = file_to_download(checkpoint, file)
+        expected = file_to_download(checkpoint, file, of=f"checkpoint {checkpoint.id}")
         path = calls.file_path(job_id, checkpoint.id, file)
         target = Path(to)
         if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file

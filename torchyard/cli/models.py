@@ -1,0 +1,225 @@
+"""The commands `models`: keep checkpoints under a name, list, fetch, share and remove them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.cli.card import card_lines
+from torchyard.contract.models import ModelRef
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
+
+models = typer.Typer(
+    no_args_is_help=True, help="Keep checkpoints under a name, version by version, beyond the life of their jobs."
+)
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="A model of yours, or OWNER/NAME; with @3, its version 3.")
+]
+
+
+@models.command("add")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of your model, new or not.")],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(metavar="JOB[/REF]", help="A job, and best, latest, epoch-N, step-N or an id of a checkpoint."),
+    ],
+    *,
+    visibility: Annotated[
+        Literal["team", "private"] | None,
+        typer.Option(help="Who may read a new model: every user, or you. By default as the server says."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Keep a checkpoint as the next version of a model of yours: by default the best, else the newest one.
+
+    The version stays when the checkpoint or the job is removed. It counts in your quota of stored bytes.
+    """
+    job, _, ref = checkpoint.partition("/")
+    with connect() as client:
+        kept = client.add_model(name, client.get(job).id, ref or None, visibility=visibility)
+    if as_json:
+        return output.write_json(kept)
+    terminal.write(f"{_named(kept)}  step {kept.step}, {terminal.size(kept.stored_bytes)}")
+    return None
+
+
+@models.command("ls")
+def ls(
+    *,
+    owner: Annotated[str | None, typer.Option(metavar="USER", help="Only models of this user.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the models that you may read, each with its newest version."""
+    with connect() as client:
+        found = [*client.models(owner=owner)]
+    if as_json:
+        return output.write_json(found)
+    headers = ("MODEL", output.OWNER, "NEWEST", "VERSIONS", "SIZE", "READ BY", "ADDED", "METRICS")
+    for line in output.table(headers, map(_row, found)) if found else ():
+        terminal.write(line)
+    if not found:
+        terminal.note(f"No models. Keep a checkpoint as one: {output.command()} models add NAME JOB/best")
+    return None
+
+
+@models.command("show")
+def show(model: ModelArgument, *, as_json: Json = False) -> None:
+    """Show a model with its versions, or with @VERSION one of them with its files and its card."""
+    with connect() as client:
+        if ModelRef.parse(model).version is not None:
+            version = client.model_version(model)
+            return output.write_json(version) if as_json else _write(_version_lines(version))
+        found = client.model(model)
+        if as_json:
+            return output.write_json(found)
+        versions = [*client.model_versions(model)]
+    return _write([*_model_lines(found), "", *_table(versions)])
+
+
+@models.command("download")
+def download(
+    model: ModelArgument,
+    *,
+    file: Annotated[
+        str | None, typer.Option(help="The file to download, such as model.safetensors; state.pt by default.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--output", "-o", help="The file to write, or the folder for it.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Download a version of a model, verify its sha256 and print its path. By default it is the newest one.
+
+    If a download was interrupted, the same command continues it.
+    """
+    from torchyard.cli.progress import Transfer
+
+    with connect() as client:
+        version = client.model_version(model)
+        with Transfer() as transfer:
+            path = client.download_model(_named(version), file=file, to=to, on_progress=transfer.show)
+    if as_json:
+        terminal.write(json.dumps({"path": str(path), "version": version.model_dump(mode="json")}))
+    else:
+        terminal.write(str(path))
+    sha256 = next((item.sha256 for item in version.files if item.path == file), version.sha256)
+    terminal.note(f"Verified: {_named(version)}, sha256 {sha256}.")
+
+
+@models.command("share")
+def share(
+    model: ModelArgument,
+    *,
+    private: Annotated[bool, typer.Option("--private", help="Stop sharing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Let every user of the server read a model, with all its versions."""
+    with connect() as client:
+        changed = client.share_model(model, "private" if private else "team")
+    output.write_json(changed) if as_json else terminal.write(f"{changed.owner}/{changed.name}  {changed.visibility}")
+
+
+@models.command("rm")
+def rm(
+    model: ModelArgument,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove a version of a model, or without @VERSION the model with all its versions.
+
+    A number is never given again.
+    """
+    with connect() as client:
+        one = ModelRef.parse(model).version is not None
+        found = client.model_version(model) if one else client.model(model)
+        named = str(ModelRef(found.owner, found.name, ModelRef.parse(model).version))
+        if not yes:
+            _confirm(named, found)
+        client.remove_model(named)
+    terminal.write(json.dumps({"removed": [named]}) if as_json else f"{named}  removed")
+
+
+def _confirm(named: str, found: ModelVersionView | ModelView) -> None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
+    terminal.note(f"  {named}  {terminal.size(found.stored_bytes)}")
+    typer.confirm("Remove it with its files?", abort=True, err=True)
+
+
+def _named(version: ModelVersionSummary) -> str:
+    return str(ModelRef(version.owner, version.name, version.version))
+
+
+def _row(model: ModelView) -> tuple[str, ...]:
+    newest = model.newest
+    return (
+        model.name,
+        model.owner,
+        f"@{newest.version}",
+        str(model.versions),
+        terminal.size(model.stored_bytes),
+        model.visibility,
+        terminal.ago(newest.created_at),
+        _metrics(newest),
+    )
+
+
+def _model_lines(model: ModelView) -> list[str]:
+    rows = (
+        ("model", f"{model.owner}/{model.name}"),
+        ("read by", model.visibility),
+        ("size", terminal.size(model.stored_bytes)),
+    )
+    return [f"{label:<11}{text}" for label, text in rows]
+
+
+def _table(versions: list[ModelVersionSummary]) -> list[str]:
+    headers = ("VERSION", "TRAINER", "EPOCH", "STEP", "SIZE", "ADDED", "JOB", "METRICS")
+    rows = [
+        (
+            f"@{item.version}",
+            item.trainer,
+            "" if item.epoch is None else str(item.epoch),
+            str(item.step),
+            terminal.size(item.stored_bytes),
+            terminal.ago(item.created_at),
+            item.job_id or "",
+            _metrics(item),
+        )
+        for item in versions
+    ]
+    return output.table(headers, rows, spare="JOB")
+
+
+def _version_lines(version: ModelVersionView) -> list[str]:
+    epoch = "" if version.epoch is None else f"epoch {version.epoch}, "
+    rows = (
+        ("model", _named(version)),
+        ("trainer", version.trainer),
+        ("job", f"{version.job_id}/{version.checkpoint_id}" if version.job_id else ""),
+        ("at", f"{epoch}step {version.step}"),
+        ("metrics", output.metrics(version.metrics)),
+        ("added", output.moment(version.created_at)),
+    )
+    lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
+    files = output.table(("FILE", "SIZE"), [(file.path, terminal.size(file.size)) for file in version.files])
+    card = card_lines(version.card or {})
+    return [*lines, "", *files, *(("", *card) if len(card) > 1 else ())]
+
+
+def _metrics(version: ModelVersionSummary) -> str:
+    return output.metrics(dict(sorted(version.metrics.items(), key=lambda item: not item[0].startswith("val/"))))
+
+
+def _write(lines: list[str]) -> None:
+    for line in lines:
+        terminal.write(line)

@@ -1,0 +1,93 @@
+"""The operations on models. Each names one as `NAME` (one's own) or `OWNER/NAME`, with `@VERSION` behind it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+from torchyard.client.calls import call as call_calls
+from torchyard.client.calls import models as calls
+from torchyard.client.calls import team as team_calls
+from torchyard.client.core.base import Core
+from torchyard.client.download import OnProgress, PartFile, file_to_download
+from torchyard.client.references import find_checkpoint
+from torchyard.client.responses import file_name
+from torchyard.contract.models import ModelRef
+from torchyard.contract.team import Visibility
+from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
+
+
+class ModelsCore(Core):
+    """Operations on models. Each raises NotFound, InvalidRequest for what names no model, and Forbidden if it changes
+    one of another user.
+    """
+
+    _own_name: str | None = None
+
+    def models(self, *, owner: str | None = None, name: str | None = None) -> AsyncGenerator[ModelView]:
+        """Yields the models that one may read, by owner and name: all, those of one owner, or those with this name."""
+        return self._connection.pages(calls.models(owner=owner, name=name))
+
+    async def model(self, ref: str) -> ModelView:
+        """Returns a model with its newest version, whichever version `ref` names."""
+        owner, name, _ = await self._parsed(ref)
+        return await self._connection.answer(calls.model(owner, name))
+
+    async def model_versions(self, ref: str) -> AsyncGenerator[ModelVersionSummary]:
+        """Yields the versions of a model, newest first."""
+        owner, name, _ = await self._parsed(ref)
+        async with aclosing(self._connection.pages(calls.versions(owner, name))) as versions:
+            async for version in versions:
+                yield version
+
+    async def model_version(self, ref: str) -> ModelVersionView:
+        """Returns the version that `ref` names, else the newest, with its card."""
+        return await self._connection.answer(calls.version(*await self._parsed(ref)))
+
+    async def add_model(
+        self, name: str, job_id: str, ref: str | None = None, *, visibility: Visibility | None = None
+    ) -> ModelVersionView:
+        """Keeps a checkpoint of a job as the next version of one's own model `name`, and returns the version. The first
+        one makes the model, with this `visibility` or the server's. `ref` is one of `checkpoint`.
+
+        If the newest version has this checkpoint already, it returns that. Raises QuotaExceeded, and Conflict for
+        another visibility than the model has.
+        """
+        checkpoint = await find_checkpoint(self._connection, job_id, ref)
+        return await self._connection.answer(calls.add(name, job_id, checkpoint.id, visibility=visibility))
+
+    async def share_model(self, ref: str, visibility: Visibility) -> ModelView:
+        """Changes who may read a model with all its versions: `team` or `private`. Returns the model."""
+        owner, name, _ = await self._parsed(ref)
+        return await self._connection.answer(calls.share(owner, name, visibility=visibility))
+
+    async def remove_model(self, ref: str) -> None:
+        """Removes the version that `ref` names, else the model with all its versions. No number is given again."""
+        await self._connection.send(calls.remove(*await self._parsed(ref)))
+
+    async def download_model(
+        self, ref: str, *, file: str | None = None, to: str | Path = ".", on_progress: OnProgress | None = None
+    ) -> Path:
+        """Fetches the `state.pt` of the version that `ref` names, else of the newest, or its `file` of that path.
+        Returns the path that it wrote: `to`, or if that is a folder, the server's name for the file in it.
+
+        The file is written whole or continued as by `download`, and raises what that does.
+        """
+        version = await self.model_version(ref)
+        named = str(ModelRef(version.owner, version.name, version.version))
+        expected = file_to_download(version, file, of=f"model {named}")
+        path = calls.file_path(version.owner, version.name, version.version, file)
+        target = Path(to)
+        if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
+            given = file_name(await self._connection.send(call_calls.head(path)))
+            target /= given or f"{version.name}-v{version.version}.pt"
+        with PartFile(target, expected, on_progress) as part:
+            await self._connection.fill(part, path)
+            part.finish()
+        return target
+
+    async def _parsed(self, text: str) -> tuple[str, str, int | None]:
+        """Returns owner, name and version of what the text names. The server is asked once who oneself is."""
+        ref = ModelRef.parse(text)
+        if ref.owner is None and self._own_name is None:
+            self._own_name = (await self._connection.answer(team_calls.me())).name
+        return ref.owner or self._own_name or "", ref.name, ref.version
