@@ -33,7 +33,7 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(100), nullable=False),
         sa.Column("name", sa.String(100), nullable=False),
         sa.Column("version", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("trainer", sa.String(100), nullable=False),
+        sa.Column("trainer", sa.String(40), nullable=False),
         sa.Column("job_id", sa.String(40), nullable=False),
         sa.Column("checkpoint_id", sa.String(40), nullable=False),
         sa.Column("step", sa.BigInteger(), nullable=False),

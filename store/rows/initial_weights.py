@@ -13,9 +13,10 @@ from store.db.tables import InitialWeights, Job
 from store.facts.callers import Caller
 from store.facts.initial_weights import InitialFacts
 from store.facts.submission import Submission
-from store.rows import access, checkpoints, initial_files
+from store.rows import access, checkpoints, initial_files, models
 from torchyard.contract.errors import FieldError, InvalidSpec, NotFound
-from torchyard.contract.initial import CheckpointRef, ModelRef, parse_initial
+from torchyard.contract.initial import CheckpointRef, parse_initial
+from torchyard.contract.models import ModelRef
 from torchyard.contract.spec import Spec
 
 _FIELD = "init_from"
@@ -24,11 +25,13 @@ _FIELD = "init_from"
 def resolve(session: Session, caller: Caller, ref: str) -> InitialFacts:
     """Returns what an `init_from` names now. Raises InvalidSpec for what the caller may not read, or is not there.
 
-    `lock_sources` must have locked the job that it names.
+    `lock_sources` must have locked the job that it names. A model that it names is not removed meanwhile.
     """
     wanted = parse_initial(ref)
     try:
-        return _of_checkpoint(session, caller, wanted) if isinstance(wanted, CheckpointRef) else _of_model(wanted)
+        if isinstance(wanted, CheckpointRef):
+            return _of_checkpoint(session, caller, wanted)
+        return _of_model(session, caller, wanted)
     except NotFound as error:
         raise _wrong(error.message) from None
 
@@ -101,8 +104,20 @@ def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> I
     )
 
 
-def _of_model(wanted: ModelRef) -> InitialFacts:
-    raise NotFound(f"there is no model {wanted.name}: this service has no named models")
+def _of_model(session: Session, caller: Caller, wanted: ModelRef) -> InitialFacts:
+    found = models.find_version(session, caller, wanted.owner, wanted.name, wanted.version, locked=True)
+    return InitialFacts(
+        source_job=found.job_id if found.shows_job else None,
+        source_checkpoint=found.checkpoint_id if found.shows_job else None,
+        model_owner=found.owner,
+        model_name=found.name,
+        model_version=found.version,
+        trainer=found.trainer,
+        step=found.step,
+        epoch=found.epoch,
+        files=found.files,
+        size=found.size,
+    )
 
 
 def _wrong(message: str) -> InvalidSpec:

@@ -114,7 +114,7 @@ def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, st
     assert "no checkpoint 'epoch-9'" in refused(store, f"{shared}/epoch-9", caller=BOB)
     assert "no checkpoint" in refused(store, f"{shared}/{checkpoint_id(db, private, 'best')}", caller=BOB)
     assert submit(store, f"{shared}/best", caller=BOB).initial is not None
-    assert "model" in refused(store, "model:cracks@3")
+    assert refused(store, "model:cracks@3") == "there is no model ada/cracks"
 
 
 @pytest.mark.parametrize("ref", MALFORMED)

@@ -8,22 +8,25 @@ import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.commands import cleanup, requests
+from store.commands import cleanup, requests, submission
 from store.commands import models as commands
 from store.db.tables import AuditEntry, Garbage, Job
 from store.facts.attempts import Claim
 from store.facts.callers import SERVICE, Caller
+from store.facts.jobs import JobFacts
 from store.facts.models import ModelFilter, ModelVersionFacts, NewVersion
 from store.facts.output import NewCheckpoint
+from store.facts.submission import Submission
 from store.queries import models as queries
 from store.rows import checkpoints, quotas, users
 from store.rows import models as rows
 from store.store import Store
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
-from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded
+from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Resource, Role, Visibility
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
@@ -318,6 +321,79 @@ def test_a_model_of_another_user_keeps_the_files_but_not_the_jobs_checkpoint(
     assert store.blobs.path(kept.main_file["sha256"]).read_bytes() == b"kept"
     with pytest.raises(NotFound, match="no longer"):
         add(store, job.id, ref="step-2")
+
+
+def start_from(store: Store, ref: str, *, caller: Caller = ADA) -> JobFacts:
+    spec = {"trainer": "script", "config": {"code": "file:///code"}, "init_from": ref}
+    return submission.submit(store, Submission(parse_spec(spec), caller, "private")).job
+
+
+def refused(store: Store, ref: str, *, caller: Caller = ADA) -> str:
+    with pytest.raises(InvalidSpec) as caught:
+        start_from(store, ref, caller=caller)
+    (wrong,) = caught.value.errors
+    assert wrong.field == "init_from"
+    return wrong.message
+
+
+def test_a_job_starts_from_the_version_that_it_named_and_keeps_its_files(
+    db: StoreFixture, store: Store, blobs: Blobs
+) -> None:
+    job = Trained(db, blobs)
+    for step, content in ((1, b"one"), (2, b"two!")):
+        job.save(step, content)
+        add(store, job.id)
+    job.end()
+    job.delete(store)
+    newest, older = start_from(store, "model:digits"), start_from(store, "model:ada/digits@1")
+    for made, version, size in ((newest, 2, 4), (older, 1, 3)):
+        initial = made.initial
+        assert initial is not None
+        assert (initial.ref, initial.size, initial.step) == (f"model:ada/digits@{version}", size, version)
+        assert parse_spec(db.job(made.id).spec).init_from == initial.ref
+    before = stored(db)
+    commands.remove(store, "ada", "digits", caller=ADA)
+    assert cleanup.collect_garbage(store) == 0
+    assert stored(db) == before, "what was removed counts as long as a job needs it"
+    for made in (newest, older):
+        assert made.initial is not None
+        assert store.blobs.path(made.initial.files[0]["sha256"]).exists()
+        db.cancel(made.id)
+    assert cleanup.collect_garbage(store) == 2
+    assert stored(db) == before - 7
+
+
+def test_a_job_starts_only_from_a_model_that_its_owner_may_read(store: Store, trained: Trained) -> None:
+    add(store, trained.id)
+    assert refused(store, "model:ada/digits", caller=BOB) == "there is no model ada/digits"
+    assert refused(store, "model:digits", caller=BOB) == "there is no model bob/digits"
+    assert refused(store, "model:digits@2") == "model ada/digits has no version 2; it has 1"
+    commands.share(store, "ada", "digits", "team", caller=ADA)
+    initial = start_from(store, "model:ada/digits", caller=BOB).initial
+    assert initial is not None
+    assert (initial.ref, initial.source_job) == ("model:ada/digits@1", None), "bob may not read the job"
+    own = start_from(store, "model:digits").initial
+    assert own is not None
+    assert own.source_job == trained.id
+
+
+def test_a_job_beside_the_removal_of_its_model_has_the_files_or_is_refused(
+    store: Store, blobs: Blobs, db: StoreFixture
+) -> None:
+    for turn in range(4):
+        job = Trained(db, blobs)
+        job.save(1, content := f"turn {turn}".encode())
+        job.end()
+        add(store, job.id)
+        job.delete(store)
+        made, _ = run_together(
+            lambda: start_from(store, "model:digits"), lambda: commands.remove(store, "ada", "digits", caller=ADA)
+        )
+        cleanup.collect_garbage(store)
+        assert isinstance(made, JobFacts | InvalidSpec), made
+        if isinstance(made, JobFacts):
+            assert made.initial is not None
+            assert store.blobs.path(made.initial.files[0]["sha256"]).read_bytes() == content
 
 
 @quick_on_sqlite

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 import re
 
+from torchyard.contract.models import MODEL_REF, ModelRef
 from torchyard.contract.wording import allowing
 
 MODEL = "model:"
 """With the name of a model behind it, this names weights in a job spec."""
 _REF = r"best|latest|epoch-[0-9]{1,18}|step-[0-9]{1,18}|ckpt_[0-9a-f]{32}"
 _CHECKPOINT = rf"(job_[0-9a-f]{{32}})/({_REF})"
-_MODEL = r"model:(?:([A-Za-z0-9][A-Za-z0-9._@-]{0,63})/)?([A-Za-z0-9][A-Za-z0-9._-]{0,99})(?:@([1-9][0-9]{0,8}))?"
+_MODEL = f"{MODEL}{MODEL_REF}"
 INIT_FROM = allowing(
     f"^({_CHECKPOINT}|{_MODEL})$",
     "job_…/REF, where REF is best, latest, epoch-N, step-N or ckpt_…, or model:NAME@VERSION (`torchyard submit` also "
@@ -25,19 +26,10 @@ class CheckpointRef:
     ref: str
 
 
-@dataclass(frozen=True)
-class ModelRef:
-    """A version of a named model. `owner`: None for the caller's own; `version`: None for the newest."""
-
-    owner: str | None
-    name: str
-    version: int | None
-
-
 def parse_initial(text: str) -> CheckpointRef | ModelRef:
     """Returns what an `init_from` names. It must match `INIT_FROM`: raises ValueError."""
     if (found := re.fullmatch(_CHECKPOINT, text)) is not None:
         return CheckpointRef(found[1], found[2])
-    if (found := re.fullmatch(_MODEL, text)) is not None:
-        return ModelRef(found[1], found[2], None if found[3] is None else int(found[3]))
+    if re.fullmatch(_MODEL, text) is not None:
+        return ModelRef.parse(text.removeprefix(MODEL))
     raise ValueError(f"{text!r} names neither a checkpoint nor a model")

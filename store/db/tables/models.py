@@ -37,7 +37,7 @@ class ModelVersion(Base):
     owner: Mapped[str] = mapped_column(String(100), primary_key=True)
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    trainer: Mapped[str] = mapped_column(String(100))
+    trainer: Mapped[str] = mapped_column(String(40))
     job_id: Mapped[str] = mapped_column(String(40))
     """The job that saved the checkpoint, which may be deleted."""
     checkpoint_id: Mapped[str] = mapped_column(String(40))
