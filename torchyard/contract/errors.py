@@ -216,6 +216,14 @@ class ConfigError(TorchyardError):
     title = "The configuration cannot be used"
 
 
+class ExportError(TorchyardError):
+    """The model cannot be exported as asked, or what was written does not compute what the model does."""
+
+    code = "export_error"
+    status = 422
+    title = "The model cannot be exported"
+
+
 class NonFiniteLoss(TorchyardError):
     """The loss or the norm of the gradients was NaN or infinite for too many steps in a row."""
 
