@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from torchyard.models.tokenizer import TokenizerFiles
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -67,6 +69,19 @@ def rebuild(model_config: Mapping[str, Any]) -> nn.Module:
 def config_of(model: nn.Module) -> dict[str, Any]:
     """Returns the configuration that `rebuild` takes, the content of `config.json`."""
     return json.loads(_config(model).to_json_string())
+
+
+def transformers_files(config: Mapping[str, Any], tokenizer: TokenizerFiles, *, max_length: int) -> dict[str, bytes]:
+    """Returns the files with which transformers loads a folder, beside `model.safetensors`.
+
+    `config`: what `config_of` returns. `max_length`: where `truncation=True` cuts texts, in tokens.
+    """
+    tokenizer_config = {**tokenizer.config, "model_max_length": max_length}
+    return {
+        "config.json": json.dumps(config, indent=2).encode(),
+        "tokenizer.json": tokenizer.content.encode(),
+        "tokenizer_config.json": json.dumps(tokenizer_config, indent=2).encode(),
+    }
 
 
 def padding(model: nn.Module) -> int:

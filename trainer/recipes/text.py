@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-import json
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +60,8 @@ class TextClassifier:
     @property
     def files(self) -> Mapping[str, Content]:
         """The files with which transformers loads a checkpoint's folder, beside `model.safetensors`."""
-        return {
-            "config.json": json.dumps(text.config_of(self.model), indent=2).encode(),
-            "tokenizer.json": self.tokenizer.content.encode(),
-            "tokenizer_config.json": json.dumps(self.tokenizer.config, indent=2).encode(),
-        }
+        length = self.config.data.max_length
+        return text.transformers_files(text.config_of(self.model), self.tokenizer, max_length=length)
 
     @property
     def description(self) -> str:
