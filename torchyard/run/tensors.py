@@ -52,8 +52,11 @@ def has_safetensors() -> bool:
     return importlib.util.find_spec("safetensors") is not None
 
 
-def safetensors(weights: Mapping[str, "torch.Tensor"]) -> bytes:
-    """Returns the file `model.safetensors` of `weights`. Names that share memory get a copy each."""
+def safetensors(weights: Mapping[str, "torch.Tensor"], *, metadata: Mapping[str, str] | None = None) -> bytes:
+    """Returns the file `model.safetensors` of `weights`. Names that share memory get a copy each.
+
+    `metadata`: texts for the file's header.
+    """
     from safetensors.torch import save
 
     tensors: dict[str, torch.Tensor] = {}
@@ -64,7 +67,7 @@ def safetensors(weights: Mapping[str, "torch.Tensor"]) -> bytes:
         # The format holds no two names for one memory.
         tensors[name] = tensor.clone() if storage in seen else tensor
         seen.add(storage)
-    return save(tensors)
+    return save(tensors, metadata=None if metadata is None else dict(metadata))
 
 
 def _tensors(tree: Any) -> "Iterator[torch.Tensor]":

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 import logging
+from typing import Any
 import warnings
 
 import torch
@@ -15,10 +16,6 @@ BATCH, LENGTH = "batch", "length"
 OUTPUT = "logits"
 TOLERANCE = 1e-5
 """The largest difference of a logit, as a share of the largest one where that is above 1."""
-
-Run = Callable[[Sequence[Tensor]], Tensor]
-"""Returns logits for the inputs of a graph."""
-
 
 class Pictures(nn.Module):
     """Takes pixels of 0 to 1, of the model's size, and normalizes them as training does."""
@@ -45,10 +42,16 @@ class Texts(nn.Module):
 
 @dataclass(frozen=True)
 class Trial:
-    """Inputs of a graph, and the logits that the model gives for them."""
+    """Sources of predictions, what a graph gets of them, and the logits that the model gives."""
 
+    sources: Sequence[Any]
+    """Arrays of pixels, or texts."""
     inputs: tuple[Tensor, ...]
     expected: Tensor
+
+
+Run = Callable[[Trial], Tensor]
+"""Returns logits for what a trial has."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def compare(run: Run, trials: Sequence[Trial]) -> float:
     worst = 0.0
     for trial in trials:
         with torch.no_grad():
-            found = run(trial.inputs)
+            found = run(trial)
         if found.shape != trial.expected.shape:
             shapes = f"{tuple(found.shape)}, not {tuple(trial.expected.shape)}"
             raise ExportError(f"what was written gives logits of another shape than the model: {shapes}")

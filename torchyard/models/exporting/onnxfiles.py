@@ -1,6 +1,6 @@
 """The format `onnx`: one file that onnxruntime, Triton, TensorRT and OpenVINO run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import importlib.util
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchyard.contract.errors import ExportError
-from torchyard.models.exporting.graphs import OUTPUT, Graph, Run, quiet, reason
+from torchyard.models.exporting.graphs import OUTPUT, Graph, Run, Trial, quiet, reason
 
 LARGEST = (1 << 31) - (1 << 20)
 """Bytes of weights in one file: protobuf has no message of 2 GiB."""
@@ -48,8 +48,8 @@ def opened(path: Path) -> Run:
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [given.name for given in session.get_inputs()]
 
-    def run(inputs: Sequence[Tensor]) -> Tensor:
-        given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+    def run(trial: Trial) -> Tensor:
+        given = {name: tensor.numpy() for name, tensor in zip(names, trial.inputs, strict=True)}
         return torch.from_numpy(session.run([OUTPUT], given)[0])
 
     return run

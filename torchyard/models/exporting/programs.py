@@ -1,13 +1,13 @@
 """The format `torch-export`: a program that torch alone runs, in Python, and compiled by AOTInductor without it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import io
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from torchyard.models.exporting.graphs import Graph, Run, quiet
+from torchyard.models.exporting.graphs import Graph, Run, Trial, quiet
 
 
 def content(graph: Graph, metadata: Mapping[str, str]) -> bytes:
@@ -23,7 +23,7 @@ def opened(path: Path) -> Run:
     with quiet(), path.open("rb") as file:
         module = torch.export.load(file).module()
 
-    def run(inputs: Sequence[Tensor]) -> Tensor:
-        return module(*inputs)
+    def run(trial: Trial) -> Tensor:
+        return module(*trial.inputs)
 
     return run

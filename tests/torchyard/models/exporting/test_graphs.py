@@ -24,7 +24,7 @@ def pictures(model: nn.Module, *, channels: int, taken: int, side: int) -> Graph
     normalize = Normalizer(Normalization(mean=[0.4], std=[0.3]), channels=taken, device=CPU)
     module = Pictures(model, normalize).eval()
     inputs = [(torch.rand(count, channels, side, side),) for count in (1, 3)]
-    return Graph(module, {"pixels": {0: "batch"}}, [Trial(each, module(*each).detach()) for each in inputs])
+    return Graph(module, {"pixels": {0: "batch"}}, [Trial([], each, module(*each).detach()) for each in inputs])
 
 
 def small_cnn() -> Graph:
@@ -48,7 +48,7 @@ def tiny_text() -> Graph:
         mask = torch.ones(count, length, dtype=torch.int64)
         mask[-1, 2:] = 0
         inputs = (torch.randint(5, 300, (count, length)), mask)
-        trials.append(Trial(inputs, module(*inputs).detach()))
+        trials.append(Trial([], inputs, module(*inputs).detach()))
     axes = {"input_ids": {0: "batch", 1: "length"}, "attention_mask": {0: "batch", 1: "length"}}
     return Graph(module, axes, trials, longest=512)
 
@@ -61,7 +61,7 @@ def test_what_is_read_again_computes_what_the_model_does(tmp_path: Path, to: str
     (tmp_path / "it").write_bytes(WRITTEN[to].content(graph, METADATA))
     run = WRITTEN[to].opened(tmp_path / "it")
     assert compare(run, graph.trials) < 1e-5
-    wrong = [Trial(trial.inputs, trial.expected + 1e-4) for trial in graph.trials]
+    wrong = [Trial([], trial.inputs, trial.expected + 1e-4) for trial in graph.trials]
     with pytest.raises(ExportError, match=r"does not compute what the model does: logits differ by"):
         compare(run, wrong)
 
@@ -105,7 +105,7 @@ def test_a_model_that_has_no_graph_is_refused_in_a_line(to: str) -> None:
 def test_logits_that_are_nan_or_of_another_shape_are_refused() -> None:
     (trial, _) = small_cnn().trials
     with pytest.raises(ExportError, match="NaN or infinite"):
-        compare(lambda _: trial.expected, [Trial(trial.inputs, trial.expected * torch.nan)])
+        compare(lambda _: trial.expected, [Trial([], trial.inputs, trial.expected * torch.nan)])
     with pytest.raises(ExportError, match="differ by nan"):
         compare(lambda _: trial.expected * torch.nan, [trial])
     with pytest.raises(ExportError, match=r"another shape than the model: \(1, 2\), not \(1, 3\)"):
