@@ -1,1 +1,35 @@
 """The recipes' models and their preprocessing, as training and prediction share them. Needs the extra `models`."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchyard.models.classifier import Classifier
+    from torchyard.models.exporting import Exported, export
+    from torchyard.models.loading import load
+    from torchyard.models.model import Model
+    from torchyard.models.segmenter import Segmenter
+    from torchyard.models.texts import TextClassifier
+
+__all__ = ["Classifier", "Exported", "Model", "Segmenter", "TextClassifier", "export", "load"]
+
+_MODULES = {
+    "Classifier": "torchyard.models.classifier",
+    "Exported": "torchyard.models.exporting",
+    "Model": "torchyard.models.model",
+    "Segmenter": "torchyard.models.segmenter",
+    "TextClassifier": "torchyard.models.texts",
+    "export": "torchyard.models.exporting",
+    "load": "torchyard.models.loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when it is first used: training needs no predictions, and predictions no export.
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -40,7 +40,7 @@ class PictureModel(Model[Picture, P]):
     def __init__(
         self, module: nn.Module, *, state: Mapping[str, Any], config: Recipe, device: torch.device, channels: int
     ) -> None:
-        """`channels`: those of the module, which may be three for grey pictures."""
+        """`channels`: those of the module."""
         found = PictureMetadata.model_validate(
             {key: state[key] for key in PictureMetadata.model_fields if key in state}
         )
@@ -49,6 +49,8 @@ class PictureModel(Model[Picture, P]):
         resize: Resize = getattr(config.data, "resize", "squash")
         shape = found.input
         self.form = Form(shape.channels, shape.height, shape.width, resize, found.crop_fraction)
+        self.channels = channels
+        """Those of the module's inputs, which may be three for grey pictures."""
         self._normalization = found.normalization
         self._normalizer = Normalizer(found.normalization, channels=channels, device=device)
 

@@ -17,6 +17,7 @@ OUTPUT = "logits"
 TOLERANCE = 1e-5
 """The largest difference of a logit, as a share of the largest one where that is above 1."""
 
+
 class Pictures(nn.Module):
     """Takes pixels of 0 to 1, of the model's size, and normalizes them as training does."""
 

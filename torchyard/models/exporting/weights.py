@@ -1,0 +1,29 @@
+"""The format `safetensors`: the weights, with all else that `torchyard.load` needs in the header."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from torchyard.models.checkpoint import FORMAT, HEADER_KEY
+from torchyard.models.exporting.graphs import Run, Trial
+from torchyard.models.loading import load
+from torchyard.models.model import Model
+from torchyard.run.tensors import safetensors
+
+
+def content(model: Model[Any, Any]) -> bytes:
+    """Returns the file."""
+    header = json.dumps({"format": FORMAT, **model.metadata})
+    return safetensors(model.module.state_dict(), metadata={HEADER_KEY: header})
+
+
+def opened(path: Path) -> Run:
+    """Returns the model in the file as a function."""
+    model = load(path, device="cpu")
+
+    def run(trial: Trial) -> Tensor:
+        return model.module(model.prepare(trial.sources))
+
+    return run
