@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 import json
 from pathlib import Path
+import pickle
 from typing import Any
 import zipfile
 
@@ -28,6 +29,7 @@ METADATA = (
 """The keys of a state that say how its weights are used. The others are for going on with the training."""
 
 _ZIP = b"PK\x03\x04"
+_LONGEST_REASON = 500
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -68,6 +70,23 @@ def metadata_of(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: state[key] for key in METADATA if key in state}
 
 
+def reason(error: BaseException) -> str:
+    """Returns what an error says, on one line."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        said = first["msg"].removeprefix("Value error, ")
+        return f"{'.'.join(map(str, first['loc']))}: {said}" if first["loc"] else said
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST_REASON]
+
+
+def raise_unless_failed(error: BaseException) -> None:
+    """Raises the error again unless it is an exception of a library. A panic of Rust is one, though no Exception."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
+
+
 def _begins_as_zip(file: Path) -> bool:
     if not file.is_file():  # a pipe would be waited for
         what = "is no file" if file.exists() else "does not exist"
@@ -97,7 +116,7 @@ def _safetensors(file: Path) -> Any:
 
 
 def _check_format(file: Path, found: Any) -> None:
-    if not isinstance(found, int) or found < 1:
+    if type(found) is not int or found < 1:
         raise DataError(f"{file} is not a checkpoint of a recipe: its format is {str(found)[:100]!r}")
     if found > FORMAT:
         raise DataError(
@@ -117,4 +136,6 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds objects that no checkpoint of a recipe has"
+    return reason(error)

@@ -38,8 +38,9 @@ def load(path: str | Path, *, device: str | torch.device = "auto") -> Model[Any,
         return make(module.to(where), state=state, config=config, device=where)
     except torch.OutOfMemoryError as error:
         raise ConfigError(f"{where} has too little memory for the model of {path}") from error
-    except Exception as error:  # what a library says of metadata that anyone may have written
-        raise DataError(f"{path} cannot be used: {_reason(error)}") from error
+    except BaseException as error:  # what a library says of metadata that anyone may have written
+        checkpoint.raise_unless_failed(error)
+        raise DataError(f"{path} cannot be used: {checkpoint.reason(error)}") from error
 
 
 def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -48,11 +49,7 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         module.load_state_dict(weights)
     except RuntimeError as error:
         wrong = "; ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
-        raise DataError(f"its weights do not fit its model: {wrong[:500]}") from error
+        raise DataError(f"its weights do not fit its model: {wrong}") from error
     for name, parameter in module.named_parameters():
         if not bool(parameter.isfinite().all()):
             raise DataError(f"its weights are not finite: {name}")
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

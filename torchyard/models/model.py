@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import Recipe
-from torchyard.models.checkpoint import metadata_of
+from torchyard.models.checkpoint import metadata_of, reason
 from torchyard.models.placement import evaluating, precision
 from torchyard.models.progress import shown
 
@@ -101,6 +101,8 @@ class Model(ABC, Generic[R, P]):
                 return self.module(inputs).float()
         except torch.OutOfMemoryError as error:
             raise ConfigError(f"{self.device} has too little memory for a batch: use a smaller batch_size") from error
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise DataError(f"the model cannot compute a batch: {reason(error)}") from error
 
     @abstractmethod
     def listed(self, source: Any) -> tuple[list[Any], bool]:

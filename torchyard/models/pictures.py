@@ -1,12 +1,13 @@
 """What the models of pictures share: their preprocessing."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 import torch
 from torch import Tensor, nn
 
+from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import Normalization, Recipe
 from torchyard.models.decoding import Resize
 from torchyard.models.inputs import Form, Picture, listed, read, stacked
@@ -16,13 +17,22 @@ from torchyard.models.placement import memory_format
 
 P = TypeVar("P")
 
-Side = Annotated[int, Field(ge=1, le=8192)]
+MOST_PIXELS = 1 << 24
+"""Of an input: a file that asks for more would take all memory."""
+
+Side = Annotated[int, Field(ge=1, le=1 << 14)]
 
 
 class _Input(BaseModel, frozen=True, strict=True):
     channels: Annotated[int, Field(ge=1, le=3)]
     height: Side
     width: Side
+
+    @model_validator(mode="after")
+    def _fits_in_memory(self) -> Self:
+        if self.height * self.width > MOST_PIXELS:
+            raise ValueError(f"an input has at most {MOST_PIXELS} pixels")
+        return self
 
 
 class PictureMetadata(BaseModel, frozen=True, strict=True):
@@ -44,6 +54,8 @@ class PictureModel(Model[Picture, P]):
         found = PictureMetadata.model_validate(
             {key: state[key] for key in PictureMetadata.model_fields if key in state}
         )
+        if len(found.normalization.mean) not in {1, channels}:
+            raise DataError(f"its normalization has {len(found.normalization.mean)} channels, its model {channels}")
         self.memory_format = memory_format(config, device)
         super().__init__(module.to(memory_format=self.memory_format), state=state, config=config, device=device)  # pyright: ignore[reportCallIssue] it is no overload
         resize: Resize = getattr(config.data, "resize", "squash")

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -32,6 +32,15 @@ class MaskMetadata(BaseModel, frozen=True, strict=True):
     """1: a logit above that of `threshold` is the second class; else the logits of the classes."""
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     palette: Annotated[list[Colour], Field(min_length=2, max_length=256)] | None = None
+
+    @model_validator(mode="after")
+    def _fits_the_classes(self) -> Self:
+        count = len(self.classes)
+        if self.outputs != count and (self.outputs, count) != (1, 2):
+            raise ValueError(f"a model of {count} classes has not {self.outputs} outputs")
+        if self.palette is not None and len(self.palette) < count:
+            raise ValueError(f"the palette of {count} classes has {len(self.palette)} colours")
+        return self
 
 
 class Segmenter(PictureModel[MaskPrediction]):

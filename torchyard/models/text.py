@@ -68,7 +68,7 @@ def rebuild(model_config: Mapping[str, Any]) -> nn.Module:
 
 def config_of(model: nn.Module) -> dict[str, Any]:
     """Returns the configuration that `rebuild` takes, the content of `config.json`."""
-    return json.loads(_config(model).to_json_string())
+    return json.loads(own_config(model).to_json_string())
 
 
 def transformers_files(config: Mapping[str, Any], tokenizer: TokenizerFiles, *, max_length: int) -> dict[str, bytes]:
@@ -86,12 +86,13 @@ def transformers_files(config: Mapping[str, Any], tokenizer: TokenizerFiles, *, 
 
 def padding(model: nn.Module) -> int:
     """Returns the padding token."""
-    return _config(model).pad_token_id
+    return own_config(model).pad_token_id
 
 
-def vocabulary(model: nn.Module) -> int:
-    """Returns the number of tokens."""
-    return _config(model).vocab_size
+def longest(config: "PreTrainedConfig") -> int:
+    """Returns the tokens of the longest text. RoBERTa models number positions from the padding token on."""
+    before = 0 if config.model_type == "bert" else config.pad_token_id + 1
+    return config.max_position_embeddings - before
 
 
 class _OneArgument(nn.Module):
@@ -141,5 +142,6 @@ def _from_config(config: "PreTrainedConfig") -> nn.Module:
     return one_argument(model)
 
 
-def _config(model: nn.Module) -> "PreTrainedConfig":
+def own_config(model: nn.Module) -> "PreTrainedConfig":
+    """Returns the configuration of a model."""
     return cast("PreTrainedModel", model).config

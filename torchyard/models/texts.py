@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BaseModel, Field
 import torch
@@ -11,11 +11,15 @@ from torch import Tensor, nn
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextClassification
 from torchyard.models import text
+from torchyard.models.checkpoint import raise_unless_failed, reason
 from torchyard.models.model import Model
 from torchyard.models.predictions import ClassPrediction, class_predictions
 from torchyard.models.textlines import lines
 from torchyard.models.tokenizer import TokenizerFiles
 from torchyard.run.accelerator import is_accelerator
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 MOST_TOKENIZER_CHARACTERS = 64 << 20
 SHAPE = (
@@ -50,10 +54,7 @@ class TextClassifier(Model[list[int], ClassPrediction]):
         found = _metadata(state).tokenizer
         self.tokenizer = TokenizerFiles(found.content, found.roles)
         self._encoder = self.tokenizer.encoder(max_length=self._max_length)
-        self._padding = text.padding(module)
-        highest = self._encoder.get_vocab_size()
-        if highest > text.vocabulary(module):
-            raise DataError(f"its tokenizer has {highest} tokens, and its model {text.vocabulary(module)}")
+        self._padding = self._checked_padding(text.own_config(module))
 
     @property
     def preprocessing(self) -> dict[str, Any]:
@@ -73,9 +74,15 @@ class TextClassifier(Model[list[int], ClassPrediction]):
         if not content:
             raise DataError("a text is empty")
         try:
-            return self._encoder.encode(content).ids
+            tokens = self._encoder.encode(content).ids
         except (TypeError, UnicodeEncodeError) as error:
             raise DataError("a text holds half of a surrogate pair, which is not a character") from error
+        except BaseException as error:
+            raise_unless_failed(error)
+            raise DataError(f"the tokenizer cannot read a text: {reason(error)}") from error
+        if not tokens:
+            raise DataError("a text has no tokens")
+        return tokens
 
     def collate(self, read: Sequence[list[int]]) -> dict[str, Tensor]:
         multiple = 8 if is_accelerator(self.device) else 1
@@ -86,6 +93,18 @@ class TextClassifier(Model[list[int], ClassPrediction]):
 
     def interpret(self, sources: Sequence[Any], read: Sequence[list[int]], logits: Tensor) -> list[ClassPrediction]:
         return class_predictions(sources, logits, self.classes)
+
+    def _checked_padding(self, config: "PreTrainedConfig") -> int:
+        """Returns the padding token. Raises DataError if the model does not take all that the tokenizer gives."""
+        padding: Any = config.pad_token_id
+        highest = max(self._encoder.get_vocab().values(), default=0)
+        if type(padding) is not int or max(highest, padding) >= config.vocab_size:
+            raise DataError(
+                f"its tokens are up to {highest}, and {padding} for padding; its model has {config.vocab_size}"
+            )
+        if self._max_length > text.longest(config):
+            raise DataError(f"data.max_length is {self._max_length}, its model takes {text.longest(config)} tokens")
+        return padding
 
 
 def build(config: TextClassification, state: Mapping[str, Any]) -> nn.Module:

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from torchyard.contract.errors import DataError
-from torchyard.models.text import FAMILY, configure_transformers, for_task, one_argument
+from torchyard.models.text import FAMILY, configure_transformers, for_task, longest, one_argument
 from torchyard.models.tokenizer import TokenizerFiles
 from trainer.weights.digests import checked_snapshot
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel, TokenizersBackend
+    from transformers import PreTrainedModel, TokenizersBackend
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def load(folder: Path, *, classes: Sequence[str], dropout: float) -> Pretrained:
             model=one_argument(model),
             new=frozenset(new),
             tokenizer=TokenizerFiles(tokenizer.backend_tokenizer.to_str(), tokenizer.special_tokens_map),
-            longest=min(_positions(model.config), tokenizer.model_max_length),
+            longest=min(longest(model.config), tokenizer.model_max_length),
         )
     except Exception as error:  # the library's errors for broken files have no common base class
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -107,9 +107,3 @@ def _renew_head(model: "PreTrainedModel") -> set[str]:
             nn.init.zeros_(module.bias)
             renewed |= {f"{path}.weight", f"{path}.bias"}
     return renewed
-
-
-def _positions(config: "PreTrainedConfig") -> int:
-    """Returns the tokens of the longest text. RoBERTa models number positions from the padding token on."""
-    before = 0 if config.model_type == "bert" else config.pad_token_id + 1
-    return config.max_position_embeddings - before
