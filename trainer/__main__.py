@@ -18,17 +18,22 @@ with paused():
     import torch
     import torch._dynamo  # pyright: ignore[reportUnusedImport] the first optimizer imports it
 
+    from trainer.evaluation_job import evaluate
     from trainer.loop import Training
     from trainer.precision import use_fast_kernels
     from trainer.randomness import seed_everything, use_deterministic_algorithms
     from trainer.recipes import make_task
     from trainer.recipes.tally import TOP
     from trainer.task import Task
+    from trainer.weights.starting import fill_from, read_initial, take_over, weights_in
     from trainer.world import World, joined
 
 
 def main() -> None:
-    """Trains the recipe in $TORCHYARD_CONFIG on $TORCHYARD_DATA. Raises DataError, ConfigError and NonFiniteLoss."""
+    """Does what $TORCHYARD_CONFIG says with the data in $TORCHYARD_DATA.
+
+    Raises DataError, ConfigError and NonFiniteLoss.
+    """
     run = torchyard.init()
     # Users read the log of rank 0. The logs of other ranks hold warnings only.
     level = logging.INFO if run.rank == 0 else logging.WARNING
@@ -39,7 +44,10 @@ def main() -> None:
     with joined(config.distributed.collective_timeout()) as world:
         if is_accelerator(world.device) and not config.training.deterministic:
             use_fast_kernels()
-        make_training(run, config=config, world=world).train()
+        if run.config.get("mode") == "evaluate":
+            evaluate(run, config=config, world=world)
+        else:
+            make_training(run, config=config, world=world).train()
     run.close()
 
 
@@ -61,14 +69,22 @@ def make_training(run: Run, *, config: Recipe, world: World) -> Training:
     state = run.resume()
     if state is not None and config.training.deterministic:
         torch.set_num_threads(state["threads"])  # the order of additions depends on the number of threads
+    initial = read_initial(run) if state is None else None
+    weights = run.weights or config.model.weights
+    if state is not None:
+        config = take_over(config, state, fresh=False)
+    elif initial is not None and run.initial_folder is not None:
+        config, weights = take_over(config, initial, fresh=True), weights_in(run.initial_folder)
     task = make_task(
         config,
         source=run.data or config.data.source,
-        weights=run.weights or config.model.weights,
+        weights=weights,
         device=world.device,
         local_size=world.local_size,
         metadata=state,
     )
+    if initial is not None:
+        fill_from(task, initial, run=run)
     policy = CheckpointPolicy.model_validate(run.config["checkpoint"])
     _check_monitors(task, config, policy)
     return Training(

@@ -171,7 +171,7 @@ class Training:
         if last or position.epoch % self.config.evaluation.every_epochs == 0:
             try:
                 evaluation = self._evaluate()
-            except _StopRequested:
+            except StopRequested:
                 return False
             stops_early = self._observe(evaluation.metrics)
         self.report.log_epoch(
@@ -194,13 +194,13 @@ class Training:
     def _evaluate(self) -> Evaluation:
         """Evaluates the averaged weights if there are any. Every rank returns the metrics of rank 0.
 
-        Raises _StopRequested.
+        Raises StopRequested.
         """
         self.learner.sync_ranks()
         with self.learner.averaged(), self.learner.precision.evaluation():
             evaluation = self.task.evaluate(
                 self.world,
-                on_batch=_StopCheck(self.run, self.world, self._report_progress),
+                on_batch=StopCheck(self.run, self.world, self._report_progress),
                 batch_size=min(self.sampler.batch_size, self.config.training.per_device_batch_size),
             )
         evaluation = replace(evaluation, metrics=self.world.numbers_from_rank_0(evaluation.metrics))
@@ -227,14 +227,14 @@ class Training:
         return every is not None and number % every == 0
 
 
-class _StopRequested(Exception):
+class StopRequested(Exception):
     """Ends an evaluation, on all ranks at the same batch."""
 
 
-class _StopCheck:
+class StopCheck:
     """Reports progress after each batch of an evaluation, and checks for a stop every STOP_CHECK_BATCHES batches.
 
-    All ranks call it equally often. Raises _StopRequested.
+    All ranks call it equally often. Raises StopRequested.
     """
 
     def __init__(self, run: Run, world: World, report_progress: Callable[[], None]) -> None:
@@ -244,4 +244,4 @@ class _StopCheck:
         self._report_progress()
         self._calls += 1
         if self._calls % STOP_CHECK_BATCHES == 0 and self._world.any(self._run.stop_requested):
-            raise _StopRequested
+            raise StopRequested

@@ -53,6 +53,11 @@ class Task(Protocol):
         ...
 
     @property
+    def validation_samples(self) -> int:
+        """Samples of the validation split."""
+        ...
+
+    @property
     def lengths(self) -> Tensor | None:
         """The length of each training sample, if micro-batches are to have samples of like lengths; on the CPU."""
         ...

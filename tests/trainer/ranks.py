@@ -74,14 +74,17 @@ def job(root: Path, config: dict[str, Any], *, trainer: str = "image-classificat
     run = RunDir(root)
     run.create()
     job = parse_spec({"trainer": trainer, "config": config, **spec})
-    run.config.write_text(job.model_dump_json(include={"trainer", "config", "checkpoint"}))
+    run.config.write_text(job.model_dump_json(include={"trainer", "config", "checkpoint", "mode"}))
     return run
 
 
-def environment(run: RunDir, *, data: str, resume_from: Path | None = None) -> dict[str, str]:
+def environment(
+    run: RunDir, *, data: str, resume_from: Path | None = None, init_from: Path | None = None
+) -> dict[str, str]:
     env: dict[str, str] = {Env.RUN_DIR: str(run.job), Env.CONFIG: str(run.config), Env.DATA: data}
     env["XDG_CACHE_HOME"] = str(run.root / "cache")
-    return env | ({Env.RESUME_FROM: str(resume_from)} if resume_from else {})
+    saved = {Env.RESUME_FROM: resume_from, Env.INIT_FROM: init_from}
+    return env | {name: str(folder) for name, folder in saved.items() if folder}
 
 
 def recipe(**sections: Any) -> ImageClassification:

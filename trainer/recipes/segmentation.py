@@ -83,6 +83,10 @@ class Segmenter:
         return len(self.data.train)
 
     @property
+    def validation_samples(self) -> int:
+        return len(self.data.val)
+
+    @property
     def lengths(self) -> None:
         """All pictures take the same work."""
         return None

@@ -73,6 +73,10 @@ class TextClassifier:
         return len(self.train)
 
     @property
+    def validation_samples(self) -> int:
+        return len(self.val)
+
+    @property
     def lengths(self) -> Tensor | None:
         """Tokens of each training text, if batches are to have texts of like lengths."""
         return self.train.lengths if self.config.data.group_by_length else None

@@ -39,17 +39,11 @@ def file_state(path: str) -> dict[str, Tensor]:
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, what: str) -> frozenset[str]:
-    """Copies each of the `tensors` whose name and shape are those of a parameter or buffer of the model.
+    """Does what `copy_fitting` does.
 
     Returns the names of the parameters that were not filled. Raises DataError, which names `what`, if none was.
     """
-    filled: set[str] = set()
-    with torch.no_grad():
-        for name, own in model.state_dict(keep_vars=True).items():
-            value = tensors.get(name)
-            if value is not None and value.shape == own.shape:
-                own.copy_(value)
-                filled.add(name)
+    filled = copy_fitting(model, tensors)
     names = [name for name, _ in model.named_parameters()]
     new = frozenset(names) - filled
     if len(new) == len(names):
@@ -58,6 +52,18 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, what: str) -> froze
             f"{_examples(dict(model.named_parameters()))}"
         )
     return new
+
+
+def copy_fitting(model: nn.Module, tensors: Mapping[str, Tensor]) -> set[str]:
+    """Copies each of the `tensors` whose name and shape are those of a parameter or buffer. Returns their names."""
+    filled: set[str] = set()
+    with torch.no_grad():
+        for name, own in model.state_dict(keep_vars=True).items():
+            value = tensors.get(name)
+            if value is not None and value.shape == own.shape:
+                own.copy_(value)
+                filled.add(name)
+    return filled
 
 
 def _named(arch: str, weights: str) -> Any:
