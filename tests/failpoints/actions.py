@@ -12,11 +12,12 @@ import threading
 import time
 
 from api.submissions import Submissions
-from store.commands import batches, bundles, cleanup, requests, submission, team
+from store.commands import batches, bundles, cleanup, models, requests, submission, team
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
 from store.facts.attempts import Claim
 from store.facts.callers import SERVICE
+from store.facts.models import NewVersion
 from store.facts.output import Batch, NewLines
 from store.facts.submission import KeyedRequest, Submission
 from store.facts.telemetry import MetricPoint
@@ -86,6 +87,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "stacks": lambda store, job_id: requests.ask_stacks(store, job_id, caller=SERVICE),
     "delete": _delete,
     "bundle": _upload,
+    "model": lambda store, job_id: models.add(store, NewVersion("kept", job_id, "latest", None, "private", SERVICE)),
     "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE),
     "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE),
 }

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.db.tables import Bundle, Garbage, Worker
+from store.db.tables import Bundle, Garbage, ModelVersion, Worker
 from store.facts.output import NewCheckpoint
 from store.rows import stacks, users
 from tests import line
@@ -134,7 +134,7 @@ def _arrange(service: FailpointFixture, what: str) -> str:
         return "bob"
     if what == "stacks":
         return service.running(service.submit(), service.worker()).job_id
-    if what != "delete":
+    if what not in {"delete", "model"}:
         job_id = service.submit_queued()
         if what == "resume":
             actions.request(service.settings, "pause", job_id)
@@ -159,6 +159,10 @@ def _is_done(service: FailpointFixture, what: str, subject: str) -> bool:
             done = not service.jobs()
         case "bundle":
             done = service.read(lambda session: session.scalars(select(Bundle)).first()) is not None
+        case "model":
+            versions = service.read(lambda session: session.scalars(select(ModelVersion.version)).all())
+            assert versions in ([], [1])
+            done = bool(versions)
         case "stacks":
             done = service.read(lambda session: stacks.read(session, subject)).requested_at is not None
         case _:
@@ -184,7 +188,7 @@ def _check(service: FailpointFixture, what: str, subject: str) -> None:
         files = [*service.settings.blobs.glob("??/*"), *service.settings.blobs.glob("incoming/*")]
         assert [path.read_bytes() for path in files] == [packed().tar]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())
-    elif what not in {"drain", "team", "stacks"}:
+    elif what not in {"drain", "team", "stacks", "model"}:
         (job,) = service.jobs()
         assert service.moves(job.id) == MOVES[what]
         assert (job.finished_at is not None) == (what == "cancel")
