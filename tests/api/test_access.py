@@ -22,7 +22,10 @@ PUBLIC = {
     ("GET", "/docs/{name}"),
     ("POST", "/v1/session"),
     ("POST", "/v1/session/codes/check"),
-    *(("GET", path) for path in ("/", "/jobs", "/jobs/{rest:path}", "/compare", "/login", "/assets/{name:path}")),
+    *(
+        ("GET", path)
+        for path in ("/", "/jobs", "/jobs/{rest:path}", "/compare", "/models", "/login", "/assets/{name:path}")
+    ),
 }
 """What needs no token: health, the documentation, the page, and the login of a browser."""
 

@@ -18,7 +18,15 @@ from tests.api.pages import ASSETS, INDEX, SCRIPT, build_page
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_thread
 
-ADDRESSES = ("/", "/jobs", "/jobs/job_0197f3c2a9b47c1e8d20f6b1c4e5a703", "/jobs/x/logs", "/compare", "/login")
+ADDRESSES = (
+    "/",
+    "/jobs",
+    "/jobs/job_0197f3c2a9b47c1e8d20f6b1c4e5a703",
+    "/jobs/x/logs",
+    "/compare",
+    "/models",
+    "/login",
+)
 SCRIPT_PATH = "/assets/index-BxK3a9Zq.js"
 
 

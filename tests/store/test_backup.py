@@ -24,8 +24,10 @@ from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import Blobs
-from store.commands import cleanup
+from store.commands import cleanup, models
 from store.db.database import Database
+from store.facts.callers import Caller
+from store.facts.models import ModelVersionFacts, NewVersion
 from store.facts.output import NewArtifact, NewCheckpoint, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import artifacts, bundles, deletion, leases
@@ -37,6 +39,7 @@ from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.team import Role
 
 STATE = os.urandom(300_000)
 
@@ -98,6 +101,16 @@ def blobs_listed(db: StoreFixture) -> set[str]:
     return {file["sha256"] for row in db.everything()["checkpoints"] for file in row["files"]}
 
 
+def keep_model(store: Store, content: bytes) -> ModelVersionFacts:
+    """Keeps a checkpoint as a model of ada's, and deletes its job."""
+    job_id = trained(store.db, store.blobs, content)
+    keeper = store_on(store.db.database, blobs=store.blobs)
+    wanted = NewVersion("digits", job_id, "latest", None, "private", Caller("ada", Role.MEMBER))
+    kept, _ = models.add(keeper, wanted)
+    store.db.write(lambda session: deletion.delete_job(session, job_id))
+    return kept
+
+
 def assert_whole(blobs: Blobs, wanted: set[str], scratch: Path) -> None:
     for sha256 in wanted:
         assert blobs.copy_out(sha256, scratch / sha256), sha256
@@ -121,9 +134,11 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
     left = store.blobs.add(BytesIO(b"left"))
     new = NewArtifact("a", left.size, left.sha256)
     db.write(lambda session: artifacts.add(session, job_id, attempt=1, new=[new]))
+    kept = keep_model(store, b"of a job that is gone")
     manifest = make(store.url, blobs, store.target)
     assert (manifest.rows["jobs"], manifest.rows["checkpoints"], manifest.rows["bundles"]) == (2, 4, 1)
-    assert (manifest.blobs, manifest.bytes, manifest.damaged) == (5, len(STATE) + 5 + code.size + left.size, [])
+    total = len(STATE) + 5 + code.size + left.size + kept.size
+    assert (manifest.blobs, manifest.bytes, manifest.damaged) == (6, total, [])
     assert check(store.target) == (manifest, [])
     with databases.empty() as url:
         assert restored(url, store.target, away) == []
@@ -134,8 +149,9 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
                 answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
                 service.queue.close()
             assert answer.content == STATE
-    assert len([*away.root.glob("??/*")]) == 5
+    assert len([*away.root.glob("??/*")]) == 6
     assert away.path(code.sha256).read_bytes() == b"the code of a job"
+    assert away.path(kept.main_file["sha256"]).read_bytes() == b"of a job that is gone"
 
 
 def test_a_restored_service_is_the_same_one(store: Store, databases: Databases) -> None:

@@ -1,0 +1,41 @@
+"""A model keeps the weights of a recipe when their job is gone, and another job starts from them."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.service import Service, until
+from torchyard.contract.errors import NotFound
+from torchyard.contract.job import JobState
+
+DIGITS: dict[str, Any] = {
+    "trainer": "image-classification",
+    "config": {"data": {"source": "digits"}, "training": {"epochs": 1}},
+}
+
+
+def test_a_job_starts_from_a_model_whose_job_is_deleted(tmp_path: Path, service: Service) -> None:
+    client = service.client
+    trained = client.submit({**DIGITS, "name": "first"})
+    service.wait(trained.id, JobState.SUCCEEDED)
+    best = client.checkpoint(trained.id, "best")
+    kept = client.add_model("digits", trained.id)
+    assert (kept.version, kept.checkpoint_id, kept.sha256) == (1, best.id, best.sha256)
+    client.delete(trained.id)
+    until(lambda: not (service.data / "runs" / trained.id).exists(), what="the run directory is gone")
+
+    measured = client.submit({**DIGITS, "name": "second", "mode": "evaluate", "init_from": "model:digits"})
+    done = service.wait(measured.id, JobState.SUCCEEDED)
+    assert done.spec.init_from == "model:admin/digits@1"
+    for key in ("val/loss", "val/accuracy"):
+        assert done.metrics[key] == pytest.approx(kept.metrics[key], rel=1e-5), key
+
+    path = client.download_model("digits@1", to=tmp_path / "best.pt")
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == kept.sha256
+    client.remove_model("digits")
+    blob = service.data / "blobs" / kept.sha256[:2] / kept.sha256
+    until(lambda: not blob.exists(), what="the files of the model are gone")
+    with pytest.raises(NotFound):
+        client.model("digits")
