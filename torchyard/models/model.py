@@ -71,7 +71,7 @@ class Model(ABC, Generic[R, P]):
     def predict(self, source: Any, *, batch_size: int = 32, progress: bool | None = None) -> Any:
         """Returns the prediction of a source, or a list of those of a list or a folder. Raises DataError.
 
-        `progress`: shows a bar on stderr; None: if that is a terminal and there are several batches.
+        `progress`: whether a terminal shows a bar; None: if there are several batches.
         """
         sources, are_many = self.listed(source)
         found = list(self.predictions(sources, batch_size=batch_size, progress=progress))
@@ -85,7 +85,7 @@ class Model(ABC, Generic[R, P]):
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}, and must be at least 1")
         wanted = len(sources) > batch_size if progress is None else progress
-        with shown(len(sources), wanted=wanted, forced=bool(progress)) as advance:
+        with shown(len(sources), wanted=wanted) as advance:
             for batch in self._read_ahead(sources, batch_size):
                 yield from self._predicted([item for item, _ in batch], [read for _, read in batch])
                 advance(len(batch))

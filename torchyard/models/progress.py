@@ -6,12 +6,12 @@ import sys
 
 
 @contextmanager
-def shown(total: int, *, wanted: bool, forced: bool) -> Generator[Callable[[int], None]]:
-    """Shows a bar on stderr in the block if it is `wanted` and stderr is a terminal, or if it is `forced`.
+def shown(total: int, *, wanted: bool) -> Generator[Callable[[int], None]]:
+    """Shows a bar on stderr in the block, if it is `wanted` and stderr is a terminal.
 
     Gives a function that counts what is done.
     """
-    if not (wanted and (forced or sys.stderr.isatty())):
+    if not (wanted and sys.stderr.isatty()):
         yield lambda count: None
         return
     from rich.console import Console

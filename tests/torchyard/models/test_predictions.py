@@ -1,6 +1,7 @@
 """Predictions are what the run's evaluation measured, with the downloaded file alone."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
+import io
 import json
 from pathlib import Path
 import shutil
@@ -16,7 +17,6 @@ import torch
 from tests.torchyard.models.trained import MASKS, PICTURES, TEXTS, digits, run
 import torchyard
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.recipes import Segmentation, TextClassification
 from torchyard.models.predictions import ClassPrediction, MaskPrediction
 from trainer.data.images import split_indices
 from trainer.data.pairs import load_pairs
@@ -24,86 +24,90 @@ from trainer.data.texts import load_texts
 
 PROGRAM = """
 import json, sys, torchyard
+import numpy as np
 from pathlib import Path
-model = torchyard.load("best.pt", device="cpu")
-assert "trainer" not in sys.modules
-read = json.loads(Path("sources.json").read_text())
-if model.recipe == "image-classification":
-    import numpy as np
-    read = list(np.array(read, dtype="float32"))
-found = model.predict(read)
-if model.recipe == "segmentation":
-    print(json.dumps([prediction.mask.tolist() for prediction in found]))
-else:
-    print(json.dumps([prediction.label for prediction in found]))
+for name in sys.argv[1:]:
+    model = torchyard.load(f"{name}.pt", device="cpu")
+    sources = json.loads(Path(f"{name}.json").read_text())
+    found = model.predict([np.array(source, "float32") if isinstance(source, list) else source for source in sources])
+    print(json.dumps([p.mask.tolist() if hasattr(p, "mask") else p.label for p in found]))
+assert not {"trainer", "store", "api"} & {*sys.modules}
 """
+"""Predicts with each file `NAME.pt` what `NAME.json` lists."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The `state.pt` of a run, what it held out, and the truth about that."""
+
+    state: Path
+    sources: list[Any]
+    truth: list[Any]
 
 
 @pytest.fixture(scope="module")
-def states(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Returns the state.pt of a run of a recipe."""
-    made: dict[str, Path] = {}
-
-    def state(trainer: str) -> Path:
-        if trainer not in made:
-            made[trainer] = run(tmp_path_factory.mktemp(trainer), trainer)
-        return made[trainer]
-
-    return state
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+    """Trains a model of each recipe."""
+    return {trainer: _trained(tmp_path_factory.mktemp(trainer), trainer) for trainer in (PICTURES, MASKS, TEXTS)}
 
 
-def data_of(state: Path) -> Path:
-    return state.parents[5] / "data" if (state.parents[5] / "data").is_dir() else state.parents[4] / "data"
-
-
-def predicted(folder: Path, state: Path, sources: Any) -> Any:
-    """Predicts in a process of its own, in a folder with the checkpoint alone."""
-    shutil.copy(state, folder / "best.pt")
-    (folder / "sources.json").write_text(json.dumps(sources))
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Trained]) -> dict[str, list[Any]]:
+    """Predicts what was held out, in a process of its own, in a folder with the checkpoints alone."""
+    folder = tmp_path_factory.mktemp("fresh")
+    for trainer, of in trained.items():
+        shutil.copy(of.state, folder / f"{trainer}.pt")
+        (folder / f"{trainer}.json").write_text(json.dumps(of.sources))
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", PROGRAM, *trained], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return dict(zip(trained, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
-def test_arrays_get_the_accuracy_that_the_run_reported(tmp_path: Path, states: Callable[[str], Path]) -> None:
-    state = states(PICTURES)
-    pictures, labels = digits()
-    _, val = split_indices(torch.from_numpy(labels), fraction=0.15, seed=0)
-    found = predicted(tmp_path, state, pictures[val].tolist())
-    accuracy = np.mean([int(label) for label in found] == labels[val])
-    assert torchyard.load(state, device="cpu").metrics["val/accuracy"] == pytest.approx(accuracy, abs=1e-12)
-    assert accuracy > 0.5
+@pytest.fixture(scope="module")
+def models(trained: dict[str, Trained]) -> dict[str, Any]:
+    return {trainer: torchyard.load(of.state, device="cpu") for trainer, of in trained.items()}
 
 
-def test_masks_get_the_iou_that_the_run_reported(tmp_path: Path, states: Callable[[str], Path]) -> None:
-    state = states(MASKS)
-    model = torchyard.load(state, device="cpu")
-    assert isinstance(model.config, Segmentation)
-    val = load_pairs(data_of(state), model.config.data).val.pairs
-    masks = np.array(predicted(tmp_path, state, [str(pair.picture) for pair in val]))
-    truth = np.array([np.asarray(Image.open(pair.mask)) > 0 for pair in val])
-    iou = ((masks == 1) & truth).sum() / ((masks == 1) | truth).sum()
-    assert model.metrics["val/iou"] == pytest.approx(iou, abs=1e-12)
+def _trained(folder: Path, trainer: str) -> Trained:
+    state = run(folder, trainer)
+    config: Any = torchyard.load(state, device="cpu").config
+    if trainer == PICTURES:
+        pictures, labels = digits()
+        _, val = split_indices(torch.from_numpy(labels), fraction=config.data.val_fraction, seed=0)
+        return Trained(state, pictures[val].tolist(), [str(label) for label in labels[val]])
+    if trainer == MASKS:
+        pairs = load_pairs(folder / "data", config.data).val.pairs
+        truth = [np.asarray(Image.open(pair.mask)) > 0 for pair in pairs]
+        return Trained(state, [str(pair.picture) for pair in pairs], truth)
+    texts = load_texts(folder / "data", config.data)
+    return Trained(state, texts.val.texts, [texts.classes[label] for label in texts.val.labels.tolist()])
+
+
+@pytest.mark.parametrize("trainer", [PICTURES, TEXTS])
+def test_classes_get_the_accuracy_that_the_run_reported(
+    trained: dict[str, Trained], predicted: dict[str, list[Any]], models: dict[str, Any], trainer: str
+) -> None:
+    accuracy = np.mean([one == other for one, other in zip(predicted[trainer], trained[trainer].truth, strict=True)])
+    assert models[trainer].metrics["val/accuracy"] == pytest.approx(accuracy, abs=1e-12)
+    assert 0 < accuracy < 1
+
+
+def test_masks_get_the_iou_that_the_run_reported(
+    trained: dict[str, Trained], predicted: dict[str, list[Any]], models: dict[str, Any]
+) -> None:
+    masks, truth = np.array(predicted[MASKS]) == 1, np.array(trained[MASKS].truth)
+    iou = (masks & truth).sum() / (masks | truth).sum()
+    assert models[MASKS].metrics["val/iou"] == pytest.approx(iou, abs=1e-12)
     assert 0 < iou < 1
 
 
-def test_texts_get_the_accuracy_that_the_run_reported(tmp_path: Path, states: Callable[[str], Path]) -> None:
-    state = states(TEXTS)
-    model = torchyard.load(state, device="cpu")
-    assert isinstance(model.config, TextClassification)
-    val = load_texts(data_of(state), model.config.data).val
-    found = predicted(tmp_path, state, val.texts)
-    right = [model.classes.index(label) == truth for label, truth in zip(found, val.labels.tolist(), strict=True)]
-    assert model.metrics["val/accuracy"] == pytest.approx(np.mean(right), abs=1e-12)
-
-
 @pytest.mark.parametrize("trainer", [PICTURES, MASKS, TEXTS])
-def test_a_model_says_what_it_is(states: Callable[[str], Path], trainer: str) -> None:
-    model = torchyard.load(states(trainer), device="cpu")
+def test_a_model_says_what_it_is(models: dict[str, Any], trainer: str) -> None:
+    model = models[trainer]
     card = json.loads(json.dumps(model.card))
-    assert (card["recipe"], card["epoch"]) == (trainer, 1)
+    assert (card["recipe"], card["epoch"]) == (trainer, model.config.training.epochs)
     assert card["model"] == {PICTURES: "small_cnn", MASKS: "unet_small", TEXTS: "tiny"}[trainer]
     assert card["classes"] == model.classes and len(model.classes) >= 2
     assert card["metrics"] == model.metrics and card["preprocessing"]
@@ -111,8 +115,8 @@ def test_a_model_says_what_it_is(states: Callable[[str], Path], trainer: str) ->
     assert not model.module.training
 
 
-def test_one_source_gets_one_prediction_and_several_get_a_list_in_any_batches(states: Callable[[str], Path]) -> None:
-    model = torchyard.load(states(PICTURES), device="cpu")
+def test_one_source_gets_one_prediction_and_several_get_a_list_in_any_batches(models: dict[str, Any]) -> None:
+    model = models[PICTURES]
     pictures, _ = digits()
     one = model.predict(pictures[0])
     assert isinstance(one, ClassPrediction)
@@ -127,8 +131,8 @@ def test_one_source_gets_one_prediction_and_several_get_a_list_in_any_batches(st
         model.predict(pictures[0], batch_size=0)
 
 
-def test_inputs_and_logits_are_those_of_the_module(states: Callable[[str], Path]) -> None:
-    model = torchyard.load(states(TEXTS), device="cpu")
+def test_inputs_and_logits_are_those_of_the_module(models: dict[str, Any]) -> None:
+    model = models[TEXTS]
     inputs = model.prepare(["a fine film", "dull"])
     assert set(inputs) == {"input_ids", "attention_mask"}
     logits = model.logits(inputs)
@@ -137,8 +141,8 @@ def test_inputs_and_logits_are_those_of_the_module(states: Callable[[str], Path]
     assert [prediction.probabilities["good"] for prediction in found] == logits.softmax(1)[:, 1].tolist()
 
 
-def test_the_lines_of_a_file_are_texts(tmp_path: Path, states: Callable[[str], Path]) -> None:
-    model = torchyard.load(states(TEXTS), device="cpu")
+def test_the_lines_of_a_file_are_texts(tmp_path: Path, models: dict[str, Any]) -> None:
+    model = models[TEXTS]
     file = tmp_path / "texts.txt"
     file.write_bytes("a fine film\r\n\n  \ncaf\xe9\n".encode("cp1252"))
     assert [prediction.source for prediction in model.predict(file)] == ["a fine film", "café"]
@@ -153,19 +157,19 @@ def test_the_lines_of_a_file_are_texts(tmp_path: Path, states: Callable[[str], P
 @pytest.mark.parametrize(
     ("text", "message"), [("", "empty"), (" \n", "empty"), ("a\ud800b", "surrogate"), (5, "is a string")]
 )
-def test_a_text_that_is_none_is_an_error(states: Callable[[str], Path], text: Any, message: str) -> None:
+def test_a_text_that_is_none_is_an_error(models: dict[str, Any], text: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        torchyard.load(states(TEXTS), device="cpu").predict(["fine", text])
+        models[TEXTS].predict(["fine", text])
 
 
-def test_a_long_text_is_cut(states: Callable[[str], Path]) -> None:
-    model = torchyard.load(states(TEXTS), device="cpu")
+def test_a_long_text_is_cut(models: dict[str, Any]) -> None:
+    model = models[TEXTS]
     assert model.prepare(["fine " * 200_000])["input_ids"].shape == (1, 128)
     assert isinstance(model.predict("fine " * 200_000), ClassPrediction)
 
 
-def test_a_mask_has_the_size_of_its_picture_and_is_written(tmp_path: Path, states: Callable[[str], Path]) -> None:
-    model = torchyard.load(states(MASKS), device="cpu")
+def test_a_mask_has_the_size_of_its_picture_and_is_written(tmp_path: Path, models: dict[str, Any]) -> None:
+    model = models[MASKS]
     Image.new("RGB", (75, 50), (200, 100, 0)).save(tmp_path / "wall.png")
     found = model.predict(tmp_path / "wall.png")
     assert isinstance(found, MaskPrediction)
@@ -184,10 +188,18 @@ def test_a_mask_has_the_size_of_its_picture_and_is_written(tmp_path: Path, state
     assert tuple(overlay[0, 1]) != (200, 100, 0)
 
 
-def test_a_bar_is_shown_where_it_is_wanted(states: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
-    model = torchyard.load(states(PICTURES), device="cpu")
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_a_bar(models: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     pictures, _ = digits()
-    model.predict(pictures[:4, None], batch_size=2)
-    assert capsys.readouterr().err == ""  # it is no terminal
-    model.predict(pictures[:4, None], batch_size=2, progress=True)
-    assert "predicting" in capsys.readouterr().err
+    for stderr, progress, shown in (
+        (Terminal(), None, True),
+        (Terminal(), False, False),
+        (io.StringIO(), True, False),
+    ):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        models[PICTURES].predict(pictures[:4, None], batch_size=2, progress=progress)
+        assert ("predicting" in stderr.getvalue()) == shown

@@ -17,15 +17,13 @@ PICTURES, MASKS, TEXTS = REGISTRY
 
 
 def run(folder: Path, trainer: str) -> Path:
-    """Trains a small model of a recipe on data in `folder`. Returns its only `state.pt`."""
+    """Trains a small model of a recipe on data in `folder`. Returns its last `state.pt`."""
     data, config = {PICTURES: _pictures, MASKS: _walls, TEXTS: _texts}[trainer](folder)
-    training = {"epochs": 1, "per_device_batch_size": 8, **config.pop("training", {})}
     source = "digits" if data == "digits" else f"file://{data}"
-    config = {**config, "training": training, "data": {**config["data"], "source": source}}
-    made = job(folder / "run", config, trainer=trainer)
+    config = {**config, "data": {**config["data"], "source": source}}
+    made = job(folder / "run", config, trainer=trainer, checkpoint={"keep_last": 1})
     results(on_ranks(1, main, env=environment(made, data=data)))
-    (state,) = made.checkpoints.glob("*/state.pt")
-    return state
+    return max(made.checkpoints.glob("*/state.pt"))
 
 
 def digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -35,13 +33,18 @@ def digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def _pictures(folder: Path) -> tuple[str, dict[str, Any]]:
-    return "digits", {"data": {}, "optimizer": {"lr": 0.01}}
+    return "digits", {"data": {}, "training": {"epochs": 1, "per_device_batch_size": 32}}
 
 
 def _walls(folder: Path) -> tuple[str, dict[str, Any]]:
     (folder / "data").mkdir()
     data = {"image_size": 32, "workers": 0, "val_fraction": 0.4}
-    return str(walls(folder / "data")), {"data": data, "training": {"epochs": 1, "per_device_batch_size": 2}}
+    return str(walls(folder / "data")), {
+        "data": data,
+        "training": {"epochs": 4},
+        "optimizer": {"lr": 0.02},
+        "lr_scheduler": {"warmup_steps": 0},
+    }
 
 
 def _texts(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -49,4 +52,7 @@ def _texts(folder: Path) -> tuple[str, dict[str, Any]]:
     for name, word in (("good", "fine"), ("bad", "dull")):
         lines = (f"a {word if number % 5 else 'strange'} film, number {number}\n" for number in range(60))
         (folder / "data" / f"{name}.txt").write_text("".join(lines))
-    return str(folder / "data"), {"data": {"vocabulary": 300, "val_fraction": 0.2}, "lr_scheduler": {"warmup_steps": 2}}
+    return str(folder / "data"), {
+        "data": {"vocabulary": 300, "val_fraction": 0.2},
+        "training": {"epochs": 1, "per_device_batch_size": 8},
+    }
