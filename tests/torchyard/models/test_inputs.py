@@ -1,0 +1,148 @@
+"""Pictures of every kind become the inputs that training makes of them."""
+
+from pathlib import Path
+import struct
+from typing import Any
+import zlib
+
+import numpy as np
+from PIL import Image
+import pytest
+import torch
+
+from tests.torchyard.models.test_loading import digits, walls
+import torchyard
+from torchyard.contract.errors import DataError
+from torchyard.models import decoding
+from torchyard.models.arrays import resized
+from torchyard.models.model import Model
+
+GREY = np.arange(64, dtype=np.uint8).reshape(8, 8) * 3
+
+
+@pytest.fixture(scope="module")
+def grey(tmp_path_factory: pytest.TempPathFactory) -> Model[Any, Any]:
+    """A model of grey pictures of 8×8."""
+    return _loaded(tmp_path_factory.mktemp("grey"), digits())
+
+
+@pytest.fixture(scope="module")
+def coloured(tmp_path_factory: pytest.TempPathFactory) -> Model[Any, Any]:
+    """A model of masks of coloured pictures of 32×32."""
+    return _loaded(tmp_path_factory.mktemp("coloured"), walls())
+
+
+def _loaded(folder: Path, state: dict[str, Any]) -> Model[Any, Any]:
+    torch.save(state, folder / "best.pt")
+    return torchyard.load(folder / "best.pt", device="cpu")
+
+
+def saved(folder: Path, image: Image.Image, name: str = "a.png", **options: Any) -> Path:
+    image.save(folder / name, **options)
+    return folder / name
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "LA", "I;16", "1", "CMYK"])
+@pytest.mark.parametrize("size", [(8, 8), (40, 20)])
+def test_a_file_goes_the_way_of_files_in_training(
+    tmp_path: Path, grey: Model[Any, Any], coloured: Model[Any, Any], mode: str, size: tuple[int, int]
+) -> None:
+    image = Image.fromarray(GREY).resize(size).convert(mode) if mode != "I;16" else Image.new("I;16", size, 30_000)
+    path = saved(tmp_path, image, "a.tif" if mode == "CMYK" else "a.png")
+    for model, channels, side in ((grey, 1, 8), (coloured, 3, 32)):
+        expected = decoding.decode(path, channels=channels, size=(side, side)).float() / 255
+        assert torch.allclose(model.prepare([path])[0], (expected - 0.5) / 0.5, atol=1e-6)
+        with Image.open(path) as opened:
+            assert torch.equal(model.prepare([opened]), model.prepare([path]))
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 1), (1, 8, 8), (8, 8, 3), (3, 8, 8), (20, 30)])
+def test_an_array_goes_the_way_of_arrays_in_training(
+    grey: Model[Any, Any], coloured: Model[Any, Any], shape: tuple[int, ...]
+) -> None:
+    values = np.broadcast_to(GREY.repeat(4, 0).repeat(4, 1)[: shape[0], : shape[1]], shape) if len(shape) == 2 else None
+    whole = np.full(shape, 51, np.uint8) if values is None else np.ascontiguousarray(values)
+    for model, side in ((grey, 8), (coloured, 32)):
+        found = model.prepare([whole])
+        assert found.shape[-2:] == (side, side)
+        floats = model.prepare([whole.astype(np.float32) / 255])
+        assert torch.allclose(found, floats, atol=0.01)
+        assert torch.equal(found, model.prepare([torch.from_numpy(whole)]))
+        mixed = model.prepare([whole, whole.astype(np.float64) / 255])
+        assert torch.allclose(mixed[0], mixed[1], atol=0.01)
+        if len(shape) == 2:
+            expected = resized(torch.from_numpy(whole)[None, None], side).float() / 255
+            assert torch.allclose(found, ((expected - 0.5) / 0.5).expand_as(found), atol=1e-6)
+
+
+def test_colours_become_grey_as_in_files(tmp_path: Path, grey: Model[Any, Any]) -> None:
+    colours = np.random.default_rng(0).integers(256, size=(8, 8, 3)).astype(np.uint8)
+    path = saved(tmp_path, Image.fromarray(colours))
+    assert torch.allclose(grey.prepare([colours]), grey.prepare([path]), atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((8, 8, 4), np.uint8), r"shape \(8, 8, 4\)"),
+        (np.zeros((2, 8), np.int64), "int64"),
+        (np.zeros((0, 8), np.uint8), "empty"),
+        (np.zeros(8, np.uint8), r"shape \(8,\)"),
+        (np.full((8, 8), 200.0), "values from 200 to 200"),
+        (np.full((8, 8), np.nan), "nan"),
+        (np.array([["a"]]), "<U1"),
+        (None, "object"),
+        (torch.zeros(8, 8, dtype=torch.int32), "int32"),
+    ],
+)
+def test_an_array_that_is_no_picture_is_refused(grey: Model[Any, Any], array: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        grey.predict(array)
+
+
+def test_a_turned_jpeg_is_upright(tmp_path: Path, coloured: Model[Any, Any]) -> None:
+    exif = Image.Exif()
+    exif[decoding.ORIENTATION] = 6
+    values = np.zeros((20, 400), np.uint8)
+    values[:, :200] = 255
+    for name in ("a.jpg", "a.png"):
+        path = saved(tmp_path, Image.fromarray(values), name, exif=exif)
+        assert coloured.predict(path).mask.shape == (400, 20)
+        upper, lower = coloured.prepare([path])[0, 0].mean(dim=1)[[4, 28]]
+        assert upper > 0.9 and lower < -0.9
+
+
+def bomb(path: Path) -> Path:
+    """Writes a small PNG that says it has 60,000 × 60,000 pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(10))))
+    return path
+
+
+def test_a_file_that_is_no_picture_is_named(tmp_path: Path, grey: Model[Any, Any], coloured: Model[Any, Any]) -> None:
+    whole = saved(tmp_path, Image.fromarray(GREY).resize((200, 200)), "whole.jpg").read_bytes()
+    (tmp_path / "torn.jpg").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.png").write_text("no picture")
+    (tmp_path / "empty.png").write_bytes(b"")
+    bomb(tmp_path / "bomb.png")
+    for name in ("torn.jpg", "text.png", "empty.png", "bomb.png", "absent.png"):
+        for model in (grey, coloured):
+            with pytest.raises(DataError, match=f"{name} cannot be read as a picture") as caught:
+                model.predict([tmp_path / "whole.jpg", tmp_path / name])
+            assert "\n" not in caught.value.message
+
+
+def test_a_folder_is_its_pictures_in_order(tmp_path: Path, grey: Model[Any, Any]) -> None:
+    with pytest.raises(DataError, match="has no picture"):
+        grey.predict(tmp_path)
+    (tmp_path / "b").mkdir()
+    for name in ("b/1.png", "c.JPG", "a.png", ".hidden.png"):
+        saved(tmp_path, Image.fromarray(GREY), name)
+    (tmp_path / "notes.txt").write_text("no picture")
+    found = [prediction.source for prediction in grey.predict(str(tmp_path))]
+    assert found == [str(tmp_path / name) for name in ("a.png", "b/1.png", "c.JPG")]
+    assert len(grey.predict([tmp_path, tmp_path / "a.png"])) == 4
