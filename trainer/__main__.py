@@ -18,6 +18,8 @@ with paused():
     import torch
     import torch._dynamo  # pyright: ignore[reportUnusedImport] the first optimizer imports it
 
+    from trainer.data import loaders
+    from trainer.data.scanning import Scan
     from trainer.evaluation_job import evaluate
     from trainer.loop import Training
     from trainer.precision import use_fast_kernels
@@ -48,6 +50,7 @@ def main() -> None:
             evaluate(run, config=config, world=world)
         else:
             make_training(run, config=config, world=world).train()
+        loaders.close()
     run.close()
 
 
@@ -82,6 +85,7 @@ def make_training(run: Run, *, config: Recipe, world: World) -> Training:
         device=world.device,
         local_size=world.local_size,
         metadata=state,
+        scan=Scan.of_run(run, world, source=config.data.source, step=state["step"] if state else 0),
     )
     if initial is not None:
         fill_from(task, initial, run=run)

@@ -13,6 +13,7 @@ from torchyard.models import checkpoint
 from torchyard.run import Run, accelerator
 from trainer.card import versions
 from trainer.contents import Contents
+from trainer.data.scanning import Scan
 from trainer.loop import StopCheck, StopRequested
 from trainer.precision import Precision
 from trainer.recipes import make_task
@@ -79,6 +80,7 @@ def _task(config: Recipe, state: Mapping[str, Any], *, run: Run, world: World) -
         device=world.device,
         local_size=world.local_size,
         metadata=state,
+        scan=Scan.of_run(run, world, source=config.data.source),
     )
     try:
         task.model.load_state_dict(state["model"])

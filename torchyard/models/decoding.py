@@ -112,6 +112,13 @@ def fit_box(
     return (left, top, right, bottom)
 
 
+def cut(pictures: Tensor, size: tuple[int, int], *, resize: Resize = "squash", crop_fraction: float = 1.0) -> Tensor:
+    """Returns the part of pictures (…, height, width) that `fit` keeps of one, to be resized: in whole pixels."""
+    height, width = pictures.shape[-2:]
+    left, top, right, bottom = map(round, fit_box((width, height), size, resize, crop_fraction))
+    return pictures[..., top : max(bottom, top + 1), left : max(right, left + 1)]
+
+
 def pixels(image: Image.Image) -> Tensor:
     """Returns the pixels as uint8 (channels, height, width)."""
     values = np.asarray(image).reshape(image.height, image.width, -1)

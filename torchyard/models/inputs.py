@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.models import arrays
-from torchyard.models.decoding import UNREADABLE, Resize, converted, fit, header, load, pixels
+from torchyard.models.decoding import UNREADABLE, Resize, converted, cut, fit, header, load, pixels
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """The files in a folder that are pictures."""
@@ -36,8 +36,6 @@ class Picture:
     """uint8, or floats of 0…1: (channels, height, width)."""
     size: tuple[int, int]
     """Its own width and height, upright."""
-    is_array: bool
-    """Whether it was an array, which is never cut."""
 
 
 def listed(source: Any) -> tuple[list[Any], bool]:
@@ -69,10 +67,10 @@ def read(source: Any, form: Form) -> Picture:
         own = image.size
     else:
         array = arrays.picture(source, channels=form.channels)
-        fitted = arrays.resized(array[None], (form.height, form.width))[0]
-        return Picture(fitted, (array.shape[2], array.shape[1]), is_array=True)
+        part = cut(array, size, resize=form.resize, crop_fraction=form.crop_fraction)
+        return Picture(arrays.resized(part[None], (form.height, form.width))[0], (array.shape[2], array.shape[1]))
     fitted = pixels(fit(image, size, resize=form.resize, crop_fraction=form.crop_fraction))
-    return Picture(fitted, own, is_array=False)
+    return Picture(fitted, own)
 
 
 def stacked(pictures: list[Tensor]) -> Tensor:

@@ -76,8 +76,7 @@ class Segmenter(PictureModel[MaskPrediction]):
         """Returns the mask at the picture's own size. What the input leaves out of the picture is the first class."""
         width, height = picture.size
         form = self.form
-        resize = "squash" if picture.is_array else form.resize
-        box = fit_box(picture.size, (form.width, form.height), resize, form.crop_fraction)
+        box = fit_box(picture.size, (form.width, form.height), form.resize, form.crop_fraction)
         left, top, right, bottom = (round(edge) for edge in box)
         mask = np.zeros((height, width), np.uint8)
         mask[top:bottom, left:right] = self._classes_at(logits, (bottom - top, right - left)).cpu().numpy()

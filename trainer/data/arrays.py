@@ -12,24 +12,23 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
-from torchyard.models.arrays import resized
 from trainer.data.digests import arrays_digest, split_digest
 from trainer.data.digits import read_digits
 from trainer.data.identity import Identity
-from trainer.data.images import ImageData, InMemory, split_indices
+from trainer.data.images import ImageData, InMemory, fitted, split_indices
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 Array = NDArray[Any]
 
 
-def load_digits(config: ImageDataConfig) -> ImageData:
+def load_digits(config: ImageDataConfig, *, crop_fraction: float = 1.0) -> ImageData:
     """Loads scikit-learn's 1,797 handwritten digits, split by the configuration's seed. Raises DataError."""
     pictures, labels = read_digits()
     images = torch.from_numpy(pictures).float().div(16).reshape(-1, 1, 8, 8)
     targets = torch.from_numpy(labels).long()
     train, val = split_indices(targets, fraction=config.val_fraction, seed=config.split_seed)
-    images = resized(images, config.image_size)
+    images = fitted(images, config, crop_fraction=crop_fraction)
     return _data(
         InMemory(images[train], targets[train]),
         InMemory(images[val], targets[val]),
@@ -39,7 +38,7 @@ def load_digits(config: ImageDataConfig) -> ImageData:
     )
 
 
-def load_npz(path: Path, config: ImageDataConfig) -> ImageData:
+def load_npz(path: Path, config: ImageDataConfig, *, crop_fraction: float = 1.0) -> ImageData:
     """Loads an `.npz` file with x_train, y_train, x_test and y_test. Unpickles nothing. Raises DataError.
 
     Pictures are (samples, height, width), or have 1 or 3 channels as their last or second dimension; uint8, or floats
@@ -60,8 +59,8 @@ def load_npz(path: Path, config: ImageDataConfig) -> ImageData:
     )
     digest = arrays_digest(arrays)
     return _data(
-        InMemory(resized(train, config.image_size), train_labels),
-        InMemory(resized(val, config.image_size), val_labels),
+        InMemory(fitted(train, config, crop_fraction=crop_fraction), train_labels),
+        InMemory(fitted(val, config, crop_fraction=crop_fraction), val_labels),
         [str(name) for name in classes],
         identity=Identity(digest=digest, root=path, digests={".": digest}),
         split_hash=split_digest(

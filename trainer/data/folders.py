@@ -1,20 +1,23 @@
 """Pictures in class folders, decoded when a batch needs them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
-from torchyard.models.decoding import decode, header
+from torchyard.models.decoding import Resize, decode, header
+from trainer.data.decoded import Decoded, fill
 from trainer.data.digests import split_digest
-from trainer.data.identity import identity_of_files
 from trainer.data.images import ImageData, split_indices
 from trainer.data.loading import load_batches, to_device
+from trainer.data.scanning import ALONE, Files, Scan
 
 MAX_CHECKED = 10_000
 """At most this many headers are read before training, evenly spaced. Other files are checked when they are decoded."""
@@ -22,70 +25,105 @@ MAX_CHECKED = 10_000
 
 @dataclass(frozen=True)
 class _Format:
-    """The form of every decoded picture; `resize`: a file's own size may differ."""
+    """The form of every decoded picture; `resize` is None if every file must have this size."""
 
     channels: int
     height: int
     width: int
-    resize: bool
+    resize: Resize | None
+    crop_fraction: float
 
 
 class FolderPictures:
-    """One split: the files of pictures and their labels."""
+    """One split: the files of pictures and their labels. `places`: those of the pictures in the cache."""
 
-    def __init__(self, files: Sequence[Path], labels: Tensor, form: _Format) -> None:
-        self._files = [str(file) for file in files]
+    def __init__(
+        self, files: Sequence[str], labels: Tensor, form: _Format, *, places: Sequence[int], cache: Decoded | None
+    ) -> None:
+        self._files = list(zip(files, places, strict=True))
         self._labels = labels
-        self._form = form
+        self._load = partial(_pictures, form, cache)
 
     def __len__(self) -> int:
         return len(self._files)
 
     def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields pictures and labels of each batch of indices in `plan`, on `device`. Raises DataError."""
-        for pictures, labels in load_batches(self._load, plan, workers=workers, device=device):
-            yield to_device(pictures, device), to_device(labels, device)
-
-    def _load(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        pictures = torch.stack([_picture(self._files[index], self._form) for index in indices.tolist()])
-        return pictures, self._labels[indices]
+        files = ([self._files[index] for index in batch.tolist()] for batch in plan)
+        for batch, pictures in zip(plan, load_batches(self._load, files, workers=workers, device=device), strict=True):
+            yield to_device(pictures, device), to_device(self._labels[batch], device)
 
 
-def load_folders(root: Path, config: ImageDataConfig, *, channels: int | None = None) -> ImageData:
+def load_folders(
+    root: Path,
+    config: ImageDataConfig,
+    *,
+    channels: int | None = None,
+    crop_fraction: float = 1.0,
+    scan: Scan = ALONE,
+) -> ImageData:
     """Loads `train/<class>/*` and `val/<class>/*`, or `<class>/*` and splits it. Raises DataError.
 
-    `channels`: the channels of the model; None takes 1 if all files are grey, else 3.
+    `channels`: the channels of the model; None takes 1 if all files are grey, else 3. `crop_fraction`: see
+    `torchyard.models.decoding.fit`. A collective of the ranks that look through the source.
     """
+    found = scan.share(partial(_look_through, root, config, channels, scan))
+    files = Files(root, found["files"], digest=found["digest"], stamp=found["stamp"])
+    scan.compare(files)
+    labels = torch.tensor(found["labels"])
+    count = found["train"]
+    if count is None:
+        train, val = split_indices(labels, fraction=config.val_fraction, seed=config.split_seed)
+    else:
+        train, val = torch.arange(count), torch.arange(count, len(labels))
+    height, width = found["height"], found["width"]
+    form = _Format(found["channels"], height, width, config.resize if config.image_size else None, crop_fraction)
+    cache = None
+    if config.cache == "auto":
+        cache = scan.decoded(files, asdict(form), count=len(labels), length=form.channels * height * width)
+    train_part, val_part = (
+        FolderPictures(
+            [str(root / files.names[place]) for place in places.tolist()],
+            labels[places],
+            form,
+            places=places.tolist(),
+            cache=cache,
+        )
+        for places in (train, val)
+    )
+    return ImageData(
+        train_part,
+        val_part,
+        found["classes"],
+        channels=form.channels,
+        height=height,
+        width=width,
+        in_memory=False,
+        identity=files.identity,
+        split_hash=split_digest(*([files.names[place] for place in places.tolist()] for places in (train, val))),
+    )
+
+
+def _look_through(root: Path, config: ImageDataConfig, channels: int | None, scan: Scan) -> dict[str, Any]:
+    """Returns what the ranks share; `train`: how many files are for training, the first ones. None: all are split."""
     has_splits = (root / "train").is_dir() and (root / "val").is_dir()
     parent = root / "train" if has_splits else root
     classes = _folders(parent)
     if len(classes) < 2:
         raise DataError(f"{parent} has {len(classes)} class folders; at least two are needed")
+    files, labels = _files(parent, classes)
+    train = len(files) if has_splits else None
     if has_splits:
         unknown = sorted(set(_folders(root / "val")) - set(classes))
         if unknown:
             raise DataError(f"{root / 'val' / unknown[0]}: this class is not in {root / 'train'}")
-        files, labels = _files(root / "train", classes)
         val_files, val_labels = _files(root / "val", classes, may_be_absent=True)
-    else:
-        all_files, all_labels = _files(root, classes)
-        kept, held_out = split_indices(all_labels, fraction=config.val_fraction, seed=config.split_seed)
-        files, labels = [all_files[index] for index in kept.tolist()], all_labels[kept]
-        val_files, val_labels = [all_files[index] for index in held_out.tolist()], all_labels[held_out]
-    if not val_files:
-        raise DataError(f"{root}: there is no picture for validation")
-    form = _inspect([*files, *val_files], config.image_size, channels)
-    return ImageData(
-        FolderPictures(files, labels, form),
-        FolderPictures(val_files, val_labels, form),
-        classes,
-        channels=form.channels,
-        height=form.height,
-        width=form.width,
-        in_memory=False,
-        identity=identity_of_files(root, [*files, *val_files]),
-        split_hash=split_digest(*([path.relative_to(root).as_posix() for path in part] for part in (files, val_files))),
-    )
+        if not val_files:
+            raise DataError(f"{root}: there is no picture for validation")
+        files, labels = [*files, *val_files], [*labels, *val_labels]
+    form = _inspect(files, config.image_size, channels, scan)
+    listing = scan.listing([file.relative_to(root).as_posix() for file in files], root)
+    return {"classes": classes, "labels": labels, "train": train, **form, **listing}
 
 
 def _folders(root: Path) -> list[str]:
@@ -97,7 +135,7 @@ def _folders(root: Path) -> list[str]:
     return names
 
 
-def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -> tuple[list[Path], Tensor]:
+def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -> tuple[list[Path], list[int]]:
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -112,25 +150,34 @@ def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -
             raise DataError(f"{folder} is empty")
         files += found
         labels += [label] * len(found)
-    return files, torch.tensor(labels)
+    return files, labels
 
 
-def _inspect(files: Sequence[Path], image_size: int | None, channels: int | None) -> _Format:
+def _inspect(files: Sequence[Path], image_size: int | None, channels: int | None, scan: Scan) -> dict[str, int]:
     first, _ = header(files[0])
     grey = True
-    step = max(1, len(files) // MAX_CHECKED)
-    for file in files[::step]:
+    checked = files[:: max(1, len(files) // MAX_CHECKED)]
+    for file in scan.each(checked, "reads the headers"):
         size, is_grey = header(file)
         grey = grey and is_grey
         if image_size is None and size != first:
             raise DataError(_differs(str(file), size, first))
     width, height = (image_size, image_size) if image_size else first
-    return _Format(channels or (1 if grey else 3), height, width, resize=image_size is not None)
+    return {"channels": channels or (1 if grey else 3), "height": height, "width": width}
+
+
+def _pictures(form: _Format, cache: Decoded | None, files: Sequence[tuple[str, int]]) -> Tensor:
+    pictures = torch.empty(len(files), form.channels, form.height, form.width, dtype=torch.uint8)
+    for row, (file, place) in zip(pictures, files, strict=True):
+        fill(row, partial(_picture, file, form), place=place, cache=cache)
+    return pictures
 
 
 def _picture(file: str, form: _Format) -> Tensor:
     wanted = (form.width, form.height)
-    pixels = decode(file, channels=form.channels, size=wanted if form.resize else None)
+    if form.resize is not None:
+        return decode(file, channels=form.channels, size=wanted, resize=form.resize, crop_fraction=form.crop_fraction)
+    pixels = decode(file, channels=form.channels)
     _, height, width = pixels.shape
     if (width, height) != wanted:
         raise DataError(_differs(file, (width, height), wanted))

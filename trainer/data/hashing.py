@@ -63,13 +63,13 @@ def _hashed(path: bytes, known: tuple[str, str] | None) -> tuple[str, str | None
         return UNREADABLE, None
     try:
         status = os.fstat(descriptor)
-        identity = _identity(status)
+        identity = identity_of(status)
         if known is not None and known[0] == identity:
             return known[1], identity
         begun = time.time_ns()
         digest = _digest(descriptor, status)
         settled = max(status.st_mtime_ns, status.st_ctime_ns) < begun - SETTLED_NS
-        return digest, identity if settled and _identity(os.fstat(descriptor)) == identity else None
+        return digest, identity if settled and identity_of(os.fstat(descriptor)) == identity else None
     except OSError:
         return UNREADABLE, None
     finally:
@@ -86,7 +86,8 @@ def _digest(descriptor: int, status: os.stat_result) -> str:
     return digest.hexdigest()[: len(UNREADABLE)]
 
 
-def _identity(status: os.stat_result) -> str:
+def identity_of(status: os.stat_result) -> str:
+    """Returns a text that changes with the content of the file, unless it was changed within SETTLED_NS."""
     # A program can set a modification time, but not the time of the last change.
     numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return ":".join(map(str, numbers))

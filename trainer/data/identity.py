@@ -1,11 +1,9 @@
 """What tells the data of a source from other data, as far as every rank knows it once the data is loaded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 import os
 from pathlib import Path
-
-from trainer.data.digests import listing_digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,13 +18,6 @@ class Identity:
     """Of the values of each file below `root`, if they are in memory. The name of `root` itself is `.`."""
     files: tuple[str, ...] = ()
     """The sorted names of the files below `root` that are not in memory: their bytes are still to be hashed."""
-
-
-def identity_of_files(root: Path, files: Iterable[Path]) -> Identity:
-    """Returns the identity of files below `root` that are read while the run trains. Raises DataError."""
-    found = list(files)
-    names = sorted(file.relative_to(root).as_posix() for file in found)
-    return Identity(digest=listing_digest(root, found), root=root, files=tuple(names))
 
 
 def records(digests: Mapping[str, str]) -> bytes:

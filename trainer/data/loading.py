@@ -1,20 +1,24 @@
 """Loads batches of samples by their indices, measures the wait for them, and moves tensors to the device."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 import os
-import signal
 import time
-from typing import Generic, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from torchyard.contract.errors import DataError
+from torchyard.contract.rundir import Env
 from torchyard.run.accelerator import is_accelerator
+from trainer.data.loaders import answers
 
+R = TypeVar("R")
 T = TypeVar("T")
+
+MOST_AUTO = 8
+"""The most loader processes that `auto` gives a rank."""
 
 
 @dataclass
@@ -40,34 +44,28 @@ TOKENS = TokenCount()
 """The count of this process."""
 
 
-def load_batches(
-    load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int, device: torch.device
-) -> Iterator[T]:
-    """Yields the result of `load` for each batch of indices in `plan`, in order. `workers` processes load ahead.
+def load_batches(load: Callable[[R], T], requests: Iterable[R], *, workers: int, device: torch.device) -> Iterator[T]:
+    """Yields the result of `load` for each request, such as the files of a batch, in order. See `loaders.answers`.
 
-    Tensors stay on the CPU, in pinned memory if `device` is a GPU. `WAITED` runs while a batch is not there yet. Raises
-    the DataError that `load` raised.
+    Tensors stay on the CPU, in pinned memory if `device` is a GPU and a loader process has made them. `WAITED` runs
+    while a batch is not there yet. Raises the DataError that `load` raised.
     """
-    if not plan:
-        return
-    loader = DataLoader(
-        _Batches(load),
-        sampler=plan,
-        batch_size=None,
-        num_workers=min(workers, len(plan)),
-        pin_memory=is_accelerator(device),
-        worker_init_fn=_start_loader,
-        generator=torch.Generator(),  # its own: every loader would draw from the shared one
-    )
-    for batch in _clocked(loader):
+    for batch in _clocked(answers(load, requests, workers=workers, pinned=is_accelerator(device))):
         if isinstance(batch, DataError):
             raise batch
         yield batch
 
 
-def loader_count(wanted: int | Literal["auto"], *, local_size: int) -> int:
-    """Returns the loader processes of one rank. `auto` divides the CPUs among the `local_size` ranks of the host."""
-    return min(8, max(1, len(os.sched_getaffinity(0)) // local_size)) if wanted == "auto" else wanted
+def loader_count(wanted: int | Literal["auto"], *, local_size: int, batches: int) -> int:
+    """Returns the loader processes of one rank. No more than the `batches` of an epoch have something to do.
+
+    `auto` takes the rank's share of the host's CPUs: what the service says, and at most those that the `local_size`
+    ranks of the host may use.
+    """
+    if wanted != "auto":
+        return min(wanted, batches)
+    share = len(os.sched_getaffinity(0)) // local_size
+    return min(MOST_AUTO, max(1, min(share, int(os.environ.get(Env.CPUS, share)))), batches)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -77,29 +75,10 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)
 
 
-def _clocked(loader: Iterable[T]) -> Iterator[T]:
-    """Yields the batches of `loader`. `WAITED` runs until each is there, and while the loader processes start."""
+def _clocked(batches: Iterable[T]) -> Iterator[T]:
+    """Yields the batches. `WAITED` runs until each is there, and while the loader processes start."""
     begun = time.monotonic()
-    for batch in loader:
+    for batch in batches:
         WAITED.seconds += time.monotonic() - begun
         yield batch
         begun = time.monotonic()
-
-
-class _Batches(Dataset[T | DataError], Generic[T]):
-    """A data set that is indexed by a whole batch."""
-
-    def __init__(self, load: Callable[[Tensor], T]) -> None:
-        self._load = load
-
-    def __getitem__(self, indices: Tensor) -> T | DataError:
-        try:
-            return self._load(indices)
-        except DataError as error:
-            return error  # if it were raised in a loader process, users would see it inside a traceback
-
-
-def _start_loader(_: int) -> None:
-    """Sets one thread, and lets SIGTERM end the loader process, though the rank may handle it."""
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)

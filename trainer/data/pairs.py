@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 import torch
@@ -11,15 +12,23 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import SegmentationDataConfig
-from torchyard.models.decoding import header, load, pixels
+from torchyard.models.decoding import fit_box, header, load, pixels
+from trainer.data.decoded import Decoded, fill
 from trainer.data.digests import split_digest
-from trainer.data.identity import Identity, identity_of_files
+from trainer.data.identity import Identity
 from trainer.data.images import MAX_MEASURED, split_indices
 from trainer.data.loading import load_batches, to_device
 from trainer.data.masks import IGNORED, read_mask
+from trainer.data.scanning import ALONE, Files, Scan
 
 MAX_CHECKED = 5_000
 """At most this many pairs of headers are read before training, evenly spaced. Others are checked when decoded."""
+
+
+PICTURE = 3
+"""Channels of the picture: the mask follows them."""
+
+_NOT_OF_PIXELS = {"source", "val_fraction", "split_seed", "normalize", "augment", "workers", "cache"}
 
 
 @dataclass(frozen=True)
@@ -30,14 +39,17 @@ class Pair:
     """The stem of both files, with `train/` or `val/` before it if the source has its own splits."""
     picture: Path
     mask: Path
+    place: int
+    """Of the pair among all of the source, and in the cache."""
 
 
 class Pairs:
     """One split of pairs."""
 
-    def __init__(self, pairs: Sequence[Pair], config: SegmentationDataConfig) -> None:
+    def __init__(self, pairs: Sequence[Pair], config: SegmentationDataConfig, *, cache: Decoded | None = None) -> None:
         self.pairs = pairs
         self._config = config
+        self._cache = cache
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -48,18 +60,21 @@ class Pairs:
         Both are uint8: pictures (samples, 3, size, size) of 0…255, masks (samples, 1, size, size) of classes (0 and 1
         without `data.classes`) and IGNORED.
         """
-        read = partial(_pictures_and_masks, self.pairs, self._config)
-        for pictures, masks in load_batches(read, plan, workers=workers, device=device):
-            yield to_device(pictures, device), to_device(masks, device)
+        read = partial(_pictures_and_masks, self._config, self._cache)
+        for both in load_batches(read, self._chosen(plan), workers=workers, device=device):
+            moved = to_device(both, device)
+            yield moved[:, :PICTURE], moved[:, PICTURE:]
 
     def count_classes(self, *, workers: int) -> list[int]:
         """Returns the pixels of each class in at most MAX_MEASURED masks, evenly spaced. Raises DataError."""
         count = min(len(self), MAX_MEASURED)
-        plan = list((torch.arange(count) * len(self) // count).split(32))
-        counts = load_batches(
-            partial(_class_counts, self.pairs, self._config), plan, workers=workers, device=torch.device("cpu")
-        )
+        plan = (torch.arange(count) * len(self) // count).split(32)
+        read = partial(_class_counts, self._config)
+        counts = load_batches(read, self._chosen(plan), workers=workers, device=torch.device("cpu"))
         return torch.stack(list(counts)).sum(0).tolist()
+
+    def _chosen(self, plan: Sequence[Tensor]) -> Iterator[list[Pair]]:
+        return ([self.pairs[index] for index in batch.tolist()] for batch in plan)
 
 
 @dataclass(frozen=True)
@@ -73,27 +88,52 @@ class PairData:
     """The digest of the pairs' names, each with its split."""
 
 
-def load_pairs(root: Path, config: SegmentationDataConfig) -> PairData:
+def load_pairs(root: Path, config: SegmentationDataConfig, *, scan: Scan = ALONE) -> PairData:
     """Loads `images/` and `masks/` and splits them, or both in each of `train/` and `val/`. Raises DataError.
 
-    A picture and its mask have the same stem, and the same size after their EXIF orientations are applied.
+    A picture and its mask have the same stem, and the same size after their EXIF orientations are applied. A collective
+    of the ranks that look through the source.
     """
+    found = scan.share(partial(_look_through, root, config, scan))
+    files = Files(root, found["files"], digest=found["digest"], stamp=found["stamp"])
+    scan.compare(files)
+    pairs = [
+        Pair(name, root / picture, root / mask, place)
+        for place, (name, picture, mask) in enumerate(
+            zip(found["names"], files.names[::2], files.names[1::2], strict=True)
+        )
+    ]
+    if found["train"] is None:
+        kept, held_out = split_indices(torch.zeros(len(pairs)), fraction=config.val_fraction, seed=config.split_seed)
+        train, val = ([pairs[index] for index in part.tolist()] for part in (kept, held_out))
+    else:
+        train, val = pairs[: found["train"]], pairs[found["train"] :]
+    cache = None
+    if config.cache == "auto":
+        form = config.model_dump(mode="json", exclude=_NOT_OF_PIXELS)
+        cache = scan.decoded(files, {"pairs": form}, count=len(pairs), length=(PICTURE + 1) * config.image_size**2)
+    return PairData(
+        Pairs(train, config, cache=cache),
+        Pairs(val, config, cache=cache),
+        identity=files.identity,
+        split_hash=split_digest([pair.name for pair in train], [pair.name for pair in val]),
+    )
+
+
+def _look_through(root: Path, config: SegmentationDataConfig, scan: Scan) -> dict[str, Any]:
+    """Returns what the ranks share; `train`: how many pairs are for training, the first ones. None: all are split."""
+    train = None
     if (root / "train" / "images").is_dir() and (root / "val" / "images").is_dir():
-        train, val = (_pairs(root / split, prefix=f"{split}/") for split in ("train", "val"))
+        pairs = _pairs(root / "train", prefix="train/")
+        train = len(pairs)
+        pairs += _pairs(root / "val", prefix="val/")
     else:
         pairs = _pairs(root)
         if len(pairs) < 2:
             raise DataError(f"{root} has one picture; at least two are needed, one of them for validation")
-        kept, held_out = split_indices(torch.zeros(len(pairs)), fraction=config.val_fraction, seed=config.split_seed)
-        train, val = ([pairs[index] for index in part.tolist()] for part in (kept, held_out))
-    _inspect([*train, *val], config)
-    files = [file for pair in (*train, *val) for file in (pair.picture, pair.mask)]
-    return PairData(
-        Pairs(train, config),
-        Pairs(val, config),
-        identity=identity_of_files(root, files),
-        split_hash=split_digest([pair.name for pair in train], [pair.name for pair in val]),
-    )
+    _inspect(pairs, config, scan)
+    files = [file.relative_to(root).as_posix() for pair in pairs for file in (pair.picture, pair.mask)]
+    return {"names": [pair.name for pair in pairs], "train": train, **scan.listing(files, root)}
 
 
 def _pairs(root: Path, *, prefix: str = "") -> list[Pair]:
@@ -104,7 +144,7 @@ def _pairs(root: Path, *, prefix: str = "") -> list[Pair]:
         if alone:
             more = f" ({len(alone)} such files)" if len(alone) > 1 else ""
             raise DataError(f"{own[alone[0]]} has no partner {alone[0]}.* in {root / folder}{more}")
-    return [Pair(prefix + stem, pictures[stem], masks[stem]) for stem in sorted(pictures)]
+    return [Pair(prefix + stem, pictures[stem], masks[stem], 0) for stem in sorted(pictures)]
 
 
 def _by_stem(folder: Path) -> dict[str, Path]:
@@ -124,40 +164,47 @@ def _by_stem(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _inspect(pairs: Sequence[Pair], config: SegmentationDataConfig) -> None:
-    for pair in pairs[:: max(1, len(pairs) // MAX_CHECKED)]:
+def _inspect(pairs: Sequence[Pair], config: SegmentationDataConfig, scan: Scan) -> None:
+    for pair in scan.each(pairs[:: max(1, len(pairs) // MAX_CHECKED)], "reads the headers"):
         if header(pair.picture).size != header(pair.mask).size:
             # Raises, unless an orientation that is not in the header makes the sizes equal.
             _picture_and_mask(pair, config)
 
 
-def _pictures_and_masks(
-    pairs: Sequence[Pair], config: SegmentationDataConfig, indices: Tensor
-) -> tuple[Tensor, Tensor]:
-    pictures, masks = zip(*(_picture_and_mask(pairs[index], config) for index in indices.tolist()), strict=True)
-    return torch.stack(pictures), torch.stack(masks)
+def _pictures_and_masks(config: SegmentationDataConfig, cache: Decoded | None, pairs: Sequence[Pair]) -> Tensor:
+    side = config.image_size
+    both = torch.empty(len(pairs), PICTURE + 1, side, side, dtype=torch.uint8)
+    for row, pair in zip(both, pairs, strict=True):
+        fill(row, partial(_picture_and_mask, pair, config), place=pair.place, cache=cache)
+    return both
 
 
-def _class_counts(pairs: Sequence[Pair], config: SegmentationDataConfig, indices: Tensor) -> Tensor:
+def _class_counts(config: SegmentationDataConfig, pairs: Sequence[Pair]) -> Tensor:
     classes = 2 if config.classes is None else len(config.classes)
-    masks = (_resized_mask(read_mask(pairs[index].mask, config), config.image_size) for index in indices.tolist())
+    masks = (pixels(_fitted_mask(read_mask(pair.mask, config), config)) for pair in pairs)
     return torch.stack([mask.flatten().bincount(minlength=IGNORED + 1)[:classes] for mask in masks]).sum(0)
 
 
-def _picture_and_mask(pair: Pair, config: SegmentationDataConfig) -> tuple[Tensor, Tensor]:
-    size = config.image_size
-    picture, mask = load(pair.picture, channels=3), read_mask(pair.mask, config)
-    if picture.size != mask.size:
+def _picture_and_mask(pair: Pair, config: SegmentationDataConfig) -> Tensor:
+    size = (config.image_size, config.image_size)
+    mask = read_mask(pair.mask, config)
+    # A picture that is decoded small no longer has the size of its mask.
+    small = header(pair.picture).size == mask.size
+    picture = load(pair.picture, channels=PICTURE, wanted=size if small else None)
+    if not small and picture.size != mask.size:
         sizes = [f"{width}×{height}" for width, height in (picture.size, mask.size)]
         raise DataError(f"{pair.picture} has {sizes[0]} pixels and its mask {pair.mask} has {sizes[1]}")
-    if picture.size != (size, size):
-        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-    return pixels(picture), _resized_mask(mask, size)
+    left, top, right, bottom = fit_box(mask.size, size, config.resize)
+    across, down = picture.width / mask.width, picture.height / mask.height
+    box = (left * across, top * down, min(right * across, picture.width), min(bottom * down, picture.height))
+    fitted = picture.resize(size, Image.Resampling.BILINEAR, box=box)
+    return torch.cat([pixels(fitted), pixels(_fitted_mask(mask, config))])
 
 
-def _resized_mask(mask: Image.Image, size: int) -> Tensor:
+def _fitted_mask(mask: Image.Image, config: SegmentationDataConfig) -> Image.Image:
     """Resizes by the nearest pixel, which keeps classes, and their shares on average.
 
     Averaging would remove every crack that is thinner than half a pixel of the smaller mask.
     """
-    return pixels(mask if mask.size == (size, size) else mask.resize((size, size), Image.Resampling.NEAREST))
+    size = (config.image_size, config.image_size)
+    return mask.resize(size, Image.Resampling.NEAREST, box=fit_box(mask.size, size, config.resize))

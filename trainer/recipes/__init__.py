@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from torchyard.contract.recipes import Recipe
+from trainer.data.scanning import ALONE, Scan
 from trainer.task import Task
 
 
@@ -25,6 +26,7 @@ class MakeTask(Protocol):
         device: torch.device,
         local_size: int = 1,
         metadata: Mapping[str, Any] | None = None,
+        scan: Scan = ALONE,
     ) -> Task: ...
 
 
@@ -36,14 +38,18 @@ def make_task(
     device: torch.device,
     local_size: int = 1,
     metadata: Mapping[str, Any] | None = None,
+    scan: Scan = ALONE,
 ) -> Task:
     """Returns the task of a recipe's configuration, on `device`. Raises DataError and ConfigError.
 
     `source`: `digits`, a path or a `file://` URL. `weights`: `none`, the name of published weights, a path or a
     `file://` URL. `local_size`: the number of ranks on this host. `metadata`: the state of a checkpoint. The task then
-    takes its `Task.metadata` from there instead of measuring it; the caller loads the weights.
+    takes its `Task.metadata` from there instead of measuring it; the caller loads the weights. `scan`: how the ranks
+    look through a source of many files. All of them call this together.
     """
     # Imported here, so that a recipe does not import the libraries of the others.
     module = type(config).__module__.rpartition(".")[2]
     make: MakeTask = importlib.import_module(f"{__name__}.{module}").make_task
-    return make(config, source=source, weights=weights, device=device, local_size=local_size, metadata=metadata)
+    return make(
+        config, source=source, weights=weights, device=device, local_size=local_size, metadata=metadata, scan=scan
+    )

@@ -23,12 +23,13 @@ from trainer.data.identity import Identity
 from trainer.data.images import ImageData, InMemory, choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.mixup import mixup
+from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
 from trainer.score import Accuracy
 from trainer.task import Evaluation
-from trainer.weights.files import file_state, fill, torchvision_state
+from trainer.weights.files import crop_fraction, file_state, fill, torchvision_state
 from trainer.weights.home import placed
 from trainer.weights.initial import freeze, initialize
 from trainer.world import World
@@ -49,14 +50,16 @@ class Classifier:
     device: torch.device
     memory_format: torch.memory_format
     workers: int
+    crop_fraction: float
     score: Accuracy
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a checkpoint needs besides the weights: classes, normalization, input shape."""
+        """What a checkpoint needs besides the weights: classes, normalization, input shape, what is cut off."""
         return {
             "classes": self.data.classes,
             "normalization": self.normalization.model_dump(),
+            "crop_fraction": self.crop_fraction,
             "input": {"channels": self.data.channels, "height": self.data.height, "width": self.data.width},
         }
 
@@ -151,6 +154,7 @@ def make_task(
     device: torch.device,
     local_size: int = 1,
     metadata: Mapping[str, Any] | None = None,
+    scan: Scan = ALONE,
 ) -> Classifier:
     """Loads the data from `source` and builds the model. See `trainer.recipes.make_task` for the arguments.
 
@@ -158,8 +162,10 @@ def make_task(
     `file://` URL. Raises DataError and ConfigError.
     """
     vision.check_name(config.model.name)
-    data = _load(source, config, metadata)
-    workers = 0 if data.in_memory else loader_count(config.data.workers, local_size=local_size)
+    cropped = _crop_fraction(config, weights, metadata)
+    data = _load(source, config, metadata, crop_fraction=cropped, scan=scan)
+    batches = -(-len(data.train) // config.training.per_device_batch_size)
+    workers = 0 if data.in_memory else loader_count(config.data.workers, local_size=local_size, batches=batches)
     model = _model(config, data, weights=None if metadata else weights)
     channels = vision.channels_for(config.model.name, data.channels)
     if metadata:
@@ -179,25 +185,41 @@ def make_task(
         device=device,
         memory_format=memory_format(config, device),
         workers=workers,
+        crop_fraction=cropped,
         score=Accuracy(device),
     )
 
 
-def _load(source: str, config: ImageClassification, metadata: Mapping[str, Any] | None) -> ImageData:
+def _crop_fraction(config: ImageClassification, weights: str, metadata: Mapping[str, Any] | None) -> float:
+    if metadata is not None:
+        return metadata.get("crop_fraction", 1.0)
+    # The resolution of the data is kept without a size, and so is the whole picture.
+    return crop_fraction(config.model.name, weights) if vision.is_published(weights) and config.data.image_size else 1.0
+
+
+def _load(
+    source: str,
+    config: ImageClassification,
+    metadata: Mapping[str, Any] | None,
+    *,
+    crop_fraction: float,
+    scan: Scan,
+) -> ImageData:
     wanted = None if config.model.name == vision.SMALL_CNN else 3
-    data = _read(source, config.data, channels=metadata["input"]["channels"] if metadata else wanted)
+    channels = metadata["input"]["channels"] if metadata else wanted
+    data = _read(source, config.data, channels=channels, crop_fraction=crop_fraction, scan=scan)
     if metadata and metadata["classes"] != data.classes:
         raise DataError(f"the classes of {source} are {data.classes}, the checkpoint's {metadata['classes']}")
     return data
 
 
-def _read(source: str, config: ImageDataConfig, *, channels: int | None) -> ImageData:
+def _read(source: str, config: ImageDataConfig, *, channels: int | None, crop_fraction: float, scan: Scan) -> ImageData:
     if source == "digits":
-        return load_digits(config)
+        return load_digits(config, crop_fraction=crop_fraction)
     path = local_path(source)
     if path.is_dir():
-        return load_folders(path, config, channels=channels)
-    return load_npz(path, config)
+        return load_folders(path, config, channels=channels, crop_fraction=crop_fraction, scan=scan)
+    return load_npz(path, config, crop_fraction=crop_fraction)
 
 
 def _model(config: ImageClassification, data: ImageData, *, weights: str | None) -> nn.Module:

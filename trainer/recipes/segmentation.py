@@ -21,6 +21,7 @@ from trainer.data.identity import Identity
 from trainer.data.images import choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.pairs import PairData, load_pairs
+from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
 from trainer.recipes.marking import Marking, make_marking, outputs
 from trainer.recipes.measuring import measure
@@ -186,14 +187,16 @@ def make_task(
     device: torch.device,
     local_size: int = 1,
     metadata: Mapping[str, Any] | None = None,
+    scan: Scan = ALONE,
 ) -> Segmenter:
     """Loads the data from `source` and builds the model. See `trainer.recipes.make_task` for the arguments.
 
     `source`: a path or a `file://` URL. `weights`: `none`, the name of torchvision weights, a path or a `file://` URL;
     ignored with `metadata`. Raises DataError and ConfigError.
     """
-    data = load_pairs(local_path(source), config.data)
-    workers = loader_count(config.data.workers, local_size=local_size)
+    data = load_pairs(local_path(source), config.data, scan=scan)
+    batches = -(-len(data.train) // config.training.per_device_batch_size)
+    workers = loader_count(config.data.workers, local_size=local_size, batches=batches)
     if metadata is None:
         normalization = choose_normalization(config.data.normalize, data.train, in_memory=False, workers=workers)
         assert normalization is not None, "bytes are finite"

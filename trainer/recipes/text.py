@@ -18,6 +18,7 @@ from torchyard.models.tokenizer import TokenizerFiles
 from torchyard.run.publishing import Content
 from trainer.data.batch import Batch
 from trainer.data.identity import Identity
+from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
 from trainer.data.texts import TextData, load_texts
 from trainer.data.tokens import Tokens, tokenize, train_tokenizer
@@ -129,6 +130,7 @@ def make_task(
     device: torch.device,
     local_size: int = 1,
     metadata: Mapping[str, Any] | None = None,
+    scan: Scan = ALONE,
 ) -> TextClassifier:
     """Loads the texts from `source` and builds the model. See `trainer.recipes.make_task` for the arguments.
 

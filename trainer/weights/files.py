@@ -29,6 +29,15 @@ def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
     return {_current_name(name): tensor for name, tensor in tensors.items()}
 
 
+def crop_fraction(arch: str, weights: str) -> float:
+    """Returns the share of a picture's side that torchvision kept, from its centre, when it evaluated these weights.
+
+    Raises ConfigError if there are no such weights.
+    """
+    protocol = _named(arch, weights).transforms()
+    return min(1.0, protocol.crop_size[0] / protocol.resize_size[0])
+
+
 def file_state(path: str) -> dict[str, Tensor]:
     """Returns the tensors by name in a .safetensors file, or in a .pt or .pth file of tensors, such as a `state.pt`.
 

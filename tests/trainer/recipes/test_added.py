@@ -83,7 +83,7 @@ class LineTask:
         return Batch(self.x[indices], self.config.slope * self.x[indices])
 
 
-def make_task(config, *, source, weights="none", device, local_size=1, metadata=None):
+def make_task(config, *, source, weights="none", device, local_size=1, metadata=None, scan=None):
     return LineTask(config, device)
 '''
 

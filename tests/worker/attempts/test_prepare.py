@@ -141,6 +141,7 @@ def test_the_launcher_has_inherited_variables_and_the_services_and_only_the_rank
     }
     threads = str(max(1, len(os.sched_getaffinity(0)) // 2))
     dump = f"{run.collectives}/nccl_trace_rank_"
+    service |= {"TORCHYARD_CPUS": threads}
     assert plan.env == shared | service | {"OMP_NUM_THREADS": threads, "TORCH_FR_DUMP_TEMP_FILE": dump}
     assert plan.rank_env == {"WANDB_MODE": "offline", "PATH": "/mine"}
 

@@ -21,6 +21,14 @@ Weights = Annotated[str, Field(pattern=_WEIGHTS, max_length=LONGEST_URL)]
 Channels = Annotated[list[float], Field(min_length=1, max_length=4)]
 Augmentation = Literal["hflip", "vflip", "rotate90", "crop", "color"]
 Workers = Annotated[int, Field(ge=0, le=64)] | Literal["auto"]
+Resize = Literal["crop", "squash"]
+Cache = Annotated[
+    Literal["auto", "none"],
+    Field(
+        description="`auto`: decoded pictures are kept on the worker for the next epoch and the owner's next job, as "
+        "many as there is room for; `none`: each epoch decodes them",
+    ),
+]
 Init = Literal["default", "xavier", "kaiming"]
 ClassWeights = (
     Literal["none", "auto"]
@@ -80,6 +88,11 @@ class ImageDataConfig(DataConfig):
     image_size: Annotated[int, Field(ge=8, le=2048)] | None = Field(
         default=None, description="pixels a side; null keeps the size of the source"
     )
+    resize: Resize = Field(
+        default="crop",
+        description="how a picture gets that size: `crop` keeps its aspect and cuts off what is too long, with "
+        "published weights as those were evaluated; `squash` changes its aspect",
+    )
     normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
         default="auto",
         description="`auto`: mean and deviation of the training images; `imagenet`: those of ImageNet, with which "
@@ -91,3 +104,4 @@ class ImageDataConfig(DataConfig):
         "resized to the picture's size, and changes of brightness, contrast and saturation",
     )
     workers: Workers = Field(default="auto", description="loader processes per rank; `auto` is 0 for data in memory")
+    cache: Cache = "auto"

@@ -5,7 +5,15 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import Augmentation, ClassWeights, Normalization, PictureModelConfig, Workers
+from torchyard.contract.recipes.pictures import (
+    Augmentation,
+    Cache,
+    ClassWeights,
+    Normalization,
+    PictureModelConfig,
+    Resize,
+    Workers,
+)
 from torchyard.contract.recipes.training import DataConfig, OptimizerConfig, Recipe, Seed, TrainingConfig
 from torchyard.contract.schema import BundleOrFile, MetricKey, Schema
 
@@ -39,6 +47,11 @@ class SegmentationDataConfig(DataConfig):
     image_size: Annotated[int, Field(ge=32, le=2048, multiple_of=32)] = Field(
         default=224, description="pixels a side, a multiple of 32"
     )
+    resize: Resize = Field(
+        default="squash",
+        description="how pictures and masks get that size: `squash` changes their aspect; `crop` keeps it, and cuts "
+        "off what is too long",
+    )
     mask_threshold: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.5, description="a mask's pixel above this share of full scale is positive"
     )
@@ -62,6 +75,7 @@ class SegmentationDataConfig(DataConfig):
         default=["hflip", "vflip"], description="random changes of pictures and masks together, in this order"
     )
     workers: Workers = Field(default="auto", description="loader processes per rank")
+    cache: Cache = "auto"
 
     @model_validator(mode="after")
     def _classes_are_told_apart(self) -> Self:

@@ -74,9 +74,11 @@ def rank_environment(plan: AttemptPlan, *, slots: int, interface: str = "lo") ->
     `slots`: the devices of the host, which share its cores. `interface`: the one by which ranks reach each other.
     """
     threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(plan.devices)))
+    cpus = threads if plan.cpus is None else max(1, int(plan.cpus) // len(plan.devices))
     dump = RunDir.of_job(Path(plan.env[Env.RUN_DIR])).collectives / "nccl_trace_rank_"
     return {"OMP_NUM_THREADS": str(threads), "TORCH_FR_DUMP_TEMP_FILE": str(dump)}, {
         "PYTHONUNBUFFERED": "1",
+        Env.CPUS: str(cpus),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(plan.gpus),
         "GLOO_SOCKET_IFNAME": interface,

@@ -1,0 +1,105 @@
+"""The loader processes of a rank: how many there are, how long they live, and what ends them."""
+
+from collections.abc import Iterator
+import multiprocessing
+from multiprocessing.connection import Connection
+import os
+import select
+
+import pytest
+import torch
+
+from tests.trainer.ranks import DEADLINE_S
+from torchyard.contract.errors import DataError
+from torchyard.contract.rundir import Env
+from trainer.data.loading import load_batches, loader_count
+
+CPU = torch.device("cpu")
+
+
+def squares(numbers: list[int]) -> tuple[int, list[int]]:
+    """Returns who has answered, and the answer."""
+    if numbers == [99]:
+        raise DataError("99 is no number")
+    return os.getpid(), [number**2 for number in numbers]
+
+
+def asked(*requests: list[int], workers: int = 2) -> Iterator[tuple[int, list[int]]]:
+    return load_batches(squares, requests, workers=workers, device=CPU)
+
+
+def test_the_same_processes_answer_for_the_whole_run() -> None:
+    first = [*asked(*([number] for number in range(8)))]
+    later = [*asked(*([number] for number in range(8, 16)))]
+    assert [answer for _, answer in first + later] == [[number**2] for number in range(16)]
+    processes = {process for process, _ in first}
+    assert len(processes) == 2
+    assert {process for process, _ in later} == processes
+    assert os.getpid() not in processes
+    assert {process for process, _ in asked([1], [2], workers=0)} == {os.getpid()}
+
+
+def test_requests_that_nobody_waits_for_any_more_have_no_answer() -> None:
+    left = asked([1], [2], [3], [4], [5], [6])
+    assert next(left)[1] == [1]
+    assert [answer for _, answer in asked([7], [8])] == [[49], [64]]
+    with pytest.raises(AssertionError, match="a later call"):
+        next(left)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_the_data_is_raised_here_and_the_processes_go_on(workers: int) -> None:
+    with pytest.raises(DataError, match=r"^99 is no number$"):
+        list(asked([1], [99], workers=workers))
+    assert [answer for _, answer in asked([3], workers=workers)] == [[9]]
+
+
+def test_requests_are_made_when_they_are_needed() -> None:
+    made: list[int] = []
+
+    def requests() -> Iterator[list[int]]:
+        for number in range(1000):
+            made.append(number)
+            yield [number]
+
+    next(load_batches(squares, requests(), workers=2, device=CPU))
+    assert len(made) < 10
+
+
+def six_cpus(_: int) -> set[int]:
+    return set(range(6))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "local_size", "batches", "count"),
+    [(None, 1, 100, 6), (None, 2, 100, 3), (None, 12, 100, 1), ("2", 1, 100, 2), ("50", 2, 100, 3), (None, 1, 4, 4)],
+)
+def test_auto_is_the_ranks_share_of_the_cpus(
+    monkeypatch: pytest.MonkeyPatch, cpus: str | None, local_size: int, batches: int, count: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", six_cpus)
+    monkeypatch.delenv(Env.CPUS, raising=False)
+    if cpus is not None:
+        monkeypatch.setenv(Env.CPUS, cpus)
+    assert loader_count("auto", local_size=local_size, batches=batches) == count
+    assert loader_count(5, local_size=local_size, batches=batches) == min(5, batches)
+
+
+def rank(pipe: Connection) -> None:
+    pipe.send([process for process, _ in asked([1], [2], [3], [4])])
+    pipe.recv()
+
+
+def test_the_processes_end_with_a_rank_that_is_killed() -> None:
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+    process = fork.Process(target=rank, args=(theirs,))
+    process.start()
+    assert ours.poll(DEADLINE_S)
+    loaders = [os.pidfd_open(loader) for loader in set(ours.recv())]
+    assert len(loaders) == 2
+    process.kill()
+    process.join()
+    for loader in loaders:
+        assert select.select([loader], [], [], DEADLINE_S)[0], "a loader process goes on without its rank"
+        os.close(loader)
