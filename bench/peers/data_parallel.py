@@ -32,7 +32,7 @@ def main() -> None:
     precision = Precision(training.precision, device)
     scaler = GradScaler(device.type, enabled=precision.name == "fp16")
     batch = training.per_device_batch_size
-    sampler = TrainSampler(task.samples, global_batch=batch, batch_size=batch, seed=training.seed)
+    sampler = TrainSampler(task.samples, global_batch=batch, batch_size=batch, seed=training.seed, lengths=task.lengths)
     steps = sampler.count()
     schedule = Schedule(
         config.lr_scheduler,

@@ -1,4 +1,4 @@
-"""Pictures in class folders, decoded when a batch needs them."""
+"""Pictures in class folders or in shards of them, decoded when a batch needs them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,12 +12,15 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
-from torchyard.models.decoding import Resize, decode, header
+from torchyard.models.decoding import Resize, decode
 from trainer.data.decoded import Decoded, fill
 from trainer.data.digests import split_digest
 from trainer.data.images import ImageData, split_indices
 from trainer.data.loading import load_batches, to_device
+from trainer.data.picturefiles import PictureFile, header_of, opened
 from trainer.data.scanning import ALONE, Files, Scan
+from trainer.data.shardnames import labelled
+from trainer.data.shards import is_sharded, listing, read_shards, shared_files
 
 MAX_CHECKED = 10_000
 """At most this many headers are read before training, evenly spaced. Other files are checked when they are decoded."""
@@ -38,7 +41,13 @@ class FolderPictures:
     """One split: the files of pictures and their labels. `places`: those of the pictures in the cache."""
 
     def __init__(
-        self, files: Sequence[str], labels: Tensor, form: _Format, *, places: Sequence[int], cache: Decoded | None
+        self,
+        files: Sequence[PictureFile],
+        labels: Tensor,
+        form: _Format,
+        *,
+        places: Sequence[int],
+        cache: Decoded | None,
     ) -> None:
         self._files = list(zip(files, places, strict=True))
         self._labels = labels
@@ -62,7 +71,7 @@ def load_folders(
     crop_fraction: float = 1.0,
     scan: Scan = ALONE,
 ) -> ImageData:
-    """Loads `train/<class>/*` and `val/<class>/*`, or `<class>/*` and splits it. Raises DataError.
+    """Loads `train/<class>/*` and `val/<class>/*`, or `<class>/*` and splits it, or shards. Raises DataError.
 
     `channels`: the channels of the model; None takes 1 if all files are grey, else 3. `crop_fraction`: see
     `torchyard.models.decoding.fit`. A collective of the ranks that look through the source.
@@ -70,6 +79,8 @@ def load_folders(
     found = scan.share(partial(_look_through, root, config, channels, scan))
     files = Files(root, found["files"], digest=found["digest"], stamp=found["stamp"])
     scan.compare(files)
+    members, names = found.get("members"), found.get("names", files.names)
+    sources = [str(root / name) for name in names] if members is None else shared_files(files, members)
     labels = torch.tensor(found["labels"])
     count = found["train"]
     if count is None:
@@ -80,10 +91,15 @@ def load_folders(
     form = _Format(found["channels"], height, width, config.resize if config.image_size else None, crop_fraction)
     cache = None
     if config.cache == "auto":
-        cache = scan.decoded(files, asdict(form), count=len(labels), length=form.channels * height * width)
+        cache = scan.decoded(
+            files,
+            asdict(form) | {"index": found.get("index")},
+            count=len(labels),
+            length=form.channels * height * width,
+        )
     train_part, val_part = (
         FolderPictures(
-            [str(root / files.names[place]) for place in places.tolist()],
+            [sources[place] for place in places.tolist()],
             labels[places],
             form,
             places=places.tolist(),
@@ -100,12 +116,14 @@ def load_folders(
         width=width,
         in_memory=False,
         identity=files.identity,
-        split_hash=split_digest(*([files.names[place] for place in places.tolist()] for places in (train, val))),
+        split_hash=split_digest(*([names[place] for place in places.tolist()] for places in (train, val))),
     )
 
 
 def _look_through(root: Path, config: ImageDataConfig, channels: int | None, scan: Scan) -> dict[str, Any]:
     """Returns what the ranks share; `train`: how many files are for training, the first ones. None: all are split."""
+    if is_sharded(root):
+        return _look_through_shards(root, config, channels, scan)
     has_splits = (root / "train").is_dir() and (root / "val").is_dir()
     parent = root / "train" if has_splits else root
     classes = _folders(parent)
@@ -124,6 +142,14 @@ def _look_through(root: Path, config: ImageDataConfig, channels: int | None, sca
     form = _inspect(files, config.image_size, channels, scan)
     listing = scan.listing([file.relative_to(root).as_posix() for file in files], root)
     return {"classes": classes, "labels": labels, "train": train, **form, **listing}
+
+
+def _look_through_shards(root: Path, config: ImageDataConfig, channels: int | None, scan: Scan) -> dict[str, Any]:
+    shards = read_shards(root, scan)
+    found = labelled(shards)
+    form = _inspect(found.files, config.image_size, channels, scan)
+    shared = {"names": found.names, "classes": found.classes, "labels": found.labels, "train": found.train}
+    return {**shared, **form, **listing(shards, found.files, scan)}
 
 
 def _folders(root: Path) -> list[str]:
@@ -153,12 +179,12 @@ def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -
     return files, labels
 
 
-def _inspect(files: Sequence[Path], image_size: int | None, channels: int | None, scan: Scan) -> dict[str, int]:
-    first, _ = header(files[0])
+def _inspect(files: Sequence[PictureFile], image_size: int | None, channels: int | None, scan: Scan) -> dict[str, int]:
+    first, _ = header_of(files[0])
     grey = True
     checked = files[:: max(1, len(files) // MAX_CHECKED)]
     for file in scan.each(checked, "reads the headers"):
-        size, is_grey = header(file)
+        size, is_grey = header_of(file)
         grey = grey and is_grey
         if image_size is None and size != first:
             raise DataError(_differs(str(file), size, first))
@@ -166,21 +192,23 @@ def _inspect(files: Sequence[Path], image_size: int | None, channels: int | None
     return {"channels": channels or (1 if grey else 3), "height": height, "width": width}
 
 
-def _pictures(form: _Format, cache: Decoded | None, files: Sequence[tuple[str, int]]) -> Tensor:
+def _pictures(form: _Format, cache: Decoded | None, files: Sequence[tuple[PictureFile, int]]) -> Tensor:
     pictures = torch.empty(len(files), form.channels, form.height, form.width, dtype=torch.uint8)
     for row, (file, place) in zip(pictures, files, strict=True):
         fill(row, partial(_picture, file, form), place=place, cache=cache)
     return pictures
 
 
-def _picture(file: str, form: _Format) -> Tensor:
+def _picture(file: PictureFile, form: _Format) -> Tensor:
     wanted = (form.width, form.height)
     if form.resize is not None:
-        return decode(file, channels=form.channels, size=wanted, resize=form.resize, crop_fraction=form.crop_fraction)
-    pixels = decode(file, channels=form.channels)
+        return decode(
+            opened(file), channels=form.channels, size=wanted, resize=form.resize, crop_fraction=form.crop_fraction
+        )
+    pixels = decode(opened(file), channels=form.channels)
     _, height, width = pixels.shape
     if (width, height) != wanted:
-        raise DataError(_differs(file, (width, height), wanted))
+        raise DataError(_differs(str(file), (width, height), wanted))
     return pixels
 
 

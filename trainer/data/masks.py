@@ -1,14 +1,12 @@
 """Reads masks: which class each pixel has."""
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import SegmentationDataConfig
-from torchyard.models.decoding import UNREADABLE
+from torchyard.models.decoding import UNREADABLE, File
 
 IGNORED = 255
 """The value of a pixel that counts neither in the loss nor in a metric."""
@@ -17,7 +15,7 @@ _GREY = {"1", "L", "P", "I", "F"}
 """Modes of one channel. The value of `P`, a picture with a palette, is the place in the palette."""
 
 
-def read_mask(file: Path, config: SegmentationDataConfig) -> Image.Image:
+def read_mask(file: File, config: SegmentationDataConfig) -> Image.Image:
     """Returns the upright mask at the file's size, with 8 bits a pixel: its class, or IGNORED. Raises DataError.
 
     Without `data.classes`, 1 is above the threshold and 0 is not; the brightest channel of a colour counts.

@@ -1,4 +1,4 @@
-"""Pictures and their masks in two folders, decoded when a batch needs them."""
+"""Pictures and their masks in two folders or in shards, decoded when a batch needs them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,10 @@ from trainer.data.identity import Identity
 from trainer.data.images import MAX_MEASURED, split_indices
 from trainer.data.loading import load_batches, to_device
 from trainer.data.masks import IGNORED, read_mask
+from trainer.data.picturefiles import PictureFile, header_of, opened
 from trainer.data.scanning import ALONE, Files, Scan
+from trainer.data.shardnames import paired
+from trainer.data.shards import is_sharded, listing, read_shards, shared_files
 
 MAX_CHECKED = 5_000
 """At most this many pairs of headers are read before training, evenly spaced. Others are checked when decoded."""
@@ -37,8 +40,8 @@ class Pair:
 
     name: str
     """The stem of both files, with `train/` or `val/` before it if the source has its own splits."""
-    picture: Path
-    mask: Path
+    picture: PictureFile
+    mask: PictureFile
     place: int
     """Of the pair among all of the source, and in the cache."""
 
@@ -89,7 +92,7 @@ class PairData:
 
 
 def load_pairs(root: Path, config: SegmentationDataConfig, *, scan: Scan = ALONE) -> PairData:
-    """Loads `images/` and `masks/` and splits them, or both in each of `train/` and `val/`. Raises DataError.
+    """Loads `images/` and `masks/` and splits them, or both in `train/` and `val/`, or shards. Raises DataError.
 
     A picture and its mask have the same stem, and the same size after their EXIF orientations are applied. A collective
     of the ranks that look through the source.
@@ -97,12 +100,10 @@ def load_pairs(root: Path, config: SegmentationDataConfig, *, scan: Scan = ALONE
     found = scan.share(partial(_look_through, root, config, scan))
     files = Files(root, found["files"], digest=found["digest"], stamp=found["stamp"])
     scan.compare(files)
-    pairs = [
-        Pair(name, root / picture, root / mask, place)
-        for place, (name, picture, mask) in enumerate(
-            zip(found["names"], files.names[::2], files.names[1::2], strict=True)
-        )
-    ]
+    members = found.get("members")
+    sources = [root / name for name in files.names] if members is None else shared_files(files, members)
+    named = zip(found["names"], sources[::2], sources[1::2], strict=True)
+    pairs = [Pair(name, picture, mask, place) for place, (name, picture, mask) in enumerate(named)]
     if found["train"] is None:
         kept, held_out = split_indices(torch.zeros(len(pairs)), fraction=config.val_fraction, seed=config.split_seed)
         train, val = ([pairs[index] for index in part.tolist()] for part in (kept, held_out))
@@ -111,7 +112,8 @@ def load_pairs(root: Path, config: SegmentationDataConfig, *, scan: Scan = ALONE
     cache = None
     if config.cache == "auto":
         form = config.model_dump(mode="json", exclude=_NOT_OF_PIXELS)
-        cache = scan.decoded(files, {"pairs": form}, count=len(pairs), length=(PICTURE + 1) * config.image_size**2)
+        settings = {"pairs": form, "index": found.get("index")}
+        cache = scan.decoded(files, settings, count=len(pairs), length=(PICTURE + 1) * config.image_size**2)
     return PairData(
         Pairs(train, config, cache=cache),
         Pairs(val, config, cache=cache),
@@ -122,6 +124,8 @@ def load_pairs(root: Path, config: SegmentationDataConfig, *, scan: Scan = ALONE
 
 def _look_through(root: Path, config: SegmentationDataConfig, scan: Scan) -> dict[str, Any]:
     """Returns what the ranks share; `train`: how many pairs are for training, the first ones. None: all are split."""
+    if is_sharded(root):
+        return _look_through_shards(root, config, scan)
     train = None
     if (root / "train" / "images").is_dir() and (root / "val" / "images").is_dir():
         pairs = _pairs(root / "train", prefix="train/")
@@ -129,11 +133,24 @@ def _look_through(root: Path, config: SegmentationDataConfig, scan: Scan) -> dic
         pairs += _pairs(root / "val", prefix="val/")
     else:
         pairs = _pairs(root)
-        if len(pairs) < 2:
-            raise DataError(f"{root} has one picture; at least two are needed, one of them for validation")
+        _expect_two(root, pairs)
     _inspect(pairs, config, scan)
-    files = [file.relative_to(root).as_posix() for pair in pairs for file in (pair.picture, pair.mask)]
+    files = [Path(str(file)).relative_to(root).as_posix() for pair in pairs for file in (pair.picture, pair.mask)]
     return {"names": [pair.name for pair in pairs], "train": train, **scan.listing(files, root)}
+
+
+def _look_through_shards(root: Path, config: SegmentationDataConfig, scan: Scan) -> dict[str, Any]:
+    shards = read_shards(root, scan)
+    found = paired(shards)
+    _expect_two(root, found.files)
+    _inspect([Pair(name, *both, 0) for name, both in zip(found.names, found.files, strict=True)], config, scan)
+    files = [file for both in found.files for file in both]
+    return {"names": found.names, "train": found.train, **listing(shards, files, scan)}
+
+
+def _expect_two(root: Path, pairs: Sequence[Any]) -> None:
+    if len(pairs) < 2:
+        raise DataError(f"{root} has one picture; at least two are needed, one of them for validation")
 
 
 def _pairs(root: Path, *, prefix: str = "") -> list[Pair]:
@@ -166,7 +183,7 @@ def _by_stem(folder: Path) -> dict[str, Path]:
 
 def _inspect(pairs: Sequence[Pair], config: SegmentationDataConfig, scan: Scan) -> None:
     for pair in scan.each(pairs[:: max(1, len(pairs) // MAX_CHECKED)], "reads the headers"):
-        if header(pair.picture).size != header(pair.mask).size:
+        if header_of(pair.picture).size != header_of(pair.mask).size:
             # Raises, unless an orientation that is not in the header makes the sizes equal.
             _picture_and_mask(pair, config)
 
@@ -181,16 +198,17 @@ def _pictures_and_masks(config: SegmentationDataConfig, cache: Decoded | None, p
 
 def _class_counts(config: SegmentationDataConfig, pairs: Sequence[Pair]) -> Tensor:
     classes = 2 if config.classes is None else len(config.classes)
-    masks = (pixels(_fitted_mask(read_mask(pair.mask, config), config)) for pair in pairs)
+    masks = (pixels(_fitted_mask(read_mask(opened(pair.mask), config), config)) for pair in pairs)
     return torch.stack([mask.flatten().bincount(minlength=IGNORED + 1)[:classes] for mask in masks]).sum(0)
 
 
 def _picture_and_mask(pair: Pair, config: SegmentationDataConfig) -> Tensor:
     size = (config.image_size, config.image_size)
-    mask = read_mask(pair.mask, config)
+    mask = read_mask(opened(pair.mask), config)
     # A picture that is decoded small no longer has the size of its mask.
-    small = header(pair.picture).size == mask.size
-    picture = load(pair.picture, channels=PICTURE, wanted=size if small else None)
+    file = opened(pair.picture)
+    small = header(file).size == mask.size
+    picture = load(file, channels=PICTURE, wanted=size if small else None)
     if not small and picture.size != mask.size:
         sizes = [f"{width}×{height}" for width, height in (picture.size, mask.size)]
         raise DataError(f"{pair.picture} has {sizes[0]} pixels and its mask {pair.mask} has {sizes[1]}")

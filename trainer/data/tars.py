@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
-import io
 import os
 from pathlib import Path
 import re
@@ -43,22 +42,6 @@ class InShard(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} in {self.shard}"
-
-
-class Beginning(io.BytesIO):
-    """The first bytes of a file in a tar. `name` says where they are from."""
-
-    def __init__(self, file: InShard, size: int) -> None:
-        super().__init__(read_file(file, size))
-        self.name = str(file)
-
-
-PictureFile = str | Path | InShard
-
-
-def opened(file: PictureFile, size: int = MOST_FILE_BYTES) -> str | Path | Beginning:
-    """Returns what a decoder reads: the path of a file, or at most `size` bytes of one in a tar. Raises DataError."""
-    return Beginning(file, size) if isinstance(file, InShard) else file
 
 
 def read_file(file: InShard, size: int = MOST_FILE_BYTES) -> bytes:

@@ -1,6 +1,5 @@
 """Tars of others: every form of a name is read, and what is hostile is refused with the tar's name."""
 
-import io
 import os
 from pathlib import Path
 import tarfile
@@ -14,7 +13,7 @@ from tests.trainer.data.tars import END, add, block, extended, header, tar
 from torchyard.contract.errors import DataError
 from torchyard.contract.shards import Entry
 from trainer.data import tars
-from trainer.data.tars import InShard, opened, read_file, scan_tar, tar_size
+from trainer.data.tars import InShard, read_file, scan_tar, tar_size
 
 FILES = {
     "./cat/1.jpg": b"one",
@@ -158,14 +157,6 @@ def test_a_file_is_only_read_where_the_tar_has_it(tmp_path: Path, wrong: dict[st
     changed = {**right._asdict(), **wrong}
     with pytest.raises(DataError, match=r"the index does not fit the tar|absent\.tar cannot be read"):
         read_file(InShard(**changed))
-
-
-def test_what_decoders_read_says_where_it_is_from(tmp_path: Path) -> None:
-    path = tar(tmp_path / "a.tar", {"cat/1.jpg": b"one two"})
-    file = opened(InShard(str(path), *scan(path)[0][1:]), 3)
-    assert isinstance(file, io.BytesIO)
-    assert (file.name, file.read()) == (f"cat/1.jpg in {path}", b"one")
-    assert opened("a.jpg") == "a.jpg"
 
 
 def test_few_tars_are_open_at_once(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ Colour = Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=3
 class SegmentationDataConfig(DataConfig):
     source: BundleOrFile = Field(
         description="`bundle:sha256:…`, or `file:///…` below an allowed root: a folder with images/ and masks/, paired "
-        "by file stem, or with both in each of train/ and val/"
+        "by file stem, or with both in each of train/ and val/, or shards of one"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.15, description="share for validation, if the source has no split of its own"
