@@ -24,17 +24,15 @@ def make_sampler(
 ) -> TrainSampler:
     """Returns the sampler of the training split. Raises ConfigError.
 
-    A resumed run keeps the global batch of the checkpoint's `state`, whatever the number of ranks, and whether batches
-    have samples of like lengths. `auto_batch` makes the micro-batch as small as the memory needs, and halves it for
-    each attempt that ran out of memory since the checkpoint. The model must not be wrapped yet.
+    A resumed run keeps the global batch of the checkpoint's `state`, whatever the number of ranks. `auto_batch` makes
+    the micro-batch as small as the memory needs, and halves it for each attempt that ran out of memory since the
+    checkpoint. The model must not be wrapped yet.
     """
     training = config.training
     wanted = training.per_device_batch_size
     global_batch = wanted * training.gradient_accumulation_steps * world.size
-    lengths = task.lengths
     if state is not None:
         global_batch, wanted = state["sampler"]["global_batch"], min(wanted, state["sampler"]["batch_size"])
-        lengths = lengths if state["sampler"].get("by_length", False) else None
     wanted = min(wanted, -(-global_batch // world.size))
     batch_size = wanted
     if training.auto_batch:
@@ -58,7 +56,7 @@ def make_sampler(
         world_size=world.size,
         rank=world.rank,
         seed=training.seed,
-        lengths=lengths,
+        lengths=task.lengths,
     )
 
 

@@ -58,7 +58,6 @@ class Position:
                 "world_size": sampler.world_size,
                 "global_batch": sampler.global_batch,
                 "batch_size": sampler.batch_size,
-                "by_length": sampler.lengths is not None,
             },
         }
 

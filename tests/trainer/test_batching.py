@@ -1,48 +1,17 @@
-"""Batches of samples of like lengths: how a run begins and goes on with them."""
+"""Runs whose batches have texts of like lengths, from a checkpoint inside an epoch."""
 
 from collections.abc import Callable
-from datetime import timedelta
 import os
 from pathlib import Path
 import signal
-from typing import Any
 
 import pytest
-import torch
 
-from tests.trainer.ranks import environment, job, on_ranks, recipe, results
-from tests.trainer.regression import SAMPLES, Regression
+from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load, same
 import torchyard
 from torchyard.contract.rundir import RunDir
-from torchyard.run import Run
 from trainer import __main__ as trainer
-from trainer.batching import make_sampler
-from trainer.position import Position
-from trainer.precision import Precision
-from trainer.world import joined
-
-
-class Lengths(Regression):
-    lengths = torch.arange(SAMPLES)  # pyright: ignore[reportAssignmentType] the other task has none
-
-
-def orders() -> list[bool]:
-    """Returns whether the windows have like lengths: of a new run, of one that resumes it, and of an older one."""
-    with joined(timedelta(minutes=1)) as world:
-        config, precision = recipe(), Precision("fp32", world.device)
-
-        def begin(state: dict[str, Any] | None) -> Any:
-            return make_sampler(Lengths(), config=config, precision=precision, world=world, run=Run({}), state=state)
-
-        first = begin(None)
-        saved = Position(first, config.training).state_dict()
-        older = {**saved, "sampler": {key: value for key, value in saved["sampler"].items() if key != "by_length"}}
-        return [sampler.lengths is not None for sampler in (first, begin(saved), begin(older))]
-
-
-def test_a_run_goes_on_in_the_order_in_which_it_began() -> None:
-    assert results(on_ranks(1, orders)) == [[True, True, False]]
 
 
 def train(stop_at: int | None = None) -> bool:
