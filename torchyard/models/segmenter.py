@@ -15,6 +15,7 @@ from torchyard.contract.recipes import Segmentation
 from torchyard.models import unet
 from torchyard.models.decoding import fit_box
 from torchyard.models.inputs import Picture, coloured, name
+from torchyard.models.palette import palette
 from torchyard.models.pictures import PictureModel
 from torchyard.models.predictions import MaskPrediction
 
@@ -97,20 +98,12 @@ class Segmenter(PictureModel[MaskPrediction]):
 
 def build(config: Segmentation, state: Mapping[str, Any]) -> nn.Module:
     """Returns the module that a state describes, with random weights."""
-    return unet.build(config.model.name)
+    return unet.build(config.model.name, outputs=_metadata(state).outputs)
 
 
 def logit(probability: float) -> float:
     """Returns the logit of a probability."""
     return math.log(probability / (1 - probability))
-
-
-def palette(count: int) -> list[list[int]]:
-    """Returns distinct colours for classes, the first one black: those of PASCAL VOC."""
-    return [
-        [sum(((index >> 3 * bit + channel) & 1) << 7 - bit for bit in range(8)) for channel in range(3)]
-        for index in range(count)
-    ]
 
 
 def _metadata(state: Mapping[str, Any]) -> MaskMetadata:

@@ -50,7 +50,7 @@ class FolderPictures:
         cache: Decoded | None,
     ) -> None:
         self._files = list(zip(files, places, strict=True))
-        self._labels = labels
+        self.labels = labels
         self._load = partial(_pictures, form, cache)
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class FolderPictures:
         """Yields pictures and labels of each batch of indices in `plan`, on `device`. Raises DataError."""
         files = ([self._files[index] for index in batch.tolist()] for batch in plan)
         for batch, pictures in zip(plan, load_batches(self._load, files, workers=workers, device=device), strict=True):
-            yield to_device(pictures, device), to_device(self._labels[batch], device)
+            yield to_device(pictures, device), to_device(self.labels[batch], device)
 
 
 def load_folders(

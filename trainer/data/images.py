@@ -29,12 +29,19 @@ class Pictures(Protocol):
         ...
 
 
+class LabelledPictures(Pictures, Protocol):
+    """One split, whose labels are known without its pictures."""
+
+    @property
+    def labels(self) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class ImageData:
     """A source with its two splits; `channels`, `height` and `width` are those of every picture."""
 
-    train: Pictures
-    val: Pictures
+    train: LabelledPictures
+    val: LabelledPictures
     classes: list[str]
     channels: int
     height: int

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import ImageClassification, ImageDataConfig, Normalization
@@ -27,6 +26,7 @@ from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
+from trainer.recipes.weighting import ClassLoss, make_loss
 from trainer.score import Accuracy
 from trainer.task import Evaluation
 from trainer.weights.files import crop_fraction, file_state, fill, torchvision_state
@@ -51,13 +51,15 @@ class Classifier:
     memory_format: torch.memory_format
     workers: int
     crop_fraction: float
+    class_loss: ClassLoss
     score: Accuracy
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a checkpoint needs besides the weights: classes, normalization, input shape, what is cut off."""
+        """What a checkpoint needs besides the weights: classes, their weights, normalization, input shape, crop."""
         return {
             "classes": self.data.classes,
+            "class_weights": self.class_loss.weights,
             "normalization": self.normalization.model_dump(),
             "crop_fraction": self.crop_fraction,
             "input": {"channels": self.data.channels, "height": self.data.height, "width": self.data.width},
@@ -99,8 +101,8 @@ class Classifier:
         return self.data.split_hash
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean cross-entropy of logits with class indices, or with class probabilities."""
-        return functional.cross_entropy(outputs, targets, label_smoothing=self.config.loss.label_smoothing)
+        """Returns the mean weighted cross-entropy of logits with class indices, or with class probabilities."""
+        return self.class_loss(outputs, targets)
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
         """Yields batches that are augmented and mixed on the device. Raises DataError."""
@@ -186,6 +188,9 @@ def make_task(
         memory_format=memory_format(config, device),
         workers=workers,
         crop_fraction=cropped,
+        class_loss=make_loss(
+            config.loss, data.train.labels, classes=len(data.classes), metadata=metadata, device=device
+        ),
         score=Accuracy(device),
     )
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
@@ -24,6 +23,7 @@ from trainer.data.texts import TextData, load_texts
 from trainer.data.tokens import Tokens, tokenize, train_tokenizer
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
+from trainer.recipes.weighting import ClassLoss, make_loss
 from trainer.score import Accuracy
 from trainer.task import Evaluation
 from trainer.weights.home import home
@@ -47,13 +47,15 @@ class TextClassifier:
     identity: Identity
     split_hash: str
     device: torch.device
+    class_loss: ClassLoss
     score: Accuracy
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a checkpoint needs besides the weights: classes, tokenizer, the model's configuration."""
+        """What a checkpoint needs besides the weights: classes, their weights, tokenizer, the model's configuration."""
         return {
             "classes": self.classes,
+            "class_weights": self.class_loss.weights,
             "tokenizer": asdict(self.tokenizer),
             "model_config": text.config_of(self.model),
         }
@@ -83,8 +85,8 @@ class TextClassifier:
         return self.train.lengths if self.config.data.group_by_length else None
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean cross-entropy of logits with class indices."""
-        return functional.cross_entropy(outputs, targets, label_smoothing=self.config.loss.label_smoothing)
+        """Returns the mean weighted cross-entropy of logits with class indices."""
+        return self.class_loss(outputs, targets)
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
         """Yields batches that are padded to their longest text. Nothing in them is random."""
@@ -161,6 +163,7 @@ def make_task(
         identity=data.identity,
         split_hash=data.split_hash,
         device=device,
+        class_loss=make_loss(config.loss, train.labels, classes=len(data.classes), metadata=metadata, device=device),
         score=Accuracy(device),
     )
 

@@ -21,6 +21,7 @@ from trainer.data.batch import Batch
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
 from trainer.recipes.text import TextClassifier, make_task
+from trainer.recipes.weighting import ClassLoss
 from trainer.score import Accuracy
 from trainer.task import Task
 from trainer.weights.pretrained import load
@@ -97,6 +98,7 @@ def bagged(root: Path, *, classes: int = 2) -> TextClassifier:
         identity=data.identity,
         split_hash=data.split_hash,
         device=CPU,
+        class_loss=ClassLoss(weights=None, smoothing=config.loss.label_smoothing, device=CPU),
         score=Accuracy(CPU),
     )
 
@@ -166,7 +168,7 @@ def test_the_largest_batch_has_the_longest_texts_and_the_example_a_median_one(tm
 def test_label_smoothing_is_in_the_training_loss_only(tmp_path: Path) -> None:
     logits, targets = torch.tensor([[2.0, 0.0]]), torch.tensor([0])
     plain = functional.cross_entropy(logits, targets)
-    smooth = replace(bagged(source(tmp_path)), config=recipe(loss={"label_smoothing": 0.2}))
+    smooth = replace(bagged(source(tmp_path)), class_loss=ClassLoss(weights=None, smoothing=0.2, device=CPU))
     other = functional.cross_entropy(logits, 1 - targets)
     assert smooth.loss(logits, targets).item() == pytest.approx(0.9 * plain.item() + 0.1 * other.item())
     assert smooth.evaluate(None).metrics == pytest.approx(bagged(tmp_path).evaluate(None).metrics)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import ImageDataConfig, ImageModelConfig
+from torchyard.contract.recipes.pictures import CLASS_WEIGHTS, ClassWeights, ImageDataConfig, ImageModelConfig
 from torchyard.contract.recipes.training import Recipe
 from torchyard.contract.schema import Schema
 
@@ -15,6 +15,7 @@ class ClassificationLoss(Schema):
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.0, description="share of each target that is distributed over all classes"
     )
+    class_weights: ClassWeights = CLASS_WEIGHTS
     mixup: Annotated[float, Field(ge=0, le=100)] = Field(
         default=0.0, description="mixup (arXiv 1710.09412): the α of Beta(α, α); 0: none"
     )

@@ -1,6 +1,6 @@
 """The configuration that the recipes for pictures share."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -34,7 +34,7 @@ ClassWeights = (
     Literal["none", "auto"]
     | Annotated[list[Annotated[float, Field(ge=0, le=1e6)]], Field(min_length=2, max_length=10_000)]
 )
-CLASS_WEIGHTS = Field(
+CLASS_WEIGHTS: Any = Field(
     default="none",
     description="weights of the classes in training: a number for each, or `auto`: all training samples / (number of "
     "classes × samples of the class), so that each class weighs as much as any other",

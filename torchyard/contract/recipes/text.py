@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import Init, Patterns
+from torchyard.contract.recipes.pictures import CLASS_WEIGHTS, ClassWeights, Init, Patterns
 from torchyard.contract.recipes.training import (
     DataConfig,
     ModelConfig,
@@ -67,6 +67,7 @@ class TextLoss(Schema):
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.0, description="share of each target that is distributed over all classes"
     )
+    class_weights: ClassWeights = CLASS_WEIGHTS
 
 
 class TextTrainingConfig(TrainingConfig):
