@@ -18,6 +18,7 @@ RECORDS = {
     "worker/settings.py": {"Settings"},
     "worker/engines/base.py": {"AttemptPlan"},
     "worker/engines/slurm/records.py": {"ClusterPlan"},
+    "torchyard/contract/recipes/segmentation.py": {"SegmentationDataConfig"},
     "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
     "torchyard/contract/spec.py": {"_Common"},
     "scheduling/snapshot.py": {"Running"},

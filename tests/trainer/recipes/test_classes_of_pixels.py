@@ -227,8 +227,8 @@ def test_two_ranks_train_as_one(tmp_path: Path) -> None:
         run = job(tmp_path / str(ranks), wanted, trainer="segmentation")
         results(on_ranks(ranks, main, env=environment(run, data=source)))
         found.append(state(run, "epoch-0001")["metrics"])
-    for key in ("train/loss", "train/grad_norm"):
-        assert found[0][key] == pytest.approx(found[1][key], rel=1e-3)
+    for key, relative in (("train/loss", 1e-4), ("train/grad_norm", 1e-2)):
+        assert found[0][key] == pytest.approx(found[1][key], rel=relative)
 
 
 @pytest.mark.parametrize(
