@@ -125,3 +125,44 @@ def test_a_retried_job_keeps_its_checkpoint_when_the_old_one_is_deleted(service:
     assert service.client.delete(f"/v1/jobs/{old}").status_code == 204
     assert service.client.get(f"/v1/jobs/{new}/checkpoints/latest/download").content == b"state 5"
     assert service.get(f"/v1/jobs/{new}")["retry_of"] == old
+
+
+def test_a_retry_may_name_the_checkpoint_that_it_goes_on_from(service: ApiFixture) -> None:
+    old = finished(service, 5, 10, checkpoint={"keep_last": 1, "keep_best": 1})
+    gone = service.client.post(f"/v1/jobs/{old}/retry", json={"from": "epoch-5"})
+    assert gone.status_code == 404
+    assert "was removed for newer and better ones" in gone.json()["detail"]
+    old = finished(service, 5, 10)
+    answer = service.client.post(f"/v1/jobs/{old}/retry", json={"from": "epoch-5"}, headers={"Idempotency-Key": "k"})
+    assert answer.status_code == 201
+    new = answer.json()["id"]
+    assert [item["step"] for item in service.get(f"/v1/jobs/{new}/checkpoints")["data"]] == [5]
+    assert service.get(f"/v1/jobs/{new}/events")["data"][1]["data"]["text"] == f"continues job {old} from step 5"
+    other = service.client.post(f"/v1/jobs/{old}/retry", json={"from": "epoch-10"}, headers={"Idempotency-Key": "k"})
+    assert other.json()["code"] == "idempotency_mismatch"
+    wrong = service.client.post(f"/v1/jobs/{old}/retry", json={"form": "epoch-5"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "form")
+    assert "did you mean from?" in wrong.json()["errors"][0]["message"]
+
+
+def test_a_job_says_what_it_starts_from_and_who_starts_from_it(service: ApiFixture) -> None:
+    old = finished(service, 5)
+    (saved,) = service.get(f"/v1/jobs/{old}/checkpoints")["data"]
+    exact = f"{old}/{saved['id']}"
+    answer = service.submit(init_from=f"{old}/best")
+    assert answer["spec"]["init_from"] == exact
+    assert answer["init_from"] == {
+        "ref": exact,
+        "job_id": old,
+        "checkpoint_id": saved["id"],
+        "model": None,
+        "step": 5,
+    }
+    assert service.get(f"/v1/jobs/{answer['id']}")["init_from"] == answer["init_from"]
+    assert service.get(f"/v1/jobs/{old}")["init_from"] is None
+    assert [job["id"] for job in service.get(f"/v1/jobs?init_from={old}")["data"]] == [answer["id"]]
+    assert service.get(f"/v1/jobs?init_from={answer['id']}")["data"] == []
+    wrong = service.client.post("/v1/jobs", json={**SPEC, "init_from": f"{old}/epoch-9"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "init_from")
+    resubmitted = service.client.post("/v1/jobs", json=answer["spec"])
+    assert resubmitted.json()["init_from"] == answer["init_from"], "a resolved spec is itself a valid spec"

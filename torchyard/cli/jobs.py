@@ -164,11 +164,17 @@ def _confirm(jobs: list[JobView]) -> None:
     typer.confirm("Remove these jobs with their metrics, logs and checkpoints?", abort=True, err=True)
 
 
+def _initial(job: JobView) -> str:
+    found = job.init_from
+    return "" if found is None else f"{found.model or found.ref} (step {found.step})"
+
+
 def _rows(job: JobView) -> list[tuple[str, str]]:
     rows = [("id", job.id), ("name", job.name), ("trainer", job.spec.trainer)]
     rows += [("owner", job.owner), ("visibility", job.visibility)]
     rows += [("state", f"{job.state}: {output.reason(job)}"), ("attempt", str(job.attempt))]
-    rows += [("retry of", job.retry_of or ""), ("priority", str(job.priority) if job.priority else "")]
+    rows += [("retry of", job.retry_of or ""), ("init from", _initial(job))]
+    rows += [("priority", str(job.priority) if job.priority else "")]
     rows += [("git", output.git_of(job))]
     rows += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]
     rows += [("devices" if place == 0 else "", text) for place, text in enumerate(output.held(job.devices))]

@@ -46,6 +46,12 @@ def submit(
     visibility: Annotated[
         Visibility | None, typer.Option(help="Overrides the spec's visibility: who may read the job.")
     ] = None,
+    init_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB/REF", help="Overrides the spec's weights to start from: digits/best, or model:NAME@VERSION."
+        ),
+    ] = None,
     atomic: Annotated[bool, typer.Option("--atomic", help="Of several jobs, submit all or none.")] = False,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
@@ -55,7 +61,8 @@ def submit(
     found = read_specs(files)
     if len(found) > 1 and follow:
         raise typer.BadParameter(f"there are {len(found)} jobs, and --follow watches one")
-    own = {key: value for key, value in (("name", name), ("visibility", visibility)) if value is not None}
+    options = {"name": name, "visibility": visibility, "init_from": init_from}
+    own = {key: value for key, value in options.items() if value is not None}
     specs = [each.spec | own for each in found]
     with connect() as client:
         if len(specs) > 1:
@@ -111,16 +118,22 @@ def _show_batch(made: BatchView, places: list[str], *, as_json: bool) -> None:
 
 
 def retry(
-    job: JobArgument, *, idempotency_key: IdempotencyKey = None, follow: Follow = False, as_json: Json = False
+    job: JobArgument,
+    *,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="REF", help="The checkpoint to continue from: best, epoch-N, step-N or an id."),
+    ] = None,
+    idempotency_key: IdempotencyKey = None,
+    follow: Follow = False,
+    as_json: Json = False,
 ) -> None:
-    """Submit an ended job again. The new job continues from its newest checkpoint."""
+    """Submit an ended job again. The new job continues from its newest checkpoint, or from that of --from."""
     with connect() as client:
-        accepted(
-            client,
-            client.retry(client.get(job).id, idempotency_key=idempotency_key).view,
-            follow=follow,
-            as_json=as_json,
-        )
+        old = client.get(job)
+        ref = None if from_ is None else old.checkpoint(from_).id
+        made = client.retry(old.id, from_=ref, idempotency_key=idempotency_key)
+        accepted(client, made.view, follow=follow, as_json=as_json)
 
 
 def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:

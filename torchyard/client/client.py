@@ -52,6 +52,7 @@ class Client(Driver[ClientCore]):
     submit = blocking(ClientCore.submit, Job)
     submit_batch = blocking(ClientCore.submit_batch)
     validate = blocking(ClientCore.validate)
+    exact_init_from = blocking(ClientCore.exact_init_from)
     get = blocking(ClientCore.get, Job)
     free_name = blocking(ClientCore.free_name)
     advice = blocking(ClientCore.advice)

@@ -38,8 +38,13 @@ class Job(Driver[AsyncJob], JobShape):
     cancel = blocking(AsyncJob.cancel)
     pause = blocking(AsyncJob.pause)
     resume = blocking(AsyncJob.resume)
+    _retried = blocking(AsyncJob.retry)
     checkpoint = blocking(AsyncJob.checkpoint, Checkpoint)
     best_checkpoint = blocking(AsyncJob.best_checkpoint, Checkpoint)
     latest_checkpoint = blocking(AsyncJob.latest_checkpoint, Checkpoint)
     checkpoints = iterating(AsyncJob.checkpoints, Checkpoint)
     artifacts = iterating(AsyncJob.artifacts, Artifact)
+
+    def retry(self, *, from_: str | None = None, idempotency_key: str | None = None) -> "Job":
+        """Submits a new job that continues from a checkpoint of this one, as `Client.retry` does, and returns it."""
+        return Job(self._retried(from_=from_, idempotency_key=idempotency_key))

@@ -11,7 +11,8 @@ from torchyard.contract.requests import parse_request
 class Matching(TypedDict, total=False):
     """The jobs that meet every condition: one of the states, the exact other values, and all `labels`.
 
-    `q` is a part of the name, the id, the owner or a label's value. What is None holds for every job.
+    `q` is a part of the name, the id, the owner or a label's value. `init_from`: the id of a job that they start from.
+    What is None holds for every job.
     """
 
     state: Sequence[str] | None
@@ -19,6 +20,7 @@ class Matching(TypedDict, total=False):
     name: str | None
     owner: str | None
     trainer: str | None
+    init_from: str | None
     labels: Mapping[str, str] | None
 
 
@@ -42,7 +44,7 @@ def query_of(matching: Listed) -> JobQuery:
 
 
 def _given(matching: Matching) -> dict[str, Any]:
-    found = {key: matching.get(key) for key in ("q", "name", "owner", "trainer")}
+    found = {key: matching.get(key) for key in ("q", "name", "owner", "trainer", "init_from")}
     state, labels = matching.get("state"), matching.get("labels")
     found["state"] = [*state] if state else None
     found["label"] = None if labels is None else [f"{key}:{value}" for key, value in labels.items()]

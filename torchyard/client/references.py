@@ -1,16 +1,21 @@
 """Finds what a person names: an id, a name, or the beginning of an id."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 import re
+from typing import Any, TypeVar, cast
 
 from torchyard.client.calls import files as files_calls
 from torchyard.client.calls import jobs as calls
+from torchyard.client.calls.jobs import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
 from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.initial import MODEL, is_exact
 from torchyard.contract.views.checkpoints import CheckpointView
 from torchyard.contract.views.jobs import JobView
+
+S = TypeVar("S", bound=Spec)
 
 _SHORT = re.compile(r"[a-z]{2,8}_[0-9a-f]{4,}")
 """The beginning of an id: at least four digits follow its kind, or any new object would change what it names."""
@@ -52,6 +57,15 @@ async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) 
     return await connection.answer(files_calls.checkpoint(job_id, found))
 
 
+async def with_ids(connection: Connection, specs: Sequence[S]) -> list[S]:
+    """Returns the specs with the id in place of the name of a job in each `init_from`, such as `digits/best`.
+
+    Raises as `find_job` and `find_checkpoint` do.
+    """
+    found: dict[str, str] = {}
+    return [await _with_id(connection, spec, found) for spec in specs]
+
+
 async def free_name(connection: Connection, name: str) -> str:
     """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
     stem, number, found = name[:_LONGEST_STEM], 1, name
@@ -86,6 +100,18 @@ async def _last_number(connection: Connection, stem: str) -> int:
             if match := numbered.fullmatch(job.name):
                 return int(match[1])
     return 1
+
+
+async def _with_id(connection: Connection, spec: S, found: dict[str, str]) -> S:
+    named = spec.get("init_from") if isinstance(spec, Mapping) else None
+    if not isinstance(named, str) or named.startswith(MODEL) or is_exact(named) or "/" not in named:
+        return spec  # what is wrong with it, the server says
+    if named not in found:
+        job, _, ref = named.rpartition("/")
+        job_id = (await find_job(connection, job)).id
+        exact = f"{job_id}/{ref}"
+        found[named] = exact if is_exact(exact) else f"{job_id}/{(await find_checkpoint(connection, job_id, ref)).id}"
+    return cast("S", {**cast("Mapping[str, Any]", spec), "init_from": found[named]})
 
 
 async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> str | None:

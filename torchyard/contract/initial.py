@@ -26,6 +26,11 @@ class CheckpointRef:
     ref: str
 
 
+def is_exact(text: str) -> bool:
+    """Returns whether a job spec may have this as its `init_from`."""
+    return re.fullmatch(f"{_CHECKPOINT}|{_MODEL}", text) is not None
+
+
 def parse_initial(text: str) -> CheckpointRef | ModelRef:
     """Returns what an `init_from` names. It must match `INIT_FROM`: raises ValueError."""
     if (found := re.fullmatch(_CHECKPOINT, text)) is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
 from tests.torchyard.cli.invocation import run_process
-from tests.torchyard.client.answers import job
+from tests.torchyard.client.answers import JOB, NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 
 
@@ -138,3 +138,33 @@ def test_an_error_of_no_job_is_told_as_of_other_commands(server: FakeServer) -> 
     assert done.returncode == 1
     assert "Idempotency-Key: must be" in done.stderr
     assert is_clean_error(done)
+
+
+def test_submit_takes_the_weights_by_the_name_of_their_job(server: FakeServer) -> None:
+    source = f"job_{'1' * 32}"
+    server.on("/v1/jobs", page([job(id=source, name="digits")]), Answer(job(), 201))
+    server.on(f"/v1/jobs/{source}", job(id=source))
+    done = run(server, "submit", "-", "--init-from", "digits/epoch-3", stdin='{"trainer": "script"}')
+    assert (done.returncode, done.stdout) == (0, "job_1\n")
+    assert json.loads(server.requests[-1].body) == {"trainer": "script", "init_from": f"{source}/epoch-3"}
+
+
+def test_retry_names_the_checkpoint_to_continue_from(server: FakeServer) -> None:
+    view = {"id": "ckpt_7", "epoch": 3, "step": 9, "attempt": 1, "metrics": {}, "files": [], "aliases": []}
+    server.on(JOB, job(state="failed"))
+    server.on(f"{JOB}/checkpoints/epoch-3", {**view, "size": 1, "sha256": "0" * 64, "created_at": NOW})
+    server.on(f"{JOB}/checkpoints/epoch-1", problem("not_found", 404, detail="it was removed for newer ones"))
+    server.on(f"{JOB}/retry", Answer(job(id="job_2", retry_of="job_1"), 201))
+    done = run(server, "retry", "job_1", "--from", "epoch-3")
+    assert (done.returncode, done.stdout) == (0, "job_2\n")
+    assert json.loads(server.requests[-1].body) == {"from": "ckpt_7"}
+    done = run(server, "retry", "job_1", "--from", "epoch-1")
+    assert done.returncode == 1
+    assert "removed" in done.stderr
+
+
+def test_show_says_where_the_weights_come_from(server: FakeServer) -> None:
+    weights = {"ref": "job_2/ckpt_3", "job_id": "job_2", "checkpoint_id": "ckpt_3", "model": None, "step": 9}
+    server.on(JOB, job(init_from=weights))
+    server.on(f"{JOB}/checkpoints", page([]))
+    assert "init from  job_2/ckpt_3 (step 9)" in run(server, "show", "job_1").stdout.splitlines()

@@ -253,6 +253,9 @@ def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, c
     server.on(f"{JOB}/retry", Answer(job(id="job_2", retry_of="job_1"), 201))
     assert client.retry("job_1").view.retry_of == "job_1"
     assert server.requests[-1].headers["Idempotency-Key"]
+    assert server.requests[-1].body == b""
+    client.retry("job_1", from_="epoch-3")
+    assert json.loads(server.requests[-1].body) == {"from": "epoch-3"}
     server.on(JOB, job(name="b"))
     assert client.update("job_1", name="b", labels={}).name == "b"
     assert (server.requests[-1].method, json.loads(server.requests[-1].body)) == ("PATCH", {"name": "b", "labels": {}})

@@ -1,5 +1,6 @@
 """A job and its checkpoints as objects, of both clients."""
 
+import json
 from pathlib import Path
 import sys
 from types import ModuleType
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.torchyard.client.answers import DATA, JOB, event, job, metrics, page, serve_checkpoint, sse
-from tests.torchyard.client.fake_server import FakeServer
+from tests.torchyard.client.fake_server import Answer, FakeServer
 from torchyard.client import Client, Job
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
@@ -97,3 +98,10 @@ def test_an_action_keeps_what_the_server_answers(server: FakeServer, running: Jo
     server.on(f"{JOB}/{action}", job(state="paused", version=9))
     assert getattr(running, action)().version == 9
     assert running.view.version == 9
+
+
+def test_a_job_is_retried_from_one_of_its_checkpoints(server: FakeServer, running: Job) -> None:
+    server.on(f"{JOB}/retry", Answer(job(id="job_2", retry_of="job_1"), 201))
+    again = running.retry(from_="best")
+    assert (type(again), again.id, again.view.retry_of) == (type(running), "job_2", "job_1")
+    assert json.loads(server.requests[-1].body) == {"from": "best"}

@@ -1,5 +1,7 @@
 """Ids, names and beginnings of ids that name a job or a checkpoint, and the next free name, by both clients."""
 
+import json
+
 import pytest
 
 from tests.torchyard.client.answers import JOB, job, page
@@ -106,3 +108,27 @@ def test_a_free_name_follows_that_of_the_newest_job(
 def test_a_free_name_is_never_too_long(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs", page([job()]), page([]))
     assert client.free_name("n" * 100) == f"{'n' * 90}-2"
+
+
+CHECKPOINT = f"ckpt_{'0' * 32}"
+
+
+def test_a_spec_may_name_a_job_in_init_from(server: FakeServer, client: Client) -> None:
+    server.on("/v1/jobs", page([job(id=FIRST, name="digits")]), Answer(job(), 201), page([]))
+    server.on(f"/v1/jobs/{FIRST}", job(id=FIRST))
+    server.on("/v1/jobs/batch", {"data": []})
+    client.submit({"trainer": "script", "init_from": "digits/best"})
+    assert json.loads(server.requests[-1].body) == {"trainer": "script", "init_from": f"{FIRST}/best"}
+    client.submit_batch([{"init_from": text} for text in (f"{FIRST}/epoch-3", "model:cracks@3", "best")])
+    assert len(server.requests) == 4, "nothing was asked for what is exact, or is no reference"
+    with pytest.raises(NotFound, match="no job with the id or name 'nothing'"):
+        client.exact_init_from("nothing/best")
+
+
+def test_the_beginning_of_a_checkpoints_id_is_found_for_init_from(server: FakeServer, client: Client) -> None:
+    whole = {"id": CHECKPOINT, "epoch": 3, "step": 9, "attempt": 1, "metrics": {}, "files": [], "aliases": []}
+    whole |= {"size": 1, "sha256": "0" * 64, "created_at": "2026-01-02T03:04:05Z"}
+    server.on(f"/v1/jobs/{FIRST}", job(id=FIRST))
+    server.on(f"/v1/jobs/{FIRST}/checkpoints", page([whole]))
+    server.on(f"/v1/jobs/{FIRST}/checkpoints/{CHECKPOINT}", whole)
+    assert client.exact_init_from(f"{FIRST}/ckpt_0000") == f"{FIRST}/{CHECKPOINT}"

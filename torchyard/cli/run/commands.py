@@ -70,6 +70,10 @@ def run(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Files it writes that become checkpoints: 'out/*.pt'. Repeatable."),
     ] = None,
+    init_from: Annotated[
+        str | None,
+        typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, or model:NAME@VERSION."),
+    ] = None,
     launcher: Annotated[
         Literal["auto", "warm", "torchrun"] | None, typer.Option(help="How the processes are started.")
     ] = None,
@@ -115,6 +119,7 @@ def run(
             "mounts": _pairs(mount, "--mount"),
             "requirements": requirements,
             "checkpoints": checkpoints,
+            "init_from": init_from,
             "launcher": launcher,
             "time_limit": time_limit,
             "max_restarts": max_restarts,
@@ -143,7 +148,9 @@ def _uploaded(client: Client, program: Program, settings: Settings, folder: Path
     from torchyard.cli.run.upload import packed, upload
 
     with packed(folder, max_size=settings["max_size"], needed=program.file) as bundle:
-        spec = job_spec(program, settings, bundle, folder=folder)
+        named = settings["init_from"]
+        init_from = None if named is None else client.exact_init_from(named)
+        spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from)
         for line in plan(spec, program, bundle, server=client.server.url):
             terminal.note(line)
         upload(client, bundle)

@@ -237,6 +237,13 @@ KEYS = (
         "how the processes are started",
         '"torchrun"',
     ),
+    Key(
+        "init_from",
+        Annotated[str, Field(min_length=1, max_length=400)],
+        "a checkpoint of a job, such as digits/best, or a named model, such as model:cracks@3",
+        "the weights that the program starts from",
+        '"digits/best"',
+    ),
     Key("time_limit", _Duration, "a duration: 90s, 15m, 24h or 7d", "the most time of all attempts", '"24h"'),
     Key(
         "max_restarts",

@@ -17,8 +17,13 @@ from torchyard.contract.spec import ScriptSpec, SlurmOptions, parse_spec
 from torchyard.host import terminal
 
 
-def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Path) -> ScriptSpec:
-    """Returns the spec of the job. Raises ConfigError, and InvalidSpec, which names each wrong field."""
+def job_spec(
+    program: Program, settings: Settings, bundle: Bundle, *, folder: Path, init_from: str | None = None
+) -> ScriptSpec:
+    """Returns the spec of the job. `init_from`: as in a spec, with ids.
+
+    Raises ConfigError, and InvalidSpec, which names each wrong field.
+    """
     config = {
         **code_config(bundle, folder=folder, requirements=settings["requirements"]),
         **program.config,
@@ -31,6 +36,7 @@ def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Pa
         key: settings[key]
         for key in ("time_limit", "max_restarts", "priority", "preemptible", "launcher", "visibility")
     }
+    plain["init_from"] = init_from
     return _checked(
         {
             "trainer": "script",
@@ -58,6 +64,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     rows += [("restarts", str(spec.max_restarts or "0: --max-restarts N has it run again after it has failed"))]
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]
     rows += [("mounts", ", ".join(f"{name} {url[:40]}" for name, url in spec.config.mounts.items()))]
+    rows += [("weights", spec.init_from or "")]
     rows += [("git", output.git(spec.config.git) if spec.config.git is not None else "")]
     rows += [("code", f"{output.count(len(bundle.files), 'file')}, {terminal.size(bundle.size)}")]
     large = sorted(bundle.large.items(), key=lambda item: -item[1])

@@ -64,8 +64,11 @@ def resume(job_id: str) -> Call[JobView]:
     return Call(JobView, "POST", f"{job_path(job_id)}/resume")
 
 
-def retry(job_id: str, *, key: str | None) -> Call[JobView]:
-    return Call(JobView, "POST", f"{job_path(job_id)}/retry", headers=idempotency(key))
+def retry(job_id: str, *, ref: str | None, key: str | None) -> Call[JobView]:
+    path = f"{job_path(job_id)}/retry"
+    if ref is None:
+        return Call(JobView, "POST", path, headers=idempotency(key))
+    return Call(JobView, "POST", path, content=json.dumps({"from": ref}), headers={**JSON, **idempotency(key)})
 
 
 def delete(job_id: str) -> Call[View]:

@@ -15,7 +15,7 @@ from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
 from torchyard.client.packing import MAX_SIZE
-from torchyard.client.references import find_job, free_name
+from torchyard.client.references import find_job, free_name, with_ids
 from torchyard.client.transport import Transport
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.views.jobs import BatchView
@@ -30,9 +30,11 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
 
     async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJob:
         """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
-        the server knows the key, it is the job of the first call with that key.
+        the server knows the key, it is the job of the first call with that key. The `init_from` of a spec that is a
+        dict may have the name of a job in place of its id: `digits/best`.
         """
-        return AsyncJob(self, await self._connection.answer(calls.submit(spec, key=idempotency_key)))
+        (exact,) = await with_ids(self._connection, [spec])
+        return AsyncJob(self, await self._connection.answer(calls.submit(exact, key=idempotency_key)))
 
     async def submit_batch(
         self, specs: Sequence[Spec], *, atomic: bool = False, idempotency_key: str | None = None
@@ -42,7 +44,8 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         `atomic`: all jobs, at most 500, or none. Raises the error of the first that is wrong, then. If the server knows
         the key, it submits what it has not submitted yet of the same jobs.
         """
-        return await self._connection.answer(calls.submit_batch(specs, atomic=atomic, key=idempotency_key))
+        exact = await with_ids(self._connection, specs)
+        return await self._connection.answer(calls.submit_batch(exact, atomic=atomic, key=idempotency_key))
 
     async def run(
         self,
@@ -92,7 +95,16 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
 
     async def validate(self, spec: Spec) -> JobSpec:
         """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
-        return (await self._connection.answer(calls.validate(spec))).spec
+        (exact,) = await with_ids(self._connection, [spec])
+        return (await self._connection.answer(calls.validate(exact))).spec
+
+    async def exact_init_from(self, text: str) -> str:
+        """Returns an `init_from` with ids in place of the name of a job, such as `digits/best`.
+
+        Raises NotFound, and Conflict if several ids begin with what is given.
+        """
+        (exact,) = await with_ids(self._connection, [{"init_from": text}])
+        return exact["init_from"]
 
     async def get(self, ref: str) -> AsyncJob:
         """Returns the job with the id `ref`, else the newest job of that name, else the only one whose id begins with
@@ -105,11 +117,3 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
     async def free_name(self, name: str) -> str:
         """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
         return await free_name(self._connection, name)
-
-    async def retry(self, job_id: str, *, idempotency_key: str | None = None) -> AsyncJob:
-        """Submits a new job with the same spec, which continues from the newest checkpoint of this one. Returns what
-        `submit` does.
-
-        Raises Conflict if this job has not ended.
-        """
-        return AsyncJob(self, await self._connection.answer(calls.retry(job_id, key=idempotency_key)))

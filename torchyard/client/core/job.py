@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.client.calls import jobs as calls
 from torchyard.client.core.files import FilesCore
 from torchyard.client.core.jobs import JobsCore
 from torchyard.client.core.shapes import ArtifactShape, CheckpointShape, JobShape
@@ -18,6 +19,14 @@ from torchyard.contract.views.telemetry import LogLine, LogMatch
 
 class JobCore(JobsCore, TelemetryCore, FilesCore):
     """All operations on one job and its files."""
+
+    async def retry(self, job_id: str, *, from_: str | None = None, idempotency_key: str | None = None) -> "AsyncJob":
+        """Submits a new job with the same spec, which continues from a checkpoint of this one: `from_` is an id,
+        `best`, `latest`, `epoch-N` or `step-N`; without it, the newest. Returns what `submit` does.
+
+        Raises Conflict if this job has not ended, and NotFound for a checkpoint that it does not have.
+        """
+        return AsyncJob(self, await self._connection.answer(calls.retry(job_id, ref=from_, key=idempotency_key)))
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,10 @@ class AsyncJob(JobShape):
     async def latest_checkpoint(self) -> AsyncCheckpoint:
         """Returns the newest checkpoint. Raises NotFound."""
         return await self.checkpoint("latest")
+
+    async def retry(self, *, from_: str | None = None, idempotency_key: str | None = None) -> "AsyncJob":
+        """Submits a new job that continues from a checkpoint of this one, as `Client.retry` does, and returns it."""
+        return await self._client.retry(self.id, from_=from_, idempotency_key=idempotency_key)
 
     async def cancel(self, *, now: bool = False) -> JobView:
         """Asks the job to stop, as `Client.cancel` does. Raises Conflict if it has ended."""
