@@ -160,8 +160,8 @@ def test_a_job_says_what_it_starts_from_and_who_starts_from_it(service: ApiFixtu
     }
     assert service.get(f"/v1/jobs/{answer['id']}")["init_from"] == answer["init_from"]
     assert service.get(f"/v1/jobs/{old}")["init_from"] is None
-    assert [job["id"] for job in service.get(f"/v1/jobs?init_from={old}")["data"]] == [answer["id"]]
-    assert service.get(f"/v1/jobs?init_from={answer['id']}")["data"] == []
+    assert [job["id"] for job in service.get("/v1/jobs", init_from=old)["data"]] == [answer["id"]]
+    assert service.get("/v1/jobs", init_from=answer["id"])["data"] == []
     wrong = service.client.post("/v1/jobs", json={**SPEC, "init_from": f"{old}/epoch-9"})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "init_from")
     resubmitted = service.client.post("/v1/jobs", json=answer["spec"])
