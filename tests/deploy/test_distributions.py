@@ -68,6 +68,26 @@ run.close()
 raise RuntimeError("as planned")
 """
 
+PHOTO = """
+from PIL import Image
+Image.frombytes("L", (8, 8), bytes(range(0, 256, 4))).save("photo.png")
+"""
+WITHOUT_TORCHYARD = """
+import json, sys
+import numpy as np
+import onnxruntime
+from PIL import Image
+import torch
+
+pixels = np.asarray(Image.open("photo.png"), dtype=np.float32)[None, None] / 255
+logits = {
+    "torch-export": torch.export.load("best.pt2").module()(torch.from_numpy(pixels)),
+    "onnx": torch.from_numpy(onnxruntime.InferenceSession("best.onnx").run(["logits"], {"pixels": pixels})[0]),
+}
+found = {name: values.softmax(1)[0].tolist() for name, values in logits.items()}
+print(json.dumps({**found, "loaded": [name for name in sys.modules if name.startswith("torchyard")]}))
+"""
+
 
 @dataclass(frozen=True)
 class Distributions:
@@ -154,6 +174,52 @@ def test_the_client_alone_runs_a_job_on_a_service_and_starts_none(
     assert not (tmp_path / ".torchyard").exists()
     find = f"import importlib.util as util; print([name for name in {NOT_THE_CLIENTS!r} if util.find_spec(name)])"
     assert _run([str(python), "-c", find], cwd=tmp_path).stdout == "[]\n"
+
+
+@pytest.mark.thorough
+def test_a_checkpoint_predicts_and_is_exported_where_the_extras_are_installed(
+    built: Distributions, tmp_path: Path
+) -> None:
+    """From a folder that has the downloaded file alone, without a server or its packages."""
+    from tests.trainer.test_evaluate import RECIPES, checkpoint  # loads torch, which the other tests do without
+
+    (tmp_path / "data").mkdir()
+    path, _ = checkpoint(tmp_path, "image-classification", RECIPES["image-classification"](tmp_path / "data"))
+    (tmp_path / "fresh").mkdir()
+    folder, wheel = tmp_path / "fresh", built.wheel("torchyard")
+    path.rename(folder / "best.pt")
+    shutil.rmtree(tmp_path / "data")
+    python = _new_environment(tmp_path / "models")
+    torchyard = str(python.with_name("torchyard"))
+
+    _install(python, str(wheel))
+    for command in (["predict", "best.pt", "photo.png"], ["export", "best.pt", "--to", "onnx"]):
+        refused = subprocess.run([torchyard, *command], cwd=folder, capture_output=True, text=True, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "pip install 'torchyard[models]'" in refused.stderr and len(refused.stderr.splitlines()) == 1
+
+    _install(python, f"torchyard[models] @ {wheel.as_uri()}")
+    _run([str(python), "-c", PHOTO], cwd=folder)
+    predicted = json.loads(_run([torchyard, "predict", "best.pt", "photo.png", "--json"], cwd=folder).stdout)
+    for to in ("torch-export", "safetensors"):
+        _run([torchyard, "export", "best.pt", "--to", to], cwd=folder)
+    refused = subprocess.run(
+        [torchyard, "export", "best.pt", "--to", "onnx"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (refused.returncode, "pip install 'torchyard[onnx]'" in refused.stderr) == (1, True), refused.stderr
+    again = json.loads(_run([torchyard, "predict", "best.safetensors", "photo.png", "--json"], cwd=folder).stdout)
+    assert again == predicted
+
+    _install(python, f"torchyard[onnx] @ {wheel.as_uri()}")
+    _run([torchyard, "export", "best.pt", "--to", "onnx"], cwd=folder)
+    found = json.loads(_run([str(python), "-P", "-c", WITHOUT_TORCHYARD], cwd=folder).stdout)
+    assert found["loaded"] == []
+    for probabilities in (found["torch-export"], found["onnx"]):
+        assert probabilities == pytest.approx([*predicted["probabilities"].values()], abs=1e-5)
+    names = [name for name in NOT_THE_CLIENTS if name not in {"numpy", "torch"}]
+    find = f"import importlib.util as util; print([name for name in {names!r} if util.find_spec(name)])"
+    assert _run([str(python), "-c", find], cwd=tmp_path).stdout == "[]\n"
+    _run([_UV, "pip", "check", "--python", str(python)], cwd=tmp_path)
 
 
 @pytest.mark.parametrize("pydantic", [None, "1"])

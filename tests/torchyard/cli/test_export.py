@@ -1,0 +1,80 @@
+"""`torchyard export`, on a checkpoint of a small model."""
+
+import json
+from pathlib import Path
+import subprocess
+from subprocess import CompletedProcess
+import sys
+
+import pytest
+
+from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.trainer.test_evaluate import checkpoint, pictures
+from torchyard.models import load
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a checkpoint alone."""
+    checkpoint(tmp_path, "image-classification", pictures(tmp_path))
+    (tmp_path / "small.npz").unlink()
+    return tmp_path
+
+
+def test_it_prints_the_path_and_what_was_checked(folder: Path) -> None:
+    done = run(folder, "state.pt", "--to", "safetensors")
+    assert (done.returncode, done.stdout) == (0, "state.safetensors\n"), done.stderr
+    assert done.stderr == "Checked: its logits and the model's differ by 0 at most.\n"
+    answer = json.loads(run(folder, "state.safetensors", "--to", "safetensors", "-o", "b.safetensors", "--json").stdout)
+    assert (answer["path"], answer["to"], answer["difference"]) == ("b.safetensors", "safetensors", 0)
+    assert answer["card"]["outputs"]["logits"]["shape"] == ["batch", 10]
+    assert load(folder / "b.safetensors", device="cpu").classes == answer["card"]["classes"]
+
+
+def test_nothing_is_replaced_without_force(folder: Path) -> None:
+    (folder / "state.safetensors").write_text("mine")
+    done = run(folder, "state.pt", "--to", "safetensors")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "error: state.safetensors is there already: choose another path, or replace it with --force\n"
+    )
+    assert (folder / "state.safetensors").read_text() == "mine"
+    assert run(folder, "state.pt", "--to", "safetensors", "--force").returncode == 0
+    assert load(folder / "state.safetensors", device="cpu").classes
+
+
+def test_a_file_goes_into_a_folder_that_is_there(folder: Path) -> None:
+    (folder / "out").mkdir()
+    assert run(folder, "state.pt", "--to", "safetensors", "-o", "out").stdout == "out/state.safetensors\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["state.pt", "--to", "hf"], "hf is for models of texts: "),
+        (["state.pt", "--to", "onnx", "-o", "absent/it.onnx"], "absent is no folder: make it first"),
+        (["state.pt", "--to", "onnx", "-o", f"{'a' * 300}.onnx"], "File name too long"),
+        (["state.pt", "--to", "safetensors", "-o", "/proc/self/it.safetensors"], "/proc/self"),
+        (["absent.pt", "--to", "onnx"], "absent.pt"),
+        (["torn.pt", "--to", "onnx"], "torn.pt cannot be read as a checkpoint"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_and_nothing_is_left(folder: Path, arguments: list[str], said: str) -> None:
+    (folder / "torn.pt").write_bytes((folder / "state.pt").read_bytes()[:5000])
+    before = sorted(folder.iterdir())
+    done = run(folder, *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr and done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
+
+
+def test_without_the_extra_it_names_it(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['torch'] = None; from torchyard.cli import main; main()"
+    command = [sys.executable, "-P", "-c", program, "export", "state.pt", "--to", "safetensors"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: export needs torch: pip install 'torchyard[models]'\n"
+
+
+def run(folder: Path, *arguments: str) -> CompletedProcess[str]:
+    return run_in_process(["export", *arguments], environment(None, ""), cwd=folder)

@@ -1,0 +1,67 @@
+"""What docs/using-checkpoints.md shows does what it says, in a folder with the files that it names."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from tests.e2e.documented import blocks, commands_in
+from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.trainer.test_evaluate import RECIPES, checkpoint
+
+PAGE = (Path(__file__).parents[3] / "docs" / "using-checkpoints.md").read_text()
+CHECKPOINTS = {"best.pt": "image-classification", "reviews.pt": "text-classification"}
+NOT_RUN = ("make build",)
+"""The beginnings of blocks that tests/deploy/test_distributions.py stands for."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two checkpoints without their data, and pictures."""
+    for name, trainer in CHECKPOINTS.items():
+        data = tmp_path / trainer
+        data.mkdir()
+        path, _ = checkpoint(data, trainer, RECIPES[trainer](data))
+        (tmp_path / "user" / "photos").mkdir(parents=True, exist_ok=True)
+        path.rename(tmp_path / "user" / name)
+    for name in ("photo.jpg", "photos/a.jpg", "photos/b.png"):
+        values = np.random.default_rng(len(name)).integers(256, size=(32, 48, 3))
+        Image.fromarray(values.astype(np.uint8)).save(tmp_path / "user" / name)
+    return tmp_path / "user"
+
+
+def test_what_the_page_shows_runs(folder: Path) -> None:
+    said: list[str] = []
+    names: dict[str, object] = {}
+    for language, block in _in_order():
+        said.append(_shell(block, folder) if language == "sh" else _python(block, folder, names))
+    assert len(said) == len(blocks(PAGE, "(?:sh|python)")) - len(NOT_RUN)
+    assert {path.name for path in folder.iterdir()} > {"best.onnx", "best.pt2", "best.safetensors", "reviews-hf"}
+    first, several, *_, onnx, others = said
+    assert first.strip() == onnx.strip() and first.strip() in map(str, range(10))
+    assert several.count("photos/") == 2
+    assert others.count("'label'") == 2
+
+
+def _in_order() -> list[tuple[str, str]]:
+    found = {(PAGE.index(block), kind, block) for kind in ("sh", "python") for block in blocks(PAGE, kind)}
+    return [(kind, block) for _, kind, block in sorted(found) if not block.startswith(NOT_RUN)]
+
+
+def _shell(block: str, folder: Path) -> str:
+    """Calls the commands in this process, which has torch."""
+    said = ""
+    for arguments in commands_in(block, "torchyard"):
+        done = run_in_process(arguments, environment(None, ""), cwd=folder)
+        assert done.returncode == 0, done.stderr
+        said += done.stdout
+    return said
+
+
+def _python(block: str, folder: Path, names: dict[str, object]) -> str:
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as said:
+        exec(compile(block, "docs/using-checkpoints.md", "exec"), names)
+    return said.getvalue()

@@ -1,0 +1,58 @@
+"""The command that exports a checkpoint for other programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchyard.cli.arguments import Json
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.exports import ENDINGS, Format
+from torchyard.host import terminal
+
+
+def export(
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CHECKPOINT", help="A state.pt, or a model.safetensors that was exported.")
+    ],
+    *,
+    to: Annotated[
+        Format,
+        typer.Option(
+            help="torch-export: for torch alone, onnx: for onnxruntime and others, safetensors: for `torchyard`, "
+            "hf: a folder for transformers (texts)."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file or the folder to write, or a folder for the file."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a checkpoint's model in another format, compare that with the model, and print its path.
+
+    The card in it says what goes in and what comes out.
+    """
+    try:
+        from torchyard.models import export as write
+        from torchyard.models import load
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"export needs {error.name}: pip install 'torchyard[models]'") from error
+    path = _path(Path(checkpoint).stem, to, output)
+    done = write(load(checkpoint, device="cpu"), to=to, path=path, force=force)
+    if as_json:
+        terminal.write(json.dumps({"path": str(path), "to": to, "difference": done.difference, "card": done.card}))
+    else:
+        terminal.write(str(path))
+    terminal.note(f"Checked: its logits and the model's differ by {done.difference:.2g} at most.")
+
+
+def _path(name: str, to: Format, output: Path | None) -> Path:
+    """Returns the path to write. A folder for the file is one that exists; `hf` writes a folder itself."""
+    if output is None:
+        return Path(f"{name}{ENDINGS[to]}")
+    return output / f"{name}{ENDINGS[to]}" if to != "hf" and output.is_dir() else output
