@@ -16,7 +16,7 @@ from store.facts.attempts import Begun
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE
 from store.facts.submission import Retry, Submission, Submitted
-from store.rows import attempts, deletion, jobs, new_jobs, quotas, stacks, submissions, users, waiting
+from store.rows import attempts, batches, deletion, jobs, new_jobs, quotas, stacks, submissions, users, waiting
 from store.rows.reservations import Change
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on
@@ -25,8 +25,9 @@ from torchyard.contract.spec import JobPatch
 from torchyard.contract.team import Resource, Role
 
 ORDER = ("workers", "attempts", "jobs", "users")
+_TABLES = "|".join(ORDER)
 _LOCKED = re.compile(
-    rf"(?:UPDATE|DELETE FROM) ({'|'.join(ORDER)})\b|SELECT .*?\sFROM ({'|'.join(ORDER)})\b.* FOR (?:NO KEY )?UPDATE",
+    rf"(?:UPDATE|DELETE FROM) ({_TABLES})\b|SELECT .*?\sFROM ({_TABLES})\b.* FOR (?:(?:NO KEY )?UPDATE|SHARE)",
     re.DOTALL,
 )
 
@@ -96,9 +97,14 @@ def _live(db: StoreFixture) -> None:
     db.cancel(other)
     db.retry(other)
     ada = Caller("ada", Role.MEMBER)
-    both = [Submission(db.spec(), ada, "private"), Retry(other, ada)]
+    starts = Submission(db.spec(init_from=f"{runs}/latest"), ada, "private")
+    both = [Submission(db.spec(), ada, "private"), Retry(other, ada), starts]
     stored = db.write(lambda session: submissions.store_together(session, both))
     assert all(isinstance(each, Submitted) for each in stored)
+    db.write(lambda session: batches.store(session, {0: starts}, whole=None))
+    begun = db.write(lambda session: submissions.store_one(session, starts)).job.id
+    db.cancel(begun)
+    db.retry(begun)
     db.write(lambda session: deletion.delete_job(session, other))
     _live_in_pool(db)
 
