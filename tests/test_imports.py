@@ -480,7 +480,7 @@ def test_torch_is_for_the_trainer_and_the_models_and_lazily_for_the_run_context_
     lazily = {
         "torchyard/run/accelerator.py",
         "torchyard/run/boards.py",
-        "torchyard/run/context.py",
+        "torchyard/run/given.py",
         "torchyard/run/tensors.py",
         f"{local}/launchers/fork.py",
         f"{local}/launchers/group.py",

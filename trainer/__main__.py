@@ -26,6 +26,7 @@ with paused():
     from trainer.randomness import seed_everything, use_deterministic_algorithms
     from trainer.recipes import make_task
     from trainer.recipes.tally import TOP
+    from trainer.remeasure import remeasure
     from trainer.task import Task
     from trainer.weights.starting import fill_from, read_initial, take_over, weights_in
     from trainer.world import World, joined
@@ -48,9 +49,12 @@ def main() -> None:
             use_fast_kernels()
         if run.config.get("mode") == "evaluate":
             evaluate(run, config=config, world=world)
+            ended = False
         else:
-            make_training(run, config=config, world=world).train()
-        loaders.close()
+            ended = make_training(run, config=config, world=world).train()
+    if ended and run.rank == 0 and config.evaluation.remeasure_best:
+        remeasure(run, policy=CheckpointPolicy.model_validate(run.config["checkpoint"]), device=world.device)
+    loaders.close()
     run.close()
 
 

@@ -5,6 +5,7 @@ metrics.
 """
 
 import argparse
+from collections.abc import Callable
 import json
 from pathlib import Path
 import sys
@@ -20,6 +21,7 @@ with paused():
     from torchyard.models.placement import chosen_device
     from trainer.precision import Precision
     from trainer.recipes import make_task
+    from trainer.task import Evaluation
 
 MOST_THREADS = 1024
 
@@ -51,21 +53,32 @@ def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto
     The metrics of a classifier are `loss`, `accuracy` and, with more than five classes, `accuracy_top5`. Raises
     DataError and ConfigError.
     """
-    state = checkpoint.read(state_path)
     where = chosen_device(device)
+    evaluation = measured(state_path, source=source, device=where)
+    metrics = {key.removeprefix("val/"): value for key, value in evaluation.metrics.items()}
+    return {**metrics, "samples": evaluation.samples}
+
+
+def measured(
+    state_path: Path, *, source: str | None, device: torch.device, on_batch: Callable[[], None] = lambda: None
+) -> Evaluation:
+    """Returns the evaluation of a checkpoint's weights on the validation split of `source`. None: as it was trained.
+
+    Nothing is left of the training but the file: the model is a new one, and there is no process group. `on_batch` is
+    called after each batch. Raises DataError and ConfigError.
+    """
+    state = checkpoint.read(state_path)
     torch.set_num_threads(_threads(state))
     config = checkpoint.config_of(state_path, state)
-    task = make_task(config, source=source or config.data.source, weights="none", device=where, metadata=state)
+    task = make_task(config, source=source or config.data.source, weights="none", device=device, metadata=state)
     try:
         task.model.load_state_dict(state["model"])
     except RuntimeError as error:
         raise ConfigError(f"the data does not fit the checkpoint's model: {error}") from error
-    task.model.to(where)  # with fsdp it was built on the CPU
+    task.model.to(device)  # with fsdp it was built on the CPU
     batch_size = state.get("sampler", {}).get("batch_size")
-    with Precision(config.training.precision, where).evaluation():
-        evaluation = task.evaluate(None, on_batch=lambda: None, batch_size=batch_size)
-    metrics = {key.removeprefix("val/"): value for key, value in evaluation.metrics.items()}
-    return {**metrics, "samples": evaluation.samples}
+    with Precision(config.training.precision, device).evaluation():
+        return task.evaluate(None, on_batch=on_batch, batch_size=batch_size)
 
 
 def _threads(state: dict[str, Any]) -> int:

@@ -161,4 +161,11 @@ def _initial(facts: InitialFacts) -> InitialView:
 
 
 def _best(best: BestCheckpoint, *, metric: str) -> BestView:
-    return BestView(metric=metric, value=best.value, epoch=best.epoch, step=best.step, checkpoint_id=best.id)
+    return BestView(
+        metric=metric,
+        value=best.value,
+        epoch=best.epoch,
+        step=best.step,
+        checkpoint_id=best.id,
+        remeasured=(best.remeasured or {}).get(metric),
+    )

@@ -29,6 +29,8 @@ class CheckpointFacts:
     """`{path, size, sha256}` each."""
     source: str | None
     """None if the script published it."""
+    remeasured: Mapping[str, Any] | None
+    """Its metrics as they were measured again in one process, after training; None if they were not."""
     created_at: int
     aliases: Sequence[str] = ()
     """`best`, `latest`, `epoch-N` and `step-N`, those that name it now."""

@@ -34,6 +34,8 @@ class BestCheckpoint:
     value: float
     epoch: int | None
     step: int
+    remeasured: Mapping[str, Any] | None = None
+    """As of `CheckpointFacts`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from store.facts.telemetry import MetricPoint
+from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
 
 MAX_SERIES = 2000
@@ -65,6 +66,8 @@ class Batch:
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
     artifacts: list[NewArtifact] = field(default_factory=list[NewArtifact])
+    remeasured: Remeasured | None = None
+    """The last one counts: a run measures one checkpoint again."""
     progress: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
     reports: bool = False

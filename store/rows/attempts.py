@@ -202,6 +202,8 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
         checkpoints.add(session, job_id, attempt=attempt, new=checkpoint)
     if batch.checkpoints and (notice := retention.prune(session, job_id)) is not None:
         meter.mark_cut("checkpoints", notice)
+    if batch.remeasured is not None:
+        checkpoints.note_remeasured(session, job_id, attempt=attempt, event=batch.remeasured)
     if batch.artifacts:
         artifacts.add(session, job_id, attempt=attempt, new=batch.artifacts)
     for text in meter.notices:

@@ -17,6 +17,7 @@ from store.ids import is_id, new_id
 from store.rows import columns, jobs
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import InvalidCursor, NotFound
+from torchyard.contract.events import Remeasured
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
@@ -30,7 +31,8 @@ def _best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
         Checkpoint.monitored.is_not(None),
     )
     first = ranked.subquery()
-    best = select(Checkpoint.job_id, Checkpoint.id, Checkpoint.monitored, Checkpoint.epoch, Checkpoint.step)
+    told = (Checkpoint.id, Checkpoint.monitored, Checkpoint.epoch, Checkpoint.step, Checkpoint.remeasured)
+    best = select(Checkpoint.job_id, *told)
     return best.join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
 
 
@@ -71,6 +73,20 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     )
     session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
     jobs.add_event(session, job_id, type="checkpoint", attempt=attempt, data=values)
+
+
+def note_remeasured(session: Session, job_id: str, *, attempt: int, event: Remeasured) -> None:
+    """Stores what a checkpoint of the job has measured again. Does nothing if it is not listed."""
+    saved_by = attempt if event.attempt is None else event.attempt
+    values = {key: json_number(value) for key, value in event.metrics.items()}
+    found = session.execute(
+        update(Checkpoint)
+        .where(_of_attempt(job_id, saved_by), Checkpoint.name == event.name, Checkpoint.removed_at.is_(None))
+        .values(remeasured=values)
+        .returning(Checkpoint.id)
+    ).first()
+    if found is not None:
+        session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
 
 
 def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> list[CheckpointFacts]:

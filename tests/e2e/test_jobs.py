@@ -54,6 +54,11 @@ def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: P
     assert done.best is not None
     assert done.best.checkpoint_id == aliases["best"].id
     assert done.best.value == min(checkpoint.metrics["val/loss"] for checkpoint in listed)
+    again = aliases["best"].remeasured
+    assert again is not None
+    assert done.best.remeasured == again.metrics["val/loss"] == pytest.approx(done.best.value, rel=1e-5)
+    assert again.metrics["val/accuracy"] == aliases["best"].metrics["val/accuracy"]
+    assert [checkpoint.id for checkpoint in listed if checkpoint.remeasured] == [done.best.checkpoint_id]
     for ref in ("best", "latest", "epoch-1"):
         path = service.client.download(job.id, ref=ref, to=tmp_path / f"{ref}.pt")
         assert path.stat().st_size == aliases[ref].size

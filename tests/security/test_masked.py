@@ -13,7 +13,7 @@ from store.facts.output import Batch, Room
 from store.rows import secrets
 from tests.worker import eventfiles
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress, Remeasured
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport, Manifest
 from torchyard.contract.rundir import RunDir
@@ -51,6 +51,7 @@ def write_everything(run: RunDir) -> None:
         Progress(time=4, step=1, total_steps=2),
         CheckpointSaved(time=5, name=VALUE),
         CheckpointSaved(time=5, name="metrics"),
+        Remeasured(time=5, name="metrics", metrics={f"m/{VALUE}": 1.0}),
         CheckpointSaved(time=5, name="file"),
         CheckpointSaved(time=5, name=f"none-{VALUE}"),
     )
@@ -89,7 +90,8 @@ def test_no_row_has_the_value_of_a_secret(simulated: SimulatedRunnerFixture) -> 
     assert [
         name for name, text in rows.items() if any(part in text or repr(part)[1:-1] in text for part in parts)
     ] == []
-    assert "m/***" in rows["checkpoints"]
+    assert "'metrics': {'m/***': 1.0}" in rows["checkpoints"]
+    assert "'remeasured': {'m/***': 1.0}" in rows["checkpoints"]
     assert {"loss/***", "acc", "tag/***", "***/tag***"} <= {
         row["key"] for row in simulated.store.everything()["series"]
     }

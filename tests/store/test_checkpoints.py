@@ -10,6 +10,7 @@ from store.ids import new_id
 from store.rows import checkpoints
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import NotFound
+from torchyard.contract.events import Remeasured
 from torchyard.contract.job import EndReason
 
 
@@ -167,3 +168,47 @@ def test_the_best_checkpoints_of_many_jobs_take_one_query_per_mode(db: StoreFixt
     found = db.read(lambda session: checkpoints.best_of_jobs(session, modes))
     assert {job_id: best.value for job_id, best in found.items()} == {least.job_id: 1.0, most.job_id: 3.0}
     assert db.read(lambda session: checkpoints.best_of_jobs(session, {})) == {}
+
+
+def remeasure(db: StoreFixture, claim: Claim, name: str, value: float, *, attempt: int | None = None) -> None:
+    event = Remeasured(time=1, name=name, attempt=attempt, metrics={"val/loss": value})
+    db.record(claim, seq=db.attempt(claim).relay_seq, remeasured=event)
+
+
+def measured_again(db: StoreFixture, job_id: str) -> dict[str, object]:
+    """Returns what each checkpoint has measured again, by `attempt/name`."""
+    found = db.read(lambda session: checkpoints.newest_first(session, job_id))
+    return {f"{item.attempt}/{item.name}": item.remeasured for item in found}
+
+
+def test_what_is_measured_again_is_told_of_the_checkpoint_and_of_the_best(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, checkpoint("one", step=1, val_loss=0.5), checkpoint("two", step=2, val_loss=0.7))
+    version = db.job(claim.job_id).version
+    remeasure(db, claim, "one", 0.51)
+    remeasure(db, claim, "two", math.nan)
+    assert measured_again(db, claim.job_id) == {"1/two": {"val/loss": "NaN"}, "1/one": {"val/loss": 0.51}}
+    best = db.read(lambda session: checkpoints.best_of(session, db.job(claim.job_id)))
+    assert best is not None
+    assert (best.value, best.remeasured) == (0.5, {"val/loss": 0.51})
+    assert db.job(claim.job_id).version == version + 2
+
+
+def test_a_checkpoint_of_an_earlier_attempt_is_measured_again_by_a_later_one(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, checkpoint("one", step=1, val_loss=0.5))
+    db.end(claim, EndReason.WORKER_LOST)
+    again = db.running(claim.job_id, db.worker())
+    add(db, again, checkpoint("one", step=1, val_loss=0.6))
+    remeasure(db, again, "one", 0.5, attempt=1)
+    assert measured_again(db, claim.job_id) == {"2/one": None, "1/one": {"val/loss": 0.5}}
+
+
+def test_a_line_about_a_checkpoint_that_is_not_listed_changes_nothing(db: StoreFixture, claim: Claim) -> None:
+    other = db.running(db.submit(), db.worker("box-b"))
+    add(db, other, checkpoint("theirs", step=1, val_loss=0.5))
+    add(db, claim, checkpoint("one", step=1, val_loss=0.5))
+    versions = [db.job(item.job_id).version for item in (claim, other)]
+    remeasure(db, claim, "theirs", 0.0)
+    remeasure(db, claim, "one", 0.0, attempt=2)
+    assert measured_again(db, claim.job_id) == {"1/one": None}
+    assert measured_again(db, other.job_id) == {"1/theirs": None}
+    assert [db.job(item.job_id).version for item in (claim, other)] == versions

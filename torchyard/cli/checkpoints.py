@@ -37,6 +37,8 @@ def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
     """Returns the lines of a table of checkpoints."""
     captured = any(item.source == _CAPTURED for item in found)
     headers = ("CHECKPOINT", "EPOCH", "STEP", *(("FILE",) if captured else ()), "SIZE", "ALIASES", "METRICS")
+    if any(item.remeasured for item in found):
+        headers = (*headers, "MEASURED AGAIN")
     return output.table(headers, [_row(item, with_file=captured) for item in found], spare="CHECKPOINT")
 
 
@@ -86,4 +88,5 @@ def _row(checkpoint: CheckpointView, *, with_file: bool) -> tuple[str, ...]:
         terminal.size(checkpoint.size),
         ", ".join(checkpoint.aliases),
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
+        output.metrics(checkpoint.remeasured.metrics if checkpoint.remeasured else {}),
     )

@@ -180,7 +180,8 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     rows += [("devices" if place == 0 else "", text) for place, text in enumerate(output.held(job.devices))]
     rows += [("progress", output.progress(job)), ("metrics", output.metrics(job.metrics))]
     if job.best is not None:
-        rows.append(("best", f"{job.best.metric} {job.best.value:.6g} at step {job.best.step}"))
+        again = "" if job.best.remeasured is None else f", measured again {job.best.remeasured:.6g}"
+        rows.append(("best", f"{job.best.metric} {job.best.value:.6g} at step {job.best.step}{again}"))
     rows += [
         (label, output.moment(moment))
         for label, moment in (("created", job.created_at), ("started", job.started_at), ("finished", job.finished_at))

@@ -18,6 +18,8 @@ Time = Annotated[int, between(0, LAST_TIME_US)]
 MetricName = Annotated[str, matching(METRIC_KEY, "a text without control characters"), at_most(METRIC_KEY_LENGTH)]
 Step = Annotated[int, between(0, 2**63 - 1)]
 Epoch = Annotated[int, between(0, 2**31 - 1)]
+CheckpointName = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "letters, digits, . _ -")]
+"""The name of a checkpoint's folder."""
 
 
 def _finite(value: Any) -> Any:
@@ -79,7 +81,7 @@ class CheckpointSaved(_Line):
     """A checkpoint folder below `checkpoints/` has its manifest."""
 
     type: Literal["checkpoint"] = "checkpoint"
-    name: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "letters, digits, . _ -")]
+    name: CheckpointName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,18 @@ class Card(_Line):
     values: CardValues
 
 
-Line = Metric | Progress | CheckpointSaved | Message | Card
+@dataclass(frozen=True, kw_only=True)
+class Remeasured(_Line):
+    """What a checkpoint of the job measures when it is evaluated again, in one process after training."""
+
+    type: Literal["remeasured"] = "remeasured"
+    name: CheckpointName
+    attempt: Annotated[int, between(0, 2**31 - 1)] | None = None
+    """The attempt that saved it; None: the one that writes this line."""
+    metrics: Annotated[dict[MetricName, float], at_most(1000)]
+
+
+Line = Metric | Progress | CheckpointSaved | Message | Card | Remeasured
 
 _KINDS: dict[str, type[Line]] = {
     "metric": Metric,
@@ -107,6 +120,7 @@ _KINDS: dict[str, type[Line]] = {
     "checkpoint": CheckpointSaved,
     "message": Message,
     "card": Card,
+    "remeasured": Remeasured,
 }
 
 

@@ -8,7 +8,8 @@ from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.fitting import is_named
 from torchyard.contract.resources import Resources
-from torchyard.contract.spec import SlurmOptions, Spec
+from torchyard.contract.slurm import SlurmOptions
+from torchyard.contract.spec import Spec
 from torchyard.contract.wording import listed, suggestion
 
 _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}

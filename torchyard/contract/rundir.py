@@ -20,6 +20,7 @@ The supervisor and the ranks share only this folder and the environment variable
       config.json      the trainer's resolved configuration
       resume/          the checkpoint to resume from
       initial/         the files of the weights to start from, if there is nothing to resume from
+      best/            the state of the best checkpoint of earlier attempts, if it is another one
       mounts/          links to the folders that the job's spec mounts
     job/               written by the job: anything here may be forged
       events.jsonl     lines of `torchyard.contract.events`                   rank 0 appends
@@ -193,6 +194,10 @@ class RunDir:
     @property
     def initial(self) -> Path:
         return self.input / "initial"
+
+    @property
+    def best(self) -> Path:
+        return self.input / "best"
 
     @property
     def mounts(self) -> Path:

@@ -24,6 +24,7 @@ from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.resources import Resources
 from torchyard.contract.schema import UNSET, Count, Duration, MetricKey, Schema
+from torchyard.contract.slurm import SlurmOptions
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
 from torchyard.contract.wording import allowing
@@ -69,27 +70,6 @@ class SecretRef(Schema):
     """The value of a variable: a secret of the job's owner."""
 
     secret: Annotated[str, Field(pattern=VARIABLE_NAME)]
-
-
-_SLURM_WORD = allowing(
-    r"^[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}$",
-    "1 to 100 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter, a digit or `_`",
-)
-SlurmWord = Annotated[str, Field(pattern=_SLURM_WORD)]
-_SLURM_FEATURES = allowing(
-    r"^[A-Za-z0-9_(\[][A-Za-z0-9._@&|*()\[\]-]{0,199}$",
-    "1 to 200 letters, digits and characters of `._@-&|*()[]`, of which the first is no `.`, `@`, `-`, `&`, `|` or `*`",
-)
-SlurmFeatures = Annotated[str, Field(pattern=_SLURM_FEATURES)]
-
-
-class SlurmOptions(Schema):
-    """What the job asks of the pool's cluster besides devices. The pool's operator says what is allowed."""
-
-    account: SlurmWord | None = Field(default=None, description="null: the one of the job's owner, if there is one")
-    qos: SlurmWord | None = None
-    constraint: SlurmFeatures | None = None
-    reservation: SlurmWord | None = None
 
 
 class _Common(Schema):

@@ -64,6 +64,11 @@ class StopAgreement:
         self.told |= self._is_requested()
         return self._requested
 
+    @property
+    def comes_late(self) -> bool:
+        """Whether there is a request, asked by a program that has done its work: it is not told. Raises OSError."""
+        return self._is_requested()
+
     def reached(self) -> bool:
         """Counts one call, and returns whether it is the last one. Raises OSError."""
         last = self._is_last()

@@ -5,39 +5,37 @@ Outside the service (without `TORCHYARD_RUN_DIR`) it writes nothing, `resume` re
 
 import atexit
 from collections.abc import Mapping
-from functools import cached_property
 import json
 import os
 from pathlib import Path
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from torchyard.contract.events import Message
 from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE, Env, RunDir
+from torchyard.contract.rundir import WEIGHTS_FILE, Env, RunDir
 from torchyard.contract.text import storable
 from torchyard.host.disk import retry_while_unavailable
 from torchyard.run import accelerator
+from torchyard.run.afterwards import Afterwards
 from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.eventlog import EventLog
+from torchyard.run.given import Given
 from torchyard.run.publishing import Content
 from torchyard.run.reactions import Reactions
 from torchyard.run.saved import Saved, Unfit
 from torchyard.run.tensors import has_safetensors
 from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
 
-if TYPE_CHECKING:
-    import torch
-
 _MESSAGE_LIMIT = 10_000
 FULL_DISK_S = 600.0
 """How long the last checkpoint and the last lines wait for a full disk."""
 
 
-class Run:
+class Run(Given):
     """One rank's view of its attempt. Every rank may call every method; only rank 0 writes.
 
     A thread writes the events, and checkpoints if asked for. The next call raises the OSError that it met. A full
@@ -45,21 +43,13 @@ class Run:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.rank = int(environ.get("RANK", "0"))
-        self.local_rank = int(environ.get("LOCAL_RANK", "0"))
-        self.world_size = int(environ.get("WORLD_SIZE", "1"))
-        self.data: str | None = environ.get(Env.DATA)
-        """The data source: `digits`, or an absolute path; None for a script."""
-        self.weights: str | None = environ.get(Env.WEIGHTS)
-        """The absolute path of the weights to start from; None if they are not a file."""
-        self._config_path = environ.get(Env.CONFIG)
-        self._resume_from = environ.get(Env.RESUME_FROM)
-        self._init_from = environ.get(Env.INIT_FROM)
+        super().__init__(environ)
         self._dir: RunDir | None = None
         self._events: EventLog | None = None
         self._agreement: StopAgreement | None = None
         self._checkpoints = CheckpointWriter(self._warn)
         self._warned: set[str] = set()
+        self._afterwards: Afterwards | None = None
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize) if self.rank == 0 else None
@@ -70,16 +60,6 @@ class Run:
                 local_size=max(1, int(environ.get("LOCAL_WORLD_SIZE", self.world_size))),
                 synchronize=accelerator.synchronize,
             )
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """The job's resolved configuration. Empty outside the service."""
-        return json.loads(Path(self._config_path).read_bytes()) if self._config_path else {}
-
-    @cached_property
-    def device(self) -> "torch.device":
-        """This rank's device: its GPU (or other accelerator) if there is one, else the CPU."""
-        return accelerator.own_device(self.local_rank)
 
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
         """Records numbers or one-element tensors, measured at optimizer step `step`. NaN and infinities are kept.
@@ -115,32 +95,6 @@ class Run:
         self._checkpoints.poll()
         if self._events is not None:
             self._events.card(_plain(values))
-
-    def resume(self) -> dict[str, Any] | None:
-        """Returns the state that an earlier attempt saved, its tensors on the CPU. None on a fresh start.
-
-        Values are read from the file when they are used: a rank that needs a part of them does not hold them all.
-
-        Raises OSError, and what `torch.load` raises, if it cannot be read.
-        """
-        return _state_in(self.resume_folder)
-
-    @property
-    def resume_folder(self) -> Path | None:
-        """The folder with the files of the checkpoint to continue from. None on a fresh start."""
-        return Path(self._resume_from) if self._resume_from else None
-
-    def initial(self) -> dict[str, Any] | None:
-        """Returns the state of the checkpoint that the spec's `init_from` names, read as `resume` reads one.
-
-        None without one, and when the job goes on from a checkpoint of its own. Raises as `resume` does.
-        """
-        return _state_in(self.initial_folder)
-
-    @property
-    def initial_folder(self) -> Path | None:
-        """The folder with the files of the checkpoint that the spec's `init_from` names. None when there is none."""
-        return Path(self._init_from) if self._init_from else None
 
     def save_checkpoint(
         self,
@@ -202,6 +156,11 @@ class Run:
                 lambda: saved.pending(folder, events, clone=False),
                 make_copy=lambda: saved.filled().pending(folder, events, clone=True),
             )
+
+    def afterwards(self) -> Afterwards:
+        """Returns what this rank may still say and do when its program has done its work."""
+        self._afterwards = self._afterwards or Afterwards(self._dir, self._events, self._agreement)
+        return self._afterwards
 
     @property
     def stop_requested(self) -> bool:
@@ -287,6 +246,8 @@ class Run:
     def _on_sigterm(self, *_: object) -> None:
         if self._agreement is not None:
             self._agreement.request()
+        if self._afterwards is not None:
+            self._afterwards.stop()
 
     def _detach(self) -> None:
         self._events = self._agreement = self._dir = None
@@ -298,12 +259,3 @@ class Run:
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `values` as JSON reads them back: with lists for tuples."""
     return json.loads(json.dumps(dict(values)))
-
-
-def _state_in(folder: Path | None) -> dict[str, Any] | None:
-    state = None if folder is None else folder / STATE_FILE
-    if state is None or not state.exists():  # a file that was captured: the script reads it in its own way
-        return None
-    import torch
-
-    return torch.load(state, map_location="cpu", weights_only=True, mmap=True)

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, TypeAlias
 
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress, Remeasured
 from torchyard.host.disk import FULL
 from torchyard.host.failpoints import failpoint
 from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
@@ -29,7 +29,7 @@ class _Values:
     values: dict[str, Any]
 
 
-_Line: TypeAlias = _Values | Message | CheckpointSaved | Card
+_Line: TypeAlias = _Values | Message | CheckpointSaved | Card | Remeasured
 
 
 class EventLog:
@@ -93,6 +93,10 @@ class EventLog:
         """Adds a checkpoint and writes at once, or, if the disk is full, as soon as it has space."""
         self._add(CheckpointSaved(time=_now(), name=name))
         self._write(patient=True)
+
+    def remeasured(self, name: str, metrics: Mapping[str, float], *, attempt: int | None) -> None:
+        """Adds what a checkpoint has measured again; `attempt`: the one that saved it, if not this one."""
+        self._add(Remeasured(time=_now(), name=name, attempt=attempt, metrics=dict(metrics)))
 
     def flush(self) -> None:
         """Returns when all added lines are in the file."""

@@ -6,7 +6,8 @@ from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.fitting import is_named
 from torchyard.contract.pools import not_allowed
-from torchyard.contract.spec import SlurmOptions, Spec
+from torchyard.contract.slurm import SlurmOptions
+from torchyard.contract.spec import Spec
 from worker.engines.base import ClusterRequest, NotStartedYet
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from store.facts.output import Batch, NewEvent
 from store.facts.telemetry import MetricPoint
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, parse_line
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Remeasured, parse_line
 from torchyard.contract.events import Progress as ProgressLine
 from worker.attempts.lines import CHUNK, LineReader, as_text
 from worker.attempts.progress import Progress
@@ -16,7 +16,7 @@ from worker.attempts.warnings import warn
 
 EVENTS = "events.jsonl"
 _QUOTED_BYTES = 200
-_Event: TypeAlias = Metric | ProgressLine | Card | Message
+_Event: TypeAlias = Metric | ProgressLine | Card | Message | Remeasured
 
 
 class EventReader:
@@ -68,6 +68,8 @@ class EventReader:
                 self._add_progress(event, batch)
             case Card():
                 batch.card = event.values
+            case Remeasured():
+                batch.remeasured = event
             case Message():
                 data = {"level": event.level, "text": event.text}
                 batch.events.append(NewEvent("message", data, event.time, limited=True))

@@ -5,6 +5,7 @@ from typing import Any
 
 from store.facts.output import Batch, NewCheckpoint
 from store.facts.telemetry import MetricPoint
+from torchyard.contract.events import Remeasured
 from worker.host.mask import Mask
 
 
@@ -20,6 +21,7 @@ def masked_batch(batch: Batch, mask: Mask) -> Batch:
         points=_masked_points(batch.points, mask),
         curves=_masked_points(batch.curves, mask),
         checkpoints=[_masked_checkpoint(new, mask) for new in batch.checkpoints],
+        remeasured=_masked_measures(batch.remeasured, mask),
     )
 
 
@@ -33,6 +35,10 @@ def _masked_points(points: list[MetricPoint], mask: Mask) -> list[MetricPoint]:
 def _masked_checkpoint(new: NewCheckpoint, mask: Mask) -> NewCheckpoint:
     manifest = replace(new.manifest, metrics=_masked(new.manifest.metrics, mask), card=_masked(new.manifest.card, mask))
     return replace(new, manifest=manifest)
+
+
+def _masked_measures(event: Remeasured | None, mask: Mask) -> Remeasured | None:
+    return None if event is None else replace(event, metrics=_masked(event.metrics, mask))
 
 
 def _masked(value: Any, mask: Mask) -> Any:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts
+from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
 from torchyard.contract.devices import PoolReport
@@ -19,6 +20,7 @@ from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
 from worker.attempts import code, sources
+from worker.attempts.best import BestBringer, BestSoFar
 from worker.attempts.clusters import request_of
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
@@ -44,6 +46,8 @@ class _Config(Record):
     mode: str = "train"
     memory_shortages: Annotated[int, between(0, 2**31 - 1)]
     """The attempts that ended out of memory since the checkpoint to resume from was saved."""
+    best: BestSoFar | None = None
+    """The best checkpoint of earlier attempts, for a recipe that measures it again at its end."""
 
 
 class NotWanted(Exception):
@@ -90,6 +94,7 @@ class Preparation:
         checkpoint = self._saved.fetch_checkpoint()
         starts = checkpoint is None and spec.init_from is not None
         init_from = self._saved.fetch_initial() if starts else None
+        best = None if checkpoint is None else self._bring_best(spec, resumed=checkpoint)
         unpacked = code.prepare(
             spec,
             run=self.run,
@@ -114,15 +119,19 @@ class Preparation:
             unpacked=unpacked,
             cluster=cluster,
         )
-        self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt)
+        self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt, best=best)
         self.run.seal()
         return plan
 
-    def _write_config(self, spec: Spec, *, since: int) -> None:
+    def _write_config(self, spec: Spec, *, since: int, best: BestSoFar | None) -> None:
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint", "mode"})
         first = self.key.number == 1
         shortages = 0 if first else self.records.count_ended(EndReason.OUT_OF_MEMORY, since=since)
-        write_record(self.run.config, _Config.from_dict({**resolved, "memory_shortages": shortages}))
+        write_record(self.run.config, _Config.from_dict({**resolved, "memory_shortages": shortages, "best": best}))
+
+    def _bring_best(self, spec: Spec, *, resumed: CheckpointFacts) -> BestSoFar | None:
+        bringer = BestBringer(self.run, self.blobs, self.check_wanted)
+        return bringer.bring(spec, self.records.checkpoints(), resumed=resumed)
 
     def _move_stale_directory(self, claimed_at: int) -> None:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):

@@ -116,6 +116,8 @@ class Checkpoint(Base):
     """Time of its removal by the retention policy."""
     source: Mapped[str | None] = mapped_column(String(16))
     """NULL if the script published it."""
+    remeasured: Mapped[dict[str, Any] | None]
+    """Metrics as they were measured again in one process, after training; NULL if they were not."""
 
 
 class LogChunk(Base):

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from torchyard.contract.events import CARD_BYTES, Card, CheckpointSaved, Line, Message, Metric, Progress, parse_line
+from torchyard.contract.events import (
+    CARD_BYTES,
+    Card,
+    CheckpointSaved,
+    Line,
+    Message,
+    Metric,
+    Progress,
+    Remeasured,
+    parse_line,
+)
 
 _KEYS = st.text(
     st.characters(blacklist_categories=["Cs"], blacklist_characters=[*map(chr, range(32)), "\x7f"]),
@@ -53,6 +63,8 @@ def test_numbers_that_json_has_none_for(written: str, value: float) -> None:
         Progress(time=1, step=0),
         Progress(time=1, step=5, total_steps=10, epoch=1, epochs=2),
         CheckpointSaved(time=1, name="epoch-0003"),
+        Remeasured(time=1, name="epoch-0003", metrics={"val/loss": 0.5}),
+        Remeasured(time=1, name="epoch-0003", attempt=0, metrics={"val/loss": math.inf}),
         Message(time=1, level="warning", text="naïve\n☃"),
         Message(time=1, text=""),
         Card(time=1, values={"parameters": 7, "shape": [3, None, True, 0.5], "versions": {"torch": "☃"}}),
@@ -108,6 +120,10 @@ def test_a_newer_writers_keys_are_ignored() -> None:
         line(type="checkpoint", name=".hidden"),
         line(type="checkpoint", name="a\n"),
         line(type="checkpoint", name="a" * 101),
+        line(type="remeasured", name="a", attempt=-1, metrics={}),
+        line(type="remeasured", name="../a", metrics={}),
+        line(type="remeasured", name="a", metrics={"b": "c"}),
+        line(type="remeasured", name="a"),
         line(type="message", text="a" * 10_001),
         line(type="message", text="a", level="panic"),
         line(type="message", text="\ud800"),

@@ -16,6 +16,7 @@ import pytest
 from store.blobs import Blobs
 from store.facts.output import Batch
 from tests.worker import eventfiles
+from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
@@ -305,6 +306,13 @@ def test_a_batch_contains_its_last_card(run: RunDir) -> None:
     (batch,) = drain(relay_of(run))
     assert batch.card == {"parameters": 63, "speed": "NaN", "versions": {"torch": "2.14.1", "cuda": None}}
     assert batch.events == []
+
+
+def test_a_batch_contains_the_last_line_about_what_was_measured_again(run: RunDir) -> None:
+    lines = [Remeasured(time=1, name="one", metrics={"val/loss": value}) for value in (2.0, 1.0)]
+    run.events.write_text("".join(f"{line.to_json()}\n" for line in lines))
+    (batch,) = drain(relay_of(run))
+    assert batch.remeasured == lines[-1]
 
 
 @pytest.mark.parametrize(

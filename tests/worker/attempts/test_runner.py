@@ -130,6 +130,7 @@ def test_the_resolved_configuration_is_written_for_the_ranks(simulated: Simulate
     config = json.loads(simulated.run.config.read_text())
     assert config.pop("memory_shortages") == 0
     assert config.pop("mode") == "train"
+    assert config.pop("best") is None
     assert set(config) == {"trainer", "config", "checkpoint"}
     assert parse_spec(config).config == parse_spec(simulated.job.spec).config
     assert attempt.plan.env["TORCHYARD_CONFIG"] == str(simulated.run.config)

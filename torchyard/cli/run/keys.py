@@ -14,15 +14,8 @@ from torchyard.contract.durations import parse_duration
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.resources import GpuName, PoolName
 from torchyard.contract.schema import BundleOrFile
-from torchyard.contract.spec import (
-    JOB_NAME,
-    VARIABLE_NAME,
-    JobName,
-    Labels,
-    Priority,
-    SlurmFeatures,
-    SlurmWord,
-)
+from torchyard.contract.slurm import SlurmFeatures, SlurmWord
+from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Labels, Priority
 from torchyard.contract.team import Visibility
 
 _SIZE = re.compile(r"([0-9]{1,12}) ?(?:([KMG])(?:iB|B)?|B)?", re.IGNORECASE)

@@ -13,7 +13,8 @@ from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.resources import Resources
-from torchyard.contract.spec import ScriptSpec, SlurmOptions, parse_spec
+from torchyard.contract.slurm import SlurmOptions
+from torchyard.contract.spec import ScriptSpec, parse_spec
 from torchyard.host import terminal
 
 

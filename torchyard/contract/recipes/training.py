@@ -204,6 +204,9 @@ class EvaluationConfig(Schema):
     threshold: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.5, description="segmentation: a pixel with a higher probability is positive"
     )
+    remeasure_best: bool = Field(
+        default=True, description="evaluate the best checkpoint again in one process, when the run has ended"
+    )
 
 
 class LoggingConfig(Schema):

@@ -12,6 +12,12 @@ class CheckpointFile(View):
     sha256: str
 
 
+class RemeasuredView(View):
+    """What a checkpoint measures when it is evaluated again, in one process after training."""
+
+    metrics: dict[str, Number]
+
+
 class CheckpointView(View):
     """A checkpoint. `size` and `sha256` are those of the file that `/download` sends.
 
@@ -29,6 +35,8 @@ class CheckpointView(View):
     aliases: list[str]
     created_at: datetime
     source: str = "run"
+    remeasured: RemeasuredView | None = None
+    """Null where it was not measured again: a recipe does so with its best checkpoint, when it has ended."""
 
 
 class ArtifactView(View):

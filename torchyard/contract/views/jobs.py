@@ -37,6 +37,8 @@ class BestView(View):
     epoch: int | None
     step: int
     checkpoint_id: str
+    remeasured: Number | None = None
+    """The value that this checkpoint had when it was evaluated again, in one process after training."""
 
 
 class HeldDevice(View):

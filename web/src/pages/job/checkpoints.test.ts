@@ -43,6 +43,15 @@ test("checkpoints are listed with the monitored metric first, and again when the
   expect([asked.length, host.querySelectorAll("tbody tr").length]).toEqual([2, 2]);
 });
 
+test("a checkpoint that was evaluated again shows both values", async () => {
+  const again = { metrics: { "val/iou": 0.25, "val/other": 3 } };
+  const all = [checkpoint(2), checkpoint(1, { metrics: { "val/iou": 0.5 }, remeasured: again })];
+  serve(() => ({ data: all, has_more: false }));
+  const host = show(Checkpoints, { job: view({ spec: { checkpoint: { monitor: "val/iou" } } }) });
+  await settled();
+  expect(textsOf(host, ".again")).toEqual(["again 0.2500"]);
+});
+
 test("a job without a checkpoint says how one comes about, and a failure what it is", async () => {
   let answer: unknown = { data: [], has_more: false };
   serve(() => answer);

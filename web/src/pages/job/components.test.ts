@@ -61,9 +61,16 @@ test("the head offers what the state and the role allow", () => {
 
 test("the head says where the job runs, how far it is and what was best", () => {
   const progress = { step: 5, fraction: 0.369, epoch: 7, epochs: 20, eta_seconds: 60 };
-  const best = { metric: "val/iou", value: 0.5, epoch: 3 };
+  const best = { metric: "val/iou", value: 0.5, epoch: 3, remeasured: 0.25 };
   const text = textOf(head(view({ progress, best })).host.querySelector(".second"));
-  for (const part of ["7/20", "36%", "ETA 1m", "best val/iou", "in epoch 3", "box-a:0,1"])
+  for (const part of [
+    "7/20",
+    "36%",
+    "ETA 1m",
+    "best val/iou",
+    "in epoch 3, measured again 0.25",
+    "box-a:0,1",
+  ])
     expect(text).toContain(part);
 });
 

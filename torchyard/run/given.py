@@ -1,0 +1,74 @@
+"""What a rank is given: its place, the job's configuration, and the checkpoint to continue from."""
+
+from collections.abc import Mapping
+from functools import cached_property
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchyard.contract.rundir import STATE_FILE, Env
+from torchyard.run import accelerator
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Given:
+    """Reads it from the environment of the rank, and from the files that this names."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.rank = int(environ.get("RANK", "0"))
+        self.local_rank = int(environ.get("LOCAL_RANK", "0"))
+        self.world_size = int(environ.get("WORLD_SIZE", "1"))
+        self.data: str | None = environ.get(Env.DATA)
+        """The data source: `digits`, or an absolute path; None for a script."""
+        self.weights: str | None = environ.get(Env.WEIGHTS)
+        """The absolute path of the weights to start from; None if they are not a file."""
+        self._config_path = environ.get(Env.CONFIG)
+        self._resume_from = environ.get(Env.RESUME_FROM)
+        self._init_from = environ.get(Env.INIT_FROM)
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The job's resolved configuration. Empty outside the service."""
+        return json.loads(Path(self._config_path).read_bytes()) if self._config_path else {}
+
+    @cached_property
+    def device(self) -> "torch.device":
+        """This rank's device: its GPU (or other accelerator) if there is one, else the CPU."""
+        return accelerator.own_device(self.local_rank)
+
+    def resume(self) -> dict[str, Any] | None:
+        """Returns the state that an earlier attempt saved, its tensors on the CPU. None on a fresh start.
+
+        Values are read from the file when they are used: a rank that needs a part of them does not hold them all.
+
+        Raises OSError, and what `torch.load` raises, if it cannot be read.
+        """
+        return _state_in(self.resume_folder)
+
+    @property
+    def resume_folder(self) -> Path | None:
+        """The folder with the files of the checkpoint to continue from. None on a fresh start."""
+        return Path(self._resume_from) if self._resume_from else None
+
+    def initial(self) -> dict[str, Any] | None:
+        """Returns the state of the checkpoint that the spec's `init_from` names, read as `resume` reads one.
+
+        None without one, and when the job goes on from a checkpoint of its own. Raises as `resume` does.
+        """
+        return _state_in(self.initial_folder)
+
+    @property
+    def initial_folder(self) -> Path | None:
+        """The folder with the files of the checkpoint that the spec's `init_from` names. None when there is none."""
+        return Path(self._init_from) if self._init_from else None
+
+
+def _state_in(folder: Path | None) -> dict[str, Any] | None:
+    state = None if folder is None else folder / STATE_FILE
+    if state is None or not state.exists():  # a file that was captured: the script reads it in its own way
+        return None
+    import torch
+
+    return torch.load(state, map_location="cpu", weights_only=True, mmap=True)

@@ -1,0 +1,134 @@
+"""Measures the best checkpoint of a run again, when the run has ended: in this process alone, from its file."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+import gc
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchyard.contract.records import Manifest
+from torchyard.contract.rundir import MANIFEST, STATE_FILE
+from torchyard.contract.spec import CheckpointPolicy
+from torchyard.host.recordfiles import read_record
+from torchyard.run import Run
+from torchyard.run.accelerator import is_accelerator
+from torchyard.run.afterwards import StopRequested
+from trainer.evaluate import measured
+
+TOLERANCE = 1e-3
+"""The relative difference of two values from which on a warning names them."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A checkpoint of the job that may be its best."""
+
+    name: str
+    attempt: int | None
+    """The attempt that saved it; None: this one."""
+    step: int
+    value: float
+    """That of the monitored metric."""
+    metrics: Mapping[str, Any]
+    state: Path | None
+    """Its file; None if it is not on this host."""
+
+
+def remeasure(run: Run, *, policy: CheckpointPolicy, device: torch.device) -> None:
+    """Evaluates the best checkpoint again, and records the metrics; a message says where they differ.
+
+    Rank 0 calls it, without a process group. A failure is a warning among the job's messages, and no error.
+    """
+    try:
+        run.flush()  # the last checkpoint is written by a thread
+        with run.afterwards().interrupted_by_a_stop() as check:
+            best = best_of(run, policy)
+            if best is not None:
+                _measure(run, best, device=device, on_batch=check)
+    except StopRequested:
+        run.message("the best checkpoint was not measured again: the job was asked to stop")
+    except Exception as error:  # noqa: BLE001 the run has ended well, whatever it is
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        run.message(f"the best checkpoint was not measured again: {reason}", "warning")
+
+
+def best_of(run: Run, policy: CheckpointPolicy) -> Saved | None:
+    """Returns the job's best checkpoint over all attempts, the earliest of equal ones; None if nothing was measured."""
+    sign = 1.0 if policy.mode == "min" else -1.0
+    found = [*_earlier(run, policy.monitor), *_published(run, policy.monitor)]
+    return min(found, key=lambda item: (sign * item.value, item.step), default=None)
+
+
+def differences(before: Mapping[str, Any], again: Mapping[str, float]) -> list[str]:
+    """Returns in words which values are not what they were."""
+    both = [(key, before[key], again[key]) for key in sorted(before.keys() & again.keys())]
+    return [
+        f"{key} is {new:.6g}, and was {old:.6g}"
+        for key, old, new in both
+        if isinstance(old, int | float) and not math.isclose(old, new, rel_tol=TOLERANCE, abs_tol=1e-9)
+    ]
+
+
+def _measure(run: Run, best: Saved, *, device: torch.device, on_batch: Callable[[], None]) -> None:
+    if best.state is None:
+        run.message(f"the best checkpoint was not measured again: attempt {best.attempt} saved it, and it is not here")
+        return
+    if is_accelerator(device):
+        gc.collect()  # what is left of the training has the device's memory
+
+    afterwards = run.afterwards()
+
+    def on_each() -> None:
+        afterwards.keep_alive()
+        on_batch()
+
+    evaluation = measured(best.state, source=run.data, device=device, on_batch=on_each)
+    afterwards.remeasured(best.name, evaluation.metrics, attempt=best.attempt)
+    shown = "  ".join(f"{key} {value:.4g}" for key, value in evaluation.metrics.items())
+    logger.info("the best checkpoint (step %d), measured again in one process: %s", best.step, shown)
+    if found := differences(best.metrics, evaluation.metrics):
+        text = f"the best checkpoint (step {best.step}) measures otherwise when it is evaluated again in one process"
+        run.message(f"{text}: {'; '.join(found)}", "warning")
+
+
+def _published(run: Run, monitor: str) -> Iterable[Saved]:
+    """Yields the checkpoints of this attempt in which the metric is a number."""
+    folder = run.afterwards().checkpoints
+    for path in sorted(folder.iterdir()) if folder is not None else ():
+        manifest = None if path.name.startswith(".") else read_record(path / MANIFEST, Manifest)
+        if manifest is not None and (value := _finite(manifest.metrics.get(monitor))) is not None:
+            state = path / STATE_FILE
+            yield Saved(
+                name=path.name,
+                attempt=None,
+                step=manifest.step,
+                value=value,
+                metrics=manifest.metrics,
+                state=state,
+            )
+
+
+def _earlier(run: Run, monitor: str) -> Iterable[Saved]:
+    """Yields the best checkpoint of earlier attempts, which the worker has named."""
+    known = run.config.get("best")
+    value = None if known is None else _finite(known["metrics"].get(monitor))
+    if known is not None and value is not None:
+        state = None if known["folder"] is None else Path(known["folder"]) / STATE_FILE
+        yield Saved(
+            name=known["name"],
+            attempt=known["attempt"],
+            step=known["step"],
+            value=value,
+            metrics=known["metrics"],
+            state=state,
+        )
+
+
+def _finite(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

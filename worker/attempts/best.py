@@ -1,0 +1,81 @@
+"""Brings the best checkpoint of earlier attempts to a recipe, which evaluates it again at its end."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+import logging
+from typing import Annotated, Any
+
+from store.blobs import Blobs
+from store.facts.checkpoints import CheckpointFacts
+from torchyard.contract.codec import Record, between
+from torchyard.contract.errors import NotFound
+from torchyard.contract.rundir import STATE_FILE, RunDir
+from torchyard.contract.spec import CheckpointPolicy, RecipeSpec, Spec
+from torchyard.host import disk
+from worker.host.untrusted import remove_inside
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestSoFar(Record):
+    """What the program is told of that checkpoint."""
+
+    name: str
+    attempt: Annotated[int, between(0, 2**31 - 1)]
+    """The attempt that saved it."""
+    step: Annotated[int, between(0, 2**63 - 1)]
+    metrics: dict[str, Any]
+    folder: str | None
+    """The folder with its state; None if it could not be brought."""
+
+
+@dataclass(frozen=True)
+class BestBringer:
+    """Brings it into the run directory. `check` is called again and again, and ends a long copy by raising."""
+
+    run: RunDir
+    blobs: Blobs
+    check: Callable[[], None]
+
+    def bring(
+        self, spec: Spec, checkpoints: Sequence[CheckpointFacts], *, resumed: CheckpointFacts | None
+    ) -> BestSoFar | None:
+        """Returns the best of `checkpoints`; None if there is none, or the job does not measure it again.
+
+        Copies its state unless the job resumes from it. A copy that fails keeps no attempt from starting.
+        """
+        if not isinstance(spec, RecipeSpec) or spec.mode != "train" or not spec.config.evaluation.remeasure_best:
+            return None
+        best = _best_of(checkpoints, spec.checkpoint)
+        if best is None:
+            return None
+        here = resumed is not None and best.id == resumed.id
+        folder = self.run.resume if here else self.run.best if self._copy(best) else None
+        return BestSoFar(
+            name=best.name,
+            attempt=best.attempt,
+            step=best.step,
+            metrics=dict(best.metrics),
+            folder=None if folder is None else str(folder),
+        )
+
+    def _copy(self, best: CheckpointFacts) -> bool:
+        folder = self.run.best
+        remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)
+        try:
+            file = best.file(STATE_FILE)
+            disk.require_free_space(folder.parent, file["size"])
+            folder.mkdir()
+            return self.blobs.copy_out(file["sha256"], folder / STATE_FILE, check=self.check)
+        except (OSError, NotFound) as error:
+            logger.warning("checkpoint %s is not measured again: %s", best.id, error)
+            return False
+
+
+def _best_of(checkpoints: Sequence[CheckpointFacts], policy: CheckpointPolicy) -> CheckpointFacts | None:
+    """Returns the one that `best` names: the earliest of equal ones."""
+    sign = 1.0 if policy.mode == "min" else -1.0
+    order = {item.id: (sign * item.monitored, item.step) for item in checkpoints if item.monitored is not None}
+    found = [item for item in checkpoints if item.id in order]
+    return min(found, key=lambda item: (*order[item.id], item.id), default=None)
