@@ -481,6 +481,7 @@ def test_torch_is_for_the_trainer_and_the_models_and_lazily_for_the_run_context_
         "torchyard/run/accelerator.py",
         "torchyard/run/boards.py",
         "torchyard/run/given.py",
+        "torchyard/run/profiling.py",
         "torchyard/run/tensors.py",
         f"{local}/launchers/fork.py",
         f"{local}/launchers/group.py",

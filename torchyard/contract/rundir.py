@@ -66,6 +66,7 @@ class Env(StrEnum):
     SECRETS = "TORCHYARD_SECRETS"  # the socket at which a rank that torchrun starts asks for secret variables
     ISOLATION = "TORCHYARD_ISOLATION"  # the level at which the attempt is isolated; absent if it is not
     CPUS = "TORCHYARD_CPUS"  # how many of the host's CPUs each rank of the attempt may keep busy; at least 1
+    PROFILE = "TORCHYARD_PROFILE"  # `START:STEPS`, the optimizer steps to profile; absent without `profile`
     WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if they are not a file
 
 

@@ -72,6 +72,13 @@ class SecretRef(Schema):
     secret: Annotated[str, Field(pattern=VARIABLE_NAME)]
 
 
+class Profile(Schema):
+    """Which optimizer steps of rank 0 are profiled by torch.profiler."""
+
+    start: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(default=20, description="the step after which it begins")
+    steps: Annotated[int, Field(ge=1, le=100)] = 5
+
+
 class _Common(Schema):
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
@@ -100,6 +107,11 @@ class _Common(Schema):
     ] = {}
     slurm: SlurmOptions | None = Field(
         default=None, exclude_if=lambda value: value is None, description="only with `resources.pool`"
+    )
+    profile: Profile | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="profile some steps: a trace as an artifact, and the largest costs as a message",
     )
     init_from: Annotated[str, Field(pattern=INIT_FROM, max_length=300)] | None = Field(
         default=None,

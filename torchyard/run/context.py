@@ -24,6 +24,7 @@ from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.eventlog import EventLog
 from torchyard.run.given import Given
+from torchyard.run.profiling import Profiling, profiling_of
 from torchyard.run.publishing import Content
 from torchyard.run.reactions import Reactions
 from torchyard.run.saved import Saved, Unfit
@@ -50,6 +51,7 @@ class Run(Given):
         self._checkpoints = CheckpointWriter(self._warn)
         self._warned: set[str] = set()
         self._afterwards: Afterwards | None = None
+        self._profiling: Profiling | None = None
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize) if self.rank == 0 else None
@@ -60,6 +62,7 @@ class Run(Given):
                 local_size=max(1, int(environ.get("LOCAL_WORLD_SIZE", self.world_size))),
                 synchronize=accelerator.synchronize,
             )
+            self._profiling = profiling_of(environ, self._dir, rank=self.rank, tell=self.message)
 
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
         """Records numbers or one-element tensors, measured at optimizer step `step`. NaN and infinities are kept.
@@ -70,6 +73,8 @@ class Run(Given):
         self._checkpoints.poll()
         if self._events is not None:
             self._events.log(values, step=step)
+        if self._profiling is not None:
+            self._profiling.at(int(step))
 
     def progress(
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
@@ -81,6 +86,8 @@ class Run(Given):
         self._checkpoints.poll()
         if self._events is not None:
             self._events.progress(step=step, total_steps=total_steps, epoch=epoch, epochs=epochs)
+        if self._profiling is not None:
+            self._profiling.at(int(step))
 
     def message(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """Sends a sentence to the people who watch the job."""
@@ -158,7 +165,8 @@ class Run(Given):
             )
 
     def afterwards(self) -> Afterwards:
-        """Returns what this rank may still say and do when its program has done its work."""
+        """Returns what this rank may still say and do when its program has done its work. Ends the profile."""
+        self.end_profile()
         self._afterwards = self._afterwards or Afterwards(self._dir, self._events, self._agreement)
         return self._afterwards
 
@@ -199,7 +207,14 @@ class Run(Given):
 
     def close(self) -> None:
         """Flushes, and writes nothing afterwards. Called by itself when the program ends."""
+        self.end_profile()
         self._close(wait_s=FULL_DISK_S)
+
+    def end_profile(self) -> None:
+        """Ends the profile that the job's spec may ask for. Called by itself when the program ends without an error."""
+        profiling, self._profiling = self._profiling, None
+        if profiling is not None:
+            profiling.finish()
 
     def attach(self) -> None:
         """Handles SIGTERM, and flushes when the process exits. A forked child is not a rank: it writes nothing."""
@@ -250,7 +265,7 @@ class Run(Given):
             self._afterwards.stop()
 
     def _detach(self) -> None:
-        self._events = self._agreement = self._dir = None
+        self._events = self._agreement = self._dir = self._profiling = None
         self._checkpoints = CheckpointWriter(self._warn)
         if self.hears_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -23,8 +23,12 @@ def init() -> Run:
 
 
 def flush() -> None:
-    """Writes what the run context of this process, if any, has not written yet. Raises what `Run.flush` raises."""
+    """Writes what the run context of this process, if any, has not written yet, as its program has ended.
+
+    Raises what `Run.flush` raises.
+    """
     if _current is not None:
+        _current.end_profile()
         _current.flush()
 
 

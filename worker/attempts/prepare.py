@@ -174,6 +174,8 @@ def plan_of(
     the run directory that the job may write. `unpacked`: the bundles that the job reads, by field. Raises DataError.
     """
     env = _environment(key, run, {Env.RESUME_FROM: resume_from, Env.INIT_FROM: init_from})
+    if spec.profile is not None:
+        env[Env.PROFILE.value] = f"{spec.profile.start}:{spec.profile.steps}"
     is_script = isinstance(spec, ScriptSpec)
     if is_script:
         folder = sources.code_of(spec, run, allowed)

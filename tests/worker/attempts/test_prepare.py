@@ -146,6 +146,11 @@ def test_the_launcher_has_inherited_variables_and_the_services_and_only_the_rank
     assert plan.rank_env == {"WANDB_MODE": "offline", "PATH": "/mine"}
 
 
+def test_the_steps_to_profile_are_a_variable_of_the_ranks(run: RunDir) -> None:
+    assert "TORCHYARD_PROFILE" not in _plan(run, _recipe()).env
+    assert _plan(run, _recipe() | {"profile": {"steps": 3}}).env["TORCHYARD_PROFILE"] == "20:3"
+
+
 def test_gpus_are_named_by_uuid(run: RunDir) -> None:
     assert _plan(run, _recipe(), devices=GPUS).env["CUDA_VISIBLE_DEVICES"] == "GPU-0000-1,GPU-0000-3"
 

@@ -77,6 +77,9 @@ def run(
     launcher: Annotated[
         Literal["auto", "warm", "torchrun"] | None, typer.Option(help="How the processes are started.")
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="START:STEPS", help="Profile so many steps of rank 0 after step START: 20:5.")
+    ] = None,
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Of all attempts: 90s, 15m, 24h, 7d.")] = None,
     max_restarts: Annotated[
         int | None, typer.Option(min=0, help="How often it runs again after it has failed: 0.")
@@ -121,6 +124,7 @@ def run(
             "checkpoints": checkpoints,
             "init_from": init_from,
             "launcher": launcher,
+            "profile": profile,
             "time_limit": time_limit,
             "max_restarts": max_restarts,
             "priority": priority,

@@ -237,6 +237,13 @@ KEYS = (
         "the weights that the program starts from",
         '"digits/best"',
     ),
+    Key(
+        "profile",
+        Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}:([1-9][0-9]?|100)$")],
+        "START:STEPS, such as 20:5, with at most 100 steps",
+        "the optimizer steps of rank 0 that are profiled",
+        '"20:5"',
+    ),
     Key("time_limit", _Duration, "a duration: 90s, 15m, 24h or 7d", "the most time of all attempts", '"24h"'),
     Key(
         "max_restarts",

@@ -44,6 +44,7 @@ def job_spec(
             "name": settings["name"] or name_of(folder),
             "resources": _resources(settings),
             **({"slurm": of_slurm} if of_slurm else {}),
+            **({} if settings["profile"] is None else {"profile": _profile(settings["profile"])}),
             "env": {**settings["env"], **secrets},
             "labels": settings["labels"],
             "config": config,
@@ -79,6 +80,11 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     if program.file is None:
         lines.append(f"There is no {program.value} in this folder: the worker's environment must have it.")
     return lines
+
+
+def _profile(text: str) -> dict[str, int]:
+    start, _, steps = text.partition(":")
+    return {"start": int(start), "steps": int(steps)}
 
 
 def _resources(settings: Settings) -> dict[str, Any]:

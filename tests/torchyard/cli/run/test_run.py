@@ -104,6 +104,7 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
         "--max-size": "1MiB",
         "--checkpoints": "out/*.pt",
         "--max-restarts": "1",
+        "--profile": "20:5",
         "--label": "team=vision",
     }
     words = [word for pair in options.items() for word in pair]
@@ -129,6 +130,7 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
     assert {"gpu        H100", "host       1.5 CPUs, 32 GiB of memory"} <= {*done.stderr.splitlines()}
     assert (spec["labels"], spec["preemptible"]) == ({"team": "vision"}, True)
     assert (spec["config"]["checkpoints"], spec["max_restarts"]) == (["out/*.pt"], 1)
+    assert spec["profile"] == {"start": 20, "steps": 5}
     assert spec["env"] == {"A": "b=c", "WANDB_API_KEY": {"secret": "KEY"}, "KEY": {"secret": "KEY"}}
     assert spec["config"]["mounts"] == {"photos": url, "more": "file:///data"}
 

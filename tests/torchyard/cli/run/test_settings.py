@@ -76,6 +76,8 @@ def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
         ('[run]\ndevices = "2"', "run.devices must be a whole number from 1 to 1024; it is '2'"),
         ("[run]\ncpus = 0", "run.cpus must be a number above 0, at most 10000; it is 0"),
         ("[run]\nmemory_gb = nan", "run.memory_gb must be a number of GiB above 0"),
+        ('[run]\nprofile = "5"', "run.profile must be START:STEPS, such as 20:5, with at most 100 steps; it is '5'"),
+        ('[run]\nprofile = "5:101"', "run.profile must be START:STEPS"),
         ("[run]\ngpu = []", "run.gpu must be a list of at most 16 names"),
         ('[run]\ngpu = "H100"', "run.gpu must be a list of at most 16 names"),
         ("[run]\ndevices = true", "run.devices must be a whole number from 1 to 1024; it is True"),
