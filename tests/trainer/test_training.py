@@ -166,8 +166,8 @@ def test_the_weights_reach_the_reported_accuracy_in_one_process(whole: RunDir, s
     [
         ({"source": "/absent.npz"}, "there is no /absent.npz"),
         ({"source": "digits", "state": "manifest.json"}, "cannot be read as a checkpoint"),
-        ({"source": "digits", "state": "absent.pt"}, "No such file"),
-        ({"source": "digits", "device": "toaster"}, "--device toaster cannot be used"),
+        ({"source": "digits", "state": "absent.pt"}, "it does not exist"),
+        ({"source": "digits", "device": "toaster"}, "the device toaster cannot be used"),
     ],
 )
 def test_a_state_that_cannot_be_evaluated_is_named(whole: RunDir, change: dict[str, str], message: str) -> None:
