@@ -35,11 +35,11 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
 
 def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
     """Returns the lines of a table of checkpoints."""
-    captured = any(item.source == _CAPTURED for item in found)
-    headers = ("CHECKPOINT", "EPOCH", "STEP", *(("FILE",) if captured else ()), "SIZE", "ALIASES", "METRICS")
-    if any(item.remeasured for item in found):
-        headers = (*headers, "MEASURED AGAIN")
-    return output.table(headers, [_row(item, with_file=captured) for item in found], spare="CHECKPOINT")
+    captured, again = any(item.source == _CAPTURED for item in found), any(item.remeasured for item in found)
+    file, measured = ("FILE",) if captured else (), ("MEASURED AGAIN",) if again else ()
+    headers = ("CHECKPOINT", "EPOCH", "STEP", *file, "SIZE", "ALIASES", "METRICS", *measured)
+    rows = [_row(item, with_file=captured, with_measured=again) for item in found]
+    return output.table(headers, rows, spare="CHECKPOINT")
 
 
 def download(
@@ -78,7 +78,7 @@ def download(
     terminal.note(f"Verified: sha256 {sha256}.")
 
 
-def _row(checkpoint: CheckpointView, *, with_file: bool) -> tuple[str, ...]:
+def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) -> tuple[str, ...]:
     captured = checkpoint.files[0].path if checkpoint.source == _CAPTURED and checkpoint.files else ""
     return (
         checkpoint.id,
@@ -88,5 +88,5 @@ def _row(checkpoint: CheckpointView, *, with_file: bool) -> tuple[str, ...]:
         terminal.size(checkpoint.size),
         ", ".join(checkpoint.aliases),
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
-        output.metrics(checkpoint.remeasured.metrics if checkpoint.remeasured else {}),
+        *((output.metrics(checkpoint.remeasured.metrics if checkpoint.remeasured else {}),) if with_measured else ()),
     )

@@ -90,6 +90,19 @@ def test_a_captured_checkpoint_is_listed_with_its_file(server: FakeServer) -> No
         assert "out/epoch-1.pt" not in second
 
 
+def test_a_checkpoint_that_was_measured_again_is_listed_with_both_values(server: FakeServer) -> None:
+    plain = {**CHECKPOINT, "files": [], "metrics": {"val/loss": 0.5}}
+    again = {**plain, "remeasured": {"metrics": {"val/loss": 0.25}}}
+    server.on(f"{JOB}/checkpoints", page([{**plain, "id": "ckpt_0"}, again]))
+    for command in ("checkpoints", "show"):
+        done = _run(server, command, "job_1")
+        assert done.returncode == 0, done.stderr
+        heading, first, second = done.stdout.splitlines()[-3:]
+        assert second.index("val/loss 0.25") == heading.index("MEASURED AGAIN"), command
+        assert "val/loss 0.5 " in second
+        assert len(first) <= heading.index("MEASURED AGAIN")
+
+
 def test_a_download_takes_the_latest_checkpoint_where_none_is_the_best(server: FakeServer, tmp_path: Path) -> None:
     serve_checkpoint(server, DATA)
     server.on(f"{JOB}/checkpoints/latest", *server.answers.pop(f"{JOB}/checkpoints/best"))

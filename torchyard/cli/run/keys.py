@@ -254,14 +254,7 @@ KEYS = (
         default=0,
         from_text=_number,
     ),
-    Key(
-        "priority",
-        Priority,
-        "a whole number from -100 to 100",
-        "higher starts first",
-        "0",
-        from_text=_number,
-    ),
+    Key("priority", Priority, "a whole number from -100 to 100", "higher starts first", "0", from_text=_number),
     Key(
         "preemptible",
         bool,
@@ -279,13 +272,7 @@ KEYS = (
         default={},
         from_text=pairs,
     ),
-    Key(
-        "visibility",
-        Visibility,
-        "private or team",
-        "who may read the job",
-        '"team"',
-    ),
+    Key("visibility", Visibility, "private or team", "who may read the job", '"team"'),
     Key(
         "max_size",
         _Size,
