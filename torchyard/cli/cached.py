@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 import fcntl
+from functools import partial
 import hashlib
 import os
 from pathlib import Path
@@ -12,42 +14,82 @@ import re
 from typing import TYPE_CHECKING
 
 from torchyard.contract.errors import DataError, ServerError
+from torchyard.contract.models import ModelRef
 from torchyard.contract.rundir import STATE_FILE
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
+    from torchyard.contract.views.checkpoints import CheckpointView
+    from torchyard.contract.views.models import ModelVersionView
 
 MOST_BYTES = 10 << 30
 """Of all files in the cache. Those that were used longest ago are removed."""
 
+_MODEL = "model:"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def checkpoint_of(client: Client, job: str, ref: str | None) -> Path:
-    """Returns the state of a recipe's checkpoint; without `ref` the best, else the newest. Downloads it if need be.
+@dataclass(frozen=True)
+class _Remote:
+    """The state of a checkpoint on the server."""
 
-    The digest of the file is checked whenever it is used. Raises DataError, NotFound and ServerError.
+    sha256: str
+    fetch: Callable[..., Path]
+    """Downloads it, with the arguments `to` and `on_progress` of `Client.download`."""
+
+
+def checkpoint_of(client: Client, named: str) -> Path:
+    """Returns the state of a recipe's checkpoint: of `JOB`, `JOB/REF` or `model:NAME`. Downloads it if need be.
+
+    Without a REF it is the best, else the newest. The digest of the file is checked whenever it is used. Raises
+    DataError, NotFound and ServerError.
     """
-    from torchyard.client.download import file_to_download
-    from torchyard.contract.recipes import REGISTRY
-
-    found = client.get(job).view
-    if found.spec.trainer not in REGISTRY:
-        raise DataError(f"job {found.name} is no recipe: only its script can use its checkpoints")
-    checkpoint = client.checkpoint(found.id, ref)
-    sha256 = file_to_download(checkpoint, STATE_FILE).sha256
-    if not _SHA256.fullmatch(sha256):
-        raise ServerError(f"the server lists {sha256[:100]!r} as a sha256")
+    model = named.removeprefix(_MODEL)
+    remote = _of_job(client, named) if model == named else _of_model(client, model)
+    if not _SHA256.fullmatch(remote.sha256):
+        raise ServerError(f"the server lists {remote.sha256[:100]!r} as a sha256")
     folder = _folder()
-    target = folder / f"{sha256}.pt"
-    if _is_there(target, sha256):
+    target = folder / f"{remote.sha256}.pt"
+    if _is_there(target, remote.sha256):
         return target
     with _locked(folder):
-        if not _is_there(target, sha256):  # another process may have downloaded it
-            _download(client, found.id, checkpoint.id, target)
+        if not _is_there(target, remote.sha256):  # another process may have downloaded it
+            _download(remote, target)
             _trim(folder, target)
     return target
+
+
+def _of_job(client: Client, named: str) -> _Remote:
+    job, _, ref = named.partition("/")
+    found = client.get(job).view
+    _check_trainer(found.spec.trainer, f"job {found.name}")
+    checkpoint = client.checkpoint(found.id, ref or None)
+    what = f"checkpoint {checkpoint.id}"
+    fetch = partial(client.download, found.id, checkpoint.id, file=STATE_FILE)
+    return _Remote(_sha256_of(checkpoint, what), fetch)
+
+
+def _of_model(client: Client, named: str) -> _Remote:
+    version = client.model_version(named)
+    exact = str(ModelRef(version.owner, version.name, version.version))
+    what = f"model {exact}"
+    _check_trainer(version.trainer, what)
+    fetch = partial(client.download_model, exact, file=STATE_FILE)
+    return _Remote(_sha256_of(version, what), fetch)
+
+
+def _check_trainer(trainer: str, what: str) -> None:
+    from torchyard.contract.recipes import REGISTRY
+
+    if trainer not in REGISTRY:
+        raise DataError(f"{what} is of no recipe: only its script can use its checkpoints")
+
+
+def _sha256_of(listed: CheckpointView | ModelVersionView, what: str) -> str:
+    from torchyard.client.download import file_to_download
+
+    return file_to_download(listed, STATE_FILE, of=what).sha256
 
 
 def _folder() -> Path:
@@ -59,7 +101,7 @@ def _folder() -> Path:
 
 
 def _is_there(target: Path, sha256: str) -> bool:
-    """Returns whether the file is there, whole. Counts it as used now, and removes it if it is not what it was."""
+    """Returns whether the file is there, and is what it was. Counts it as used now."""
     try:
         with target.open("rb") as file:
             whole = hashlib.file_digest(file, "sha256").hexdigest() == sha256
@@ -67,8 +109,6 @@ def _is_there(target: Path, sha256: str) -> bool:
         return False
     if whole:
         os.utime(target)
-    else:
-        target.unlink(missing_ok=True)
     return whole
 
 
@@ -87,13 +127,13 @@ def _locked(folder: Path) -> Generator[None]:
         os.close(lock)
 
 
-def _download(client: Client, job_id: str, checkpoint_id: str, target: Path) -> None:
+def _download(remote: _Remote, target: Path) -> None:
     from torchyard.cli.progress import Transfer
 
     before = os.umask(0o077)
     try:
         with Transfer() as transfer:
-            client.download(job_id, checkpoint_id, file=STATE_FILE, to=target, on_progress=transfer.show)
+            remote.fetch(to=target, on_progress=transfer.show)
     finally:
         os.umask(before)
 

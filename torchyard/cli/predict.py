@@ -30,7 +30,7 @@ def predict(
         typer.Argument(
             metavar="MODEL",
             help="A checkpoint's state.pt or an exported model.safetensors; or JOB or JOB/REF of a recipe, such as "
-            "digits/best, which is downloaded once.",
+            "digits/best, or model:NAME, which are downloaded once.",
             autocompletion=job_names,
         ),
     ],
@@ -85,9 +85,8 @@ def _file(model: str) -> Path:
         return Path(model)
     from torchyard.cli.cached import checkpoint_of
 
-    job, _, ref = model.partition("/")
     with connect() as client:
-        return checkpoint_of(client, job, ref or None)
+        return checkpoint_of(client, model)
 
 
 def _sources(model: Model[Any, Any], files: Sequence[str], texts: Sequence[str], to: Path | None) -> list[Any]:

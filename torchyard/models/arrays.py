@@ -54,7 +54,7 @@ def _tensor(array: Any) -> Tensor:
     values = np.asarray(array)
     if values.dtype.kind not in "uf" or values.dtype == np.longdouble:
         raise DataError(f"an array of {values.dtype} is not a picture, which is uint8, or floats of 0…1")
-    return torch.from_numpy(np.ascontiguousarray(values))
+    return torch.from_numpy(np.array(values, dtype=values.dtype.newbyteorder("="), order="C"))  # torch wants its own
 
 
 def _checked(values: Tensor) -> Tensor:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
-from torchyard.contract.recipes import Normalization, Recipe
-from torchyard.models.decoding import Resize
+from torchyard.contract.recipes import ImageClassification, Normalization, Segmentation
 from torchyard.models.inputs import Form, Picture, listed, read, stacked
 from torchyard.models.model import Model
 from torchyard.models.normalization import Normalizer
@@ -48,7 +47,13 @@ class PictureModel(Model[Picture, P]):
     """A model whose inputs are pictures: normalized floats (samples, channels, height, width)."""
 
     def __init__(
-        self, module: nn.Module, *, state: Mapping[str, Any], config: Recipe, device: torch.device, channels: int
+        self,
+        module: nn.Module,
+        *,
+        state: Mapping[str, Any],
+        config: ImageClassification | Segmentation,
+        device: torch.device,
+        channels: int,
     ) -> None:
         """`channels`: those of the module."""
         found = PictureMetadata.model_validate(
@@ -58,9 +63,8 @@ class PictureModel(Model[Picture, P]):
             raise DataError(f"its normalization has {len(found.normalization.mean)} channels, its model {channels}")
         self.memory_format = memory_format(config, device)
         super().__init__(module.to(memory_format=self.memory_format), state=state, config=config, device=device)  # pyright: ignore[reportCallIssue] it is no overload
-        resize: Resize = getattr(config.data, "resize", "squash")
         shape = found.input
-        self.form = Form(shape.channels, shape.height, shape.width, resize, found.crop_fraction)
+        self.form = Form(shape.channels, shape.height, shape.width, config.data.resize, found.crop_fraction)
         self.channels = channels
         """Those of the module's inputs, which may be three for grey pictures."""
         self._normalization = found.normalization

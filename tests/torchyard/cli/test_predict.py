@@ -213,7 +213,7 @@ def test_two_processes_at_once_download_once(
 
     def fetch() -> None:
         with Client(server.url, TOKEN) as client:
-            found.append(cached.checkpoint_of(client, "job_1", None))
+            found.append(cached.checkpoint_of(client, "job_1"))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -249,7 +249,7 @@ def test_a_job_that_is_no_recipe_is_refused_before_a_download(
     done = predict("job_1", "a.png", server=server)
     assert (done.returncode, done.stderr) == (
         1,
-        "error: job a is no recipe: only its script can use its checkpoints\n",
+        "error: job a is of no recipe: only its script can use its checkpoints\n",
     )
     assert downloads(server) == 0
 
@@ -265,3 +265,23 @@ def test_the_cache_is_bounded(
         lines(predict("job_1", "a.png", "--json", server=server))
     kept = [path.name for path in (tmp_path / "cache" / "torchyard" / "checkpoints").glob("*.pt")]
     assert kept == [f"{hashlib.sha256(contents[-1]).hexdigest()}.pt"]
+
+
+def test_a_named_model_is_downloaded_once(
+    tmp_path: Path, predict: Predict, states: dict[str, Path], server: FakeServer
+) -> None:
+    picture(tmp_path / "a.png")
+    state = states["digits"].read_bytes()
+    file = {"path": "state.pt", "size": len(state), "sha256": hashlib.sha256(state).hexdigest()}
+    version: dict[str, Any] = {"owner": "ada", "name": "digits", "version": 3, "trainer": "image-classification"}
+    version |= {"job_id": None, "checkpoint_id": None, "epoch": 1, "step": 9, "metrics": {}, "files": [file]}
+    version |= {"size": file["size"], "sha256": file["sha256"], "stored_bytes": 9, "created_at": NOW}
+    base = "/v1/models/ada/digits/versions/3"
+    server.on(base, version)
+    for path in (f"{base}/download", f"{base}/files/state.pt"):
+        server.on(path, Answer(state))
+    for _ in range(2):
+        assert len(lines(predict("model:ada/digits@3", "a.png", "--json", server=server))) == 1
+    assert downloads(server) == 1
+    done = predict("model:a/b/c", "a.png", server=server)
+    assert done.returncode == 1 and "names no model" in done.stderr

@@ -13,28 +13,30 @@ import torch
 from tests.torchyard.models.test_loading import digits, walls
 import torchyard
 from torchyard.contract.errors import DataError
-from torchyard.models import decoding
+from torchyard.models import decoding, unet
 from torchyard.models.arrays import resized
-from torchyard.models.model import Model
+from torchyard.models.pictures import PictureModel
 
 GREY = np.arange(64, dtype=np.uint8).reshape(8, 8) * 3
 
 
 @pytest.fixture(scope="module")
-def grey(tmp_path_factory: pytest.TempPathFactory) -> Model[Any, Any]:
+def grey(tmp_path_factory: pytest.TempPathFactory) -> PictureModel[Any]:
     """A model of grey pictures of 8×8."""
     return _loaded(tmp_path_factory.mktemp("grey"), digits())
 
 
 @pytest.fixture(scope="module")
-def coloured(tmp_path_factory: pytest.TempPathFactory) -> Model[Any, Any]:
+def coloured(tmp_path_factory: pytest.TempPathFactory) -> PictureModel[Any]:
     """A model of masks of coloured pictures of 32×32."""
     return _loaded(tmp_path_factory.mktemp("coloured"), walls())
 
 
-def _loaded(folder: Path, state: dict[str, Any]) -> Model[Any, Any]:
+def _loaded(folder: Path, state: dict[str, Any]) -> PictureModel[Any]:
     torch.save(state, folder / "best.pt")
-    return torchyard.load(folder / "best.pt", device="cpu")
+    model = torchyard.load(folder / "best.pt", device="cpu")
+    assert isinstance(model, PictureModel)
+    return model
 
 
 def saved(folder: Path, image: Image.Image, name: str = "a.png", **options: Any) -> Path:
@@ -45,12 +47,12 @@ def saved(folder: Path, image: Image.Image, name: str = "a.png", **options: Any)
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "LA", "I;16", "1", "CMYK"])
 @pytest.mark.parametrize("size", [(8, 8), (40, 20)])
 def test_a_file_goes_the_way_of_files_in_training(
-    tmp_path: Path, grey: Model[Any, Any], coloured: Model[Any, Any], mode: str, size: tuple[int, int]
+    tmp_path: Path, grey: PictureModel[Any], coloured: PictureModel[Any], mode: str, size: tuple[int, int]
 ) -> None:
     image = Image.fromarray(GREY).resize(size).convert(mode) if mode != "I;16" else Image.new("I;16", size, 30_000)
     path = saved(tmp_path, image, "a.tif" if mode == "CMYK" else "a.png")
     for model, channels, side in ((grey, 1, 8), (coloured, 3, 32)):
-        expected = decoding.decode(path, channels=channels, size=(side, side)).float() / 255
+        expected = decoding.decode(path, channels=channels, size=(side, side), resize=model.form.resize).float() / 255
         assert torch.allclose(model.prepare([path])[0], (expected - 0.5) / 0.5, atol=1e-6)
         with Image.open(path) as opened:
             assert torch.equal(model.prepare([opened]), model.prepare([path]))
@@ -58,7 +60,7 @@ def test_a_file_goes_the_way_of_files_in_training(
 
 @pytest.mark.parametrize("shape", [(8, 8), (8, 8, 1), (1, 8, 8), (8, 8, 3), (3, 8, 8), (20, 30)])
 def test_an_array_goes_the_way_of_arrays_in_training(
-    grey: Model[Any, Any], coloured: Model[Any, Any], shape: tuple[int, ...]
+    grey: PictureModel[Any], coloured: PictureModel[Any], shape: tuple[int, ...]
 ) -> None:
     values = np.broadcast_to(GREY.repeat(4, 0).repeat(4, 1)[: shape[0], : shape[1]], shape) if len(shape) == 2 else None
     whole = np.full(shape, 51, np.uint8) if values is None else np.ascontiguousarray(values)
@@ -68,14 +70,17 @@ def test_an_array_goes_the_way_of_arrays_in_training(
         floats = model.prepare([whole.astype(np.float32) / 255])
         assert torch.allclose(found, floats, atol=0.01)
         assert torch.equal(found, model.prepare([torch.from_numpy(whole)]))
+        assert torch.equal(found, model.prepare([whole[::-1].copy()[::-1]]))  # of negative strides
+        assert torch.equal(floats, model.prepare([whole.astype(">f4") / np.float32(255)]))
         mixed = model.prepare([whole, whole.astype(np.float64) / 255])
         assert torch.allclose(mixed[0], mixed[1], atol=0.01)
         if len(shape) == 2:
-            expected = resized(torch.from_numpy(whole)[None, None], side).float() / 255
+            part = decoding.cut(torch.from_numpy(whole)[None, None], (side, side), resize=model.form.resize)
+            expected = resized(part, side).float() / 255
             assert torch.allclose(found, ((expected - 0.5) / 0.5).expand_as(found), atol=1e-6)
 
 
-def test_colours_become_grey_as_in_files(tmp_path: Path, grey: Model[Any, Any]) -> None:
+def test_colours_become_grey_as_in_files(tmp_path: Path, grey: PictureModel[Any]) -> None:
     colours = np.random.default_rng(0).integers(256, size=(8, 8, 3)).astype(np.uint8)
     path = saved(tmp_path, Image.fromarray(colours))
     assert torch.allclose(grey.prepare([colours]), grey.prepare([path]), atol=0.01)
@@ -95,12 +100,47 @@ def test_colours_become_grey_as_in_files(tmp_path: Path, grey: Model[Any, Any]) 
         (torch.zeros(8, 8, dtype=torch.int32), "int32"),
     ],
 )
-def test_an_array_that_is_no_picture_is_refused(grey: Model[Any, Any], array: Any, message: str) -> None:
+def test_an_array_that_is_no_picture_is_refused(grey: PictureModel[Any], array: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         grey.predict(array)
 
 
-def test_a_turned_jpeg_is_upright(tmp_path: Path, coloured: Model[Any, Any]) -> None:
+def test_a_cut_picture_has_the_first_class_where_it_is_cut(tmp_path: Path) -> None:
+    state = walls()
+    state["model"]["head.weight"][:], state["model"]["head.bias"][:] = 0, 1  # every pixel is the second class
+    state["config"]["data"]["resize"] = "crop"
+    model = _loaded(tmp_path, state)
+    path = saved(tmp_path, Image.fromarray(GREY).resize((60, 30)))
+    for source in (path, np.asarray(Image.open(path))):
+        mask = model.predict(source).mask
+        assert mask.shape == (30, 60)
+        assert mask[:, 15:45].all() and not mask[:, :15].any() and not mask[:, 45:].any()
+
+
+def test_of_several_classes_the_most_probable_one_is_taken(tmp_path: Path) -> None:
+    state = {**walls(), "classes": ["background", "wall", "sky"], "outputs": 3}
+    state["model"] = unet.build("unet_small", outputs=3).state_dict()
+    model = _loaded(tmp_path, state)
+    picture = np.random.default_rng(0).integers(256, size=(32, 32, 3)).astype(np.uint8)
+    found = model.predict(picture)
+    assert np.array_equal(found.mask, model.logits(model.prepare([picture]))[0].argmax(0).numpy())
+    assert sum(found.share.values()) == pytest.approx(1)
+    larger = model.predict(picture.repeat(3, 0).repeat(2, 1))
+    assert larger.mask.shape == (96, 64)
+    found.save_mask(tmp_path / "mask.png")
+    with Image.open(tmp_path / "mask.png") as mask:
+        assert mask.mode == "P" and np.array_equal(np.asarray(mask), found.mask)
+        assert np.array_equal(np.asarray(mask.convert("RGB")), np.array(found.palette)[found.mask])
+
+
+def test_pictures_from_before_cutting_are_squashed(tmp_path: Path) -> None:
+    state = digits()
+    assert _loaded(tmp_path, state).form.resize == "crop"
+    del state["config"]["data"]["resize"]
+    assert _loaded(tmp_path, state).form.resize == "squash"
+
+
+def test_a_turned_jpeg_is_upright(tmp_path: Path, coloured: PictureModel[Any]) -> None:
     exif = Image.Exif()
     exif[decoding.ORIENTATION] = 6
     values = np.zeros((20, 400), np.uint8)
@@ -123,7 +163,9 @@ def bomb(path: Path) -> Path:
     return path
 
 
-def test_a_file_that_is_no_picture_is_named(tmp_path: Path, grey: Model[Any, Any], coloured: Model[Any, Any]) -> None:
+def test_a_file_that_is_no_picture_is_named(
+    tmp_path: Path, grey: PictureModel[Any], coloured: PictureModel[Any]
+) -> None:
     whole = saved(tmp_path, Image.fromarray(GREY).resize((200, 200)), "whole.jpg").read_bytes()
     (tmp_path / "torn.jpg").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.png").write_text("no picture")
@@ -136,7 +178,7 @@ def test_a_file_that_is_no_picture_is_named(tmp_path: Path, grey: Model[Any, Any
             assert "\n" not in caught.value.message
 
 
-def test_a_folder_is_its_pictures_in_order(tmp_path: Path, grey: Model[Any, Any]) -> None:
+def test_a_folder_is_its_pictures_in_order(tmp_path: Path, grey: PictureModel[Any]) -> None:
     with pytest.raises(DataError, match="has no picture"):
         grey.predict(tmp_path)
     (tmp_path / "b").mkdir()
