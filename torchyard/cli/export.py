@@ -9,14 +9,20 @@ from typing import Annotated
 import typer
 
 from torchyard.cli.arguments import Json
-from torchyard.contract.errors import ConfigError
+from torchyard.cli.completion import job_names
+from torchyard.cli.loading import loaded
 from torchyard.contract.exports import ENDINGS, Format
 from torchyard.host import terminal
 
 
 def export(
     checkpoint: Annotated[
-        str, typer.Argument(metavar="CHECKPOINT", help="A state.pt, or a model.safetensors that was exported.")
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="A state.pt, or a model.safetensors that was exported; or JOB, JOB/REF or model:NAME.",
+            autocompletion=job_names,
+        ),
     ],
     *,
     to: Annotated[
@@ -37,13 +43,11 @@ def export(
 
     The card in it says what goes in and what comes out.
     """
-    try:
-        from torchyard.models import export as write
-        from torchyard.models import load
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"export needs {error.name}: pip install 'torchyard[models]'") from error
-    path = _path(Path(checkpoint).stem, to, output)
-    done = write(load(checkpoint, device="cpu"), to=to, path=path, force=force)
+    model = loaded(checkpoint, device="cpu", command="export")
+    from torchyard.models import export as write
+
+    path = _path(Path(checkpoint.removeprefix("model:")).stem, to, output)
+    done = write(model, to=to, path=path, force=force)
     if as_json:
         terminal.write(json.dumps({"path": str(path), "to": to, "difference": done.difference, "card": done.card}))
     else:

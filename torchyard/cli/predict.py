@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.arguments import Json, connect
+from torchyard.cli.arguments import Json
 from torchyard.cli.completion import job_names
-from torchyard.contract.errors import ConfigError
+from torchyard.cli.loading import loaded
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torchyard.models.predictions import MaskPrediction
 
 _STDIN = "-"
-_FILE_SUFFIXES = (".pt", ".safetensors")
 
 
 def predict(
@@ -58,35 +57,15 @@ def predict(
     named, texts = files or [], text or []
     if not (named or texts):
         raise typer.BadParameter("name the files to predict, or give --text")
-    loaded = _loaded(model, device)
-    sources = _sources(loaded, named, texts, to)
-    rows = _rows(loaded, sources, to, batch_size=batch_size)
+    found = loaded(model, device=device, command="predict")
+    sources = _sources(found, named, texts, to)
+    rows = _rows(found, sources, to, batch_size=batch_size)
     if as_json:
         for row in rows:
             terminal.write(json.dumps(row))
         return
     for line in _table(list(rows)):
         terminal.write(line)
-
-
-def _loaded(model: str, device: str) -> Model[Any, Any]:
-    """Returns the model of a file, or of a job's checkpoint. Raises ConfigError without the packages that it needs."""
-    try:
-        from torchyard.models.loading import load
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("torchyard"):
-            raise
-        raise ConfigError(f"predictions need {error.name}: pip install 'torchyard[models]'") from error
-    return load(_file(model), device=device)
-
-
-def _file(model: str) -> Path:
-    if model.endswith(_FILE_SUFFIXES) or Path(model).is_file():
-        return Path(model)
-    from torchyard.cli.cached import checkpoint_of
-
-    with connect() as client:
-        return checkpoint_of(client, model)
 
 
 def _sources(model: Model[Any, Any], files: Sequence[str], texts: Sequence[str], to: Path | None) -> list[Any]:

@@ -164,7 +164,7 @@ def test_without_the_extra_the_command_names_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", absent)
     done = run_in_process(["predict", str(states["digits"]), "a.png"], environment(None, ""), cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "error: predictions need torch: pip install 'torchyard[models]'\n")
+    assert (done.returncode, done.stderr) == (1, "error: predict needs torch: pip install 'torchyard[models]'\n")
 
 
 def serve(server: FakeServer, state: bytes, *, sent: bytes | None = None, ref: str = "best", **changes: Any) -> str:
@@ -225,6 +225,15 @@ def test_two_processes_at_once_download_once(
     assert len(found) == 4 and len({*found}) == 1
     assert found[0].read_bytes() == states["digits"].read_bytes()
     assert downloads(server) == 1
+
+
+def test_a_jobs_checkpoint_is_exported(tmp_path: Path, states: dict[str, Path], server: FakeServer) -> None:
+    serve(server, states["digits"].read_bytes())
+    env = environment(server.url, TOKEN) | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = run_in_process(["export", "job_1/best", "--to", "safetensors"], env, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "best.safetensors\n"), done.stderr
+    loaded = torchyard.load(tmp_path / "best.safetensors", device="cpu")
+    assert loaded.classes == torchyard.load(states["digits"], device="cpu").classes
 
 
 def test_what_a_server_sends_instead_is_not_used(
