@@ -27,3 +27,17 @@ assert not {"torch", "asyncio", "fastapi", "store"} & {*sys.modules}
 """
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_model_needs_packages_which_are_named() -> None:
+    program = """
+import sys
+sys.modules["torch"] = None
+import torchyard
+try:
+    torchyard.load("best.pt")
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "torchyard.load needs torch: pip install 'torchyard[models]'\n", done.stderr

@@ -131,7 +131,7 @@ class Model(ABC, Generic[R, P]):
 
     def _read_ahead(self, sources: Sequence[Any], batch_size: int) -> Iterator[list[tuple[Any, R]]]:
         """Yields each batch of sources with what was read of them, while threads read the next batch."""
-        pool = ThreadPoolExecutor(min(MOST_READERS, len(os.sched_getaffinity(0))))
+        pool = ThreadPoolExecutor(min(MOST_READERS, os.cpu_count() or 1))
         try:
             waiting: deque[list[tuple[Any, Future[R]]]] = deque()
             for batch in _batches(sources, batch_size):

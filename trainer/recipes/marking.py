@@ -11,10 +11,11 @@ from torch import Tensor
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import Segmentation
 from torchyard.models.palette import palette
+from torchyard.models.segmenter import logit
 from torchyard.run.publishing import Content
 from trainer.data.pairs import Pairs
 from trainer.recipes.pixelclasses import ClassPixelLoss, ClassPixelTally
-from trainer.recipes.pixels import PixelLoss, PixelTally, logit
+from trainer.recipes.pixels import PixelLoss, PixelTally
 from trainer.recipes.weighting import class_weights
 from trainer.score import ClassIou, Iou, Score
 

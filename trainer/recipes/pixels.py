@@ -1,12 +1,12 @@
 """The loss and the metrics of a model that gives one logit for each pixel."""
 
 from collections.abc import Callable, Mapping
-import math
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torchyard.models.segmenter import logit
 from torchyard.run.publishing import Content
 
 HALF = {torch.float16, torch.bfloat16}
@@ -76,11 +76,6 @@ class PixelTally:
     def files(self) -> Mapping[str, Content]:
         """Returns no files: the metrics say all."""
         return {}
-
-
-def logit(probability: float) -> float:
-    """Returns the logit of a probability."""
-    return math.log(probability / (1 - probability))
 
 
 def _soft_dice(probabilities: Tensor, truth: Tensor) -> Tensor:

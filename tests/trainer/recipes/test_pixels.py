@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.recipes.pixels import PixelLoss, PixelTally, logit
+from torchyard.models.segmenter import logit
+from trainer.recipes.pixels import PixelLoss, PixelTally
 
 CPU = torch.device("cpu")
 RANDOM = np.random.default_rng(0)
