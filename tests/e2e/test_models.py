@@ -1,12 +1,15 @@
 """A model keeps the weights of a recipe when their job is gone, and another job starts from them."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 import pytest
 
 from tests.e2e.service import Service, until
+from tests.torchyard.cli.invocation import environment, run_in_process
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
 
@@ -21,6 +24,7 @@ def test_a_job_starts_from_a_model_whose_job_is_deleted(tmp_path: Path, service:
     trained = client.submit({**DIGITS, "name": "first"})
     service.wait(trained.id, JobState.SUCCEEDED)
     best = client.checkpoint(trained.id, "best")
+    told = _predicted(service, tmp_path / "by-job", "first/best")
     kept = client.add_model("digits", trained.id)
     assert (kept.version, kept.checkpoint_id, kept.sha256) == (1, best.id, best.sha256)
     client.delete(trained.id)
@@ -32,6 +36,7 @@ def test_a_job_starts_from_a_model_whose_job_is_deleted(tmp_path: Path, service:
     for key in ("val/loss", "val/accuracy"):
         assert done.metrics[key] == pytest.approx(kept.metrics[key], rel=1e-5), key
 
+    assert _predicted(service, tmp_path / "by-name", "model:digits@1") == told
     path = client.download_model("digits@1", to=tmp_path / "best.pt")
     assert hashlib.sha256(path.read_bytes()).hexdigest() == kept.sha256
     client.remove_model("digits")
@@ -39,3 +44,14 @@ def test_a_job_starts_from_a_model_whose_job_is_deleted(tmp_path: Path, service:
     until(lambda: not blob.exists(), what="the files of the model are gone")
     with pytest.raises(NotFound):
         client.model("digits")
+
+
+def _predicted(service: Service, folder: Path, checkpoint: str) -> dict[str, Any]:
+    """Returns what `torchyard predict` says of a picture, in a new folder with a cache of its own."""
+    folder.mkdir()
+    Image.linear_gradient("L").save(folder / "picture.png")
+    own = environment(service.server["url"], service.server["token"]) | {"XDG_CACHE_HOME": str(folder)}
+    done = run_in_process(["predict", checkpoint, "picture.png", "--device", "cpu", "--json"], own, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert len([*folder.rglob("*.pt")]) == 1
+    return json.loads(done.stdout)
