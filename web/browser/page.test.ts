@@ -195,12 +195,27 @@ test("a code is good once, and a token logs in instead", async () => {
   await context.close();
 });
 
+test("a checkpoint is kept as a model, which the page of models shows and downloads", async () => {
+  const visited = await visit(browser, service, `jobs/${trained.id}?tab=checkpoints`);
+  const { page } = visited;
+  await page.getByRole("button", { name: "keep", exact: true }).first().click();
+  await page.getByRole("dialog").getByRole("button", { name: "Keep", exact: true }).click();
+  await page.getByRole("link", { name: "cracks-unet@1" }).click();
+  await page.getByRole("button", { name: "cracks-unet" }).click();
+  await page.getByRole("link", { name: trained.id.slice(0, 16) }).waitFor();
+  const saved = page.waitForEvent("download");
+  await page.getByRole("button", { name: "download" }).click();
+  assert.equal((await saved).suggestedFilename(), "cracks-unet-v1.pt");
+  await leave(visited);
+});
+
 test("every page keeps to the policy, asks only this service and fits into 390 pixels", async () => {
   const visited = await visit(browser, service, "", { width: 390, height: 800, theme: "dark" });
   const tabs = ["curves", "logs", "checkpoints", "timeline", "spec", "card"].map(
     (tab) => `jobs/${trained.id}?tab=${tab}`,
   );
-  for (const path of ["", "jobs", ...tabs, `jobs/${failed.id}`, `compare?jobs=${trained.id},${failed.id}`]) {
+  const compared = `compare?jobs=${trained.id},${failed.id}`;
+  for (const path of ["", "jobs", "models", ...tabs, `jobs/${failed.id}`, compared]) {
     await visited.page.goto(`${service.url}/${path}`);
     await visited.page.locator("main h1, main h2, main section").first().waitFor();
     const wider = await visited.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

@@ -46,6 +46,8 @@ before(async () => {
     resources: { device: "cpu" },
   });
   await Promise.all([reach(service, trained.id, "succeeded"), reach(service, failed.id, "failed")]);
+  const kept = { name: "cracks-unet", from: `${trained.id}/best` };
+  await service.ask("v1/models", { method: "POST", body: kept });
   runs = await feeds.submit(service, "runs", { until: 200, kept: 100 });
   await reach(service, runs.id, "running");
   waits = await submit(service, { ...digits("waits"), resources: { device: "cpu", devices_per_node: 2 } });
@@ -73,6 +75,7 @@ for (const theme of ["light", "dark"] as const)
       `jobs/${failed.id}`,
       `jobs/${failed.id}?tab=logs`,
       `jobs/${waits.id}`,
+      "models",
       "compare",
       `compare?jobs=${trained.id},${runs.id}`,
     ];
@@ -175,7 +178,7 @@ for (const { role, scopes, offered } of READERS)
     });
     const found: string[] = [];
     const jobs = [runs, waits, failed, trained].map((job) => `jobs/${job.id}`);
-    for (const path of ["", "jobs", ...jobs, `compare?jobs=${trained.id},${runs.id}`]) {
+    for (const path of ["", "jobs", "models", ...jobs, `compare?jobs=${trained.id},${runs.id}`]) {
       await page.goto(`${service.url}/${path}`);
       await page.locator(".status.live").waitFor();
       await page

@@ -2,7 +2,7 @@
 import { BASE } from "./base";
 
 export interface Route {
-  readonly page: "now" | "jobs" | "job" | "compare" | "unknown";
+  readonly page: "now" | "jobs" | "job" | "compare" | "models" | "unknown";
   readonly jobId: string | null;
   readonly query: URLSearchParams;
 }
@@ -82,5 +82,6 @@ function read(): Route {
   if (first === "jobs" && second !== undefined && rest.length === 0)
     return { page: "job", jobId: second, query };
   if (first === "compare" && second === undefined) return { page: "compare", ...plain };
+  if (first === "models" && second === undefined) return { page: "models", ...plain };
   return { page: "unknown", ...plain };
 }

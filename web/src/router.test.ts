@@ -16,11 +16,11 @@ function click(html: string, more: MouseEventInit = {}): MouseEvent {
 }
 
 test("addresses name pages", () => {
-  const pages = ["", "jobs", "jobs/job_1", "compare", "jobs/job_1/x", "nothing"].map((path) => {
+  const pages = ["", "jobs", "jobs/job_1", "compare", "models", "jobs/job_1/x", "nothing"].map((path) => {
     navigate(href(path));
     return route().page;
   });
-  expect(pages).toEqual(["now", "jobs", "job", "compare", "unknown", "unknown"]);
+  expect(pages).toEqual(["now", "jobs", "job", "compare", "models", "unknown", "unknown"]);
 });
 
 test("a job's address has its id and its query", () => {

@@ -23,7 +23,13 @@ function shell(load: () => Promise<{ default: typeof Mark }> = () => Promise.res
   vi.stubGlobal("scrollTo", () => undefined);
   const loaded: string[] = [];
   const page = (name: string) => () => (loaded.push(name), load());
-  const pages = { now: page("now"), jobs: page("jobs"), job: page("job"), compare: page("compare") };
+  const pages = {
+    now: page("now"),
+    jobs: page("jobs"),
+    job: page("job"),
+    compare: page("compare"),
+    models: page("models"),
+  };
   return { host: show(Shell, { pages }), loaded };
 }
 

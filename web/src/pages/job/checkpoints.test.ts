@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { LiveEvent } from "../../live/events";
 import { JobStore } from "../../live/job.svelte";
 import { live } from "../../live/live.svelte";
-import { removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
+import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import Checkpoints from "./Checkpoints.svelte";
 import Confusion from "./Confusion.svelte";
 import Overlays from "./Overlays.svelte";
@@ -62,6 +62,39 @@ test("a job without a checkpoint says how one comes about, and a failure what it
   const refused = show(Checkpoints, { job: view() });
   await settled();
   expect(textOf(refused.querySelector("[role=alert]"))).toBe("There is none.");
+});
+
+test("a checkpoint is kept as a version of a model, under the name of the job or another", async () => {
+  signIn("member", "jobs:read", "jobs:write");
+  let answer: unknown = null;
+  const asked = serve(({ path }) =>
+    path === "v1/models" ? answer : { data: [checkpoint(1, { id: "ckpt_7" })], has_more: false },
+  );
+  const host = show(Checkpoints, { job: view() });
+  await settled();
+  click(host, "keep");
+  flushSync();
+  const field = host.querySelector<HTMLInputElement>("dialog input");
+  expect(field?.value).toBe("unet");
+  click(host, "Keep");
+  await settled();
+  expect(asked.at(-1)?.body).toEqual({ name: "unet", from: "job_a/ckpt_7" });
+  expect(textOf(host.querySelector("dialog [role=alert]"))).toBe("There is none.");
+  answer = { name: "unet", version: 2 };
+  click(host, "Keep");
+  await settled();
+  expect([textOf(host.querySelector("a[href$=models]")), host.querySelector("dialog[open]")]).toEqual([
+    "unet@2",
+    null,
+  ]);
+});
+
+test("who may not write keeps nothing", async () => {
+  signIn("viewer", "jobs:read");
+  serve(() => ({ data: [checkpoint(1)], has_more: false }));
+  const host = show(Checkpoints, { job: view() });
+  await settled();
+  expect(textOf(host)).not.toContain("keep");
 });
 
 test("the confusion matrix names what is confused most often; many classes have that alone", async () => {
