@@ -82,21 +82,13 @@ def load_folders(
     members, names = found.get("members"), found.get("names", files.names)
     sources = [str(root / name) for name in names] if members is None else shared_files(files, members)
     labels = torch.tensor(found["labels"])
-    count = found["train"]
-    if count is None:
-        train, val = split_indices(labels, fraction=config.val_fraction, seed=config.split_seed)
-    else:
-        train, val = torch.arange(count), torch.arange(count, len(labels))
+    train, val = _split(labels, found["train"], config)
     height, width = found["height"], found["width"]
     form = _Format(found["channels"], height, width, config.resize if config.image_size else None, crop_fraction)
     cache = None
     if config.cache == "auto":
-        cache = scan.decoded(
-            files,
-            asdict(form) | {"index": found.get("index")},
-            count=len(labels),
-            length=form.channels * height * width,
-        )
+        settings = asdict(form) | {"index": found.get("index")}
+        cache = scan.decoded(files, settings, count=len(labels), length=form.channels * height * width)
     train_part, val_part = (
         FolderPictures(
             [sources[place] for place in places.tolist()],
@@ -118,6 +110,13 @@ def load_folders(
         identity=files.identity,
         split_hash=split_digest(*([names[place] for place in places.tolist()] for places in (train, val))),
     )
+
+
+def _split(labels: Tensor, train: int | None, config: ImageDataConfig) -> tuple[Tensor, Tensor]:
+    """Returns the places of the pictures to train on, and of those to hold out."""
+    if train is None:
+        return split_indices(labels, fraction=config.val_fraction, seed=config.split_seed)
+    return torch.arange(train), torch.arange(train, len(labels))
 
 
 def _look_through(root: Path, config: ImageDataConfig, channels: int | None, scan: Scan) -> dict[str, Any]:
