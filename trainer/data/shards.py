@@ -50,8 +50,8 @@ def is_sharded(root: Path) -> bool:
         return True
     if not any(_tars(root)):
         return False
-    folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    return all(folder.name in SPLITS and not any(path.is_dir() for path in folder.iterdir()) for folder in folders)
+    folders = [path for path in _listed(root) if path.is_dir() and not path.name.startswith(".")]
+    return all(folder.name in SPLITS and not any(path.is_dir() for path in _listed(folder)) for folder in folders)
 
 
 def read_shards(root: Path, scan: Scan = ALONE) -> Shards:
@@ -96,10 +96,16 @@ def split_of(shard: str) -> str | None:
 
 def _tars(root: Path) -> Iterator[str]:
     for folder in (root, *(root / split for split in SPLITS)):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for path in folder.iterdir():
-                if path.suffix == SUFFIX and not path.name.startswith("."):
-                    yield path.relative_to(root).as_posix()
+        for path in _listed(folder) if folder.is_dir() else ():
+            if path.suffix == SUFFIX and not path.name.startswith("."):
+                yield path.relative_to(root).as_posix()
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read: {error.strerror}") from error
 
 
 def _scanned(root: Path, names: Sequence[str], scan: Scan) -> Index:

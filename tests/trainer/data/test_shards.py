@@ -59,6 +59,15 @@ def test_shards_with_an_index_hold_the_folder(tmp_path: Path) -> None:
     assert contents(shards) == FOLDER
 
 
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path) -> list[Path]:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(DataError, match=rf"^{tmp_path} cannot be read: Permission denied"):
+        is_sharded(tmp_path)
+
+
 def test_without_an_index_the_headers_are_read_once(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
