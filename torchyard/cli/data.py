@@ -26,8 +26,8 @@ def push(
 
     Like `run`, it leaves out what git ignores and .torchyardignore names.
     """
-    from torchyard.cli.run.keys import parse_size
     from torchyard.cli.run.upload import left_out, packed, upload
+    from torchyard.cli.run.values import parse_size
 
     try:
         most = parse_size(max_size)
@@ -55,7 +55,7 @@ def shard(
 ) -> None:
     """Pack a folder of pictures into shards: a few large tars with an index, which a job reads like the folder."""
     from torchyard.cli.progress import Transfer
-    from torchyard.cli.run.keys import parse_size
+    from torchyard.cli.run.values import parse_size
     from torchyard.cli.sharding import find_files, write_shards
 
     try:

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 import functools
-import re
-import shlex
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from torchyard.cli.run.values import Value, duration, fraction, number, pairs, parse_size, truth, words
 from torchyard.client.packing import MAX_SIZE
-from torchyard.contract.durations import parse_duration
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.resources import GpuName, PoolName
 from torchyard.contract.schema import BundleOrFile
@@ -18,60 +16,9 @@ from torchyard.contract.slurm import SlurmFeatures, SlurmWord
 from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Labels, Priority
 from torchyard.contract.team import Visibility
 
-_SIZE = re.compile(r"([0-9]{1,12}) ?(?:([KMG])(?:iB|B)?|B)?", re.IGNORECASE)
-_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
-
-Value: TypeAlias = Any
-"""A value of a setting: a text, a number, a truth, or a table of texts."""
-
-
-def parse_size(value: Value) -> int:
-    """Returns the bytes of a size such as `200MiB`, and a number as it is. Raises ValueError."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None or not int(match[1]):
-        raise ValueError("must be a size: 500KiB, 200MiB, 1GiB, or a number of bytes")
-    return int(match[1]) << _SHIFTS[(match[2] or "").upper()]
-
-
-def _duration(value: str) -> str:
-    if not parse_duration(value):
-        raise ValueError("not above zero")
-    return value
-
-
-def _number(text: str) -> Value:
-    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,9}", text) else text
-
-
-def _fraction(text: str) -> Value:
-    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else text
-
 
 def _above_zero(most: int) -> Any:
     return Annotated[float, Field(gt=0, le=most, allow_inf_nan=False)]
-
-
-def _truth(text: str) -> Value:
-    return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
-
-
-def words(text: str) -> Value:
-    """Returns the words of a text such as `'out/*.pt' 'more/*.pt'`, or the text if it is none."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text
-
-
-def pairs(text: str) -> Value:
-    """Returns the table that `A=1 B='two words'` writes, or the text if it is none."""
-    try:
-        found = [part.partition("=") for part in shlex.split(text)]
-    except ValueError:
-        return text
-    return {name: value for name, _, value in found} if all(mark for _, mark, _ in found) else text
 
 
 @dataclass(frozen=True)
@@ -111,7 +58,7 @@ class Key:
 _SLURM_WORD = "a name of Slurm: letters, digits and the characters . _ @ -"
 _Variable = Annotated[str, Field(pattern=VARIABLE_NAME)]
 _Size = Annotated[int, BeforeValidator(parse_size)]
-_Duration = Annotated[str, AfterValidator(_duration)]
+_Duration = Annotated[str, AfterValidator(duration)]
 
 KEYS = (
     Key(
@@ -128,7 +75,7 @@ KEYS = (
         "GPUs, or CPU slots where there are no GPUs, of each node: one process for each",
         "2",
         default=1,
-        from_text=_number,
+        from_text=number,
     ),
     Key(
         "nodes",
@@ -137,7 +84,7 @@ KEYS = (
         "machines of a pool, each with so many devices; one job spans one host without a pool",
         "2",
         default=1,
-        from_text=_number,
+        from_text=number,
     ),
     Key(
         "pool",
@@ -170,7 +117,7 @@ KEYS = (
         "a number above 0, at most 10000",
         "processors of each host, for all its processes together",
         "8",
-        from_text=_fraction,
+        from_text=fraction,
     ),
     Key(
         "memory_gb",
@@ -178,7 +125,7 @@ KEYS = (
         "a number of GiB above 0, at most 1000000",
         "memory of each host in GiB, for all its processes together",
         "32",
-        from_text=_fraction,
+        from_text=fraction,
     ),
     Key(
         "env",
@@ -252,16 +199,16 @@ KEYS = (
         "how often the program runs again after it has failed",
         "2",
         default=0,
-        from_text=_number,
+        from_text=number,
     ),
-    Key("priority", Priority, "a whole number from -100 to 100", "higher starts first", "0", from_text=_number),
+    Key("priority", Priority, "a whole number from -100 to 100", "higher starts first", "0", from_text=number),
     Key(
         "preemptible",
         bool,
         "true or false",
         "it may be stopped, with a checkpoint, so that another job can start; it goes on later",
         "true",
-        from_text=_truth,
+        from_text=truth,
     ),
     Key(
         "labels",
@@ -288,7 +235,7 @@ KEYS = (
         "submit, and do not follow the job",
         "true",
         default=False,
-        from_text=_truth,
+        from_text=truth,
     ),
 )
 """All settings, in the order in which they are shown."""

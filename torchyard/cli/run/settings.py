@@ -12,7 +12,8 @@ import tomllib
 
 import typer
 
-from torchyard.cli.run.keys import KEYS, Key, Value
+from torchyard.cli.run.keys import KEYS, Key
+from torchyard.cli.run.values import Value
 from torchyard.client.logins import login_file
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import Env
