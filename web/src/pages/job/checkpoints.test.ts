@@ -6,7 +6,9 @@ import { live } from "../../live/live.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import Checkpoints from "./Checkpoints.svelte";
 import Confusion from "./Confusion.svelte";
+import Head from "./Head.svelte";
 import Overlays from "./Overlays.svelte";
+import Started from "./Started.svelte";
 import { AT, checkpoint, view } from "./testing";
 
 let tell: (event: LiveEvent) => void;
@@ -28,7 +30,7 @@ afterEach(async () => {
 
 test("checkpoints are listed with the monitored metric first, and again when there is a new one", async () => {
   let all = [checkpoint(1, { aliases: ["best"], metrics: { "val/iou": 0.5, "val/loss": 1, lr: 1 } })];
-  const asked = serve(() => ({ data: all, has_more: false }));
+  const asked = serve(({ path }) => ({ data: path === "v1/jobs" ? [] : all, has_more: false }));
   const host = show(Checkpoints, { job: view({ spec: { checkpoint: { monitor: "val/iou" } } }) });
   await settled();
   expect(textsOf(host, "thead th").slice(3, -4)).toEqual(["val/iou", "val/loss"]);
@@ -40,7 +42,8 @@ test("checkpoints are listed with the monitored metric first, and again when the
     items: { job_id: "job_a", position: 9, metrics: {}, logs: [], events: [event] },
   } as unknown as LiveEvent);
   await settled();
-  expect([asked.length, host.querySelectorAll("tbody tr").length]).toEqual([2, 2]);
+  const read = asked.filter(({ path }) => path.endsWith("/checkpoints"));
+  expect([read.length, host.querySelectorAll("tbody tr").length]).toEqual([2, 2]);
 });
 
 test("a checkpoint that was evaluated again shows both values", async () => {
@@ -50,6 +53,45 @@ test("a checkpoint that was evaluated again shows both values", async () => {
   const host = show(Checkpoints, { job: view({ spec: { checkpoint: { monitor: "val/iou" } } }) });
   await settled();
   expect(textsOf(host, ".again")).toEqual(["again 0.2500"]);
+});
+
+test("a job that has ended is retried from a checkpoint, by who may", async () => {
+  const all = [checkpoint(2), checkpoint(1)];
+  const asked = serve(({ method }) =>
+    method === "POST" ? view({ id: "job_b" }) : { data: all, has_more: false },
+  );
+  const job = view({ state: "succeeded", finished_at: AT });
+  const reader = show(Checkpoints, { job });
+  await settled();
+  expect(textsOf(reader, "tbody button")).not.toContain("Retry from here");
+  signIn("member", "jobs:write");
+  const host = show(Checkpoints, { job });
+  await settled();
+  const [, second] = [...host.querySelectorAll<HTMLButtonElement>("tbody button")].filter(
+    (button) => textOf(button) === "Retry from here",
+  );
+  second?.click();
+  await settled();
+  expect(asked.at(-1)).toMatchObject({ path: "v1/jobs/job_a/retry", body: { from: "ckpt_1" } });
+  expect(location.pathname).toMatch(/jobs\/job_b$/);
+});
+
+test("the jobs that start from a checkpoint are linked", async () => {
+  const asked = serve(() => ({ data: [view({ id: "job_c", name: "fine" })], has_more: true }));
+  const host = show(Started, { jobId: "job_a" });
+  await settled();
+  expect(asked[0]?.query.get("init_from")).toBe("job_a");
+  expect(textOf(host)).toBe("Start from these: fine, …");
+  expect(host.querySelector("a")?.getAttribute("href")).toContain("jobs/job_c");
+});
+
+test("a job links to what it starts from", () => {
+  const from = { ref: "job_s/ckpt_1", job_id: "job_s", checkpoint_id: "ckpt_1", model: null, step: 1200 };
+  const nothing = { attempts: [], onchange: () => undefined, ondelete: () => undefined };
+  const host = show(Head, { job: view({ init_from: from }), ...nothing });
+  const link = host.querySelector(".second a");
+  expect(textOf(link)).toBe("step 1,200 of another job");
+  expect(link?.getAttribute("href")).toContain("jobs/job_s?tab=checkpoints");
 });
 
 test("a job without a checkpoint says how one comes about, and a failure what it is", async () => {
@@ -164,7 +206,7 @@ test("files of a checkpoint are read once, however often the job's page hears of
     { path: "confusion.json", size: 10, sha256: "" },
   ];
   const asked = serve(({ path }) => {
-    if (path.endsWith("/attempts")) return { data: [] };
+    if (path.endsWith("/attempts") || path === "v1/jobs") return { data: [], has_more: false };
     if (path.endsWith("/checkpoints")) return { data: [checkpoint(1, { files })], has_more: false };
     return path.endsWith(".png") ? new Blob(["x"]) : { classes: [], matrix: [] };
   });
@@ -181,7 +223,7 @@ test("files of a checkpoint are read once, however often the job's page hears of
     await settled();
   }
   const read = asked.map(({ path }) => path.split("/").at(-1)).filter((name) => name !== "attempts");
-  expect(read.toSorted()).toEqual(["a.png", "checkpoints", "confusion.json"]);
+  expect(read.toSorted()).toEqual(["a.png", "checkpoints", "confusion.json", "jobs"]);
 });
 
 /** Sees at once what it observes. */
