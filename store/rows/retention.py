@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Checkpoint, Job, ModelVersion
-from store.rows import garbage, metrics, quotas
+from store.rows import garbage, jobs, metrics, quotas
 from torchyard.contract.team import Resource
 
 _PER_STATEMENT = 1000
@@ -34,6 +34,7 @@ def prune(session: Session, job_id: str) -> str | None:
     limit = quotas.limit_of(session, job.owner, Resource.STORED_BYTES)
     if policy.keep_last is None and limit is None:
         return None
+    jobs.lock(session, job_id)  # a submission that starts from one of them keeps the job until it is stored
     rows = _oldest_first(session, job)
     if policy.keep_last is not None:
         kept = _kept(rows, policy, last=policy.keep_last, best=policy.keep_best)

@@ -64,6 +64,16 @@ def test_every_transaction_locks_in_one_order(db: StoreFixture) -> None:
     assert [tables for tables in several if sorted(tables, key=ORDER.index) != list(tables)] == []
 
 
+@pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
+def test_no_checkpoint_is_removed_while_a_submission_keeps_its_job(db: StoreFixture) -> None:
+    claim = db.running(db.submit(checkpoint={"keep_last": 1}), db.worker())
+    saved = checkpoint("c", step=1)
+    db.record(claim, seq=0, checkpoints=[saved])
+    with recorded_locks(db.database) as found:
+        db.record(claim, seq=1, checkpoints=[saved])  # listed already: nothing else of it locks the job
+    assert found == [["attempts", "jobs"]]
+
+
 def _live(db: StoreFixture) -> None:
     """Does what locks rows: a user with quotas, the life of some jobs, and what people ask of them."""
     db.write(lambda session: users.add(session, "ada", Role.MEMBER))
