@@ -20,10 +20,12 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.events import CheckpointSaved, Message
 from torchyard.contract.recipes import REGISTRY
 from torchyard.contract.rundir import STATE_FILE, RunDir
+from torchyard.run import Run
 from trainer import __main__ as trainer
 from trainer import evaluation_job, loop
 from trainer.data.digits import read_digits
 from trainer.evaluate import evaluate
+from trainer.weights.starting import read_initial
 
 TRAINING = {"training": {"epochs": 1, "per_device_batch_size": 16}}
 NOBODY = f"job_{'0' * 32}"
@@ -129,21 +131,24 @@ def test_as_many_classes_of_other_names_get_a_new_head_too(tmp_path: Path, sourc
     assert text.count(".weight") == 2, "the head alone is new, and left out"
 
 
-def test_a_model_that_nothing_fits_and_a_file_that_is_no_checkpoint_are_refused(
-    tmp_path: Path, source: str, saved: Path
-) -> None:
+def test_a_model_that_nothing_fits_is_refused(tmp_path: Path, source: str, saved: Path) -> None:
     with pytest.raises(ConfigError, match=r"no weight of the checkpoint fits the model.*small_cnn.*config.model.name"):
         config = {"model": {"name": "squeezenet1_1"}, "data": {"image_size": 32}}
-        run_job(tmp_path / "1", source, config, init_from=saved)
+        run_job(tmp_path, source, config, init_from=saved)
+
+
+def test_a_file_that_is_no_checkpoint_of_the_recipe_is_refused(tmp_path: Path, saved: Path) -> None:
     folder = tmp_path / "forged"
     folder.mkdir()
+    run = job(tmp_path / "run", {}, init_from=f"{NOBODY}/best")
+    env = environment(run, data="digits", init_from=folder)
     for content in (b"", b"PK\x03\x04 torn", pickle.dumps(print), json.dumps({"model": {}}).encode()):
         (folder / STATE_FILE).write_bytes(content)
         with pytest.raises(DataError, match=r"^init_from: "):
-            run_job(tmp_path / "2", source, {}, init_from=folder)
+            read_initial(Run(env))
     torch.save({**load(saved), "recipe": "segmentation"}, folder / STATE_FILE)
     with pytest.raises(ConfigError, match="is of segmentation"):
-        run_job(tmp_path / "3", source, {}, init_from=folder)
+        read_initial(Run(env))
 
 
 RECIPES: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
@@ -164,6 +169,7 @@ def test_each_recipe_starts_from_a_checkpoint_and_measures_one(tmp_path: Path, r
     _assert_measured(measured, first)
 
 
+@pytest.mark.thorough
 def test_a_text_model_takes_the_tokenizer_of_its_weights(tmp_path: Path) -> None:
     texts(tmp_path / "data")
     (tmp_path / "other").mkdir()
