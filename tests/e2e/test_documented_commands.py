@@ -44,11 +44,13 @@ def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
     with running_by(f"torchyard up --port {port}", tmp_path, environment):
         said = run_blocks([*shown, f"python - <<'END'\n{program}END"], tmp_path, environment)
         captured = run_blocks([f"torchyard checkpoints {tmp_path.name}"], tmp_path, environment)
-        (copies,) = blocks(COMMANDS, "sh")
+        copies, models = blocks(COMMANDS, "sh")
         run_blocks([_of_programs_job(copies, tmp_path.name)], tmp_path, environment)
+        kept = run_blocks([models], tmp_path, environment)
     assert "val/accuracy" in said
     assert len(list(tmp_path.glob("*.pt"))) >= 2
     assert "latest" in captured
+    assert "admin/digits@2" in kept and kept.endswith("admin/digits@1  removed\n")
     assert {"loss.png", "model.safetensors", "out/loss.png"} <= {
         str(path.relative_to(tmp_path)) for pattern in ("*", "out/*") for path in tmp_path.glob(pattern)
     }
