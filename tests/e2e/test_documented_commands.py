@@ -44,9 +44,8 @@ def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
     with running_by(f"torchyard up --port {port}", tmp_path, environment):
         said = run_blocks([*shown, f"python - <<'END'\n{program}END"], tmp_path, environment)
         captured = run_blocks([f"torchyard checkpoints {tmp_path.name}"], tmp_path, environment)
-        copies, models = blocks(COMMANDS, "sh")
-        run_blocks([_of_programs_job(copies, tmp_path.name)], tmp_path, environment)
-        kept = run_blocks([models], tmp_path, environment)
+        run_blocks([_of_programs_job(_block("torchyard cp"), tmp_path.name)], tmp_path, environment)
+        kept = run_blocks([_block("torchyard models")], tmp_path, environment)
     assert "val/accuracy" in said
     assert len(list(tmp_path.glob("*.pt"))) >= 2
     assert "latest" in captured
@@ -117,6 +116,11 @@ def _run(found: list[str]) -> list[str]:
 def _here(block: str, port: int) -> str:
     """Names the port, and lets `login` read the token for which it would ask."""
     return re.sub(r"(login \S+)", r"\1 --token-stdin < .torchyard/token", block).replace("8000", str(port))
+
+
+def _block(beginning: str) -> str:
+    """Returns the block of docs/commands.md that begins so."""
+    return next(block for block in blocks(COMMANDS, "sh") if block.startswith(beginning))
 
 
 def _of_programs_job(block: str, name: str) -> str:
