@@ -53,5 +53,11 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     limit_lock_waits(op.get_bind())
+    # The collector removes those of the files that nothing else refers to.
+    if op.get_bind().dialect.name == "postgresql":
+        files = "SELECT DISTINCT file->>'sha256' FROM model_versions, jsonb_array_elements(files) AS file"
+    else:
+        files = "SELECT DISTINCT json_extract(value, '$.sha256') FROM model_versions, json_each(files) WHERE true"
+    op.execute(f"INSERT INTO garbage (sha256) {files} ON CONFLICT DO NOTHING")
     op.drop_table("model_versions")
     op.drop_table("models")
