@@ -10,11 +10,12 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from store.commands import attempts as commands
-from store.commands import requests
+from store.commands import models, requests
 from store.db.database import Database
 from store.facts.attempts import Begun
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE
+from store.facts.models import NewVersion
 from store.facts.submission import Retry, Submission, Submitted
 from store.rows import attempts, batches, deletion, jobs, new_jobs, quotas, stacks, submissions, users, waiting
 from store.rows.reservations import Change
@@ -107,7 +108,9 @@ def _live(db: StoreFixture) -> None:
     db.cancel(other)
     db.retry(other)
     ada = Caller("ada", Role.MEMBER)
-    starts = Submission(db.spec(init_from=f"{runs}/latest"), ada, "private")
+    models.add(store_on(db.database), NewVersion("kept", runs, "latest", None, "private", ada))
+    db.cancel(db.write(lambda session: submissions.store_one(session, _starting("model:kept", ada))).job.id)
+    starts = _starting(f"{runs}/latest", ada)
     both = [Submission(db.spec(), ada, "private"), Retry(other, ada), starts]
     stored = db.write(lambda session: submissions.store_together(session, both))
     assert all(isinstance(each, Submitted) for each in stored)
@@ -117,6 +120,10 @@ def _live(db: StoreFixture) -> None:
     db.retry(begun)
     db.write(lambda session: deletion.delete_job(session, other))
     _live_in_pool(db)
+
+
+def _starting(init_from: str, caller: Caller) -> Submission:
+    return Submission(StoreFixture.spec(init_from=init_from), caller, "private")
 
 
 def _live_in_pool(db: StoreFixture) -> None:
