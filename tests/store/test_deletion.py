@@ -89,7 +89,8 @@ def garbage(db: StoreFixture) -> int:
 def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     team = {"users", "tokens", "browser_sessions", "quotas", "secrets", "audit", "login_codes", "failed_logins"}
     queue = {"waiting_reasons", "reservations", "usage", "run_lengths", "job_counts"}
-    others = {"workers", "device_samples", "deleted_jobs", "garbage", "bundles", "service", *queue, *team}
+    kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions"}
+    others = {"workers", "device_samples", "service", *kept, *queue, *team}
     return {table: rows for table, rows in everything.items() if table not in others}
 
 
