@@ -1,14 +1,16 @@
-"""RoBERTa with a classification head in several sizes, and adapters of transformers' models for the training loop."""
+"""Encoders of texts with a classification head: RoBERTa in several sizes, and other types of transformers' models."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
 import json
-import os
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes import HF, HF_TEXTS
+from torchyard.models.library import Options, config_of_type, configure_transformers
 from torchyard.models.tokenizer import TokenizerFiles
 
 if TYPE_CHECKING:
@@ -31,20 +33,35 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 """The sizes in table 9 of Liu et al., arXiv 1907.11692, and `tiny`, which is ours."""
 
-FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
+FAMILY = HF_TEXTS
 """The values of `model_type` that are supported."""
 
 POSITIONS = 512
 PADDING = 1
 """RoBERTa's padding token. Positions are numbered from PADDING + 1."""
 
+_NUMBERED_FROM_PADDING = {"camembert", "roberta", "xlm-roberta"}
+_DROPOUTS = (
+    *("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "classifier_dropout_prob"),
+    *("dropout", "attention_dropout", "seq_classif_dropout", "embedding_dropout", "mlp_dropout", "pooler_dropout"),
+)
+"""The names that types have for their dropouts."""
 
-def build(name: str, *, vocabulary: int, classes: Sequence[str], dropout: float) -> nn.Module:
-    """Returns a RoBERTa with random weights. It takes a dict of `input_ids` and `attention_mask`.
 
-    It returns logits (texts, classes).
+def build(
+    name: str, *, vocabulary: int, classes: Sequence[str], dropout: float, options: Options | None = None
+) -> nn.Module:
+    """Returns an encoder with random weights. It takes a dict of `input_ids` and `attention_mask`.
+
+    It returns logits (texts, classes). `options` are those of `hf/TYPE`. Raises ConfigError.
     """
     configure_transformers()
+    if name.startswith(HF):
+        config = _config_of_type(name.removeprefix(HF), vocabulary=vocabulary, options=options or {})
+        try:
+            return _from_config(for_task(config, classes=classes, dropout=dropout))
+        except (ValueError, RuntimeError, AssertionError) as error:
+            raise ConfigError(f"model.options: {name} cannot be built: {str(error).splitlines()[0]}") from error
     from transformers import RobertaConfig
 
     config = RobertaConfig(
@@ -91,16 +108,23 @@ def padding(model: nn.Module) -> int:
 
 def longest(config: "PreTrainedConfig") -> int:
     """Returns the tokens of the longest text. RoBERTa models number positions from the padding token on."""
-    before = 0 if config.model_type == "bert" else config.pad_token_id + 1
+    before = config.pad_token_id + 1 if config.model_type in _NUMBERED_FROM_PADDING else 0
     return config.max_position_embeddings - before
+
+
+def attention(kind: str) -> str:
+    """Returns the implementation of attention of a type. A configuration's own may name one to download."""
+    return "eager" if kind == "deberta-v2" else "sdpa"
 
 
 class _OneArgument(nn.Module):
     """A mixin for models of transformers: the model takes one argument and returns only logits."""
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        # For a mask with two dimensions, transformers waits for the device to learn whether it masks anything.
-        mask = inputs["attention_mask"][:, None, None, :]
+        mask = inputs["attention_mask"]
+        if getattr(own_config(self), "classifier_pooling", None) != "mean":  # which is over the mask's own texts
+            # For a mask with two dimensions, transformers waits for the device to learn whether it masks anything.
+            mask = mask[:, None, None, :]
         return super().forward(input_ids=inputs["input_ids"], attention_mask=mask).logits
 
 
@@ -115,29 +139,34 @@ def _class(base: type[nn.Module]) -> type[nn.Module]:
     return type(base.__name__, (_OneArgument, base), {})
 
 
-def configure_transformers() -> None:
-    """Turns off network access, and logs below errors. Call it before the first import from transformers."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-
-
 def for_task(config: "PreTrainedConfig", *, classes: Sequence[str], dropout: float) -> "PreTrainedConfig":
     """Sets the classes and the dropout of a configuration, and returns it."""
     config.id2label = dict(enumerate(classes))
     config.label2id = {name: index for index, name in enumerate(classes)}
     config.problem_type = "single_label_classification"
-    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
-        setattr(config, name, dropout)
+    for name in _DROPOUTS:
+        if hasattr(config, name):
+            setattr(config, name, dropout)
+    return config
+
+
+def _config_of_type(kind: str, *, vocabulary: int, options: Options) -> "PreTrainedConfig":
+    positions = POSITIONS + PADDING + 1
+    config = config_of_type(
+        kind, options=options, vocab_size=vocabulary, max_position_embeddings=positions, pad_token_id=PADDING
+    )
+    for name, token in (("bos", 0), ("cls", 0), ("eos", 2), ("sep", 2)):  # those of the tokenizer that is trained
+        if hasattr(config, f"{name}_token_id"):
+            setattr(config, f"{name}_token_id", token)
     return config
 
 
 def _from_config(config: "PreTrainedConfig") -> nn.Module:
     from transformers import AutoModelForSequenceClassification
 
-    model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, attn_implementation="sdpa")
+    model = AutoModelForSequenceClassification.from_config(
+        config, dtype=torch.float32, attn_implementation=attention(config.model_type)
+    )
     model.config.architectures = [type(model).__name__]
     return one_argument(model)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextClassification
-from torchyard.models import text
+from torchyard.models import library, text
 from torchyard.models.checkpoint import raise_unless_failed, reason
 from torchyard.models.model import Model
 from torchyard.models.predictions import ClassPrediction, class_predictions
@@ -28,6 +28,8 @@ SHAPE = (
     *("pad_token_id", "bos_token_id", "eos_token_id", "position_embedding_type"),
 )
 """The keys of a model's configuration that say what is computed. A state's other keys are not given to transformers."""
+LIKE_BERT = ("bert", "camembert", "roberta", "xlm-roberta")
+"""The types that have no keys but these. Of others, `library.own_keys` are given, too."""
 
 
 class _Tokenizer(BaseModel, frozen=True, strict=True):
@@ -113,17 +115,17 @@ def build(config: TextClassification, state: Mapping[str, Any]) -> nn.Module:
     Raises DataError.
     """
     found = _metadata(state)
-    shape = {key: found.model_config_[key] for key in SHAPE if key in found.model_config_}
-    if shape.get("model_type") not in text.FAMILY:
-        raise DataError(
-            f"its model_type is {str(shape.get('model_type'))[:100]!r}, not one of {', '.join(text.FAMILY)}"
-        )
-    layers = shape.get("num_hidden_layers")
+    kind = found.model_config_.get("model_type")
+    own = library.own_keys(kind) if kind in text.FAMILY and kind not in LIKE_BERT else ()
+    shape = {key: found.model_config_[key] for key in (*SHAPE, *own) if key in found.model_config_}
+    if kind not in text.FAMILY:
+        raise DataError(f"its model_type is {str(kind)[:100]!r}, not one of {', '.join(text.FAMILY)}")
+    layers = shape.get("num_hidden_layers", shape.get("n_layers"))
     if not isinstance(layers, int) or not 0 < layers <= len(state["model"]):
         raise DataError(f"it has {len(state['model'])} tensors, and says that it has {str(layers)[:100]} layers")
     shape |= {"id2label": dict(enumerate(found.classes)), "problem_type": "single_label_classification"}
     with torch.device("meta"):
-        _check_shapes(text.rebuild(shape), state["model"])  # before memory is taken for what it says
+        library.check_shapes(text.rebuild(shape), state["model"])  # before memory is taken for what it says
     return text.rebuild(shape)
 
 
@@ -131,11 +133,3 @@ def _metadata(state: Mapping[str, Any]) -> TextMetadata:
     return TextMetadata.model_validate(
         {key: state[key] for key in ("classes", "tokenizer", "model_config") if key in state}
     )
-
-
-def _check_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    for name, own in module.state_dict().items():
-        found = tensors.get(name)
-        if found is None or found.shape != own.shape:
-            has = "no such tensor" if found is None else f"one of {tuple(found.shape)}"
-            raise DataError(f"its model needs {name} of {tuple(own.shape)}, and it has {has}")

@@ -1,4 +1,4 @@
-"""Image classifiers: a small CNN, and torchvision's models by name."""
+"""Image classifiers: a small CNN, and the models of torchvision and other libraries by name."""
 
 from collections import OrderedDict
 from difflib import get_close_matches
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from torchyard.contract.errors import ConfigError
+from torchyard.models import library
 
 SMALL_CNN = "small_cnn"
 
@@ -40,12 +41,15 @@ class SmallCNN(nn.Module):
 
 
 def channels_for(name: str, channels: int) -> int:
-    """Returns the input channels of a model for data with `channels` channels: three for torchvision's models."""
+    """Returns the input channels of a model for data with `channels` channels: three for all but ours."""
     return channels if name == SMALL_CNN else 3
 
 
 def check_name(name: str) -> None:
     """Raises ConfigError with similar names if there is no such model."""
+    if library.is_library(name):
+        library.check_pictures(name)
+        return
     names = [SMALL_CNN, *_torchvision_names()] if name != SMALL_CNN else [SMALL_CNN]
     if name in names:
         return
@@ -59,8 +63,17 @@ def is_published(weights: str) -> bool:
     return weights != "none" and "/" not in weights
 
 
-def build(name: str, *, channels: int, height: int, width: int, classes: int, for_published: bool = False) -> nn.Module:
-    """Builds a model with random weights.
+def build(
+    name: str,
+    *,
+    channels: int,
+    height: int,
+    width: int,
+    classes: int,
+    for_published: bool = False,
+    options: library.Options | None = None,
+) -> nn.Module:
+    """Builds a model with random weights; `options` are those of a type of transformers.
 
     `for_published`: published weights are loaded afterwards, and some models then need another form. Raises ConfigError
     if there is no such model, or if it cannot take such pictures.
@@ -68,12 +81,15 @@ def build(name: str, *, channels: int, height: int, width: int, classes: int, fo
     check_name(name)
     shape = (channels_for(name, channels), height, width)
     try:
-        model = _construct(
-            name, channels=shape[0], height=height, width=width, classes=classes, for_published=for_published
-        )
+        if library.is_library(name):
+            model = library.pictures(name, options=options or {}, height=height, width=width, classes=classes)
+        else:
+            model = _construct(
+                name, channels=shape[0], height=height, width=width, classes=classes, for_published=for_published
+            )
         with torch.no_grad():
             model.eval()(torch.zeros(1, *shape))
-    except (RuntimeError, ValueError, AssertionError) as error:
+    except (RuntimeError, ValueError, AssertionError, TypeError, IndexError, ZeroDivisionError) as error:
         if "allocate memory" in str(error):
             raise  # the machine has too little memory: the pictures may be fine
         reason = str(error).splitlines()[0]

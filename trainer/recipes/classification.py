@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.recipes import ImageClassification, ImageDataConfig, Normalization
+from torchyard.contract.recipes import HF, ImageClassification, ImageDataConfig, Normalization
 from torchyard.models import vision
 from torchyard.models.normalization import Normalizer
 from torchyard.models.placement import memory_format
@@ -32,6 +32,7 @@ from trainer.task import Evaluation
 from trainer.weights.files import crop_fraction, file_state, fill, torchvision_state
 from trainer.weights.home import placed
 from trainer.weights.initial import freeze, initialize
+from trainer.weights.pretrained import picture_state
 from trainer.world import World
 
 logger = logging.getLogger(__name__)
@@ -236,6 +237,7 @@ def _model(config: ImageClassification, data: ImageData, *, weights: str | None)
         width=data.width,
         classes=len(data.classes),
         for_published=vision.is_published(config.model.weights),
+        options=config.model.options,
     )
     if weights is not None:
         new = frozenset(name for name, _ in model.named_parameters())
@@ -247,10 +249,16 @@ def _model(config: ImageClassification, data: ImageData, *, weights: str | None)
 
 
 def _fill(model: nn.Module, name: str, weights: str) -> frozenset[str]:
-    tensors = torchvision_state(name, weights) if vision.is_published(weights) else file_state(weights)
-    new = fill(model, vision.fit_position_embeddings(model, tensors), what=weights)
+    new = fill(model, vision.fit_position_embeddings(model, _weights(model, name, weights)), what=weights)
     logger.info("model.weights: %s; new: %s", weights, ", ".join(sorted(new)) or "nothing")
     return new
+
+
+def _weights(model: nn.Module, name: str, weights: str) -> dict[str, Tensor]:
+    if vision.is_published(weights):
+        return torchvision_state(name, weights)
+    path = local_path(weights)
+    return picture_state(model, path) if name.startswith(HF) and path.is_dir() else file_state(weights)
 
 
 def _normalization(

@@ -179,7 +179,11 @@ def _new(config: TextClassification, data: TextData, weights: str) -> tuple[nn.M
         return _loaded(config, data, local_path(weights))
     tokenizer = train_tokenizer(data.train.texts, vocabulary=config.data.vocabulary)
     model = text.build(
-        config.model.name, vocabulary=tokenizer.vocabulary, classes=data.classes, dropout=config.model.dropout
+        config.model.name,
+        vocabulary=tokenizer.vocabulary,
+        classes=data.classes,
+        dropout=config.model.dropout,
+        options=config.model.options,
     )
     initialize(model, [name for name, _ in model.named_parameters()], config.model.init)
     return model, tokenizer

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
-from torchyard.models.text import FAMILY, configure_transformers, for_task, longest, one_argument
+from torchyard.models.library import configure_transformers
+from torchyard.models.text import FAMILY, attention, for_task, longest, one_argument, own_config
 from torchyard.models.tokenizer import TokenizerFiles
 from trainer.weights.digests import checked_snapshot
 
@@ -55,6 +56,33 @@ def load(folder: Path, *, classes: Sequence[str], dropout: float) -> Pretrained:
         raise DataError(f"model.weights: {folder} cannot be used: {reason}") from error
 
 
+def picture_state(model: nn.Module, folder: Path) -> dict[str, Tensor]:
+    """Returns the weights by name that transformers saved in `folder` and that fit the model, one of its own.
+
+    The names in the file may be those of older versions. What the folder says of its model is not read. Raises
+    DataError.
+    """
+    from transformers import AutoModelForImageClassification
+
+    try:
+        with checked_snapshot(folder) as checked:
+            loaded, report = AutoModelForImageClassification.from_pretrained(
+                checked,
+                config=own_config(model),
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+    except Exception as error:  # the library's errors for broken files have no common base class
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"model.weights: {folder} cannot be used: {reason}") from error
+    missing = _missing_names(report)
+    return {name: tensor for name, tensor in loaded.state_dict().items() if name not in missing}
+
+
 def _load_model(folder: Path, *, classes: Sequence[str], dropout: float) -> tuple["PreTrainedModel", set[str]]:
     """Returns the model and the names of its new parameters. Raises ValueError if its weights cannot be used."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -70,7 +98,7 @@ def _load_model(folder: Path, *, classes: Sequence[str], dropout: float) -> tupl
         trust_remote_code=False,
         use_safetensors=True,
         dtype=torch.float32,
-        attn_implementation="sdpa",
+        attn_implementation=attention(config.model_type),
         ignore_mismatched_sizes=True,
         output_loading_info=True,
     )

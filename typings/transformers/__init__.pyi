@@ -20,6 +20,7 @@ class RobertaConfig(PreTrainedConfig):
 
 AutoConfig: Any
 AutoModel: Any
+AutoModelForImageClassification: Any
 AutoModelForSequenceClassification: Any
 AutoTokenizer: Any
 RobertaForSequenceClassification: Any

@@ -216,7 +216,7 @@ class _Harm:
     [
         (_no_config, ""),
         (_torn_config, ""),
-        (_other_model, "its model_type is gpt2, not one of bert"),
+        (_other_model, "its model_type is gpt2, not one of albert, bert"),
         (_own_code, ""),
         (_no_weights, "no file named model.safetensors"),
         (_torn_weights, ""),

@@ -8,10 +8,18 @@ import importlib
 
 from torchyard.contract.recipes.classification import ClassificationLoss, ImageClassification
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import ClassWeights, ImageDataConfig, ImageModelConfig, Normalization
+from torchyard.contract.recipes.pictures import (
+    HF,
+    HF_PICTURES,
+    TIMM,
+    ClassWeights,
+    ImageDataConfig,
+    ImageModelConfig,
+    Normalization,
+)
 from torchyard.contract.recipes.script import Script
 from torchyard.contract.recipes.segmentation import Segmentation, SegmentationDataConfig, SegmentationLoss
-from torchyard.contract.recipes.text import TextClassification, TextDataConfig, TextLoss, TextModelConfig
+from torchyard.contract.recipes.text import HF_TEXTS, TextClassification, TextDataConfig, TextLoss, TextModelConfig
 from torchyard.contract.recipes.training import (
     DistributedConfig,
     EarlyStoppingConfig,
@@ -26,8 +34,12 @@ from torchyard.contract.recipes.training import (
 )
 
 __all__ = [
+    "HF",
+    "HF_PICTURES",
+    "HF_TEXTS",
     "MODULES",
     "REGISTRY",
+    "TIMM",
     "ClassWeights",
     "ClassificationLoss",
     "DistributedConfig",

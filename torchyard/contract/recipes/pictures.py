@@ -8,7 +8,44 @@ from torchyard.contract.recipes.training import DataConfig, ModelConfig, Seed
 from torchyard.contract.schema import BUNDLE_PATTERN, LONGEST_URL, Schema
 from torchyard.contract.wording import allowing
 
-Name = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_]{1,100}$", "1 to 100 letters, digits and `_`"))]
+TIMM, HF = "timm/", "hf/"
+"""The beginnings of names of models of timm and transformers."""
+HF_PICTURES = (
+    "beit",
+    "convnext",
+    "convnextv2",
+    "mobilenet_v2",
+    "regnet",
+    "resnet",
+    "swin",
+    "swinv2",
+    "vit",
+)
+"""The types of transformers' models for `hf/TYPE` in image classification."""
+_NAME = allowing(
+    rf"^((timm/)?[A-Za-z0-9_]{{1,100}}|hf/({'|'.join(HF_PICTURES)}))$",
+    f"1 to 100 letters, digits and `_`, `timm/` before them, or `hf/` and one of {', '.join(HF_PICTURES)}",
+)
+Name = Annotated[str, Field(pattern=_NAME)]
+_OPTIONS = (
+    *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_dim"),
+    *("embedding_size", "hidden_sizes", "depths", "embed_dim", "num_heads", "patch_size", "window_size"),
+)
+_OPTION = allowing(f"^({'|'.join(_OPTIONS)})$", f"one of {', '.join(_OPTIONS)}")
+_Positive = Annotated[int, Field(ge=1, le=65_536)]
+ModelOptions = Annotated[
+    dict[
+        Annotated[str, Field(pattern=_OPTION)],
+        _Positive | Annotated[list[_Positive], Field(min_length=1, max_length=16)],
+    ],
+    Field(json_schema_extra={"additionalProperties": False}),
+]
+OPTIONS: Any = Field(
+    default={},
+    exclude_if=lambda options: not options,
+    description="of `hf/TYPE`: sizes that replace those of the type's default configuration, such as "
+    "`{hidden_size: 192, num_hidden_layers: 6}`",
+)
 _SOURCE = allowing(
     rf"^(digits|{BUNDLE_PATTERN}|file:///.+)$",
     "digits, bundle:sha256:… or file:///… (`torchyard data push DIR` uploads a folder)",
@@ -72,8 +109,18 @@ class PictureModelConfig(ModelConfig):
 class ImageModelConfig(PictureModelConfig):
     name: Name = Field(
         default="small_cnn",
-        description="`small_cnn`, or any torchvision classification model by name, such as `resnet18`",
+        description="`small_cnn`; any torchvision classification model by name, such as `resnet18`; `timm/NAME`, a "
+        "model of timm, where it is installed; or `hf/TYPE`, a type of transformers' models, such as `hf/vit`",
     )
+    options: ModelOptions = OPTIONS
+
+    @model_validator(mode="after")
+    def _library_has_no_published_weights(self) -> Self:
+        if self.name.startswith((TIMM, HF)) and self.weights != "none" and not self.weights.startswith("file:///"):
+            raise ValueError(f"{self.name} takes no published weights {self.weights}: use none or a file:// URL")
+        if self.options and not self.name.startswith(HF):
+            raise ValueError(f"options are those of {HF}TYPE, and {self.name} has none")
+        return self
 
 
 class ImageDataConfig(DataConfig):

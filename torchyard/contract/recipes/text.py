@@ -1,11 +1,19 @@
 """The configuration of `text-classification`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import CLASS_WEIGHTS, ClassWeights, Init, Patterns
+from torchyard.contract.recipes.pictures import (
+    CLASS_WEIGHTS,
+    HF,
+    OPTIONS,
+    ClassWeights,
+    Init,
+    ModelOptions,
+    Patterns,
+)
 from torchyard.contract.recipes.training import (
     DataConfig,
     ModelConfig,
@@ -18,20 +26,41 @@ from torchyard.contract.recipes.training import (
 from torchyard.contract.schema import LONGEST_URL, BundleOrFile, Schema
 from torchyard.contract.wording import allowing
 
+HF_TEXTS = (
+    "albert",
+    "bert",
+    "camembert",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "mobilebert",
+    "modernbert",
+    "roberta",
+    "xlm-roberta",
+)
+"""The types of transformers' models for `hf/TYPE`, and in a directory of weights."""
+_OURS = ("tiny", "roberta_base", "roberta_large")
+_NAME = allowing(
+    f"^({'|'.join(_OURS)}|hf/({'|'.join(HF_TEXTS)}))$",
+    f"{', '.join(_OURS)}, or `hf/` and one of {', '.join(HF_TEXTS)}",
+)
+
 
 class TextModelConfig(ModelConfig):
-    name: Literal["tiny", "roberta_base", "roberta_large"] = Field(
+    name: Annotated[str, Field(pattern=_NAME)] = Field(
         default="tiny",
-        description="a RoBERTa encoder: a tiny one for CPUs, or one of the published sizes; ignored if `weights` is a "
-        "directory",
+        description="a RoBERTa encoder: `tiny` for CPUs, or one of the published sizes, `roberta_base` and "
+        "`roberta_large`; or `hf/TYPE`, a type of transformers' models, such as `hf/distilbert`; ignored if `weights` "
+        "is a directory",
     )
+    options: ModelOptions = OPTIONS
     weights: Annotated[
         str, Field(pattern=allowing(r"^(none|file:///.+)$", "none or file:///…"), max_length=LONGEST_URL)
     ] = Field(
         default="none",
         description="`none`: random weights and a tokenizer trained on the training text; `file:///…`: a local "
-        "directory below an allowed root, as `transformers` saves it: a RoBERTa or BERT with its tokenizer; a head for "
-        "the same classes is kept",
+        "directory below an allowed root, as `transformers` saves it: an encoder of one of the types with its "
+        "tokenizer; a head for the same classes is kept",
     )
     init: Init = Field(default="default", description="initialization of layers that `weights` does not fill")
     freeze: Patterns = Field(
@@ -40,6 +69,12 @@ class TextModelConfig(ModelConfig):
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.1, description="dropout of layers, attention and head"
     )
+
+    @model_validator(mode="after")
+    def _options_are_of_a_type(self) -> Self:
+        if self.options and (self.weights != "none" or not self.name.startswith(HF)):
+            raise ValueError(f"options are those of {HF}TYPE with random weights")
+        return self
 
 
 class TextDataConfig(DataConfig):

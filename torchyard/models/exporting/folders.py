@@ -6,6 +6,7 @@ from torch import Tensor
 
 from torchyard.models import text
 from torchyard.models.exporting.graphs import Run, Trial
+from torchyard.models.library import configure_transformers
 from torchyard.models.texts import TextClassifier
 from torchyard.run.tensors import safetensors
 
@@ -22,7 +23,7 @@ def content(model: TextClassifier) -> dict[str, bytes]:
 
 def opened(path: Path) -> Run:
     """Returns the folder's tokenizer and model as a function of texts."""
-    text.configure_transformers()
+    configure_transformers()
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
