@@ -126,8 +126,8 @@ class ImageModelConfig(PictureModelConfig):
 class ImageDataConfig(DataConfig):
     source: Source = Field(
         default="digits",
-        description="`digits`, `bundle:sha256:…`, or `file:///…` below a root that the worker's operator allowed: class "
-        "folders, an `.npz` file, or shards",
+        description="`digits`, `bundle:sha256:…`, or `file:///…` below a root that the worker's operator allowed: "
+        "class folders, an `.npz` file, or shards",
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.15, description="share for validation, if the source has no split of its own"
