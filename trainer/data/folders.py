@@ -89,19 +89,14 @@ def load_folders(
     if config.cache == "auto":
         settings = asdict(form) | {"index": found.get("index")}
         cache = scan.decoded(files, settings, count=len(labels), length=form.channels * height * width)
-    train_part, val_part = (
-        FolderPictures(
-            [sources[place] for place in places.tolist()],
-            labels[places],
-            form,
-            places=places.tolist(),
-            cache=cache,
-        )
-        for places in (train, val)
-    )
+
+    def part(places: Tensor) -> FolderPictures:
+        chosen = places.tolist()
+        return FolderPictures([sources[place] for place in chosen], labels[places], form, places=chosen, cache=cache)
+
     return ImageData(
-        train_part,
-        val_part,
+        part(train),
+        part(val),
         found["classes"],
         channels=form.channels,
         height=height,
