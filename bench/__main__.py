@@ -10,6 +10,7 @@ from bench import (
     live,
     own_code,
     page,
+    pictures,
     processes,
     queue,
     reads,
@@ -49,6 +50,7 @@ def measure() -> Iterator[Row]:
         live,
         reads,
         download,
+        pictures,
         page,
     ):
         yield from module.measure()

@@ -3,7 +3,8 @@
 import sys
 
 from reading import take_turns
-from timm.data import ImageDataset, create_loader
+from timm.data.dataset import ImageDataset
+from timm.data.loader import create_loader
 import torch
 
 

@@ -14,6 +14,7 @@ import torch
 from tests.trainer.walls import blob, pair, walls
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import SegmentationDataConfig
+from trainer.data import digests
 from trainer.data import pairs as module
 from trainer.data.pairs import PairData, Pairs, load_pairs
 
@@ -342,3 +343,36 @@ def test_real_photographs_of_cracks(tmp_path: Path) -> None:
         assert 0.003 < mask.float().mean() < 0.3
         cracks, wall = picture.mean(0)[mask[0] > 0], picture.mean(0)[mask[0] == 0]
         assert cracks.mean() < wall.mean()  # cracks are darker than what they run through
+
+
+def photographs(root: Path, *, orientation: int = 1) -> Path:
+    """Writes large pairs: a JPEG that is bright where its mask is positive. Both are stored turned, if at all."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    for stem in ("a", "b"):
+        picture, mask = pair(root, stem, mask=blob(height=400, width=480))
+        for file, target in ((picture, picture.with_suffix(".jpg")), (mask, mask.with_suffix(".tmp.png"))):
+            Image.open(file).save(target, exif=exif, quality=95)
+            file.unlink()
+        mask.with_suffix(".tmp.png").rename(mask)
+    return root
+
+
+@pytest.mark.parametrize("resize", ["squash", "crop"])
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_a_picture_that_is_decoded_small_lies_on_its_mask(tmp_path: Path, resize: str, orientation: int) -> None:
+    picture, mask = one(photographs(tmp_path, orientation=orientation), resize=resize)
+    assert mask.any()
+    inside = picture[0] > 100
+    assert (inside != (mask[0] > 0)).float().mean() < 0.02, "only the edge may differ"
+
+
+def test_pairs_are_the_same_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "SETTLED_NS", 0)
+    root = walls(tmp_path / "data")
+    before = everything(load_pairs(root, config()).train)
+    monkeypatch.setattr(module, "read_mask", None)  # nothing is decoded any more
+    for found, wanted in zip(everything(load_pairs(root, config()).train), before, strict=True):
+        assert torch.equal(found, wanted)
+    with pytest.raises(TypeError, match="not callable"):
+        everything(load_pairs(root, config(mask_threshold=0.4)).train)

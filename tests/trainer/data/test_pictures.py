@@ -13,6 +13,8 @@ import torch
 from tests.trainer.ranks import recipe
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
+from trainer.data import digests
+from trainer.data import folders as class_folders
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.folders import load_folders
 from trainer.data.images import ImageData, Pictures, measure
@@ -273,3 +275,48 @@ def test_real_pictures_in_class_folders(tmp_path: Path) -> None:
     assert classifier.normalization.mean == pytest.approx([0.13], abs=0.01)
     torch.manual_seed(0)
     assert classifier.evaluate(None).metrics["val/accuracy"] < 0.5
+
+
+def halves(path: Path, *, width: int = 64, height: int = 32) -> Path:
+    """Writes a wide picture: black in its left quarter, white in its right one, grey between them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = np.full((height, width), 128, dtype=np.uint8)
+    values[:, : width // 4], values[:, -width // 4 :] = 0, 255
+    Image.fromarray(values).save(path)
+    return path
+
+
+@pytest.mark.parametrize(("resize", "values"), [("crop", [128]), ("squash", [0, 128, 255])])
+def test_pictures_keep_their_aspect_unless_they_are_squashed(tmp_path: Path, resize: str, values: list[int]) -> None:
+    for name in ("cat", "dog"):
+        for number in range(2):
+            halves(tmp_path / "folders" / name / f"{number}.png")
+    files = load_folders(tmp_path / "folders", config(image_size=32, resize=resize))
+    wide = np.asarray(Image.open(tmp_path / "folders" / "cat" / "0.png"))[None].repeat(2, axis=0)
+    path = arrays(tmp_path / "wide.npz", x_train=wide, x_test=wide, y_train=np.array([0, 1]), y_test=np.array([0, 1]))
+    for data in (files, load_npz(path, config(image_size=32, resize=resize))):
+        pictures, _ = everything(data.train)
+        assert pictures.shape[1:] == (1, 32, 32)
+        found = set(pictures[:, :, :, [0, 1, 15, 16, -2, -1]].unique().tolist())
+        assert found == set(values)
+
+
+def test_a_crop_fraction_cuts_off_the_edge(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        for number in range(2):
+            halves(tmp_path / name / f"{number}.png", width=32)
+    data = load_folders(tmp_path, config(image_size=32), crop_fraction=0.5)
+    assert everything(data.train)[0][..., 2:-2].unique().tolist() == [128]
+
+
+def test_decoded_pictures_are_the_same_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "SETTLED_NS", 0)
+    root = folders(tmp_path / "data")
+    before, _ = everything(load_folders(root, config(image_size=16)).train)
+    monkeypatch.setattr(class_folders, "decode", None)  # nothing is decoded any more
+    again = load_folders(root, config(image_size=16, split_seed=1)).train
+    assert torch.equal(everything(again)[0], before)
+    assert torch.equal(everything(again, workers=2)[0], before)
+    for other in ({"image_size": 17}, {"image_size": 16, "resize": "squash"}, {"image_size": 16, "cache": "none"}):
+        with pytest.raises(TypeError, match="not callable"):
+            everything(load_folders(root, config(**other)).train)
