@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+import re
 from typing import Annotated
 
 import typer
@@ -46,13 +47,20 @@ def export(
     model = loaded(checkpoint, device="cpu", command="export")
     from torchyard.models import export as write
 
-    path = _path(Path(checkpoint.removeprefix("model:")).stem, to, output)
+    path = _path(_name(checkpoint), to, output)
     done = write(model, to=to, path=path, force=force)
     if as_json:
         terminal.write(json.dumps({"path": str(path), "to": to, "difference": done.difference, "card": done.card}))
     else:
         terminal.write(str(path))
     terminal.note(f"Checked: its logits and the model's differ by {done.difference:.2g} at most.")
+
+
+def _name(checkpoint: str) -> str:
+    """Returns what the name of the export begins with: `digits-best` of `digits/best`."""
+    if Path(checkpoint).is_file():
+        return Path(checkpoint).stem
+    return re.sub(r"\W+", "-", checkpoint.removeprefix("model:"))
 
 
 def _path(name: str, to: Format, output: Path | None) -> Path:

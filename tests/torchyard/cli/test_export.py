@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.torchyard.cli.test_predict import serve
+from tests.torchyard.client.fake_server import TOKEN, FakeServer
 from tests.trainer.test_evaluate import checkpoint, pictures
 from torchyard.models import load
 
@@ -46,6 +48,14 @@ def test_nothing_is_replaced_without_force(folder: Path) -> None:
 def test_a_file_goes_into_a_folder_that_is_there(folder: Path) -> None:
     (folder / "out").mkdir()
     assert run(folder, "state.pt", "--to", "safetensors", "-o", "out").stdout == "out/state.safetensors\n"
+
+
+def test_a_jobs_checkpoint_is_downloaded_and_gives_its_name(folder: Path, server: FakeServer) -> None:
+    serve(server, (folder / "state.pt").read_bytes())
+    (folder / "out").mkdir()
+    env = environment(server.url, TOKEN) | {"XDG_CACHE_HOME": str(folder / "cache")}
+    done = run_in_process(["export", "job_1/best", "--to", "safetensors", "-o", "out"], env, cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "out/job_1-best.safetensors\n"), done.stderr
 
 
 @pytest.mark.parametrize(

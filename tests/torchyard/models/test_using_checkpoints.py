@@ -13,14 +13,14 @@ from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.trainer.test_evaluate import RECIPES, checkpoint
 
 PAGE = (Path(__file__).parents[3] / "docs" / "using-checkpoints.md").read_text()
-CHECKPOINTS = {"best.pt": "image-classification", "reviews.pt": "text-classification"}
+CHECKPOINTS = {"best.pt": "image-classification", "cracks.pt": "segmentation", "reviews.pt": "text-classification"}
 NOT_RUN = ("make build",)
 """The beginnings of blocks that tests/deploy/test_distributions.py stands for."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two checkpoints without their data, and pictures."""
+    """Checkpoints without their data, and pictures."""
     for name, trainer in CHECKPOINTS.items():
         data = tmp_path / trainer
         data.mkdir()
@@ -40,9 +40,13 @@ def test_what_the_page_shows_runs(folder: Path) -> None:
         said.append(_shell(block, folder) if language == "sh" else _python(block, folder, names))
     assert len(said) == len(blocks(PAGE, "(?:sh|python)")) - len(NOT_RUN)
     assert {path.name for path in folder.iterdir()} > {"best.onnx", "best.pt2", "best.safetensors", "reviews-hf"}
-    first, several, *_, onnx, others = said
+    first, several, predicted, _, onnx, others = said
     assert first.strip() == onnx.strip() and first.strip() in map(str, range(10))
     assert several.count("photos/") == 2
+    assert predicted.count("photos/a.jpg") == 2 and predicted.count("a fine film") == 1
+    assert {path.name for path in (folder / "out").iterdir()} == {
+        f"{name}.{kind}.png" for name in "ab" for kind in ("mask", "overlay")
+    }
     assert others.count("'label'") == 2
 
 
