@@ -10,10 +10,11 @@ from PIL import Image
 import pytest
 import torch
 
+from tests.torchyard.models.test_loading import walls
 from tests.trainer.test_evaluate import RECIPES, checkpoint
 from torchyard.contract.errors import ExportError
 from torchyard.contract.exports import Format
-from torchyard.models import Exported, Model, TextClassifier, export, load
+from torchyard.models import Exported, Model, TextClassifier, export, load, unet
 from torchyard.models.exporting import folders, onnxfiles, weights
 from torchyard.models.exporting.graphs import Run, Trial
 
@@ -62,6 +63,18 @@ def test_a_graph_takes_the_pixels_of_files(loaded: Loaded, tmp_path: Path, train
         found = logits.softmax(1).tolist()
         assert found == [pytest.approx([*each.probabilities.values()], abs=1e-5) for each in predicted]
     assert done.difference < 1e-5
+
+
+def test_masks_of_several_classes_are_the_largest_logits(tmp_path: Path) -> None:
+    state = {**walls(), "classes": ["background", "wall", "sky"], "outputs": 3}
+    state["model"] = unet.build("unet_small", outputs=3).state_dict()
+    torch.save(state, tmp_path / "best.pt")
+    model = load(tmp_path / "best.pt", device="cpu")
+    done = export(model, to="torch-export", path=tmp_path / "it.pt2")
+    assert done.card["outputs"]["logits"] == {"shape": ["batch", 3, 32, 32], "probability": "softmax of dimension 1"}
+    picture = np.random.default_rng(0).random((3, 32, 32), dtype=np.float32)
+    found = _run(done, {"pixels": picture[None]}).argmax(1)[0].numpy()
+    assert (found == model.predict(picture).mask).mean() > 0.999
 
 
 @pytest.mark.parametrize("to", GRAPHS)
