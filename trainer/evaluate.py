@@ -19,6 +19,7 @@ with paused():
 
     from torchyard.models import checkpoint
     from torchyard.models.placement import chosen_device
+    from trainer.data.scanning import ALONE, Scan
     from trainer.precision import Precision
     from trainer.recipes import make_task
     from trainer.task import Evaluation
@@ -60,7 +61,12 @@ def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto
 
 
 def measured(
-    state_path: Path, *, source: str | None, device: torch.device, on_batch: Callable[[], None] = lambda: None
+    state_path: Path,
+    *,
+    source: str | None,
+    device: torch.device,
+    on_batch: Callable[[], None] = lambda: None,
+    scan: Scan = ALONE,
 ) -> Evaluation:
     """Returns the evaluation of a checkpoint's weights on the validation split of `source`. None: as it was trained.
 
@@ -70,7 +76,8 @@ def measured(
     state = checkpoint.read(state_path)
     torch.set_num_threads(_threads(state))
     config = checkpoint.config_of(state_path, state)
-    task = make_task(config, source=source or config.data.source, weights="none", device=device, metadata=state)
+    data = source or config.data.source
+    task = make_task(config, source=data, weights="none", device=device, metadata=state, scan=scan)
     try:
         task.model.load_state_dict(state["model"])
     except RuntimeError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torchyard.contract.bundles import digest_in
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import MANIFEST, STATE_FILE
 from torchyard.contract.spec import CheckpointPolicy
@@ -17,6 +18,7 @@ from torchyard.host.recordfiles import read_record
 from torchyard.run import Run
 from torchyard.run.accelerator import is_accelerator
 from torchyard.run.afterwards import StopRequested
+from trainer.data.scanning import Scan
 from trainer.evaluate import measured
 
 TOLERANCE = 1e-3
@@ -88,7 +90,9 @@ def _measure(run: Run, best: Saved, *, device: torch.device, on_batch: Callable[
         afterwards.keep_alive()
         on_batch()
 
-    evaluation = measured(best.state, source=run.data, device=device, on_batch=on_each)
+    bundle = digest_in(run.config["config"]["data"]["source"]) if run.data else None  # as the training has read it
+    scan = Scan(bundle=bundle, alive=on_each)
+    evaluation = measured(best.state, source=run.data, device=device, on_batch=on_each, scan=scan)
     afterwards.remeasured(best.name, evaluation.metrics, attempt=best.attempt)
     shown = "  ".join(f"{key} {value:.4g}" for key, value in evaluation.metrics.items())
     logger.info("the best checkpoint (step %d), measured again in one process: %s", best.step, shown)

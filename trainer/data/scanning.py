@@ -50,6 +50,8 @@ class Scan:
     """The step at which the run resumes."""
     bundle: str | None = None
     """The digest of the source, if that is a bundle."""
+    alive: Callable[[], None] | None = None
+    """Called while this process reads, where there is nothing to say."""
     _due: float = 0.0
     _told: bool = False
 
@@ -115,6 +117,8 @@ class Scan:
         return prepare({"data": known, **form}, count=count, length=length)
 
     def _tell(self, text: str) -> None:
+        if self.alive is not None:
+            self.alive()
         if self.run is not None:
             if not self._told:
                 self.run.message(text)

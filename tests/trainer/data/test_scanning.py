@@ -133,3 +133,11 @@ def test_hosts_keep_decoded_pictures_of_files_that_they_know(
     env = {"LOCAL_WORLD_SIZE": str(local_size), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert results(on_ranks(2, cached, root, cache, bundle, env=env)) == [there, there]
     assert (tmp_path / "cache" / "torchyard" / "decoded").exists() is there
+
+
+def test_who_reads_alone_is_seen_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "EVERY_S", -1.0)
+    calls: list[None] = []
+    scan = Scan(alive=lambda: calls.append(None))
+    assert scan.share(lambda: {"names": [*scan.each(["a", "b"], "reads")]}) == {"names": ["a", "b"]}
+    assert len(calls) == 2
