@@ -17,6 +17,8 @@ MOST_BYTES = 1 << 30
 """Bytes of a trace before it is packed."""
 COSTS = 5
 FOLDER = "profile"
+_STEP = "ProfilerStep"
+"""How viewers of traces know a step."""
 
 Tell = Callable[[str], None]
 
@@ -132,11 +134,11 @@ class _Trace:
         self.mark(first)
 
     def mark(self, step: int) -> None:
-        """Begins the step after `step`, by the name that viewers of traces know."""
+        """Begins the step after `step`."""
         import torch
 
         self._end_step()
-        self._step = torch.profiler.record_function(f"ProfilerStep#{step + 1}")
+        self._step = torch.profiler.record_function(f"{_STEP}#{step + 1}")
         self._step.__enter__()
 
     def stop(self) -> None:
@@ -158,7 +160,7 @@ class _Trace:
 
     def costs(self) -> str:
         """Says which operations took most of the time themselves: of the device if there is one, else of the CPUs."""
-        operations = [item for item in self._profiler.key_averages() if not item.key.startswith("ProfilerStep#")]
+        operations = [item for item in self._profiler.key_averages() if not item.key.startswith(_STEP)]
         on_device = {item.key: item.self_device_time_total for item in operations if item.device_type.name == "CPU"}
         on_cpu = {item.key: item.self_cpu_time_total for item in operations}
         times, where = (on_device, "the device's") if any(on_device.values()) else (on_cpu, "the CPUs'")
