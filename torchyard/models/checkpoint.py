@@ -4,10 +4,10 @@ from collections.abc import Mapping
 import json
 from pathlib import Path
 import pickle
-from typing import Any
+from typing import Annotated, Any
 import zipfile
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 import torch
 from torch import Tensor
 
@@ -28,8 +28,17 @@ METADATA = (
 )
 """The keys of a state that say how its weights are used. The others are for going on with the training."""
 
-_ZIP = b"PK\x03\x04"
-_LONGEST_REASON = 500
+
+def _distinct(names: list[str]) -> list[str]:
+    if len({*names}) < len(names):
+        raise ValueError("two classes have one name")
+    return names
+
+
+Classes = Annotated[list[str], Field(min_length=1, max_length=100_000), AfterValidator(_distinct)]
+"""The names of the classes in a state."""
+
+_ZIP, _LONGEST_REASON = b"PK\x03\x04", 500
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageClassification, Normalization, Segmentation
+from torchyard.models.checkpoint import Classes
 from torchyard.models.inputs import Form, Picture, listed, read, stacked
 from torchyard.models.model import Model
 from torchyard.models.normalization import Normalizer
@@ -37,7 +38,7 @@ class _Input(BaseModel, frozen=True, strict=True):
 class PictureMetadata(BaseModel, frozen=True, strict=True):
     """What the checkpoint of a model of pictures says about its inputs."""
 
-    classes: Annotated[list[str], Field(min_length=1, max_length=100_000)]
+    classes: Classes
     normalization: Normalization
     input: _Input
     crop_fraction: Annotated[float, Field(gt=0.1, le=1)] = 1.0

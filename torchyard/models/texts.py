@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextClassification
 from torchyard.models import library, text
-from torchyard.models.checkpoint import raise_unless_failed, reason
+from torchyard.models.checkpoint import Classes, raise_unless_failed, reason
 from torchyard.models.model import Model
 from torchyard.models.predictions import ClassPrediction, class_predictions
 from torchyard.models.textlines import lines
@@ -40,7 +40,7 @@ class _Tokenizer(BaseModel, frozen=True, strict=True):
 class TextMetadata(BaseModel, frozen=True, strict=True):
     """What the checkpoint of a model of texts says about its inputs."""
 
-    classes: Annotated[list[str], Field(min_length=1, max_length=100_000)]
+    classes: Classes
     tokenizer: _Tokenizer
     model_config_: Annotated[dict[str, Any], Field(alias="model_config")]
 

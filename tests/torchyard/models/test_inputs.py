@@ -13,9 +13,12 @@ import torch
 from tests.torchyard.models.test_loading import digits, walls
 import torchyard
 from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import REGISTRY
 from torchyard.models import decoding, unet
 from torchyard.models.arrays import resized
 from torchyard.models.pictures import PictureModel
+from trainer.recipes import make_task
+from trainer.task import Task
 
 GREY = np.arange(64, dtype=np.uint8).reshape(8, 8) * 3
 
@@ -188,3 +191,67 @@ def test_a_folder_is_its_pictures_in_order(tmp_path: Path, grey: PictureModel[An
     found = [prediction.source for prediction in grey.predict(str(tmp_path))]
     assert found == [str(tmp_path / name) for name in ("a.png", "b/1.png", "c.JPG")]
     assert len(grey.predict([tmp_path, tmp_path / "a.png"])) == 4
+
+
+def large(path: Path, number: int) -> None:
+    """Writes a picture that is decoded smaller if it is a JPEG, and lies on its side."""
+    values = np.random.default_rng(number).integers(256, size=(12, 16, 3)).astype(np.uint8)
+    exif = Image.Exif()
+    exif[decoding.ORIENTATION] = 6
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(values).resize((643, 481)).save(path, exif=exif)
+
+
+@pytest.mark.parametrize("resize", ["crop", "squash"])
+def test_files_are_prepared_as_for_the_evaluation_of_a_classifier(tmp_path: Path, resize: str) -> None:
+    files = [
+        tmp_path / "data" / label / f"{number}.{end}" for label in "ab" for number, end in enumerate(("jpg", "png"))
+    ]
+    for number, file in enumerate(files):
+        large(file, number)
+    data = {
+        "source": (tmp_path / "data").as_uri(),
+        "image_size": 32,
+        "resize": resize,
+        "val_fraction": 0.5,
+        "workers": 0,
+    }
+    task = _task("image-classification", {"data": data})
+    model = _loaded(tmp_path, _state("image-classification", task))
+    assert _pixels_of(task) == sorted(model.read(file).pixels.tolist() for file in files)
+
+
+@pytest.mark.parametrize("resize", ["crop", "squash"])
+def test_files_are_prepared_as_for_the_evaluation_of_masks(tmp_path: Path, resize: str) -> None:
+    files = [tmp_path / "data" / "images" / f"{number}.{end}" for number, end in enumerate(("jpg", "png"))]
+    for number, file in enumerate(files):
+        large(file, number)
+        (tmp_path / "data" / "masks").mkdir(exist_ok=True)
+        Image.fromarray(np.tri(643, 481, dtype=np.uint8) * 255).save(tmp_path / "data" / "masks" / f"{number}.png")
+    data = {
+        "source": (tmp_path / "data").as_uri(),
+        "image_size": 32,
+        "resize": resize,
+        "val_fraction": 0.5,
+        "augment": [],
+    }
+    task = _task("segmentation", {"data": {**data, "workers": 0}})
+    model = _loaded(tmp_path, _state("segmentation", task))
+    assert _pixels_of(task) == sorted(model.read(file).pixels.tolist() for file in files)
+
+
+def _pixels_of(task: Any) -> list[Any]:
+    """Returns the pixels of all pictures of a task, sorted."""
+    parts = (task.data.train, task.data.val)
+    batches = (part.batches([torch.arange(len(part))], device=torch.device("cpu"), workers=0) for part in parts)
+    return sorted(picture.tolist() for ((pictures, _),) in batches for picture in pictures)
+
+
+def _task(trainer: str, raw: dict[str, Any]) -> Task:
+    config = REGISTRY[trainer].config.model_validate(raw)
+    return make_task(config, source=raw["data"]["source"], device=torch.device("cpu"))
+
+
+def _state(trainer: str, task: Any) -> dict[str, Any]:
+    config = task.config.model_dump(mode="json")
+    return {"recipe": trainer, "config": config, "model": task.model.state_dict(), **task.metadata}

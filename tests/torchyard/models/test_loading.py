@@ -157,6 +157,7 @@ def test_a_tensor_larger_than_its_file_takes_no_memory(tmp_path: Path) -> None:
         ({"model": {"features.0.weight": torch.zeros(1).expand(10**9, 10**6)}}, "its weights do not fit its model"),
         ({"classes": ["a", "b", "c"]}, "its weights do not fit its model: size mismatch for classifier.3.weight"),
         ({"classes": "ab"}, "classes: Input should be a valid list"),
+        ({"classes": ["a", "a"]}, "two classes have one name"),
         ({"classes": []}, "classes: List should have at least 1 item"),
         ({"input": {"channels": 1, "height": 10**9, "width": 8}}, "input.height"),
         ({"input": {"channels": 1, "height": 8192, "width": 8192}}, "an input has at most"),

@@ -79,7 +79,7 @@ def _trained(folder: Path, trainer: str) -> Trained:
         return Trained(state, pictures[val].tolist(), [str(label) for label in labels[val]])
     if trainer == MASKS:
         pairs = load_pairs(folder / "data", config.data).val.pairs
-        truth = [np.asarray(Image.open(pair.mask)) > 0 for pair in pairs]
+        truth = [np.asarray(Image.open(str(pair.mask))) > 0 for pair in pairs]
         return Trained(state, [str(pair.picture) for pair in pairs], truth)
     texts = load_texts(folder / "data", config.data)
     return Trained(state, texts.val.texts, [texts.classes[label] for label in texts.val.labels.tolist()])
