@@ -231,8 +231,8 @@ def test_a_jobs_checkpoint_is_exported(tmp_path: Path, states: dict[str, Path], 
     serve(server, states["digits"].read_bytes())
     env = environment(server.url, TOKEN) | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = run_in_process(["export", "job_1/best", "--to", "safetensors"], env, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "best.safetensors\n"), done.stderr
-    loaded = torchyard.load(tmp_path / "best.safetensors", device="cpu")
+    assert (done.returncode, done.stdout) == (0, "job_1-best.safetensors\n"), done.stderr
+    loaded = torchyard.load(tmp_path / "job_1-best.safetensors", device="cpu")
     assert loaded.classes == torchyard.load(states["digits"], device="cpu").classes
 
 
