@@ -25,7 +25,7 @@ class Regression:
     description = "30 samples"
     metadata: dict[str, Any] = {}
     files: Mapping[str, Content] = {}
-    samples = SAMPLES
+    samples = validation_samples = SAMPLES
     score = None
     lengths = None
     identity, split_hash = Identity(digest="0" * 64), "0" * 64
