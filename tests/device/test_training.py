@@ -13,6 +13,7 @@ from tests.device import sim
 from tests.device.runs import train
 from tests.trainer.recipes.test_text import source
 from tests.trainer.runs import points, same, small_pictures, state
+from tests.trainer.shapes import CLASSES, shapes
 from tests.trainer.walls import walls
 from trainer.loop import Training
 
@@ -151,6 +152,17 @@ def test_segmentation_trains_on_a_device(tmp_path: Path, library: Path) -> None:
         "distributed": {"sync_batchnorm": True},
     }
     data = str(walls(tmp_path / "walls", count=16))
+    _, outcomes = train(tmp_path / "run", library, wanted, data=data, trainer="segmentation")
+    assert outcomes[0].weights == outcomes[1].weights
+
+
+def test_several_classes_train_on_a_device(tmp_path: Path, library: Path) -> None:
+    wanted = {
+        "data": {"source": "file:///x", "image_size": 32, "workers": 0, "classes": CLASSES},
+        "loss": {"class_weights": "auto", "dice": 1.0},
+        "training": {"epochs": 1, "max_steps": 3, "per_device_batch_size": 2, "precision": "bf16"},
+    }
+    data = str(shapes(tmp_path / "shapes", ignored=True))
     _, outcomes = train(tmp_path / "run", library, wanted, data=data, trainer="segmentation")
     assert outcomes[0].weights == outcomes[1].weights
 
