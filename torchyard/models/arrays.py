@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torchyard.contract.errors import DataError
+from torchyard.models.decoding import Resize, covering
 
 GREY = (0.299, 0.587, 0.114)
 """Shares of red, green and blue in a grey value (ITU-R BT.601)."""
@@ -29,6 +30,19 @@ def picture(array: Any, *, channels: int) -> Tensor:
     if 0 in values.shape:
         raise DataError(f"an array of shape {tuple(values.shape)} is an empty picture")
     return _with_channels(_checked(values), channels).contiguous()
+
+
+def fitted(pictures: Tensor, size: tuple[int, int], *, resize: Resize, crop_fraction: float = 1.0) -> Tensor:
+    """Returns pictures (samples, channels, height, width) with the wanted width and height, and the same dtype.
+
+    As `torchyard.models.decoding.fit` does.
+    """
+    (wide, high), (height, width) = size, pictures.shape[-2:]
+    if resize == "squash":
+        return resized(pictures, (high, wide))
+    across, down = covering((width, height), size, crop_fraction)
+    left, top = round((across - wide) / 2), round((down - high) / 2)
+    return resized(pictures, (down, across))[..., top : top + high, left : left + wide].contiguous()
 
 
 def resized(pictures: Tensor, size: int | tuple[int, int] | None) -> Tensor:

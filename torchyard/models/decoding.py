@@ -101,7 +101,7 @@ def fit_box(
     """Returns the part of a picture of the size `own` that `fit` keeps: left, top, right and bottom."""
     if resize == "squash":
         return (0.0, 0.0, float(own[0]), float(own[1]))
-    whole = _covering(own, _enlarged(size, crop_fraction))
+    whole = covering(own, size, crop_fraction)
     # Where torchvision cuts, in whole pixels of the resized picture, which is never made: it may be huge.
     starts = [round((full - wanted) / 2) for full, wanted in zip(whole, size, strict=True)]
     left, top = (start * side / full for start, side, full in zip(starts, own, whole, strict=True))
@@ -112,11 +112,12 @@ def fit_box(
     return (left, top, right, bottom)
 
 
-def cut(pictures: Tensor, size: tuple[int, int], *, resize: Resize = "squash", crop_fraction: float = 1.0) -> Tensor:
-    """Returns the part of pictures (…, height, width) that `fit` keeps of one, to be resized: in whole pixels."""
-    height, width = pictures.shape[-2:]
-    left, top, right, bottom = map(round, fit_box((width, height), size, resize, crop_fraction))
-    return pictures[..., top : max(bottom, top + 1), left : max(right, left + 1)]
+def covering(own: tuple[int, int], size: tuple[int, int], crop_fraction: float = 1.0) -> tuple[int, int]:
+    """Returns the width and height that a picture of the size `own` gets before `crop` cuts out its centre."""
+    (width, height), (wide, high) = own, _enlarged(size, crop_fraction)
+    if width * high < height * wide:
+        return (wide, max(high, wide * height // width))
+    return (max(wide, high * width // height), high)
 
 
 def pixels(image: Image.Image) -> Tensor:
@@ -139,14 +140,6 @@ def _draft(image: Image.Image, wanted: tuple[int, int]) -> None:
 def _enlarged(size: tuple[int, int], crop_fraction: float) -> tuple[int, int]:
     width, height = size
     return (max(width, round(width / crop_fraction)), max(height, round(height / crop_fraction)))
-
-
-def _covering(own: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    """Returns the size of a picture that is resized, with its aspect, until it just covers `size`."""
-    (width, height), (wide, high) = own, size
-    if width * high < height * wide:
-        return (wide, max(high, wide * height // width))
-    return (max(wide, high * width // height), high)
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:

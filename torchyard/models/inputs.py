@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.models import arrays
-from torchyard.models.decoding import UNREADABLE, Resize, converted, cut, fit, header, load, pixels
+from torchyard.models.decoding import UNREADABLE, Resize, converted, fit, header, load, pixels
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """The files in a folder that are pictures."""
@@ -67,8 +67,8 @@ def read(source: Any, form: Form) -> Picture:
         own = image.size
     else:
         array = arrays.picture(source, channels=form.channels)
-        part = cut(array, size, resize=form.resize, crop_fraction=form.crop_fraction)
-        return Picture(arrays.resized(part[None], (form.height, form.width))[0], (array.shape[2], array.shape[1]))
+        whole = arrays.fitted(array[None], size, resize=form.resize, crop_fraction=form.crop_fraction)[0]
+        return Picture(whole, (array.shape[2], array.shape[1]))
     fitted = pixels(fit(image, size, resize=form.resize, crop_fraction=form.crop_fraction))
     return Picture(fitted, own)
 

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
+from torchyard.models.arrays import fitted
 from trainer.data.digests import arrays_digest, split_digest
 from trainer.data.digits import read_digits
 from trainer.data.identity import Identity
-from trainer.data.images import ImageData, InMemory, fitted, split_indices
+from trainer.data.images import ImageData, InMemory, split_indices
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -28,7 +29,7 @@ def load_digits(config: ImageDataConfig, *, crop_fraction: float = 1.0) -> Image
     images = torch.from_numpy(pictures).float().div(16).reshape(-1, 1, 8, 8)
     targets = torch.from_numpy(labels).long()
     train, val = split_indices(targets, fraction=config.val_fraction, seed=config.split_seed)
-    images = fitted(images, config, crop_fraction=crop_fraction)
+    images = _fitted(images, config, crop_fraction)
     return _data(
         InMemory(images[train], targets[train]),
         InMemory(images[val], targets[val]),
@@ -59,14 +60,21 @@ def load_npz(path: Path, config: ImageDataConfig, *, crop_fraction: float = 1.0)
     )
     digest = arrays_digest(arrays)
     return _data(
-        InMemory(fitted(train, config, crop_fraction=crop_fraction), train_labels),
-        InMemory(fitted(val, config, crop_fraction=crop_fraction), val_labels),
+        InMemory(_fitted(train, config, crop_fraction), train_labels),
+        InMemory(_fitted(val, config, crop_fraction), val_labels),
         [str(name) for name in classes],
         identity=Identity(digest=digest, root=path, digests={".": digest}),
         split_hash=split_digest(
             (f"x_train/{index}" for index in range(len(train))), (f"x_test/{index}" for index in range(len(val)))
         ),
     )
+
+
+def _fitted(pictures: Tensor, config: ImageDataConfig, crop_fraction: float) -> Tensor:
+    size = config.image_size
+    if size is None:
+        return pictures
+    return fitted(pictures, (size, size), resize=config.resize, crop_fraction=crop_fraction)
 
 
 def _read(path: Path) -> dict[str, Array]:

@@ -7,9 +7,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from torchyard.contract.recipes import ImageDataConfig, Normalization
-from torchyard.models.arrays import resized
-from torchyard.models.decoding import cut
+from torchyard.contract.recipes import Normalization
 from torchyard.models.normalization import IMAGENET
 from torchyard.run.accelerator import free_memory, is_accelerator
 from trainer.data.identity import Identity
@@ -119,14 +117,6 @@ def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalizati
     mean = total / pixels
     std = (squares / pixels - mean.square()).clamp(min=0).sqrt()
     return Normalization(mean=mean.tolist(), std=torch.where(std > 1e-6, std, 1.0).tolist())
-
-
-def fitted(pictures: Tensor, config: ImageDataConfig, *, crop_fraction: float) -> Tensor:
-    """Returns the pictures at `data.image_size`, with the same dtype. See `torchyard.models.decoding.fit`."""
-    size = config.image_size
-    if size is None:
-        return pictures
-    return resized(cut(pictures, (size, size), resize=config.resize, crop_fraction=crop_fraction), size)
 
 
 def split_indices(labels: Tensor, *, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

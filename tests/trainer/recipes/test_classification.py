@@ -10,11 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torchvision.models import ResNet18_Weights
 
+from tests.trainer.published import cache_as
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.runs import same, small_pictures
 from torchyard.contract.errors import ConfigError, DataError
 from trainer.data.batch import Batch
+from trainer.data.images import InMemory
 from trainer.randomness import random_state, set_random_state
 from trainer.recipes.classification import Classifier, make_task
 from trainer.task import Task
@@ -185,3 +188,23 @@ def test_imagenets_normalization_needs_three_channels() -> None:
         torch.tensor([0.229, 0.224, 0.225]).reshape(1, 3, 1, 1)
     )
     assert torch.allclose(batch.inputs, expected, atol=1e-5)
+
+
+def pictures(classifier: Classifier) -> Tensor:
+    assert isinstance(classifier.data.val, InMemory)
+    return classifier.data.val.pictures
+
+
+def test_published_weights_bring_their_protocol_and_a_checkpoint_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    cache_as(monkeypatch, tmp_path / "home", ResNet18_Weights.DEFAULT, {"conv1.weight": torch.ones(64, 3, 7, 7)})
+    sections: dict[str, Any] = {"model": {"name": "resnet18", "weights": "DEFAULT"}, "data": {"image_size": 14}}
+    first = task(weights="DEFAULT", **sections)
+    plain = task(model={"name": "resnet18"}, data={"image_size": 14})
+    assert (first.metadata["crop_fraction"], plain.metadata["crop_fraction"]) == (0.875, 1.0)
+    assert not torch.equal(pictures(first), pictures(plain))
+    again = task(metadata=first.metadata, **sections)
+    assert again.metadata["crop_fraction"] == 0.875
+    assert torch.equal(pictures(first), pictures(again))

@@ -21,7 +21,7 @@ from tests.leftovers import as_nobody
 from tests.trainer.published import cache, cache_as, content_of
 from torchyard.contract.errors import ConfigError, DataError
 from trainer.weights import digests
-from trainer.weights.files import file_state, fill, torchvision_state
+from trainer.weights.files import crop_fraction, file_state, fill, torchvision_state
 
 TENSORS = {"weight": torch.arange(6.0).reshape(3, 2), "bias": torch.ones(3)}
 
@@ -270,6 +270,14 @@ def test_a_read_only_torch_home_is_used_and_what_it_lacks_goes_to_the_own_cache(
         own = mine if variable == "XDG_CACHE_HOME" else mine / ".cache"
         assert (own / "torch" / "hub" / "checkpoints" / poisoned.name).read_bytes() == content
         assert {path.name for path in file.parent.iterdir()} == {file.name, poisoned.name}
+
+
+@pytest.mark.parametrize(
+    ("arch", "weights", "share"),
+    [("resnet18", "DEFAULT", 224 / 256), ("resnet50", "IMAGENET1K_V2", 224 / 232), ("vit_h_14", "DEFAULT", 1.0)],
+)
+def test_the_share_of_a_picture_that_counts_is_that_of_the_weights(arch: str, weights: str, share: float) -> None:
+    assert crop_fraction(arch, weights) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
