@@ -49,10 +49,10 @@ def main() -> None:
             use_fast_kernels()
         if run.config.get("mode") == "evaluate":
             evaluate(run, config=config, world=world)
-            ended = False
+            has_trained = False
         else:
-            ended = make_training(run, config=config, world=world).train()
-    if ended and run.rank == 0 and config.evaluation.remeasure_best:
+            has_trained = _train(run, config=config, world=world)
+    if has_trained and run.rank == 0 and config.evaluation.remeasure_best:
         remeasure(run, policy=CheckpointPolicy.model_validate(run.config["checkpoint"]), device=world.device)
     loaders.close()
     run.close()
@@ -98,6 +98,16 @@ def make_training(run: Run, *, config: Recipe, world: World) -> Training:
     return Training(
         task, trainer=run.config["trainer"], config=config, policy=policy, run=run, world=world, state=state
     )
+
+
+def _train(run: Run, *, config: Recipe, world: World) -> bool:
+    """Trains to the end of the run. Returns False if it stops before, or if there is nothing to train."""
+    training = make_training(run, config=config, world=world)
+    had_ended = training.position.ended
+    if had_ended and config.evaluation.remeasure_best:
+        # Where the host killed the rank while it measured, the next attempts would end in the same way.
+        run.message("the best checkpoint is not measured again: the run had ended before this attempt")
+    return training.train() and not had_ended
 
 
 def _check_monitors(task: Task, config: Recipe, policy: CheckpointPolicy) -> None:

@@ -118,6 +118,14 @@ def test_a_run_measures_its_best_again_when_all_ranks_have_left(tmp_path: Path, 
     assert told(run, "warning") == []
 
 
+def test_a_run_that_had_ended_before_is_not_measured_again(tmp_path: Path, data: str, trained: RunDir) -> None:
+    run = job(tmp_path, {**CONFIG, "evaluation": {}})
+    env = environment(run, data=data, resume_from=trained.checkpoints / "epoch-0002")
+    assert results(on_ranks(2, train, None, env=env)) == [True, True]
+    assert measured_again(run) == []
+    assert "the best checkpoint is not measured again: the run had ended before this attempt" in told(run, "info")
+
+
 def test_a_stop_ends_what_is_measured_and_the_run_has_finished(tmp_path: Path, data: str) -> None:
     config = {"evaluation": {}, "distributed": {}, "ema": None, "training": {"epochs": 1}}
     run = launch(tmp_path, config, data=data, ranks=1, killed_at=1)

@@ -69,7 +69,7 @@ def config_of(path: str | Path, state: Mapping[str, Any]) -> Recipe:
     if recipe is None:
         raise DataError(f"{path}: this version has no recipe {str(name)[:100]}")
     try:
-        return recipe.config.model_validate(_completed(name, state["config"]))
+        return recipe.config.model_validate(state["config"])
     except ValidationError as error:
         raise DataError(f"{path}: its configuration is not valid in this version") from error
 
@@ -94,13 +94,6 @@ def raise_unless_failed(error: BaseException) -> None:
     """Raises the error again unless it is an exception of a library. A panic of Rust is one, though no Exception."""
     if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
         raise error
-
-
-def _completed(recipe: str, config: Any) -> Any:
-    """Returns a configuration with what it meant before it had a key for it: pictures of a size were squashed."""
-    if recipe != "image-classification" or not isinstance(config, dict) or not isinstance(config.get("data"), dict):
-        return config
-    return {**config, "data": {"resize": "squash", **config["data"]}}
 
 
 def _begins_as_zip(file: Path) -> bool:

@@ -198,7 +198,7 @@ def make_task(
 
 def _crop_fraction(config: ImageClassification, weights: str, metadata: Mapping[str, Any] | None) -> float:
     if metadata is not None:
-        return metadata.get("crop_fraction", 1.0)
+        return metadata["crop_fraction"]
     # The resolution of the data is kept without a size, and so is the whole picture.
     return crop_fraction(config.model.name, weights) if vision.is_published(weights) and config.data.image_size else 1.0
 

@@ -15,7 +15,7 @@ import torchyard
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import REGISTRY
 from torchyard.models import decoding, unet
-from torchyard.models.arrays import resized
+from torchyard.models.arrays import fitted
 from torchyard.models.pictures import PictureModel
 from trainer.recipes import make_task
 from trainer.task import Task
@@ -78,8 +78,8 @@ def test_an_array_goes_the_way_of_arrays_in_training(
         mixed = model.prepare([whole, whole.astype(np.float64) / 255])
         assert torch.allclose(mixed[0], mixed[1], atol=0.01)
         if len(shape) == 2:
-            part = decoding.cut(torch.from_numpy(whole)[None, None], (side, side), resize=model.form.resize)
-            expected = resized(part, side).float() / 255
+            part = fitted(torch.from_numpy(whole)[None, None], (side, side), resize=model.form.resize)
+            expected = part.float() / 255
             assert torch.allclose(found, ((expected - 0.5) / 0.5).expand_as(found), atol=1e-6)
 
 
@@ -134,13 +134,6 @@ def test_of_several_classes_the_most_probable_one_is_taken(tmp_path: Path) -> No
     with Image.open(tmp_path / "mask.png") as mask:
         assert mask.mode == "P" and np.array_equal(np.asarray(mask), found.mask)
         assert np.array_equal(np.asarray(mask.convert("RGB")), np.array(found.palette)[found.mask])
-
-
-def test_pictures_from_before_cutting_are_squashed(tmp_path: Path) -> None:
-    state = digits()
-    assert _loaded(tmp_path, state).form.resize == "crop"
-    del state["config"]["data"]["resize"]
-    assert _loaded(tmp_path, state).form.resize == "squash"
 
 
 def test_a_turned_jpeg_is_upright(tmp_path: Path, coloured: PictureModel[Any]) -> None:
