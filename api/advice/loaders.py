@@ -15,9 +15,7 @@ def more(facts: Facts, wait: float) -> tuple[str, str]:
     """
     if facts.loaders is None:
         return "", "Load the data in more processes, or keep it in memory."
-    ranks = max(len(facts.job.devices), 1)
-    cpus = next((worker.starts.cpus for worker in facts.workers if worker.starts and worker.starts.cpus), None)
-    share = None if cpus is None else max(int(cpus / ranks), 1)
+    cpus, share = _cpus(facts)
     now = facts.loaders.workers
     count = now if now != "auto" else None if share is None else min(share, _MOST_AUTO_LOADERS)
     if count is None:
@@ -33,3 +31,14 @@ def more(facts: Facts, wait: float) -> tuple[str, str]:
         )
     known = f"{now}, which is {count} here" if now == "auto" else now
     return f"set data.workers to {wanted}", f"Set data.workers to {wanted}: it is {known}."
+
+
+def _cpus(facts: Facts) -> tuple[float, int] | tuple[None, None]:
+    """Returns the CPUs of the job, or else of its host, and how many are one rank's. None if they are not known."""
+    ranks, own = max(len(facts.job.devices), 1), facts.job.spec.resources.cpus
+    if own is not None:
+        return own, max(int(own / ranks), 1)
+    for worker in facts.workers:
+        if worker.starts and worker.starts.cpus:
+            return worker.starts.cpus, max(int(worker.starts.cpus / max(ranks, len(worker.devices))), 1)
+    return None, None

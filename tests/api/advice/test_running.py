@@ -7,15 +7,23 @@ from typing import Any
 import pytest
 
 from api.advice.judgement import judge
-from tests.api.advice.facts import GIB, facts
+from tests.api.advice.facts import GIB, JOB, facts, worker
 from torchyard.contract.recipes.entry import DATA_WAIT
 from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.views.cluster import WorkerView
 
 
-def starving(workers: Any = 3, *, wait: float = 0.61, used: float | None = 0.38, **more: Any) -> AdviceView:
+def starving(
+    workers: Any = 3,
+    *,
+    wait: float = 0.61,
+    used: float | None = 0.38,
+    seen: list[WorkerView] | None = None,
+    **more: Any,
+) -> AdviceView:
     config = {"data": {"workers": workers}}
     metrics = {DATA_WAIT: wait, "train/loss": 0.5}
-    return judge(facts(config=config, metrics=metrics, gpus=[{"utilization": used}], **more))
+    return judge(facts(config=config, metrics=metrics, gpus=[{"utilization": used}], workers=seen, **more))
 
 
 def test_a_gpu_that_waits_for_the_loader_is_told_how_many_processes_are_fast_enough() -> None:
@@ -55,6 +63,14 @@ def test_ranks_share_the_cpus() -> None:
     assert judge(facts(gpus=gpus, **more)).headline == (
         "utilisation 30%: 50% of each step waits for the data loader; set data.workers to 6"
     )
+
+
+def test_other_devices_of_the_host_have_their_share_of_the_cpus() -> None:
+    mine, other = {"utilization": 0.2, "job_id": JOB}, {"job_id": "job_2"}
+    advice = starving("auto", wait=0.5, seen=[worker(mine, other, other, other, cpus=16)])
+    assert advice.steps[0].startswith("Make the samples cheaper to load")
+    assert starving("auto", wait=0.5, spec={"resources": {"cpus": 3}}).steps[0].endswith("share of the 3 CPUs already.")
+    assert starving(1, wait=0.5, spec={"resources": {"cpus": 3}}).steps == ["Set data.workers to 2: it is 1."]
 
 
 def test_devices_without_utilization_are_judged_by_the_wait_alone() -> None:
