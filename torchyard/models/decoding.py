@@ -39,7 +39,7 @@ def header(file: File) -> Header:
             size = (image.height, image.width) if _on_its_side(image) else image.size
             return Header(size, image.mode in {"1", "L", "I", "F"} or image.mode.startswith("I;16"))
     except UNREADABLE as error:
-        raise DataError(f"{_name(file)} cannot be read as a picture: {error}") from error
+        raise unreadable(file, error) from error
 
 
 def decode(
@@ -74,7 +74,13 @@ def load(file: File, *, channels: int, wanted: tuple[int, int] | None = None) ->
             ImageOps.exif_transpose(opened, in_place=True)  # in place, as a copy of all pixels takes time
             return converted(opened, channels=channels)
     except UNREADABLE as error:
-        raise DataError(f"{_name(file)} cannot be read as a picture: {error}") from error
+        raise unreadable(file, error) from error
+
+
+def unreadable(file: File, error: BaseException) -> DataError:
+    """Returns the error of a file whose reading ended with one of UNREADABLE."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return DataError(f"{_name(file)} cannot be read as a picture: {why}")
 
 
 def converted(image: Image.Image, *, channels: int) -> Image.Image:

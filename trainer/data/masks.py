@@ -6,7 +6,7 @@ from PIL import Image, ImageOps
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import SegmentationDataConfig
-from torchyard.models.decoding import UNREADABLE, File
+from torchyard.models.decoding import UNREADABLE, File, unreadable
 
 IGNORED = 255
 """The value of a pixel that counts neither in the loss nor in a metric."""
@@ -25,7 +25,7 @@ def read_mask(file: File, config: SegmentationDataConfig) -> Image.Image:
             image = ImageOps.exif_transpose(opened)
             values = _above(image, config.mask_threshold) if config.classes is None else _classes(image, config)
     except UNREADABLE as error:
-        raise DataError(f"{file} cannot be read as a picture: {error}") from error
+        raise unreadable(file, error) from error
     except _Unknown as error:
         raise DataError(f"{file}: {error}") from None
     return Image.fromarray(values)
