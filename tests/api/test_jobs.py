@@ -66,7 +66,7 @@ def test_a_list_shows_summaries_and_the_job_itself_everything(service: ApiFixtur
     assert set(job["metrics"]) == set(keys)
     shown = dict.fromkeys(("train/loss", "val/loss", "val/accuracy"), "NaN")
     assert row == {
-        **{key: value for key, value in job.items() if key not in {"spec", "card"}},
+        **{key: value for key, value in job.items() if key not in {"spec", "card", "init_from"}},
         "metrics": shown,
         "error": {**job["error"], "traceback": None},
     }
@@ -241,7 +241,7 @@ def test_a_running_job_shows_its_progress_metrics_and_devices(service: ApiFixtur
     assert job["status_reason"]["position"] is None
     best = service.get(f"/v1/jobs/{job_id}/checkpoints/best")
     assert job["best"] == {
-        "metric": "val/loss", "value": 0.5, "epoch": 1, "step": 6, "checkpoint_id": best["id"],
+        "metric": "val/loss", "value": 0.5, "epoch": 1, "step": 6, "checkpoint_id": best["id"], "remeasured": None,
     }  # fmt: skip
     assert [item["best"] for item in service.get("/v1/jobs")["data"]] == [job["best"]]
 

@@ -37,7 +37,7 @@ MADE_AT_RUN_TIME = {
 """Expressions that are not known before a call, and why they are harmless."""
 LINEAR_ENGINES = {"store/queries/log_patterns.py": "re2"}
 """Where another engine than `re` is used. Its time is linear, whatever the expression."""
-GLOBS = {"trainer/models/initial.py", "worker/attempts/matching.py"}
+GLOBS = {"trainer/weights/initial.py", "worker/attempts/matching.py"}
 """Where `fnmatch` is used."""
 
 

@@ -20,6 +20,8 @@ JOB = "job_0197f3c2a9b47c1e8d20f6b1c4e5a703"
 VALUES = {
     "job_id": JOB,
     "name": "alice",
+    "owner": "alice",
+    "version": "1",
     "role": "member",
     "token_id": "tok_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "worker_id": "wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703",

@@ -51,6 +51,7 @@ def test_a_model_of_timm_trains_on_two_ranks_and_predicts_what_was_measured(tmp_
     _predicts(run.checkpoints / "epoch-0001" / "state.pt", data, measured(state(run, "epoch-0001")["metrics"]))
 
 
+@pytest.mark.thorough
 def test_a_vision_transformer_is_sharded_by_fsdp_and_predicts_what_was_measured(tmp_path: Path) -> None:
     data = small_pictures(tmp_path, train=120, val=40)
     run = job(tmp_path / "run", settings(VIT, distributed={"strategy": "fsdp"}))

@@ -19,7 +19,14 @@ from worker.host.attempt_key import AttemptKey
 LONG = timedelta(minutes=5)
 
 
-@pytest.fixture(params=["memory", pytest.param("cold", marks=pytest.mark.thorough), "warm", "slurm"])
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("cold", marks=pytest.mark.thorough),
+        "warm",
+        pytest.param("slurm", marks=pytest.mark.thorough),
+    ]
+)
 def fixture(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[EngineFixture]:
     if request.param == "memory":
         yield MemoryEngineFixture(tmp_path)

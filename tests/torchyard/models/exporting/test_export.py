@@ -41,8 +41,15 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return get
 
 
-@pytest.mark.parametrize("to", GRAPHS)
-@pytest.mark.parametrize("trainer", PICTURES)
+@pytest.mark.parametrize(
+    ("trainer", "to"),
+    [
+        ("image-classification", "onnx"),
+        ("segmentation", "torch-export"),
+        pytest.param("image-classification", "torch-export", marks=pytest.mark.thorough),
+        pytest.param("segmentation", "onnx", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_graph_takes_the_pixels_of_files(loaded: Loaded, tmp_path: Path, trainer: str, to: Format) -> None:
     model, side = loaded(trainer), PICTURES[trainer]
     done = export(model, to=to, path=tmp_path / "it")

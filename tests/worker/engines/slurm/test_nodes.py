@@ -115,6 +115,7 @@ def test_a_supervisor_that_was_killed_leaves_nothing_and_its_node_says_so(found:
     assert found.has_ended(handle)
 
 
+@pytest.mark.thorough  # a real Slurm shows it, too
 def test_nodes_whose_coordinator_is_silent_end_their_ranks_themselves(found: SlurmEngineFixture) -> None:
     handle = started(found, WAITS)
     coordinator = found.slurm.jobs()[0].batch
@@ -124,6 +125,7 @@ def test_nodes_whose_coordinator_is_silent_end_their_ranks_themselves(found: Slu
     assert report_of(found, handle).reason is EndReason.WORKER_LOST
 
 
+@pytest.mark.thorough  # a real Slurm shows it, too
 def test_a_node_that_is_silent_is_lost_and_the_other_one_is_stopped(found: SlurmEngineFixture) -> None:
     handle = started(found, WAITS)
     silent = node_process(found, handle, 1)
@@ -145,6 +147,7 @@ def test_what_slurm_preempts_saves_and_goes_back_to_the_queue(found: SlurmEngine
     assert all((found.run(handle.key).job / f"saved-{rank}").exists() for rank in range(4))
 
 
+@pytest.mark.thorough  # a real Slurm shows it, too
 def test_a_coordinator_that_cannot_show_that_it_lives_ends_the_attempt(found: SlurmEngineFixture) -> None:
     handle = started(found, WAITS)
     heartbeat = found.run(handle.key).ctl / "heartbeat"
