@@ -50,6 +50,8 @@ class Started:
     """What is kept since."""
     first_look: bool
     """Whether others stopped for it because it hardly ran."""
+    kept_since: int | None
+    """Since when a place has been kept for it, on one host after the other; None: it had none."""
 
 
 @dataclass
@@ -91,6 +93,8 @@ class Simulation:
         self._stops: dict[str, int] = {}
         """When each job that was asked to stop has stopped."""
         self._looks: set[str] = set()
+        self._kept: dict[str, int] = {}
+        """Since when a place has been kept for each job that has one."""
         hosts = tuple(
             Host(
                 f"wrk_{number}",
@@ -135,6 +139,8 @@ class Simulation:
         self.past.plans.append((self._snapshot, planned))
         before = self._snapshot
         self._snapshot = replace(self._snapshot, reservations=planned.reservations)
+        kept = {one.job_id: self._kept.get(one.job_id, before.now) for one in before.reservations}
+        self._kept = {one.job_id: before.now for one in planned.reservations} | kept
         for one in planned.reservations:
             self.past.bounds.setdefault(one.job_id, one.bound)
         for step in planned.steps:
@@ -163,7 +169,9 @@ class Simulation:
         bound = self.past.bounds.pop(job.id, None)
         if bound is not None and now > bound + GRACE:
             self.past.late.append((job.id, now - bound))
-        self.past.starts.append(Started(step, now, planned_on.line, self._snapshot.reservations, job.id in self._looks))
+        kept = self._kept.get(job.id)
+        looks = job.id in self._looks
+        self.past.starts.append(Started(step, now, planned_on.line, self._snapshot.reservations, looks, kept))
         self._looks.discard(job.id)
         self._snapshot = self._snapshot.after_start(job, step.placement, guest=step.guest)
 

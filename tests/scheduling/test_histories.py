@@ -31,7 +31,7 @@ def test_nobody_is_overtaken_by_an_equal_request_submitted_72_hours_later(histor
         if not one.first_look and not others_wait and (kept is None or kept.job_id == job.id):
             with_it = {other.start.job.id for other in past.starts if other.at == one.at}
             # A job that was stopped for a first look comes back to a place that is another's by then.
-            line = [other for other in one.line if kept is None or one.at - other.waited_us <= kept.since]
+            line = [other for other in one.line if one.kept_since is None or one.at - other.waited_us <= one.kept_since]
             assert _earlier(job, line) <= with_it
 
 
