@@ -1,5 +1,6 @@
 """The loader processes of this process: they start with the first batch, and live until the run ends."""
 
+import atexit
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 import os
@@ -33,9 +34,11 @@ def answers(load: Callable[[R], T], requests: Iterable[R], *, workers: int, pinn
 
 
 def close() -> None:
-    """Ends the loader processes, if there are any."""
-    global _pool  # noqa: PLW0603 as above
-    _pool = None  # their DataLoader ends them with itself
+    """Ends the loader processes, if there are any. Called by itself when the program ends."""
+    global _pool
+    pool, _pool = _pool, None
+    if pool is not None:
+        pool.close()
 
 
 class _Pool:
@@ -59,6 +62,12 @@ class _Pool:
         for answer in self._loader:
             yield answer
             assert self._calls.next is calls, "a later call has ended this one"
+
+    def close(self) -> None:
+        """Ends the processes, though a traceback may still refer to their DataLoader."""
+        iterator: Any = self._loader._iterator  # pyright: ignore[reportPrivateUsage] nothing else ends them
+        if iterator is not None:
+            iterator._shutdown_workers()
 
 
 class _Calls:
@@ -96,3 +105,5 @@ def _start(rank: int, _: int) -> None:
 
 
 _pool: _Pool | None = None
+# Before multiprocessing kills them, which PyTorch reports as a failure, with a traceback.
+atexit.register(close)

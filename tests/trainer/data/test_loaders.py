@@ -5,6 +5,8 @@ import multiprocessing
 from multiprocessing.connection import Connection
 import os
 import select
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -45,6 +47,14 @@ def test_requests_that_nobody_waits_for_any_more_have_no_answer() -> None:
     assert [answer for _, answer in asked([7], [8])] == [[49], [64]]
     with pytest.raises(AssertionError, match="a later call"):
         next(left)
+
+
+@pytest.mark.parametrize("ending", ["", "import sys; sys.exit(f'{next(asked)} left')"])
+def test_a_program_that_ends_with_loader_processes_says_nothing_of_them(ending: str) -> None:
+    asks = "from trainer.data.loaders import answers; asked = answers(abs, [-1, 2, -3] * 9, workers=2, pinned=False)"
+    program = f"{asks}; print(next(asked), flush=True); {ending or 'list(asked)'}"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("1\n", "2 left\n" if ending else "")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
