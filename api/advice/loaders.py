@@ -34,7 +34,7 @@ def more(facts: Facts, wait: float) -> tuple[str, str]:
 
 
 def _cpus(facts: Facts) -> tuple[float, int] | tuple[None, None]:
-    """Returns the CPUs of the job, or else of its host, and how many are one rank's. None if they are not known."""
+    """Returns the CPUs of the job, or else of its host, and a rank's share of them. None if the worker reports none."""
     ranks, own = max(len(facts.job.devices), 1), facts.job.spec.resources.cpus
     if own is not None:
         return own, max(int(own / ranks), 1)

@@ -23,7 +23,7 @@ def test_a_holder_starts_by_its_first_bound(history: History) -> None:
 
 @given(histories())
 def test_nobody_is_overtaken_by_an_equal_request_submitted_72_hours_later(history: History) -> None:
-    """But for those that pass a job that fits nowhere, for first looks, and by a job whose place was kept already."""
+    """Except by a job that passes one that fits nowhere, by a first look, and by a job with a kept place."""
     past = Simulation(history).run()
     for one in past.starts:
         job, kept = one.start.job, one.start.reservation

@@ -51,7 +51,7 @@ def pictures(name: str, *, options: Options, height: int, width: int, classes: i
 
 
 def config_of_type(kind: str, *, options: Options, **settings: Any) -> "PreTrainedConfig":
-    """Returns the library's configuration of a type with the options of a job. Raises ConfigError."""
+    """Returns transformers' configuration of a model type, with the job's options. Raises ConfigError."""
     configure_transformers()
     from transformers import AutoConfig
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 EVERY_S = 5.0
 """How often rank 0 says that it still reads."""
 MAX_COMPARED = 1000
-"""Each rank compares the sizes of at most this many files, evenly spaced, with those that rank 0 has."""
+"""The ranks compare the sizes of at most this many files, evenly spaced, with those of rank 0."""
 
 
 @dataclass(frozen=True)

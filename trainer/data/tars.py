@@ -209,7 +209,7 @@ def _tar(path: str) -> _Tar:
 
 
 def _is_header(block: bytes) -> bool:
-    # The sum counts the field of the checksum as spaces.
+    # The checksum is computed with spaces in its own field.
     return block[257:265] in _FORMATS and _number(block[148:156]) == sum(block[:148]) + sum(block[156:]) + 8 * ord(" ")
 
 

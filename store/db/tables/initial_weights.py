@@ -9,7 +9,7 @@ from store.db.tables.base import Base
 
 
 class InitialWeights(Base):
-    """What the `init_from` of a job was when it was submitted: a checkpoint, which may be gone by now, or a model.
+    """What `init_from` named when the job was submitted: a checkpoint or a model. It may have been removed since.
 
     Its files are kept for the job until this ends.
     """

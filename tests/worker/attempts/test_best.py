@@ -1,4 +1,4 @@
-"""The best checkpoint of earlier attempts in the run directory of a recipe's next one."""
+"""The best checkpoint of earlier attempts is copied into the run directory of the next one."""
 
 import errno
 from io import BytesIO

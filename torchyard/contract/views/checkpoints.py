@@ -36,7 +36,7 @@ class CheckpointView(View):
     created_at: datetime
     source: str = "run"
     remeasured: RemeasuredView | None = None
-    """Null where it was not measured again: a recipe does so with its best checkpoint, when it has ended."""
+    """Null if it was not evaluated again. A recipe evaluates its best checkpoint again when it ends."""
 
 
 class ArtifactView(View):

@@ -12,7 +12,7 @@ from torchyard.models.segmenter import Segmenter
 from torchyard.models.texts import TextClassifier
 
 CARD_KEY = "torchyard"
-"""Where a file has the card, as JSON."""
+"""The key of the card in an exported file. The card is JSON."""
 TOKENIZER_KEY = "tokenizer.json"
 
 
