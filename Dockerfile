@@ -33,6 +33,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 COPY README.md ./
 COPY torchyard torchyard
 COPY scheduling scheduling
+COPY controller controller
 COPY store store
 COPY api api
 COPY worker worker

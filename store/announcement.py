@@ -57,6 +57,8 @@ class Announcement:
     """By job id."""
     wakes_workers: bool = False
     """Whether a worker may have a request to act on."""
+    wakes_controller: bool = False
+    """Whether a controller may have something to do: a job has ended or was paused, or something is due."""
     moves_line: bool = False
     """Whether a job may start that could not before: it was queued, or a device was released."""
     newcomers: list[Standing] = field(default_factory=list[Standing])
@@ -68,7 +70,7 @@ class Announcement:
 
     def __bool__(self) -> bool:
         """Returns whether there is anything to announce."""
-        return self.wakes_workers or self.moves_line or bool(self.changed or self.line)
+        return self.wakes_workers or self.wakes_controller or self.moves_line or bool(self.changed or self.line)
 
     def mark_changed(self, *names: str) -> None:
         """Records what has changed for clients: jobs by their ids, other things by their names."""
@@ -90,6 +92,7 @@ class Announcement:
         self.changed |= other.changed
         self.line |= other.line
         self.wakes_workers |= other.wakes_workers
+        self.wakes_controller |= other.wakes_controller
         self.moves_line |= other.moves_line
         self.newcomers += other.newcomers
         self.credits = other.credits or self.credits
@@ -97,6 +100,10 @@ class Announcement:
     def wake_workers(self) -> None:
         """Records that a worker may have a request to act on."""
         self.wakes_workers = True
+
+    def wake_controller(self) -> None:
+        """Records that a controller may have something to do."""
+        self.wakes_controller = True
 
     def move_line(self) -> None:
         """Records that a job may start that could not before, as a device was released."""

