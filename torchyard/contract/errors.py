@@ -104,6 +104,14 @@ class QuotaExceeded(TorchyardError):
     title = "The quota is used up"
 
 
+class OwnerDisabled(TorchyardError):
+    """The owner of what is due may submit no jobs any more."""
+
+    code = "owner_disabled"
+    status = 403
+    title = "The owner may submit no jobs"
+
+
 class NotFound(TorchyardError):
     code = "not_found"
     status = 404

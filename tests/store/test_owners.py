@@ -1,0 +1,45 @@
+"""For whom the service acts without a request: the owner as they are now, or nobody."""
+
+import pytest
+
+from store.facts.callers import SERVICE, Caller
+from store.rows import owners, users
+from tests.store.fixture import StoreFixture
+from torchyard.contract.errors import OwnerDisabled
+from torchyard.contract.team import Role
+
+
+@pytest.fixture
+def team(db: StoreFixture) -> StoreFixture:
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    return db
+
+
+def acting(db: StoreFixture, owner: str) -> Caller:
+    return db.read(lambda session: owners.acting(session, owner))
+
+
+def test_the_owner_acts_with_the_role_of_now(team: StoreFixture) -> None:
+    assert acting(team, "ada") == Caller("ada", Role.MEMBER)
+    team.write(lambda session: users.change(session, "ada", role=Role.OPERATOR))
+    assert acting(team, "ada") == Caller("ada", Role.OPERATOR)
+
+
+def test_the_bootstrap_administrator_always_acts(db: StoreFixture) -> None:
+    assert acting(db, "admin") == SERVICE
+
+
+def test_who_may_submit_no_job_does_not_act(team: StoreFixture) -> None:
+    team.write(lambda session: users.change(session, "ada", disabled=True))
+    with pytest.raises(OwnerDisabled, match="the user ada is disabled"):
+        acting(team, "ada")
+    team.write(lambda session: users.change(session, "ada", disabled=False, role=Role.VIEWER))
+    with pytest.raises(OwnerDisabled, match="the user ada is a viewer, who may submit no jobs"):
+        acting(team, "ada")
+    team.write(lambda session: users.change(session, "ada", role=Role.MEMBER))
+    assert acting(team, "ada").role is Role.MEMBER
+
+
+def test_nobody_acts_for_a_user_who_is_not_there(db: StoreFixture) -> None:
+    with pytest.raises(OwnerDisabled, match="there is no user eve any more"):
+        acting(db, "eve")
