@@ -1,0 +1,1 @@
+"""The commands of sweeps: many jobs that differ in some keys, as one."""
