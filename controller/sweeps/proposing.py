@@ -1,0 +1,50 @@
+"""Which points a sweep tries next. Pure: the rows say what was tried and how it went."""
+
+from collections.abc import Sequence
+import math
+import random
+
+from pydantic import JsonValue
+
+from store.facts.sweeps import TrialFacts
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.sweeps import ADAPTIVE, Point, Range, SweepSpec, Values, grid_point
+
+
+def propose(spec: SweepSpec, trials: Sequence[TrialFacts], *, count: int) -> list[Point]:
+    """Returns the points of the next trials, `count` at most. `trials`: all so far, by number; they are never changed.
+
+    The same for the same arguments. Fewer than `count` are left of a sweep that ends soon.
+    """
+    if spec.method in ADAPTIVE:
+        raise ConfigError(f"{spec.method} is not possible yet: use random")
+    first = len(trials)
+    return [_point(spec, number) for number in range(first, min(first + count, spec.size))]
+
+
+def promotions(spec: SweepSpec, trials: Sequence[TrialFacts]) -> list[int]:
+    """Returns the numbers of the trials that wait at a rung and go on to the next one."""
+    if spec.method != "asha":
+        return []
+    raise ConfigError("asha is not possible yet: use random")
+
+
+def _point(spec: SweepSpec, number: int) -> Point:
+    if spec.method == "list":
+        return dict(spec.points[number])
+    if spec.method == "random":
+        chance = random.Random(f"{spec.seed}:{number}")  # noqa: S311 - not a secret
+        return {key: _any_of(values, chance) for key, values in spec.parameters.items()}
+    return {} if spec.method == "array" else grid_point(spec.parameters, number)
+
+
+def _any_of(values: Values, chance: random.Random) -> JsonValue:
+    if not isinstance(values, Range):
+        return chance.choice(values)
+    if (size := values.size) is not None and not values.log:
+        return values.number(chance.randrange(size))
+    if not values.log:
+        return chance.uniform(values.min, values.max)
+    low, high = (values.min - 0.5, values.max + 0.5) if values.integer else (values.min, values.max)
+    found = math.exp(chance.uniform(math.log(low), math.log(high)))
+    return round(min(max(found, values.min), values.max)) if values.integer else min(max(found, low), high)

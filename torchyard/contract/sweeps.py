@@ -1,0 +1,254 @@
+"""What a sweep asks for: a job spec, what varies of it, and how many trials there are.
+
+A point has a value for each key that varies. Trial `number`, from 0, is the job with the point of that number.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+import math
+import re
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
+
+from torchyard.contract.errors import FieldError, InvalidSpec
+from torchyard.contract.findings import field_errors
+from torchyard.contract.schema import UNSET, Count, MetricKey, Schema
+from torchyard.contract.spec import JobName, Labels
+from torchyard.contract.team import Visibility
+from torchyard.contract.text import unstorable
+from torchyard.contract.wording import allowing
+
+MOST_POINTS = 10_000
+"""The most trials of a sweep."""
+MOST_SWEEP_BYTES = 4 << 20
+"""The most bytes of a sweep's spec that is submitted."""
+_MOST_VALUES = 200_000
+"""The most keys and values in a sweep's spec."""
+_SPAN = re.compile(r"(-?[0-9]{1,15})\.\.(-?[0-9]{1,15})")
+
+Method = Literal["grid", "random", "list", "array", "tpe", "asha"]
+ADAPTIVE: frozenset[str] = frozenset({"tpe", "asha"})
+"""Methods whose next point depends on the results so far."""
+PARALLEL = 4
+"""The trials of an adaptive method that run or wait at once, if the spec does not say."""
+Point: TypeAlias = dict[str, JsonValue]
+"""A value for each key that varies."""
+Key = Annotated[
+    str,
+    Field(
+        pattern=allowing(r"^[A-Za-z_][A-Za-z0-9_./-]{0,199}$", "a path into the job spec, such as config.optimizer.lr")
+    ),
+]
+
+
+class SweepState(StrEnum):
+    """The state of a sweep. Only `store.rows.sweeps` writes it."""
+
+    RUNNING = "running"  # trials are made while there are points and room
+    PAUSED = "paused"  # none is made; those that waited or ran are paused
+    CANCELLING = "cancelling"  # none is made; those that wait or run are being cancelled
+    FINISHED = "finished"  # all trials have ended
+    CANCELLED = "cancelled"
+    FAILED = "failed"  # it was stopped: too many trials failed
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing happens any more by itself. `extend` and `promote` begin it again."""
+        return self in {SweepState.FINISHED, SweepState.CANCELLED, SweepState.FAILED}
+
+
+class Range(Schema):
+    """Numbers from `min` to `max`, both included."""
+
+    min: float
+    max: float
+    log: bool = Field(default=False, description="as many between 1 and 10 as between 10 and 100")
+    step: Annotated[float, Field(gt=0)] | None = Field(default=None, description="only min, min + step, …")
+    integer: bool = Field(default=False, description="whole numbers only")
+
+    @model_validator(mode="after")
+    def _is_range(self) -> Self:
+        if self.max < self.min:
+            raise ValueError(f"max {self.max:g} is below min {self.min:g}")
+        if math.isinf(self.max - self.min):
+            raise ValueError("min and max are too far apart")
+        if self.log and self.min <= 0:
+            raise ValueError("with log, min must be above 0")
+        if self.log and self.step is not None:
+            raise ValueError("log and step cannot be combined")
+        if self.integer and not all(value.is_integer() for value in (self.min, self.max, self.step or 1.0)):
+            raise ValueError("with integer, min, max and step must be whole numbers")
+        return self
+
+    @property
+    def size(self) -> int | None:
+        """How many numbers it has; None if any number between is one."""
+        step = self.step or (1.0 if self.integer else None)
+        if step is None:
+            return None
+        return math.floor(min((self.max - self.min) / step + 1e-9, 1e15)) + 1
+
+    def number(self, place: int) -> int | float:
+        """Returns one of the numbers of a range that has a size."""
+        value = self.min + place * (self.step or 1.0)
+        return round(value) if self.integer else float(f"{value:.12g}")
+
+
+def _span(value: Any) -> Any:
+    """Returns the range that `1..5` writes."""
+    if value == []:
+        raise ValueError("must have at least 1 value")
+    if not isinstance(value, str):
+        return value
+    found = _SPAN.fullmatch(value)
+    if found is None:
+        raise ValueError("must be a list of values, {min, max}, or a text such as 1..5")
+    return {"min": float(found[1]), "max": float(found[2]), "integer": True}
+
+
+Values = Annotated[
+    Annotated[list[JsonValue], Field(max_length=MOST_POINTS)] | Range,
+    BeforeValidator(_span, json_schema_input_type=list[JsonValue] | Range | str),
+]
+"""What one key takes: one of a list, or a number of a range, which may be written `1..5`."""
+
+
+class Halving(Schema):
+    """When trials of `asha` stop: at `min`, `min · factor`, …; the best of each go on, to `max` at most."""
+
+    min: Count
+    max: Count
+    factor: Annotated[int, Field(ge=2, le=100)] = 3
+    unit: Literal["epochs", "steps"] = "epochs"
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if self.max <= self.min:
+            raise ValueError("max must be above min")
+        return self
+
+    @property
+    def rungs(self) -> list[int]:
+        """Where trials stop, and last the end of the best."""
+        found = [self.min]
+        while found[-1] * self.factor < self.max:
+            found.append(found[-1] * self.factor)
+        return [*found, self.max]
+
+
+class SweepSpec(Schema):
+    """A job spec, and what varies of it. Each point is a trial: an ordinary job of the sweep."""
+
+    name: JobName = Field(default="sweep", description="of the sweep; its jobs are NAME-0, NAME-1, …")
+    method: Method = "grid"
+    parameters: Annotated[dict[Key, Values], Field(max_length=50)] = Field(
+        default={}, description="what varies: by its path in the job spec, or `args.NAME`, an option of a script"
+    )
+    points: Annotated[list[dict[Key, JsonValue]], Field(max_length=MOST_POINTS)] = Field(
+        default=[], exclude_if=lambda points: not points, description="of `list`: the values of each trial"
+    )
+    trials: Count | None = Field(default=None, description="how many: of `random`, `tpe`, `asha` and `array`")
+    max_parallel: Count | None = Field(
+        default=None, description="trials that wait or run at once; null: all, and 4 of `tpe` and `asha`"
+    )
+    monitor: MetricKey | None = Field(
+        default=None, description="the metric that ranks the trials; null: `checkpoint.monitor` of the job"
+    )
+    mode: Literal["min", "max"] | None = Field(default=None, description="null: `checkpoint.mode` of the job")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default=0, description="of `random`, `tpe` and `asha`")
+    halving: Halving | None = Field(default=None, description="of `asha`: when trials stop")
+    max_failed: Count | None = Field(default=10, description="after so many failed trials the sweep stops; null: never")
+    visibility: Visibility | None = Field(default=None, description="of the sweep and its jobs; null: the server's")
+    labels: Labels = Field(default={}, description="of all its jobs, beside those of the job spec")
+    job: dict[str, JsonValue] = Field(description="the job spec, without what varies if you like")
+
+    @model_validator(mode="after")
+    def _has_what_its_method_needs(self) -> Self:
+        counted = self.method in {"random", "tpe", "asha", "array"}
+        if counted != (self.trials is not None):
+            raise ValueError(f"{self.method} needs trials" if counted else f"{self.method} has no trials: leave it out")
+        for name, given, wants in (
+            ("points", self.points, self.method == "list"),
+            ("parameters", self.parameters, self.method not in {"list", "array"}),
+            ("halving", self.halving, self.method == "asha"),
+        ):
+            if wants and not given:
+                raise ValueError(f"{self.method} needs {name}")
+            if given and not wants:
+                raise ValueError(f"{self.method} has no {name}: leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _a_grid_is_countable(self) -> Self:
+        for key, values in self.parameters.items():
+            if self.method == "grid" and isinstance(values, Range) and values.size is None:
+                raise ValueError(f"parameters.{key} needs a step, integer, or a list of values in a grid")
+        return self
+
+    @model_validator(mode="after")
+    def _points_have_the_same_keys(self) -> Self:
+        for number, point in enumerate(self.points):
+            if point.keys() != self.points[0].keys():
+                raise ValueError(f"points.{number} must have the keys of the first: {', '.join(self.points[0])}")
+        return self
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> Self:
+        if (count := self.size) > MOST_POINTS:
+            raise ValueError(f"there are {count} points, and at most {MOST_POINTS} are possible")
+        return self
+
+    @property
+    def size(self) -> int:
+        """How many trials there are, counted and not made."""
+        if self.method == "list":
+            return len(self.points)
+        if self.trials is not None:
+            return self.trials
+        return math.prod(_size(values) for values in self.parameters.values())
+
+    @property
+    def parallel(self) -> int:
+        """The most trials that wait or run at once."""
+        return self.max_parallel or (PARALLEL if self.method in ADAPTIVE else MOST_POINTS)
+
+
+class SweepExtension(Schema):
+    """What can be added to a sweep; one that has ended begins again."""
+
+    trials: Count | None = Field(default=None, description="so many more, of `random`, `tpe`, `asha` and `array`")
+    points: Annotated[list[dict[Key, JsonValue]], Field(min_length=1, max_length=MOST_POINTS)] | None = Field(
+        default=None, description="these too, of `list`"
+    )
+    max_parallel: Count = UNSET
+
+    @model_validator(mode="after")
+    def _adds_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("send trials, points or max_parallel")
+        return self
+
+
+def parse_sweep(raw: object) -> SweepSpec:
+    """The sweep in `raw` (parsed JSON or YAML). Its job spec is not looked at yet. Raises InvalidSpec."""
+    wrong = unstorable(raw, most_values=_MOST_VALUES)
+    if wrong is not None:
+        raise InvalidSpec("the sweep is not valid", errors=(FieldError(*wrong),))
+    try:
+        return SweepSpec.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidSpec("the sweep is not valid", errors=field_errors(error, SweepSpec)) from None
+
+
+def grid_point(parameters: Mapping[str, Sequence[JsonValue] | Range], number: int) -> Point:
+    """Returns one point of the grid: the last key varies fastest."""
+    point: Point = {}
+    for key, values in reversed([*parameters.items()]):
+        number, place = divmod(number, _size(values))
+        point[key] = values.number(place) if isinstance(values, Range) else values[place]
+    return {key: point[key] for key in parameters}
+
+
+def _size(values: Sequence[JsonValue] | Range) -> int:
+    return values.size or 0 if isinstance(values, Range) else len(values)
