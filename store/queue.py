@@ -1,4 +1,4 @@
-"""What a program says to Redis, and how the workers are woken. SQL makes jobs durable, and fences their claims."""
+"""What a program says to Redis, and how workers and controllers are woken. SQL makes jobs durable and fences claims."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -77,8 +77,12 @@ class Queue:
             raise RedisForbids(f"forbids what is needed: add to the rules of its user: {' '.join(missing)}")
 
     def listener(self) -> "WakeupListener":
-        """Returns a listener for wake-ups; it subscribes at its first wait."""
-        return WakeupListener(self._patient, service=self._service)
+        """Returns a listener for wake-ups of the workers; it subscribes at its first wait."""
+        return WakeupListener(self._patient, channel=lambda: redis_names.wakeups(self._service()))
+
+    def controller_listener(self) -> "WakeupListener":
+        """Returns one for wake-ups of the controllers."""
+        return WakeupListener(self._patient, channel=lambda: redis_names.controller(self._service()))
 
     def close(self) -> None:
         """Closes idle connections. A thread that uses one at this moment keeps it: closing it would raise there."""
@@ -87,18 +91,18 @@ class Queue:
 
 
 class WakeupListener:
-    """Waits for wake-ups of the workers. For one thread."""
+    """Waits for wake-ups on one channel. For one thread."""
 
-    def __init__(self, redis: Redis, *, service: Callable[[], str]) -> None:
+    def __init__(self, redis: Redis, *, channel: Callable[[], str]) -> None:
+        """`channel` returns its name. What it raises is passed on."""
         self.asked = False
-        """Whether the last wake-up was for a request, too. Otherwise only the line has changed."""
-        self._redis = redis
-        self._service = service
+        """Whether the last wake-up of workers was for a request, too. Otherwise only the line has changed."""
+        self._channel = channel
         self._subscription = redis.pubsub(ignore_subscribe_messages=True)
 
     def wait(self, timeout: float) -> bool:
         """Returns whether a wake-up came within `timeout` seconds. Raises QueueUnavailable at once."""
-        channel = redis_names.wakeups(self._service())
+        channel = self._channel()
         with translated():
             if not self._subscription.subscribed:
                 self._subscription.subscribe(channel)

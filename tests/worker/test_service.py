@@ -63,7 +63,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 @on_both
-@pytest.mark.parametrize("program", ["worker", pytest.param("api", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("program", ["worker", "controller", pytest.param("api", marks=pytest.mark.thorough)])
 def test_a_program_whose_blobs_are_not_mounted_says_what_to_mount_where(
     program: str, service: str, database: Database, database_url: str, data_dir: Path
 ) -> None:
@@ -98,10 +98,12 @@ def test_the_doctor_names_the_service_and_finds_another_folder(
     assert found.status is Status.FAILED and f"mount that folder at {data_dir / 'blobs'}" in found.fact
 
 
-@pytest.mark.parametrize("revision", ["base", "0020"])
-def test_a_worker_that_meets_older_tables_says_what_to_run(database_url: str, data_dir: Path, revision: str) -> None:
+@pytest.mark.parametrize(("program", "revision"), [("worker", "base"), ("worker", "0020"), ("controller", "0020")])
+def test_a_program_that_meets_older_tables_says_what_to_run(
+    program: str, database_url: str, data_dir: Path, revision: str
+) -> None:
     command.downgrade(configuration(database_url), revision)
-    done = run("worker", data_dir=data_dir, database_url=database_url)
+    done = run(program, data_dir=data_dir, database_url=database_url)
     assert done.returncode == 1, done.stderr
     last = done.stderr.splitlines()[-1]
     assert " ERROR the database" in last and "run `python -P -m migrations`" in last

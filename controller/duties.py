@@ -1,0 +1,11 @@
+"""The duties of a controller, in the order in which one pass does them."""
+
+from controller.duty import Duty
+from controller.settings import Settings
+from store.store import Store
+
+
+def duties_of(store: Store, settings: Settings) -> list[Duty]:
+    """Returns all that a controller does."""
+    del store, settings
+    return []

@@ -1,0 +1,35 @@
+"""The program itself: it waits for its database, and a signal ends it with exit code 0."""
+
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.worker.attempt import wait_for
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_controller_without_a_database_says_so_once_and_a_signal_ends_it(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    log = tmp_path / "controller.log"
+    env = os.environ | {
+        "TORCHYARD_DATA_DIR": str(tmp_path / "data"),
+        "TORCHYARD_DATABASE_URL": f"postgresql://nobody@/torchyard?host={tmp_path}",
+    }
+    with log.open("wb") as output:
+        controller = subprocess.Popen(
+            [sys.executable, "-P", "-m", "controller"], env=env, stdout=output, stderr=output, cwd=tmp_path
+        )
+    try:
+        wait_for(lambda: "trying again" in log.read_text(), what="the controller looks for its database")
+        controller.send_signal(number)
+        assert controller.wait(60) == 0
+    finally:
+        controller.kill()
+        controller.wait()
+    assert log.read_text().count("trying again") == 1
+    assert "Traceback" not in log.read_text()
