@@ -34,11 +34,10 @@ def postgresql_url(postgresql: PostgreSQLDatabases) -> Generator[str]:
         yield url
 
 
-def test_up_with_external_servers_starts_only_api_and_worker(
-    tmp_path: Path, postgresql_url: str, redis_url: str
-) -> None:
+def test_up_with_external_servers_starts_none_of_its_own(tmp_path: Path, postgresql_url: str, redis_url: str) -> None:
     with running(Service(tmp_path, database=postgresql_url, redis=redis_url, warm=False)) as service:
-        assert service.server["processes"].keys() == {"api", "worker"}
+        until(lambda: "controller" in service.server["processes"], what="the controller runs")
+        assert service.server["processes"].keys() == {"api", "worker", "controller"}
         assert not (service.data / "torchyard.db").exists()
         config = {"code": service.script("trains", SCRIPT), "command": "python", "args": ["train.py"]}
         job = service.client.submit({"trainer": "script", "config": config})
@@ -81,13 +80,13 @@ def test_the_programs_work_when_started_one_by_one(tmp_path: Path, postgresql_ur
             return "\n".join(path.read_text() for path in tmp_path.glob("*.log"))
 
         assert start("migrations").wait(120) == 0, logs()
-        api, worker = start("api"), start("worker")
+        api, worker, controller = start("api"), start("worker"), start("controller")
         with Client(f"http://127.0.0.1:{port}", TOKEN) as client:
             until(lambda: _ready(client), what="the API is ready", context=logs)
             job = client.submit({"trainer": "script", "config": {"code": f"file://{code}"}})
             until(lambda: client.get(job.id).state == JobState.SUCCEEDED, what="the job succeeds", context=logs)
             assert [line.text for line in client.logs(job.id, rank=0)] == ["trained"]
-        for process, number in ((worker, signal.SIGINT), (api, signal.SIGTERM)):
+        for process, number in ((worker, signal.SIGINT), (controller, signal.SIGTERM), (api, signal.SIGTERM)):
             process.send_signal(number)
             assert process.wait(60) == 0, logs()
         assert "the-redis-password" not in logs()

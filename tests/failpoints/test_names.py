@@ -41,8 +41,8 @@ for time in range(3):
 """
 
 
-PROGRAMS = ("torchyard", "store", "api", "worker", "trainer")
-WITH_TRANSACTIONS = ("store", "api", "worker")
+PROGRAMS = ("torchyard", "store", "api", "controller", "worker", "trainer")
+WITH_TRANSACTIONS = ("store", "api", "controller", "worker")
 
 
 @cache

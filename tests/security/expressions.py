@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("api", "scheduling", "store", "worker", "torchyard", "trainer", "migrations")
+PACKAGES = ("api", "controller", "scheduling", "store", "worker", "torchyard", "trainer", "migrations")
 _FLAGS_AT = {"compile": 1, "split": 3, "sub": 4, "subn": 4} | dict.fromkeys(
     ("match", "fullmatch", "search", "findall", "finditer"), 2
 )

@@ -11,7 +11,7 @@ import pytest
 from tests.torchyard.cli.reading import commands, read
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("torchyard", "scheduling", "store", "api", "worker", "trainer", "migrations")
+PACKAGES = ("torchyard", "scheduling", "store", "api", "controller", "worker", "trainer", "migrations")
 CALL = "output.command()"
 MARK = "\0"
 """Stands for the name by which the user calls the program, which is found when it is printed."""

@@ -25,7 +25,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def test_its_files_are_the_owners_alone_and_it_is_found_by_them(service: Service) -> None:
     assert service.server.keys() == {"url", "token", "pid", "processes"}
-    assert service.server["processes"].keys() == {"api", "worker", "redis"}
+    until(lambda: "controller" in service.server["processes"], what="the controller runs")
+    assert service.server["processes"].keys() == {"api", "worker", "controller", "redis"}
     assert service.server["token"] == (service.data / "token").read_text()
     for path in (service.data / "server.json", service.data / "token", service.data / "redis" / "redis.sock"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path

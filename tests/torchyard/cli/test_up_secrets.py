@@ -29,15 +29,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
 
 
 def test_no_process_shows_the_token_and_only_the_api_gets_it(service: Service) -> None:
+    until(lambda: "controller" in service.server["processes"], what="the controller runs")
     forked = service.server["processes"]
     for pid in (service.server["pid"], *forked.values()):
         assert service.server["token"] not in " ".join(_environ(pid).values())
-    for name in ("api", "worker"):
+    for name in ("api", "worker", "controller"):
         os.kill(forked[name], signal.SIGKILL)  # what is started again shows its environment
         until(lambda name=name: service.server["processes"][name] != forked[name], what=f"{name} is started again")
     variables = {name: _environ(pid) for name, pid in service.server["processes"].items()}
     assert variables["api"]["TORCHYARD_TOKEN"] == service.server["token"]
-    for name in ("worker", "redis"):
+    for name in ("worker", "controller", "redis"):
         text = " ".join(variables[name].values())
         assert service.server["token"] not in text and SHELLS_TOKEN not in text, name
     assert not [name for name in variables["redis"] if name.startswith("TORCHYARD_")]

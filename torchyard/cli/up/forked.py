@@ -1,4 +1,4 @@
-"""Starts the API and the worker as forks of one process that has imported what both need."""
+"""Starts the API, the worker and the controller as forks of one process that has imported what they need."""
 
 from collections.abc import Mapping, Sequence
 import contextlib

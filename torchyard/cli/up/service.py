@@ -23,7 +23,7 @@ from torchyard.host.listening import check_token
 from torchyard.host.privatefile import write_private
 
 _START = 60.0
-_WORKER_STOP, _API_STOP, _REDIS_STOP = 50.0, 4.0, 4.0
+_WORKER_STOP, _API_STOP, _CONTROLLER_STOP, _REDIS_STOP = 50.0, 4.0, 1.0, 4.0
 """Seconds that each program may take to stop. The sum is less than a minute."""
 _START_POLL_S, _RUN_POLL_S = 0.02, 0.2
 """Seconds between two checks of the programs: while they start, and while they run."""
@@ -44,7 +44,7 @@ class Options:
 
 
 class Service:
-    """Runs Redis, the API and a worker as child processes. `say` is called with sentences for the user."""
+    """Runs Redis, the API, a worker and a controller as child processes. `say` is called with what the user is told."""
 
     def __init__(self, options: Options, *, say: Callable[[str], None]) -> None:
         self.data = DataDir(options.data_dir.absolute())
@@ -110,21 +110,20 @@ class Service:
         self._wait_until(self._migrated, what="the database is not migrated", within=math.inf)
         self._add("worker", programs.argv("worker"), env=worker, keep=keep, starter=starter)
         self._wait_until(self._all_forked, what="the programs were not started")
-        self._close_starter()
         self._wait_until(lambda: address.ready(address.connectable(host), port), what="the service is not ready")
         self._publish(url, token)
         on_ready(url, token)
+        # Nobody waits for what it does, so it starts when the others have.
+        self._add("controller", programs.argv("controller"), env=self._settings(redis), keep=keep, starter=starter)
         while True:
             self._check_signals()
-            if self._restart_dead():
+            if self._restart_dead() or self._last_was_forked():
                 self._publish(url, token)
             time.sleep(_RUN_POLL_S)
 
     def _api_environment(self, redis: str, *, port: int, token: str) -> dict[str, str]:
         return {
-            **_environ(settings=True),
-            **self._database(),
-            "TORCHYARD_REDIS_URL": redis,
+            **self._settings(redis),
             "TORCHYARD_TOKEN": token,
             "TORCHYARD_HOST": self._options.host,
             "TORCHYARD_PORT": str(port),
@@ -133,13 +132,15 @@ class Service:
     def _worker_environment(self, redis: str) -> dict[str, str]:
         slots = self._options.cpu_slots
         return {
-            **_environ(settings=True),
-            **self._database(),
-            "TORCHYARD_REDIS_URL": redis,
+            **self._settings(redis),
             "TORCHYARD_UMASK": os.environ.get("TORCHYARD_UMASK") or f"{self._umask:03o}",
             "TORCHYARD_ALLOW_PATHS": format_allowed_paths(self._options.allow_paths),
             **({"TORCHYARD_CPU_SLOTS": str(slots)} if slots is not None else {}),
         }
+
+    def _settings(self, redis: str) -> dict[str, str]:
+        """Returns the variables of a program that serves."""
+        return {**_environ(settings=True), **self._database(), "TORCHYARD_REDIS_URL": redis}
 
     def _database(self) -> dict[str, str]:
         """Returns the settings that all programs of ours need."""
@@ -171,13 +172,20 @@ class Service:
 
     def _open_starter(self) -> Starter:
         env = {**_environ(), "TORCHYARD_DATA_DIR": str(self.data.root)}  # nothing secret: its forks inherit it
-        self._starter = Starter(("api", "worker"), env=env, log=self.data.logs / "api.log")
+        self._starter = Starter(("api", "worker", "controller"), env=env, log=self.data.logs / "api.log")
         return self._starter
 
     def _close_starter(self) -> None:
         if self._starter is not None:
             self._starter.close()
             self._starter = None
+
+    def _last_was_forked(self) -> bool:
+        """Closes the starter after its last fork. Returns whether it has done so."""
+        if self._starter is None or not self._all_forked():
+            return False
+        self._close_starter()
+        return True
 
     def _all_forked(self) -> bool:
         return all(child.pid is not None for child in self._children)
@@ -230,7 +238,10 @@ class Service:
         os._exit(1)
 
     def _stop(self) -> None:
-        """Stops the worker first, while it can still use the API and Redis, and Redis last."""
+        """Stops the worker first, while it can still use the API and Redis, and Redis last.
+
+        The controller ends meanwhile: it may be killed at any moment.
+        """
         self._close_starter()
         if self._migration is not None and self._migration.poll() is None:
             self._migration.kill()  # a migration is one transaction
@@ -238,9 +249,12 @@ class Service:
         limits = {
             "worker": (signal.SIGINT, _WORKER_STOP),
             "api": (signal.SIGTERM, _API_STOP),
+            "controller": (signal.SIGTERM, _CONTROLLER_STOP),
             "redis": (signal.SIGTERM, _REDIS_STOP),
         }
         by_name = {child.name: child for child in self._children}
+        if "controller" in by_name:
+            by_name["controller"].ask_to_stop()
         for name, (number, within) in limits.items():
             if name in by_name and not by_name[name].stop(number, within=within):
                 self._say(f"{name} did not stop within {within:g} s and was killed. Its log: {by_name[name].log}")
