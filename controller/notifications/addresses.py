@@ -1,0 +1,115 @@
+"""Which addresses notifications may go to: public ones, and those that the operator lists.
+
+What a user enters makes this program connect from inside the operator's network: to the metadata of a cloud, or to what
+listens on loopback without a password. So each address that a name has is checked, and the connection goes to that
+address, however the name is resolved a moment later.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+import ipaddress
+import socket
+
+from controller.notifications.failure import NotDelivered
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.webaddress import WebAddress
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""Returns the IP addresses of a name, for a port. Raises OSError if it has none."""
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_PORTS = (80, 443)
+_PUBLIC_6 = ipaddress.ip_network("2000::/3")
+"""Outside are loopback, link-local, multicast, unique local (fd00:…), and forms of IPv4 (::ffff:…, 64:ff9b:…)."""
+_NOT_PUBLIC = [
+    ipaddress.ip_network(text)
+    for text in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+        *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        "168.63.129.16/32",  # what a machine in Azure asks for its own settings
+        "2001::/23",  # Teredo, and other protocols of the IETF
+        "2001:db8::/32",
+        "2002::/16",  # 6to4
+        "3fff::/20",
+    )
+]
+"""The registries of IANA for special addresses (RFC 6890), in the network of public IPv6 addresses too."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What the operator lists beside public addresses: names and networks, each with its port."""
+
+    names: frozenset[tuple[str, int]] = frozenset()
+    networks: tuple[tuple[_Network, int], ...] = ()
+
+    @classmethod
+    def parse(cls, setting: str) -> "Allowed":
+        """Reads `chat.internal:8065, 10.1.0.0/16:443, [fd00::/8]:443`. Raises ConfigError, which names the entry."""
+        names, networks = set[tuple[str, int]](), list[tuple[_Network, int]]()
+        for entry in filter(None, map(str.strip, setting.split(","))):
+            place, _, port = entry.rpartition(":")
+            if not place or not port.isdecimal() or not 1 <= int(port) <= 65535:
+                raise ConfigError(f"TORCHYARD_NOTIFY_ALLOW: {entry}: write a host or network, and its port: HOST:443")
+            try:
+                networks.append((ipaddress.ip_network(place.removeprefix("[").removesuffix("]")), int(port)))
+            except ValueError:
+                if "/" in place or "[" in place:
+                    raise ConfigError(f"TORCHYARD_NOTIFY_ALLOW: {place} is no network") from None
+                names.add((place.lower().removesuffix("."), int(port)))
+        return cls(frozenset(names), tuple(networks))
+
+    def has_name(self, to: WebAddress) -> bool:
+        """Returns whether the host is listed by its name, whatever its addresses are."""
+        return (to.host, to.port) in self.names
+
+    def has_address(self, address: _Address, port: int) -> bool:
+        """Returns whether the address is in a listed network."""
+        return any(port == listed and address in network for network, listed in self.networks)
+
+
+def resolved(name: str, port: int) -> Sequence[str]:
+    """Returns the IP addresses of a name, as the system knows them. Raises OSError."""
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return [str(address[0]) for *_, address in found]
+
+
+def checked(to: WebAddress, allowed: Allowed, *, resolve: Resolve = resolved) -> list[str]:
+    """Returns the IP addresses of the host, if a notification may go to each of them. Raises NotDelivered."""
+    try:
+        found = list(dict.fromkeys(resolve(to.host, to.port)))
+    except (OSError, UnicodeError):
+        raise NotDelivered(f"{to.host} cannot be resolved") from None
+    if not found:
+        raise NotDelivered(f"{to.host} has no address")
+    if allowed.has_name(to):
+        return found
+    for text in found:
+        if not _may_reach(text, to.port, allowed):
+            raise NotDelivered(_refusal(to, text), final=True)
+    return found
+
+
+def is_public(address: _Address) -> bool:
+    """Returns whether the address is one of the internet's, of one host."""
+    if isinstance(address, ipaddress.IPv6Address) and address not in _PUBLIC_6:
+        return False
+    return not any(address.version == network.version and address in network for network in _NOT_PUBLIC)
+
+
+def _may_reach(text: str, port: int, allowed: Allowed) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return allowed.has_address(address, port) or (port in _PORTS and is_public(address))
+
+
+def _refusal(to: WebAddress, address: str) -> str:
+    """Says why, without the address behind a name: that would tell about the operator's network."""
+    if to.port not in _PORTS:
+        return f"port {to.port} is not allowed: 80 and 443 are, and what the operator lists"
+    what = address if address == to.host else "an address of this host"
+    return f"{what} is not public, and the operator has not listed it"

@@ -1,0 +1,108 @@
+"""Which addresses a notification may go to: attacks first."""
+
+from collections.abc import Sequence
+import ipaddress
+
+import pytest
+
+from controller.notifications.addresses import Allowed, checked, is_public
+from controller.notifications.failure import NotDelivered
+from torchyard.contract import webaddress
+from torchyard.contract.errors import ConfigError
+
+NOT_PUBLIC = [
+    *("127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3"),
+    *("10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1"),
+    *("169.254.169.254", "169.254.0.1", "100.100.100.200", "100.64.0.1", "192.0.0.192", "168.63.129.16"),
+    *("224.0.0.1", "239.255.255.255", "255.255.255.255", "240.0.0.1", "198.18.0.1", "192.0.2.1", "192.88.99.1"),
+    *("::", "::1", "fe80::1", "fe80::1%lo", "fec0::1", "fc00::1", "fd00:ec2::254", "ff02::1", "100::1"),
+    *("::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:127.0.0.1", "::127.0.0.1", "::8.8.8.8"),
+    *("64:ff9b::127.0.0.1", "64:ff9b::169.254.169.254", "64:ff9b:1::10.0.0.1"),
+    *("2002:7f00:1::", "2002:a9fe:a9fe::1", "2001:0:7f00:1::", "2001:0:4136:e378:8000:63bf:3fff:fdd2"),
+    *("2001:db8::1", "2001:10::1", "2001:20::1", "3fff::1", "5f00::1", "4000::1"),
+]
+"""Loopback, private, link-local, shared, multicast and unspecified, those of protocols, and IPv4 in forms of IPv6."""
+
+
+def _to(host: str, port: int = 443) -> webaddress.WebAddress:
+    return webaddress.WebAddress(secure=True, host=host, port=port, target="/")
+
+
+def _answering(*addresses: str):
+    def resolve(name: str, port: int) -> Sequence[str]:
+        del name, port
+        return addresses
+
+    return resolve
+
+
+@pytest.mark.parametrize("address", NOT_PUBLIC)
+def test_what_is_not_public_is_refused_though_a_name_has_a_public_address_too(address: str) -> None:
+    for found in ([address], ["8.8.8.8", address], [address, "2606:4700::1111"]):
+        with pytest.raises(NotDelivered, match="not public") as refused:
+            checked(_to("hook.example.com"), Allowed(), resolve=_answering(*found))
+        assert refused.value.final
+        assert address not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.63.0.1", "2606:4700::1111", "2a00:1450::1"]
+)
+def test_public_addresses_are_taken(address: str) -> None:
+    assert checked(_to("hook.example.com"), Allowed(), resolve=_answering(address, address)) == [address]
+
+
+@pytest.mark.parametrize("port", [22, 25, 6379, 8080, 5432])
+def test_other_ports_are_refused(port: int) -> None:
+    with pytest.raises(NotDelivered, match=f"port {port} is not allowed"):
+        checked(_to("hook.example.com", port), Allowed(), resolve=_answering("8.8.8.8"))
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
+def test_the_system_resolves_names_and_addresses(name: str) -> None:
+    with pytest.raises(NotDelivered, match="not public"):
+        checked(_to(name), Allowed())
+
+
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a" * 63 + ".invalid"])
+def test_a_name_without_an_address_may_have_one_later(name: str) -> None:
+    with pytest.raises(NotDelivered, match="cannot be resolved") as failed:
+        checked(_to(name), Allowed())
+    assert not failed.value.final
+
+
+def test_a_listed_network_is_allowed_at_its_port_alone() -> None:
+    allowed = Allowed.parse(" 10.1.0.0/16:8065, [fd00::/8]:443,")
+    assert checked(_to("chat", 8065), allowed, resolve=_answering("10.1.2.3")) == ["10.1.2.3"]
+    assert checked(_to("chat"), allowed, resolve=_answering("fd12::1", "8.8.8.8")) == ["fd12::1", "8.8.8.8"]
+    for host, port, addresses in (
+        ("chat", 443, ["10.1.2.3"]),
+        ("chat", 8065, ["10.2.0.1"]),
+        ("chat", 8065, ["10.1.2.3", "127.0.0.1"]),
+        ("chat", 8065, ["8.8.8.8"]),
+        ("chat", 443, ["::ffff:10.1.2.3"]),
+    ):
+        with pytest.raises(NotDelivered):
+            checked(_to(host, port), allowed, resolve=_answering(*addresses))
+
+
+def test_a_listed_name_is_allowed_whatever_its_addresses_are() -> None:
+    allowed = Allowed.parse("Chat.internal.:8065,mail.internal:443")
+    assert checked(_to("chat.internal", 8065), allowed, resolve=_answering("127.0.0.1")) == ["127.0.0.1"]
+    for host, port in (("chat.internal", 443), ("x.chat.internal", 8065), ("internal", 8065)):
+        with pytest.raises(NotDelivered):
+            checked(_to(host, port), allowed, resolve=_answering("127.0.0.1"))
+
+
+@pytest.mark.parametrize(
+    "setting", ["chat", "chat:", ":443", "chat:0", "chat:70000", "10.0.0.1/8:443", "[::1]", "a/b:80"]
+)
+def test_a_wrong_list_is_named(setting: str) -> None:
+    with pytest.raises(ConfigError, match="TORCHYARD_NOTIFY_ALLOW"):
+        Allowed.parse(setting)
+
+
+def test_every_address_in_a_form_of_ipv4_is_refused_without_being_listed() -> None:
+    for prefix in ("::ffff:0:0/96", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"):
+        network = ipaddress.ip_network(prefix)
+        assert not any(is_public(address) for address in (network[0], network[1], network[-1], network[1 << 20]))
