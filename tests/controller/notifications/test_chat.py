@@ -12,11 +12,11 @@ LINK = "https://torchyard.example.com/jobs/job_1"
 
 
 def _slack(text: str) -> dict[str, Any]:
-    return json.loads(chat.slack(Words(text, (), LINK)))
+    return json.loads(chat.slack(Words((text,), LINK)))
 
 
 def _discord(text: str) -> dict[str, Any]:
-    return json.loads(chat.discord(Words(text, (), LINK)))
+    return json.loads(chat.discord(Words((text,), LINK)))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.controller.notifications.certificates import certificate
 from tests.controller.notifications.mailboxes import PASSWORD, USER, Mailbox, mailbox
 
 ID = f"msg_{'0' * 32}"
-WORDS = Words("digits failed", ("user_error: boom ü",), "https://torchyard.example.com/jobs/job_1")
+WORDS = Words(("digits failed", "user_error: boom ü"), "https://torchyard.example.com/jobs/job_1")
 TO = "alice@example.com"
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")  # over implicit TLS, for one
@@ -99,7 +99,7 @@ ATTACKS = [
 @pytest.mark.parametrize("text", ATTACKS)
 def test_what_a_job_says_stays_in_the_body_on_its_line(text: str) -> None:
     with mailbox() as box:
-        _send(_mail(box), words=Words(text, (text,)))
+        _send(_mail(box), words=Words((text, text)))
     [(_, to, _)], [mail] = box.taken, box.mails
     assert to == [TO]
     assert set(mail.keys()) == {
