@@ -105,6 +105,8 @@ class AttemptFacts:
     """Whether a cluster starts it, and chooses its devices."""
     secrets: AttemptSecrets
     wanted: Wanted
+    pause_at: Mapping[str, int] | None = None
+    """Where it pauses by itself, as a `PausePoint` has it."""
 
 
 @dataclass(frozen=True)

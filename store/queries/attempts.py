@@ -35,6 +35,7 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
             in_pool=in_pool,
             secrets=secrets.resolve(session, store.secret_keys, job),
             wanted=intents.wanted_of(row, job),
+            pause_at=job.pause_at,
         )
 
 

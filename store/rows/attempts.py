@@ -159,7 +159,14 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     session.execute(update(Attempt).where(_is(claim)).values(**ending))
     step = checkpoints.highest_step(session, claim.job_id, attempt=claim.number) if closed.Attempt.checkpoints else None
     published_checkpoint = step is not None and step > closed.Attempt.start_step
-    state = outcome.apply(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)
+    state = outcome.apply(
+        session,
+        job,
+        report,
+        published_checkpoint=published_checkpoint,
+        ran_us=closed.ran_us,
+        by_itself=EndReason.PAUSED not in requested_stops,
+    )
     row, held = closed.Attempt, Counter(released)
     if row.pool_devices:  # what nodes have told of their devices counts for nothing
         held = Counter({job.device_request: row.pool_devices})

@@ -26,12 +26,15 @@ def verified(
 ) -> ExitReport:
     """Returns the report, corrected where the rows do not support it.
 
-    A stop that nobody requested becomes `worker_lost`, but for a preemption in a pool, whose cluster may preempt. A
-    failure that a retry would follow becomes `time_limit` if the job's time is used up. `requested_stops` are the stops
-    that the worker has requested, besides those in the rows; `ran_us` are the microseconds that the attempt ran.
+    A stop that nobody requested becomes `worker_lost`, but for a preemption in a pool, whose cluster may preempt, and
+    for the pause of a job with `pause_at`. A failure that a retry would follow becomes `time_limit` if the job's time
+    is used up. `requested_stops` are the stops that the worker has requested, besides those in the rows; `ran_us` are
+    the microseconds that the attempt ran.
     """
     if report.reason is EndReason.PREEMPTED and attempt.pool_devices:
         return report if report.message else replace(report, message="its cluster has preempted it")
+    if report.reason is EndReason.PAUSED and job.pause_at is not None:
+        return report  # it was to pause by itself
     if report.reason in _STOPS:
         return report if _was_requested(session, attempt, job, report.reason, requested_stops) else _lost(report)
     limit_us = job.stored_spec.time_limit // _MICROSECOND

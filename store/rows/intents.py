@@ -16,7 +16,8 @@ from store.facts.jobs import AT_ONCE, WAITING
 from store.rows import access, jobs, quotas
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import EndReason, JobState, Reason
+from torchyard.contract.job import AT_RUNG, EndReason, JobState, Reason
+from torchyard.contract.pausing import PausePoint
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
 _GUESTS = select(Attempt.job_id).where(
@@ -78,6 +79,8 @@ def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Jo
     _refuse_ended(job, "paused")
     if job.pause_requested_at is not None:
         return job
+    if state is JobState.PAUSED:  # by itself: it is not promoted any more
+        return _store_request(session, job, Reason("paused", "paused by its owner"), pause_requested_at=now_us())
     if state not in _OPEN:
         reason = Reason("paused", "paused by its owner")
         return _move(session, job_id, JobState.PAUSED, reason=reason, pause_requested_at=now_us())
@@ -88,21 +91,37 @@ def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Jo
 def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     """Queues a paused job and withdraws the request of a pausing one. A job that nobody paused stays as it is.
 
-    A withdrawn pause that comes too late queues the job after it has stopped. Raises NotFound, Forbidden,
-    and Conflict for a job that has ended or is being cancelled. A paused one gets a new attempt, with limits of its own
-    of what it stores, so this raises QuotaExceeded if its owner has stored too much.
+    One that has paused by itself goes on to its end. A withdrawn pause that comes too late queues the job after it has
+    stopped. Raises NotFound, Forbidden, and Conflict for a job that has ended or is being cancelled. A paused one gets
+    a new attempt, with limits of its own of what it stores, so this raises QuotaExceeded if its owner has stored too
+    much.
     """
     job = access.lock(session, job_id, caller)
     state = JobState(job.state)
     if state is JobState.PAUSED:
         quotas.check_stored(session, job.owner, quotas.limits_of(session, job.owner))
         cleared = {"pause_requested_at": None, "not_before": None}
+        if job.reason_code == AT_RUNG:
+            cleared["pause_at"] = None
         return _move(session, job_id, JobState.QUEUED, reason=WAITING, **cleared)
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job
     running_on = Reason(state, "the pause was withdrawn before it took effect")
     return _store_request(session, job, running_on, pause_requested_at=None)
+
+
+def promote(session: Session, job_id: str, point: PausePoint | None, caller: Caller = SERVICE) -> bool:
+    """Queues a job that has paused by itself, to pause at a later point, or to go on to its end.
+
+    Returns False if it does not wait for that, any more. Raises what `resume` raises.
+    """
+    job = access.lock(session, job_id, caller)
+    if job.state != JobState.PAUSED or job.reason_code != AT_RUNG:
+        return False
+    resume(session, job_id, caller)
+    session.execute(update(Job).where(Job.id == job_id).values(pause_at=None if point is None else point.document))
+    return True
 
 
 def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str) -> bool:

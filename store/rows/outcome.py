@@ -10,7 +10,8 @@ from store.db.database import now_us
 from store.db.tables import Job
 from store.rows import intents, jobs
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
+from torchyard.contract.job import AT_RUNG, CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
+from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport
 from torchyard.contract.text import headline
 
@@ -19,18 +20,28 @@ _NO_FAILURE = {EndReason.PAUSED, EndReason.PREEMPTED}
 """Ends that do not count towards the crash-loop cap and need no backoff."""
 
 
-def apply(session: Session, job: Job, report: ExitReport, *, published_checkpoint: bool, ran_us: int) -> JobState:
+def apply(
+    session: Session,
+    job: Job,
+    report: ExitReport,
+    *,
+    published_checkpoint: bool,
+    ran_us: int,
+    by_itself: bool = False,
+) -> JobState:
     """Moves the job, which is locked, to its next state and returns it.
 
     Raises StaleClaim if the job has no open attempt.
     `published_checkpoint`: whether the attempt published a checkpoint of a later step than the one it started from.
+    `by_itself`: whether the worker had not asked it to stop, so that a pause is that of the job's `pause_at`.
     """
     if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
         report = replace(report, message=_preempted_by(session, job.preempted_for))
     failed = report.reason not in _NO_FAILURE
     without = 0 if published_checkpoint else job.attempts_without_checkpoint + failed
     backoff_s = min(2 ** (without - 1), _MAX_BACKOFF_S) if without and failed else 0
-    state, reason = _next_state(job, report, attempts_without_checkpoint=without, backoff_s=backoff_s)
+    point = PausePoint.of(job.pause_at) if by_itself and job.pause_at is not None else None
+    state, reason = _next_state(job, report, attempts_without_checkpoint=without, backoff_s=backoff_s, point=point)
     retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.to_dict()
     error["code"] = error.pop("reason")
@@ -56,9 +67,12 @@ def _preempted_by(session: Session, preemptor: str) -> str:
 
 
 def _next_state(
-    job: Job, report: ExitReport, *, attempts_without_checkpoint: int, backoff_s: int
+    job: Job, report: ExitReport, *, attempts_without_checkpoint: int, backoff_s: int, point: PausePoint | None
 ) -> tuple[JobState, Reason]:
-    """Returns the next state with its reason. The job's row is locked, so its requests cannot change meanwhile."""
+    """Returns the next state with its reason. The job's row is locked, so its requests cannot change meanwhile.
+
+    `point`: where the attempt was to pause, if it was not asked to stop.
+    """
     outcome = OUTCOMES[report.reason]
     code, message = str(report.reason), headline(report.message) or report.reason.replace("_", " ")
     if outcome.state.terminal:
@@ -75,6 +89,13 @@ def _next_state(
     if job.pause_requested_at is not None:
         return JobState.PAUSED, Reason("paused", f"paused by its owner; its last attempt ended: {message}")
     if report.reason is EndReason.PAUSED:
-        return JobState.QUEUED, Reason("resumed", "resumed before the pause took effect")
+        return _paused(point)
     wait = f"; the next one starts in {backoff_s} s at the earliest" if backoff_s else ""
     return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended: {message}{wait}")
+
+
+def _paused(point: PausePoint | None) -> tuple[JobState, Reason]:
+    """Returns the next state after a pause that the owner does not want any more, or has never asked for."""
+    if point is None:
+        return JobState.QUEUED, Reason("resumed", "resumed before the pause took effect")
+    return JobState.PAUSED, Reason(AT_RUNG, f"waits for promotion after {point}")

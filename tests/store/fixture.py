@@ -47,6 +47,7 @@ from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
 from torchyard.contract.job import EndReason, JobState, Reason
+from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 from torchyard.contract.spec import Spec, parse_spec
 from torchyard.contract.team import Role
@@ -153,6 +154,14 @@ class StoreFixture:
 
     def resume(self, job_id: str) -> Job:
         return self.write(lambda session: intents.resume(session, job_id))
+
+    def pause_at(self, job_id: str, **point: int) -> None:
+        """Lets the attempts of the job pause by themselves, as those of a trial do."""
+        self.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(pause_at=point)))
+
+    def promote(self, job_id: str, **point: int) -> bool:
+        found = PausePoint.of(point) if point else None
+        return self.write(lambda session: intents.promote(session, job_id, found))
 
     def preempt(self, *victims: str, preemptor: str) -> bool:
         return self.write(lambda session: intents.request_preempt(session, victims, preemptor=preemptor))

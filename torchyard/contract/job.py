@@ -57,6 +57,8 @@ class Reason:
     message: str
 
 
+AT_RUNG = "rung"
+"""The code of the reason of a trial that has paused by itself, and waits for its promotion."""
 WAITING_IN_SLURM = "waiting_in_slurm"
 """The code of the reason of a job that starts in a pool, and waits in its cluster's queue. The message is Slurm's."""
 

@@ -98,7 +98,9 @@ class Job(Base):
     cancel_grace_s: Mapped[int | None] = mapped_column(Integer)
     """The most seconds that the cancelled attempt may take to stop, if less than its `stop_grace`. 0: it is killed."""
     pause_requested_at: Mapped[int | None] = mapped_column(BigInteger)
-    """Set while the job is paused or requested to pause."""
+    """Set while the job is paused by its owner or requested to pause."""
+    pause_at: Mapped[dict[str, int] | None] = mapped_column(Document)
+    """Where its attempts pause by themselves, such as `{"epochs": 3}`: a `PausePoint` of a trial."""
     preempt_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     preempted_for: Mapped[str | None] = mapped_column(String(40))
     """The queued job that needs the devices of this job's attempt."""
