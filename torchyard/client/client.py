@@ -6,6 +6,7 @@ from typing import Self
 from torchyard.client.blocking import BlockingTransport, Driver, blocking, iterating
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.client import ClientCore
+from torchyard.client.core.sweeps import SweepsCore
 from torchyard.client.discovery import Server, discover
 from torchyard.client.handles import Job
 
@@ -18,6 +19,23 @@ class Bundles(Driver[BundlesCore]):
     get = blocking(BundlesCore.get)
     delete = blocking(BundlesCore.delete)
     download = blocking(BundlesCore.download)
+
+
+class Sweeps(Driver[SweepsCore]):
+    """The operations of `SweepsCore`, which block until their result is there."""
+
+    create = blocking(SweepsCore.create)
+    validate = blocking(SweepsCore.validate)
+    get = blocking(SweepsCore.get)
+    list = iterating(SweepsCore.list)
+    trials = iterating(SweepsCore.trials)
+    pause = blocking(SweepsCore.pause)
+    resume = blocking(SweepsCore.resume)
+    cancel = blocking(SweepsCore.cancel)
+    extend = blocking(SweepsCore.extend)
+    promote = blocking(SweepsCore.promote)
+    delete = blocking(SweepsCore.delete)
+    wait = blocking(SweepsCore.wait)
 
 
 class Client(Driver[ClientCore]):
@@ -40,6 +58,7 @@ class Client(Driver[ClientCore]):
         self.server: Server = discover(url, token, data_dir=Path(data_dir))
         super().__init__(ClientCore(self.server, BlockingTransport(self.server), patience=patience))
         self.bundles = Bundles(self._core.bundles)
+        self.sweeps = Sweeps(self._core.sweeps)
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from torchyard.client.calls import files as files_calls
 from torchyard.client.calls import jobs as calls
-from torchyard.client.calls.jobs import Spec
+from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
 from torchyard.contract.errors import Conflict, NotFound

@@ -18,6 +18,7 @@ class AsyncioDriver:
         self._runner = asyncio.Runner()
         self._client = AsyncClient(*args, **options)
         self.bundles = _Methods(self._runner, self._client.bundles)
+        self.sweeps = _Methods(self._runner, self._client.sweeps)
 
     def __enter__(self) -> Self:
         return self

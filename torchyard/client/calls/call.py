@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+import json
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
 from pydantic import BaseModel
 
+from torchyard.contract.errors import InvalidSpec, TooLarge
 from torchyard.contract.views.base import View
 
 V = TypeVar("V", bound=BaseModel)
+Spec = Mapping[str, Any] | BaseModel
 Params = Mapping[str, str | float | Sequence[str] | None]
 
 JSON = {"Content-Type": "application/json"}
@@ -62,3 +65,15 @@ def bounded(limit: int | None) -> int:
 def idempotency(key: str | None) -> dict[str, str]:
     """Returns the header with which a call that arrives twice makes one job."""
     return {"Idempotency-Key": key or str(uuid4())}
+
+
+def encoded(spec: Spec, *, what: str, most: int) -> str:
+    """Returns the spec as JSON. Raises InvalidSpec, and TooLarge beyond so many bytes."""
+    try:
+        text = spec.model_dump_json() if isinstance(spec, BaseModel) else json.dumps(spec, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidSpec(f"the {what} cannot be written as JSON: {error}") from None
+    size = len(text.encode())
+    if size > most:
+        raise TooLarge(f"the {what} has {size} bytes: submit at most {most}")
+    return text

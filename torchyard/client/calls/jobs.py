@@ -1,21 +1,20 @@
 """Calls about jobs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import json
 from typing import Any
-
-from pydantic import BaseModel
 
 from torchyard.client.calls.call import (
     JSON,
     LARGE_PAGE,
     LONGEST_PAGE,
     Call,
+    Spec,
+    encoded,
     given,
     idempotency,
     job_path,
 )
-from torchyard.contract.errors import InvalidSpec, TooLarge
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import MOST_SPEC_BYTES
@@ -23,8 +22,6 @@ from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.attempts import AttemptView
 from torchyard.contract.views.base import Page, View
 from torchyard.contract.views.jobs import ActionsView, BatchView, JobPage, JobSummary, JobView, QueueEntry, SpecView
-
-Spec = Mapping[str, Any] | BaseModel
 
 
 def submit(spec: Spec, *, key: str | None) -> Call[JobView]:
@@ -106,12 +103,4 @@ def _sent(where: JobFilter) -> dict[str, Any]:
 
 
 def _encoded(spec: Spec) -> str:
-    """Returns the spec as JSON. Raises InvalidSpec, and TooLarge."""
-    try:
-        text = spec.model_dump_json() if isinstance(spec, BaseModel) else json.dumps(spec, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidSpec(f"the spec cannot be written as JSON: {error}") from None
-    size = len(text.encode())
-    if size > MOST_SPEC_BYTES:
-        raise TooLarge(f"the job spec has {size} bytes: submit at most {MOST_SPEC_BYTES}")
-    return text
+    return encoded(spec, what="job spec", most=MOST_SPEC_BYTES)

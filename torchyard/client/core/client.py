@@ -6,12 +6,13 @@ from types import MappingProxyType
 from typing import Any
 
 from torchyard.client.calls import jobs as calls
-from torchyard.client.calls.jobs import Spec
+from torchyard.client.calls.call import Spec
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.cluster import ClusterCore
 from torchyard.client.core.job import AsyncJob, JobCore
 from torchyard.client.core.launching import Mounts, arguments, program_of, script_spec, upload_code
 from torchyard.client.core.models import ModelsCore
+from torchyard.client.core.sweeps import SweepsCore
 from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
 from torchyard.client.packing import MAX_SIZE
@@ -27,6 +28,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
         super().__init__(server, transport, patience=patience)
         self.bundles = BundlesCore(self._connection)
+        self.sweeps = SweepsCore(self._connection, transport)
 
     async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJob:
         """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
