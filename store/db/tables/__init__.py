@@ -12,6 +12,7 @@ from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.models import Model, ModelVersion
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
 from store.db.tables.service import Service
+from store.db.tables.sweeps import Sweep, SweepTrial
 from store.db.tables.team import AuditEntry, BrowserSession, FailedLogins, LoginCode, Quota, Secret, Token, User
 
 __all__ = [
@@ -45,6 +46,8 @@ __all__ = [
     "Secret",
     "Series",
     "Service",
+    "Sweep",
+    "SweepTrial",
     "Token",
     "Usage",
     "User",

@@ -24,6 +24,7 @@ _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
 
 HAS_OWN_REASON = "reason_code IN ('preempting', 'reserved')"
 """The condition that a queued job waits for a reason of its own: others stop for it, or a place is kept for it."""
+_OF_SWEEP = text("sweep_id IS NOT NULL")
 NEVER_TRIMMED = 2**62
 """Sentinel: never trimmed."""
 
@@ -68,6 +69,7 @@ class Job(Base):
         _index_of_queued("ix_jobs_held_back", "not_before", where=" AND not_before IS NOT NULL"),
         _index_of_queued("ix_jobs_favoured", "reason_code", where=f" AND {HAS_OWN_REASON}"),
         Index("ix_jobs_lined_at", "lined_at", "id"),
+        Index("ix_jobs_of_sweep", "sweep_id", "state", "id", sqlite_where=_OF_SWEEP, postgresql_where=_OF_SWEEP),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -88,6 +90,10 @@ class Job(Base):
     visibility: Mapped[str] = mapped_column(String(8), default="private", server_default="private")
     """`team`: every user of the server may read the job; `private`: its owner and administrators."""
     retry_of: Mapped[str | None] = mapped_column(String(40))
+    sweep_id: Mapped[str | None] = mapped_column(String(40))
+    """The sweep whose trial it is."""
+    trial: Mapped[int | None]
+    """Its number in the sweep."""
     state: Mapped[str] = mapped_column(String(16))
     version: Mapped[int] = mapped_column(default=1)
     """Rises with changes of state, requests, checkpoints and the card, not with progress."""
