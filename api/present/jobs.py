@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
 from store.facts.initial_weights import InitialFacts
-from store.facts.jobs import BestCheckpoint, JobFacts, ListedAttempt, ListedJob, QueuedJob
+from store.facts.jobs import BestCheckpoint, JobFacts, JobSweepFacts, ListedAttempt, ListedJob, QueuedJob
 from torchyard.contract.codec import json_number
 from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
@@ -25,6 +25,7 @@ from torchyard.contract.views.jobs import (
     QueueEntry,
     WaitingReason,
 )
+from torchyard.contract.views.sweeps import JobSweep
 
 _NO_PROGRESS = ProgressView()
 _RESOLVED = 128
@@ -103,7 +104,7 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
 
 def _withheld(facts: ListedJob) -> dict[str, Any]:
     shown = _summary(facts)
-    nothing = {"labels": {}, "metrics": {}, "best": None, "error": None, "progress": _NO_PROGRESS}
+    nothing = {"labels": {}, "metrics": {}, "best": None, "error": None, "sweep": None, "progress": _NO_PROGRESS}
     return shown | nothing | {"status_reason": shown["status_reason"] | {"message": ""}}
 
 
@@ -127,6 +128,7 @@ def _summary(facts: ListedJob) -> dict[str, Any]:
         "labels": facts.labels,
         "attempt": facts.attempt,
         "retry_of": facts.retry_of,
+        "sweep": None if facts.sweep is None else _sweep(facts.sweep),
         "progress": ProgressView.model_validate(facts.progress) if facts.progress else _NO_PROGRESS,
         "metrics": {key: json_number(value) for key, value in facts.metrics.items()},
         "best": None if facts.best is None else _best(facts.best, metric=facts.monitor),
@@ -158,6 +160,10 @@ def _initial(facts: InitialFacts) -> InitialView:
         model=facts.model,
         step=facts.step,
     )
+
+
+def _sweep(facts: JobSweepFacts) -> JobSweep:
+    return JobSweep(id=facts.id, name=facts.name, trial=facts.trial, point={**facts.point})
 
 
 def _best(best: BestCheckpoint, *, metric: str) -> BestView:

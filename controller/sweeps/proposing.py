@@ -18,7 +18,11 @@ def propose(spec: SweepSpec, trials: Sequence[TrialFacts], *, count: int) -> lis
     """
     if spec.method in ADAPTIVE:
         raise ConfigError(f"{spec.method} is not possible yet: use random")
-    first = len(trials)
+    return points(spec, first=len(trials), count=count)
+
+
+def points(spec: SweepSpec, *, first: int, count: int) -> list[Point]:
+    """Does what `propose` does for a method whose points depend on their numbers alone, from the number `first` on."""
     return [_point(spec, number) for number in range(first, min(first + count, spec.size))]
 
 

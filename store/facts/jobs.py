@@ -38,6 +38,16 @@ class BestCheckpoint:
     """As of `CheckpointFacts`."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobSweepFacts:
+    """Of a job, the sweep whose trial it is."""
+
+    id: str
+    name: str
+    trial: int
+    point: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedJob:
     """A job of a list: without its spec and card, which may be large."""
@@ -70,6 +80,7 @@ class ListedJob:
     monitor: str
     """The metric that decides which checkpoint is the best."""
     best: BestCheckpoint | None
+    sweep: JobSweepFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

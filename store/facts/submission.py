@@ -20,6 +20,14 @@ class KeyedRequest:
 
 
 @dataclass(frozen=True)
+class TrialOf:
+    """Which trial of a sweep a job is."""
+
+    sweep_id: str
+    number: int
+
+
+@dataclass(frozen=True)
 class NewJob:
     """A job to store. `visibility`: the default visibility, for a spec that sets none."""
 
@@ -27,6 +35,7 @@ class NewJob:
     owner: str
     visibility: Visibility = "private"
     retry_of: str | None = None
+    trial: TrialOf | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,7 @@ class Submission:
     retry_of: str | None = None
     goes_on_from: CheckpointFacts | None = None
     initial: InitialFacts | None = None
+    trial: TrialOf | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,7 @@ class Retry:
     caller: Caller
     keyed: KeyedRequest | None = None
     ref: str | None = None
+    trial: TrialOf | None = None
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,14 @@
 """What is known of sweeps and of their trials."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+import math
 
+from store.facts.callers import Caller
+from store.facts.submission import KeyedRequest
 from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import Point
+from torchyard.contract.sweeps import Point, SweepSpec, SweepState
+from torchyard.contract.team import Visibility
 
 
 @dataclass(frozen=True)
@@ -40,4 +44,91 @@ class TrialFacts:
     @property
     def is_active(self) -> bool:
         """Whether it waits or runs: it counts for `max_parallel`."""
-        return self.state in {JobState.QUEUED, JobState.STARTING, JobState.RUNNING}
+        return self.state in ACTIVE
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it can be ranked."""
+        return self.value is not None and not math.isnan(self.value)
+
+
+ACTIVE = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
+"""The states of a trial that waits or runs."""
+
+
+@dataclass(frozen=True)
+class NewSweep:
+    """A sweep that a caller submits. `visibility`: the default, for a spec that sets none."""
+
+    spec: SweepSpec
+    caller: Caller
+    visibility: Visibility
+    keyed: KeyedRequest | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepFacts:
+    """A sweep, as it is stored. `waiting`, of `counts`, has the trials that are not made yet."""
+
+    id: str
+    owner: str
+    name: str
+    visibility: str
+    method: str
+    monitor: str
+    mode: str
+    max_parallel: int | None
+    state: SweepState
+    version: int
+    reason_code: str
+    reason_message: str
+    reason_since: int
+    total: int
+    created_at: int
+    finished_at: int | None
+    counts: Mapping[JobState, int]
+    """The trials that are made, by state."""
+
+
+@dataclass(frozen=True)
+class BestFacts:
+    """The best trial of a sweep."""
+
+    trial: TrialFacts
+    checkpoint_id: str | None
+
+
+@dataclass(frozen=True)
+class WholeSweep:
+    """A sweep with its spec, and its best trial."""
+
+    facts: SweepFacts
+    spec: SweepSpec
+    best: BestFacts | None
+
+
+@dataclass(frozen=True)
+class RankedTrials:
+    """Trials of a sweep, each with its rank, if it has a value."""
+
+    items: Sequence[tuple[TrialFacts, int | None]]
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class DueSweep:
+    """A sweep that has not ended, as a controller looks at it."""
+
+    id: str
+    spec: SweepSpec
+    state: SweepState
+    asked: str | None
+    """What its jobs are being asked for, one after another."""
+    total: int
+    made: int
+    """How many trials have been made: the number of the next one."""
+    active: int
+    """Trials that wait or run."""
+    open: int
+    """Trials that have not ended, with those that are paused."""
+    failed: int

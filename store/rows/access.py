@@ -1,18 +1,21 @@
-"""Which jobs a caller may list, read and change, and which models. Each rule is a condition of the query for them."""
+"""Which jobs, models and sweeps a caller may list, read and change. Each rule is a condition of the query for them."""
 
 from collections.abc import Collection
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, FromClause, Row, Select, String, bindparam, or_, select, true
 from sqlalchemy.orm import QueryableAttribute, Session
 
 from store.announcement import announcement_of, channel
-from store.db.tables import Base, Job, Model
+from store.db.tables import Base, Job, Model, Sweep
 from store.facts.callers import Caller, lists_unreadable
 from store.ids import is_id
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
+
+_Shared: TypeAlias = type[Job] | type[Model] | type[Sweep]
+"""What has an owner, and may be read by others."""
 
 _IDS_PER_QUERY = 500
 _JOBS = Base.metadata.tables["jobs"]
@@ -23,10 +26,10 @@ def announce(session: Session, name: str) -> None:
     announcement_of(session).mark_changed(channel(name))
 
 
-def readable(caller: Caller, kind: type[Job] | type[Model] = Job) -> ColumnElement[bool]:
+def readable(caller: Caller, kind: _Shared = Job) -> ColumnElement[bool]:
     """Returns the condition that the caller may read the job: spec, events, metrics, logs and checkpoints.
 
-    Or that they may read the model.
+    Or that they may read the model or the sweep.
     """
     return _readable_by(caller.name, caller.role, kind)
 
@@ -36,8 +39,8 @@ def listed(caller: Caller) -> ColumnElement[bool]:
     return true() if lists_unreadable(caller) else readable(caller)
 
 
-def changeable(caller: Caller, kind: type[Job] | type[Model] = Job, *, ending: bool = False) -> ColumnElement[bool]:
-    """Returns the condition that the caller may change the job or the model, or, with `ending`, end it by force."""
+def changeable(caller: Caller, kind: _Shared = Job, *, ending: bool = False) -> ColumnElement[bool]:
+    """Returns the condition that the caller may change the job, model or sweep, or, with `ending`, end it by force."""
     if caller.role is Role.ADMIN or (ending and caller.role is Role.OPERATOR):
         return true()
     return kind.owner == caller.name
@@ -115,9 +118,7 @@ def lock_readable(session: Session, job_id: str, caller: Caller, *, waits: bool 
     return job
 
 
-def _readable_by(
-    name: str | ColumnElement[str], role: Role, kind: type[Job] | type[Model] = Job
-) -> ColumnElement[bool]:
+def _readable_by(name: str | ColumnElement[str], role: Role, kind: _Shared = Job) -> ColumnElement[bool]:
     if role is Role.ADMIN:
         return true()
     return or_(kind.owner == name, kind.visibility == "team")

@@ -32,8 +32,7 @@ def store(
     missing = {index: each for index, each in wanted.items() if index not in found}
     if not missing:
         return found
-    made = _submit(session, missing)
-    announcement_of(session).newcomers.clear()  # nobody is told their places
+    made = submit(session, missing)
     ids = {index: each.job.id for index, each in made.items() if isinstance(each, Submitted)}
     if whole is not None and ids:
         names = _keys([*ids], whole)
@@ -43,6 +42,22 @@ def store(
         idempotency.store_answers(session, answers)
     errors = {index: each for index, each in made.items() if isinstance(each, Exception)}
     return found | ids | errors
+
+
+def submit(session: Session, wanted: Mapping[int, Submission]) -> dict[int, Submitted | Exception]:
+    """Stores jobs of one caller, once their sources, user and bundles are locked: several batches take turns.
+
+    Nobody is told their places in the queue.
+    """
+    owner = next(iter(wanted.values())).caller.name
+    initial_weights.lock_sources(session, initial_weights.sources_of(each.spec for each in wanted.values()))
+    limits = quotas.limits_of_some(session, [owner])
+    if Resource.QUEUED in limits.get(owner, {}):
+        users.lock(session, owner)
+    bundles.lock(session, {(owner, sha256) for each in wanted.values() for sha256 in bundles_of(each.spec).values()})
+    made = submissions.store_locked(session, wanted, limits)
+    announcement_of(session).newcomers.clear()
+    return made
 
 
 def _stored(
@@ -69,14 +84,3 @@ def _keys(indexes: Sequence[int], whole: KeyedRequest | None) -> dict[int, Keyed
 
 def _answer(job_id: str) -> Answer:
     return Answer(job_id, 200, f"/v1/jobs/{job_id}")
-
-
-def _submit(session: Session, wanted: Mapping[int, Submission]) -> dict[int, Submitted | Exception]:
-    """Stores the jobs, once their sources, user and bundles are locked: several batches of a user take turns."""
-    owner = next(iter(wanted.values())).caller.name
-    initial_weights.lock_sources(session, initial_weights.sources_of(each.spec for each in wanted.values()))
-    limits = quotas.limits_of_some(session, [owner])
-    if Resource.QUEUED in limits.get(owner, {}):
-        users.lock(session, owner)
-    bundles.lock(session, {(owner, sha256) for each in wanted.values() for sha256 in bundles_of(each.spec).values()})
-    return submissions.store_locked(session, wanted, limits)

@@ -26,7 +26,7 @@ from store.db.tables import (
     Series,
 )
 from store.facts.callers import SERVICE, Caller
-from store.rows import access, garbage
+from store.rows import access, garbage, trials
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 
@@ -42,6 +42,8 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     job = access.lock(session, job_id, caller)
     if not JobState(job.state).terminal:
         raise Conflict(f"job {job_id} is {job.state}: cancel it first and delete it after its end")
+    if job.sweep_id is not None:
+        trials.forget(session, job)
     listed = session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id))
     files = {str(file["sha256"]) for files in listed for file in files}
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))

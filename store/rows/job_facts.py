@@ -15,8 +15,8 @@ from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Base, Job
 from store.facts.callers import Caller
 from store.facts.initial_weights import InitialFacts
-from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, ListedJob
-from store.rows import access, checkpoints, initial_files, metrics, queue_positions, reasons
+from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, JobSweepFacts, ListedJob
+from store.rows import access, checkpoints, initial_files, metrics, queue_positions, reasons, trials
 from torchyard.contract.job import JobState
 
 _SHOWN_METRICS = frozenset({"train/loss", "val/loss"})
@@ -30,6 +30,7 @@ _TOLD_OF = attrgetter(*_TOLD)
 _STATES = {state.value: state for state in JobState}
 _JOBS = Base.metadata.tables["jobs"].c
 
+_TRIAL = ("sweep_id", "trial")
 _PLACED = ("state", "shape", "device_request", "not_before", "reason_code", "reason_message", "reason_since")
 """Columns that its reason and its place in the queue depend on."""
 
@@ -40,14 +41,14 @@ def _columns(*names: str) -> list[ColumnElement[Any]]:
 
 
 LISTED = (
-    *_columns(*_TOLD, *_PLACED),
+    *_columns(*_TOLD, *_PLACED, *_TRIAL),
     checkpoint_policy(_JOBS.spec).label("checkpoint"),
     cast(without_traceback(_JOBS.error), Parsed).label("short_error"),
     *reasons.COMMON,
 )
 """What `listed` reads of a job: neither spec, card nor traceback, which may be large."""
 _TEXTS = tuple(cast(_JOBS[name], Text).label(name) for name in ("spec", "card"))
-_WHOLE = (*_columns(*_TOLD, *_PLACED, "error", "log_lines"), *_TEXTS, *reasons.COMMON)
+_WHOLE = (*_columns(*_TOLD, *_PLACED, *_TRIAL, "error", "log_lines"), *_TEXTS, *reasons.COMMON)
 """What `readable` reads of a job."""
 
 
@@ -81,6 +82,7 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     latest = metrics.latest(session, begun, keys=shown) if begun else {}
     best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
     places = queue_positions.queue_positions(session, rows)
+    sweeps = trials.of_jobs(session, rows)
     return [
         ListedJob(
             **_told(row),
@@ -90,6 +92,7 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
             metrics=_chosen(latest[row.id], monitor=policies[row.id].monitor) if row.id in latest else {},
             monitor=policies[row.id].monitor,
             best=best.get(row.id),
+            sweep=sweeps.get(row.id),
         )
         for row in rows
     ]
@@ -126,6 +129,7 @@ def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedR
         latest=metrics.latest(session, [job.id])[job.id] if begun else {},
         best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
         initial=initial_files.of_job(session, job.id) if told.has_initial_weights else None,
+        sweep=trials.of_jobs(session, [job]).get(job.id),
     )
 
 
@@ -139,6 +143,7 @@ def _facts(
     latest: dict[str, float],
     best: BestCheckpoint | None,
     initial: InitialFacts | None,
+    sweep: JobSweepFacts | None = None,
 ) -> JobFacts:
     return JobFacts(
         **_told(job),
@@ -152,6 +157,7 @@ def _facts(
         card=documents.card,
         log_lines=job.log_lines,
         initial=initial,
+        sweep=sweep,
     )
 
 

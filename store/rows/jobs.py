@@ -13,7 +13,7 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.line import Left
 from store.line.entries import entry_of
 from store.line.line import line_of
-from store.rows import access, initial_files, job_events, quotas, reservations
+from store.rows import access, initial_files, job_events, quotas, reservations, trials
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
@@ -109,6 +109,8 @@ def _follow(session: Session, moved: Job, state: JobState) -> None:
     """Does what follows from the new state of a job."""
     if state.terminal:
         initial_files.release(session, moved)
+    if moved.sweep_id is not None:
+        trials.follow(session, moved)
     if state.terminal or state is JobState.PAUSED:
         announcement_of(session).wake_controller()
     announce(session, moved)
@@ -162,12 +164,15 @@ def lock(session: Session, job_id: str) -> Job | None:
 def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERVICE) -> Job:
     """Sets the name, labels, visibility and priority in `patch`. The version rises if a value changes.
 
-    Raises NotFound, Forbidden, QuotaExceeded, and Conflict for a priority of a job that is not queued.
+    Raises NotFound, Forbidden, QuotaExceeded, and Conflict for a priority of a job that is not queued
+    and for another visibility of a trial.
     """
     job = access.lock(session, job_id, caller)
     values = patch.model_dump(exclude_unset=True)
     if "priority" in values and job.state != JobState.QUEUED:
         raise Conflict(f"job {job_id} is {job.state}; a priority can be changed only while the job is queued")
+    if job.sweep_id is not None and values.get("visibility", job.visibility) != job.visibility:
+        raise Conflict(f"job {job_id} is a trial of sweep {job.sweep_id}: it has the visibility of the sweep")
     if "priority" in values and caller.role is not Role.ADMIN:
         quotas.check_priority(job.owner, values["priority"], quotas.limits_of(session, job.owner))
     changed = {key: value for key, value in values.items() if getattr(job, key) != value}

@@ -175,12 +175,14 @@ def _beginning(name: str, role: Role, sort: JobSort) -> Select[str]:
 
 def _conditions(where: JobFilter, caller: Caller) -> list[ColumnElement[bool]]:
     # Neither is shown in the rows of jobs that the caller may only list, so it must not find them either.
-    withheld = where.labels or "init_from" in where.model_fields_set
+    withheld = where.labels or where.model_fields_set & {"init_from", "sweep"}
     found = [access.readable(caller) if withheld else access.listed(caller)]
     equal = {"owner": Job.owner, "name": Job.name, "trainer": Job.trainer}
     found += [column == getattr(where, name) for name, column in equal.items() if name in where.model_fields_set]
     if "init_from" in where.model_fields_set:
         found.append(initial_files.starts_from(where.init_from))
+    if "sweep" in where.model_fields_set:
+        found.append(Job.sweep_id == where.sweep)
     if where.state:
         found.append(Job.state.in_(where.state))
     if "q" in where.model_fields_set:

@@ -26,8 +26,8 @@ _NEW_JOBS = Prepared(
     insert(_JOBS).inline(),
     columns=(
         *("id", "owner", "name", "trainer", "spec", "priority", "shape", "device_request", "labels", "search_text"),
-        *("visibility", "retry_of", "state", "version", "reason_code", "reason_message", "attempt", "devices"),
-        *("position", "created_at", "reason_since", "lined_at"),
+        *("visibility", "retry_of", "sweep_id", "trial", "state", "version", "reason_code", "reason_message"),
+        *("attempt", "devices", "position", "created_at", "reason_since", "lined_at"),
     ),
 )
 # What is told of a job is read from these columns, too.
@@ -75,6 +75,8 @@ def _row(new: NewJob) -> dict[str, Any]:
         "labels": spec.labels,
         "visibility": spec.visibility or new.visibility,
         "retry_of": new.retry_of,
+        "sweep_id": None if new.trial is None else new.trial.sweep_id,
+        "trial": None if new.trial is None else new.trial.number,
         "state": JobState.QUEUED.value,
         "version": 1,
         "reason_code": WAITING.code,

@@ -67,7 +67,9 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
     else:
         saved = checkpoints.resolve(session, old, wanted.ref)
     spec = parse_spec(old.spec)
-    return Submission(spec, wanted.caller, visibility, wanted.keyed, retry_of=old.id, goes_on_from=saved)
+    return Submission(
+        spec, wanted.caller, visibility, wanted.keyed, retry_of=old.id, goes_on_from=saved, trial=wanted.trial
+    )
 
 
 def _go_on(session: Session, old_id: str, saved: CheckpointFacts | None, job_id: str) -> None:

@@ -84,6 +84,13 @@ def store_locked(
     return found
 
 
+def check(session: Session, wanted: Submission) -> Submission:
+    """Returns the submission as it would be stored, whatever the quota has room for. Raises as `store_one` does."""
+    initial_weights.lock_sources(session, initial_weights.sources_of([wanted.spec]))
+    spec = pools.resolved(session, wanted.spec, wanted.caller.name)
+    return _with_what_it_names(session, replace(wanted, spec=spec))
+
+
 def _lock_free(session: Session, wanted: Mapping[int, Submission], limits: Limits) -> dict[int, Submission]:
     """Locks the jobs they start from, users and bundles, as far as they are free. Returns those that have theirs."""
     sources = {place: initial_weights.sources_of([each.spec]) for place, each in wanted.items()}
@@ -149,16 +156,21 @@ def _checked_one(session: Session, wanted: Submission, room: Room) -> Submission
     owner = wanted.caller.name
     spec = pools.resolved(session, wanted.spec, owner)
     room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
-    gpus.check(session, spec.resources)
-    secrets.check(session, owner, spec)
-    bundles.use(session, owner, bundles_of(spec))
-    found = initial_weights.pinned(session, replace(wanted, spec=spec))
+    found = _with_what_it_names(session, replace(wanted, spec=spec))
     room.take(owner)
     return found
 
 
+def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
+    owner, spec = wanted.caller.name, wanted.spec
+    gpus.check(session, spec.resources)
+    secrets.check(session, owner, spec)
+    bundles.use(session, owner, bundles_of(spec))
+    return initial_weights.pinned(session, wanted)
+
+
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
-    new = [NewJob(each.spec, each.caller.name, each.visibility, each.retry_of) for each in wanted]
+    new = [NewJob(each.spec, each.caller.name, each.visibility, each.retry_of, each.trial) for each in wanted]
     stored = new_jobs.submit_all(session, new)
     made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})

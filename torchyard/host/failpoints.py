@@ -28,6 +28,7 @@ COMMITS = (
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
     *("add_up_counts", "join_points", "move_aside", "identify", "sweep", "other"),
+    *("sweeps", "make_trials", "ask_trials"),
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")

@@ -11,6 +11,7 @@ from torchyard.contract.resources import Resources
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.base import Number, Page, View, shown
+from torchyard.contract.views.sweeps import JobSweep
 
 
 class StatusReason(View):
@@ -82,6 +83,7 @@ class JobSummary(View):
     labels: dict[str, str]
     attempt: int
     retry_of: str | None = None
+    sweep: JobSweep | None = None
     progress: ProgressView
     metrics: dict[str, Number]
     best: BestView | None = None

@@ -1,0 +1,57 @@
+"""Makes the trials of sweeps, asks their jobs for what was asked of the sweep, and ends sweeps."""
+
+from collections.abc import Sequence
+import logging
+
+from controller.sweeps import proposing
+from store.commands import trials
+from store.facts.sweeps import DueSweep
+from store.queries import sweeps
+from store.store import Store
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.sweeps import ADAPTIVE, Point, SweepState
+
+_log = logging.getLogger(__name__)
+
+
+class Sweeps:
+    """A duty. What it proposes it proposes outside of a transaction, which then checks that it is still the next."""
+
+    interval_s = 5.0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self) -> bool:
+        """Does one step of each sweep. Returns whether any did something. Raises Unavailable."""
+        return any([self._guarded_step(sweep) for sweep in sweeps.due(self._store)])
+
+    def _guarded_step(self, sweep: DueSweep) -> bool:
+        try:
+            return self._step(sweep)
+        except Unavailable:
+            raise
+        except Exception:
+            _log.exception("sweep %s is left for the next run", sweep.id)
+            return False
+
+    def _step(self, sweep: DueSweep) -> bool:
+        if sweep.asked is not None:
+            return trials.ask(self._store, sweep.id)
+        if sweep.state is SweepState.CANCELLING:
+            return not sweep.open and trials.settle(self._store, sweep.id)
+        if sweep.state is not SweepState.RUNNING:
+            return False
+        if sweep.spec.max_failed is not None and sweep.failed >= sweep.spec.max_failed:
+            return trials.stop(self._store, sweep.id)
+        room = min(sweep.spec.parallel - sweep.active, sweep.total - sweep.made, trials.MOST)
+        if room > 0:
+            return trials.make(self._store, sweep.id, self._points(sweep, room), first=sweep.made)
+        return sweep.made == sweep.total and not sweep.open and trials.settle(self._store, sweep.id)
+
+    def _points(self, sweep: DueSweep, count: int) -> Sequence[Point]:
+        if sweep.spec.method not in ADAPTIVE:
+            return proposing.points(sweep.spec, first=sweep.made, count=count)
+        known = sweeps.all_trials(self._store, sweep.id)
+        # More may have been made since: then these are refused, and the next run proposes others.
+        return proposing.propose(sweep.spec, known[: sweep.made], count=count)

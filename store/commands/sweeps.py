@@ -1,0 +1,153 @@
+"""Requests about sweeps. Each is one transaction, with its entry of the audit.
+
+All of them raise Unavailable, and NotFound and Forbidden for a sweep that is there.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+from sqlalchemy.orm import Session
+
+from store.commands import requests
+from store.db.tables import Sweep
+from store.facts.callers import Caller
+from store.facts.submission import Retry, Submission, TrialOf
+from store.facts.sweeps import NewSweep, TrialFacts, WholeSweep
+from store.rows import audit, intents, owners, submissions, sweeps, trials
+from store.rows.idempotency import KeyTaken
+from store.store import Store
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import Reason
+from torchyard.contract.points import added_points, extended, spec_of
+from torchyard.contract.spec import Spec
+from torchyard.contract.sweeps import SweepExtension, SweepState
+
+Action = Literal["pause", "resume", "cancel"]
+
+_PAUSED = Reason("paused", "paused by its owner")
+_CANCELLING = Reason("cancelled", "cancelled by its owner")
+_EXTENDABLE = (SweepState.RUNNING, SweepState.PAUSED, SweepState.FINISHED)
+
+
+def submit(store: Store, new: NewSweep, first: Spec) -> tuple[WholeSweep, bool]:
+    """Stores a sweep, of which `first` is the job spec of trial 0. Returns it, and whether it was there before.
+
+    It was, if an earlier request with the same key has made it. The weights that its job spec names in `init_from` are
+    those of this moment for all trials. Raises IdempotencyMismatch, and what `store.rows.submissions.check` does.
+    """
+    while True:
+        try:
+            with store.write("sweeps") as session:
+                return _submit(session, new, first)
+        except KeyTaken:
+            continue
+
+
+def ask(store: Store, action: Action, sweep_id: str, *, caller: Caller) -> WholeSweep:
+    """Pauses, resumes or cancels a sweep. A controller does so with its jobs. Repeating it changes nothing.
+
+    Raises Conflict if its state forbids that.
+    """
+    with store.write("sweeps") as session:
+        sweep = sweeps.lock(session, sweep_id, caller)
+        state = SweepState(sweep.state)
+        if state.ended and not (action == "cancel" and state is SweepState.CANCELLED):
+            raise Conflict(f"sweep {sweep_id} has {state}: only one that has not ended can do this")
+        if action == "cancel" and not state.ended and state is not SweepState.CANCELLING:
+            sweeps.move(session, sweep, SweepState.CANCELLING, reason=_CANCELLING, asked="cancel", asked_to=0)
+        elif action == "pause" and state is not SweepState.PAUSED:
+            sweeps.move(session, sweep, SweepState.PAUSED, reason=_PAUSED, asked="pause", asked_to=0)
+        elif action == "resume" and state is not SweepState.RUNNING:
+            sweeps.move(session, sweep, SweepState.RUNNING, reason=sweeps.STARTED, asked="resume", asked_to=0)
+        audit.add(session, caller, f"sweep.{action}", sweep_id)
+        return sweeps.whole(session, sweep)
+
+
+def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller) -> WholeSweep:
+    """Adds trials to a sweep, or changes how many run at once. One that has finished begins again.
+
+    Raises Conflict for one that was cancelled or has failed, and InvalidSpec for what cannot be added.
+    """
+    while True:
+        with store.read() as session:
+            sweep = sweeps.get(session, sweep_id, caller)
+            spec, known = sweeps.spec_of(sweep), sweep.version
+        wider = extended(spec, more)
+        for number, point in added_points(spec, wider):
+            spec_of(wider, number, point)
+        with store.write("sweeps") as session:
+            sweep = sweeps.lock(session, sweep_id, caller)
+            if sweep.version != known:
+                continue
+            if sweep.state not in _EXTENDABLE:
+                raise Conflict(f"sweep {sweep_id} is {sweep.state}: it cannot be extended")
+            sweeps.change(session, sweep, spec=wider.model_dump(mode="json"), total=wider.size)
+            if sweep.state == SweepState.FINISHED and sweep.total > sweep.next_number:
+                sweeps.move(session, sweep, SweepState.RUNNING, reason=sweeps.STARTED)
+            sweeps.wake(session)
+            audit.add(session, caller, "sweep.extend", sweep_id)
+            return sweeps.whole(session, sweep)
+
+
+def promote(store: Store, sweep_id: str, number: int, *, caller: Caller) -> TrialFacts:
+    """Has a trial go on that has ended or waits at a rung, from its newest checkpoint.
+
+    Raises Conflict for another one, so that of two requests one does it, and what a submission raises.
+    """
+    with store.write("sweeps") as session:
+        sweep = sweeps.lock(session, sweep_id, caller)
+        trial = sweeps.trial_of(session, sweep, number)
+        if sweep.state == SweepState.CANCELLING or sweep.asked is not None:
+            raise Conflict(f"sweep {sweep_id} changes the state of its jobs now: try again")
+        if trial.job_id is None:
+            raise Conflict(f"trial {number} of sweep {sweep_id} has no job that could go on")
+        if trial.at_rung:
+            intents.resume(session, trial.job_id, caller)
+        elif trial.state.terminal:
+            acting, of = owners.acting(session, sweep.owner), TrialOf(sweep_id, number)
+            made = submissions.store_one(session, Retry(trial.job_id, acting, trial=of))
+            trials.begin_again(session, sweep_id, number, made.job.id)
+        else:
+            raise Conflict(f"trial {number} of sweep {sweep_id} is {trial.state}: it has not ended")
+        audit.add(session, caller, "sweep.promote", f"{sweep_id} {number}")
+        return sweeps.trial_of(session, sweep, number)
+
+
+def delete(store: Store, sweep_id: str, *, caller: Caller, jobs: bool = False) -> None:
+    """Deletes a sweep that has ended. Its jobs stay, as jobs of no sweep; with `jobs`, they are deleted first.
+
+    These one by one: what was deleted stays deleted if it ends early. Raises Conflict if it has not ended.
+    """
+    with store.write("sweeps") as session:
+        _check_ended(session, sweeps.lock(session, sweep_id, caller))
+        ids = sweeps.jobs_of(session, sweep_id) if jobs else ()
+    for job_id in ids:
+        try:
+            requests.act(store, "delete", job_id, caller=caller)
+        except NotFound:
+            continue
+    with store.write("sweeps") as session:
+        sweep = sweeps.lock(session, sweep_id, caller)
+        _check_ended(session, sweep)
+        sweeps.remove(session, sweep)
+        audit.add(session, caller, "sweep.delete", sweep_id)
+
+
+def _submit(session: Session, new: NewSweep, first: Spec) -> tuple[WholeSweep, bool]:
+    known = sweeps.answered(session, new)
+    if known is not None:
+        return sweeps.whole(session, known), True
+    checked = submissions.check(session, Submission(first, new.caller, new.visibility))
+    spec = new.spec
+    if "init_from" in spec.job:
+        spec = spec.model_copy(update={"job": {**spec.job, "init_from": checked.spec.init_from}})
+    sweep = sweeps.add(session, replace(new, spec=spec))
+    audit.add(session, new.caller, "sweep.submit", sweep.id)
+    return sweeps.whole(session, sweep), False
+
+
+def _check_ended(session: Session, sweep: Sweep) -> None:
+    if not SweepState(sweep.state).ended:
+        raise Conflict(f"sweep {sweep.id} is {sweep.state}: cancel it first and delete it after its end")
+    if sweeps.open_trials(session, sweep.id):
+        raise Conflict(f"sweep {sweep.id} has trials that were promoted and have not ended: cancel them first")

@@ -1,0 +1,61 @@
+"""What is told of sweeps: each function reads one snapshot. All of them raise Unavailable.
+
+What a caller may not read is not found: NotFound is raised, also for what is no sweep's id.
+"""
+
+from typing import Literal
+
+from store.db.database import Snapshots
+from store.facts import pages
+from store.facts.callers import SERVICE, Caller
+from store.facts.pages import FactPage
+from store.facts.sweeps import DueSweep, RankedTrials, SweepFacts, TrialFacts, WholeSweep
+from store.rows import sweeps, trials
+from torchyard.contract.errors import NotFound
+
+TrialSort = Literal["value", "number"]
+
+
+def listed(store: Snapshots, *, caller: Caller, limit: int, behind: str | None = None) -> FactPage[SweepFacts]:
+    """Returns sweeps, newest first; with `behind` (an id), only older ones."""
+    with store.read() as session:
+        return pages.first(sweeps.listed(session, caller, limit=limit + 1, behind=behind), limit)
+
+
+def get(store: Snapshots, sweep_id: str, *, caller: Caller) -> WholeSweep:
+    """Returns a sweep."""
+    with store.read() as session:
+        return sweeps.whole(session, sweeps.get(session, sweep_id, caller))
+
+
+def trials_of(
+    store: Snapshots, sweep_id: str, *, caller: Caller, sort: TrialSort, limit: int, after: int = 0
+) -> RankedTrials:
+    """Returns the trials of a sweep in an order, without the first `after` of them."""
+    with store.read() as session:
+        sweep = sweeps.get(session, sweep_id, caller)
+        found = trials.of_sweep(session, sweep)
+    ranked = trials.ranked(found, mode=sweep.mode)
+    ranks = {trial.number: rank for rank, trial in enumerate(ranked, start=1) if trial.has_value}
+    some = (ranked if sort == "value" else found)[after : after + limit]
+    return RankedTrials([(trial, ranks.get(trial.number)) for trial in some], len(found) > after + limit)
+
+
+def trial(store: Snapshots, sweep_id: str, number: int, *, caller: Caller) -> tuple[TrialFacts, int | None]:
+    """Returns a trial of a sweep, and its rank."""
+    found = trials_of(store, sweep_id, caller=caller, sort="number", limit=1, after=number)
+    if not found.items:
+        raise NotFound(f"sweep {sweep_id} has no trial {number}")
+    return found.items[0]
+
+
+def due(store: Snapshots) -> list[DueSweep]:
+    """Returns all sweeps that have not ended, oldest first, for a controller."""
+    with store.read() as session:
+        return sweeps.due(session)
+
+
+def all_trials(store: Snapshots, sweep_id: str) -> list[TrialFacts]:
+    """Returns the trials of a sweep that are made, by number, for a controller."""
+    with store.read() as session:
+        return trials.of_sweep(session, sweeps.get(session, sweep_id, SERVICE))

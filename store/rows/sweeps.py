@@ -1,0 +1,254 @@
+"""Sweeps: the only function that changes a state, and what is told of them."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+import json
+from typing import Any, cast
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from store.announcement import announcement_of
+from store.db.database import now_us
+from store.db.tables import Job, Sweep, SweepTrial
+from store.db.upsert import upsert
+from store.facts.callers import SERVICE, Caller
+from store.facts.sweeps import ACTIVE, DueSweep, NewSweep, SweepFacts, TrialFacts, WholeSweep
+from store.ids import is_id, new_id
+from store.rows import access, trials
+from store.rows.idempotency import KeyTaken
+from torchyard.contract.errors import Conflict, Forbidden, IdempotencyMismatch, NotFound
+from torchyard.contract.job import JobState, Reason
+from torchyard.contract.sweeps import SweepSpec, SweepState
+from torchyard.contract.team import Visibility
+
+STARTED = Reason("running", "makes its trials as there is room for them")
+_FROM: dict[SweepState, frozenset[SweepState]] = {
+    SweepState.RUNNING: frozenset({SweepState.PAUSED, SweepState.FINISHED}),
+    SweepState.PAUSED: frozenset({SweepState.RUNNING}),
+    SweepState.CANCELLING: frozenset({SweepState.RUNNING, SweepState.PAUSED}),
+    SweepState.FINISHED: frozenset({SweepState.RUNNING}),
+    SweepState.CANCELLED: frozenset({SweepState.CANCELLING}),
+    SweepState.FAILED: frozenset({SweepState.CANCELLING}),
+}
+"""From which states each may be entered."""
+
+
+def add(session: Session, new: NewSweep) -> Sweep:
+    """Stores a sweep, of which `monitor` and `mode` are known. Raises KeyTaken."""
+    spec, keyed = new.spec, new.keyed
+    sweep_id = new_id("swp")
+    values = {
+        "id": sweep_id,
+        "owner": new.caller.name,
+        "name": spec.name,
+        "visibility": spec.visibility or new.visibility,
+        "spec": spec.model_dump(mode="json"),
+        "method": spec.method,
+        "monitor": spec.monitor,
+        "mode": spec.mode,
+        "state": SweepState.RUNNING,
+        "version": 1,
+        "reason_code": STARTED.code,
+        "reason_message": STARTED.message,
+        "total": spec.size,
+        "asked_to": 0,
+        "next_number": 0,
+        "idempotency_key": None if keyed is None else keyed.key,
+        "fingerprint": None if keyed is None else keyed.fingerprint,
+    }
+    made = upsert(session, Sweep).on_conflict_do_nothing(index_elements=["owner", "idempotency_key"])
+    if session.execute(made.returning(Sweep.id), values).first() is None:
+        raise KeyTaken("a key was used at the same moment")
+    wake(session)
+    return session.get_one(Sweep, sweep_id)
+
+
+def answered(session: Session, new: NewSweep) -> Sweep | None:
+    """Returns the sweep that an earlier request with the same key has made. Raises IdempotencyMismatch."""
+    if new.keyed is None:
+        return None
+    query = select(Sweep).where(Sweep.owner == new.keyed.owner, Sweep.idempotency_key == new.keyed.key)
+    found = session.scalars(query).first()
+    if found is not None and found.fingerprint != new.keyed.fingerprint:
+        raise IdempotencyMismatch(
+            f"the key {new.keyed.key!r} came with another request before, which made sweep {found.id}: "
+            "send a new key with a new request"
+        )
+    return found
+
+
+def get(session: Session, sweep_id: str, caller: Caller) -> Sweep:
+    """Returns a sweep that the caller may read. Raises NotFound, also for what is no sweep's id."""
+    if not is_id(sweep_id, "swp"):
+        raise NotFound(f"there is no sweep {sweep_id[:100]!r}")
+    found = session.scalars(select(Sweep).where(Sweep.id == sweep_id, access.readable(caller, Sweep))).first()
+    if found is None:
+        raise NotFound(f"there is no sweep {sweep_id}")
+    return found
+
+
+def lock(session: Session, sweep_id: str, caller: Caller = SERVICE) -> Sweep:
+    """Returns a sweep that the caller may change, locked until the transaction ends: before any of its jobs.
+
+    Raises Forbidden if the caller may only read it, and NotFound otherwise.
+    """
+    readable = get(session, sweep_id, caller)
+    query = select(Sweep).where(Sweep.id == sweep_id, access.changeable(caller, Sweep)).with_for_update()
+    found = session.scalars(query.execution_options(populate_existing=True)).first()
+    if found is None:
+        raise Forbidden(f"sweep {sweep_id} belongs to {readable.owner}: only its owner and administrators may do this")
+    return found
+
+
+def move(session: Session, sweep: Sweep, state: SweepState, *, reason: Reason, **values: Any) -> None:
+    """Changes the state of a locked sweep. Raises Conflict if its state does not allow that."""
+    if SweepState(sweep.state) not in _FROM[state]:
+        raise Conflict(f"sweep {sweep.id} is {sweep.state}: it cannot become {state}")
+    ended = now_us() if state.ended else None
+    change(session, sweep, state=state, finished_at=ended, **_reason(reason), **values)
+    wake(session)
+
+
+def say(session: Session, sweep: Sweep, reason: Reason) -> None:
+    """Stores another reason for the state of a locked sweep, if it is another one."""
+    if sweep.reason_message != reason.message:
+        change(session, sweep, **_reason(reason))
+
+
+def change(session: Session, sweep: Sweep, **values: Any) -> None:
+    """Sets columns of a locked sweep."""
+    session.execute(
+        update(Sweep).where(Sweep.id == sweep.id).values(version=Sweep.version + 1, **values),
+        execution_options={"synchronize_session": False},
+    )
+    session.refresh(sweep)
+
+
+def remove(session: Session, sweep: Sweep) -> None:
+    """Removes a locked sweep and its trials. Its jobs stay, as jobs of no sweep."""
+    quietly = {"synchronize_session": False}
+    jobs = update(Job).where(Job.sweep_id == sweep.id).values(sweep_id=None, trial=None, version=Job.version + 1)
+    session.execute(jobs, execution_options=quietly)
+    session.execute(delete(SweepTrial).where(SweepTrial.sweep_id == sweep.id), execution_options=quietly)
+    session.execute(delete(Sweep).where(Sweep.id == sweep.id), execution_options=quietly)
+
+
+def listed(session: Session, caller: Caller, *, limit: int, behind: str | None = None) -> list[SweepFacts]:
+    """Returns sweeps that the caller may read, newest first; with `behind` (an id), only older ones."""
+    query = select(Sweep).where(access.readable(caller, Sweep)).order_by(Sweep.id.desc()).limit(limit)
+    found = session.scalars(query if behind is None else query.where(Sweep.id < behind)).all()
+    counted = trials.counts(session, [sweep.id for sweep in found])
+    return [_facts(sweep, counted[sweep.id]) for sweep in found]
+
+
+def whole(session: Session, sweep: Sweep) -> WholeSweep:
+    """Returns a sweep with its best trial."""
+    facts = _facts(sweep, trials.counts(session, [sweep.id])[sweep.id])
+    return WholeSweep(facts, spec_of(sweep), trials.best(session, sweep))
+
+
+def wake(session: Session) -> None:
+    """Has a controller look at the sweeps after the commit."""
+    announcement_of(session).wake_controller()
+
+
+def reason_of(sweep: Sweep) -> Reason:
+    """Returns why a sweep is in its state."""
+    return Reason(sweep.reason_code, sweep.reason_message)
+
+
+def visibility_of(sweep: Sweep) -> Visibility:
+    """Returns who may read a sweep and its jobs."""
+    return cast("Visibility", sweep.visibility)
+
+
+def spec_of(sweep: Sweep) -> SweepSpec:
+    """Returns the spec of a sweep."""
+    return _parsed(json.dumps(sweep.spec))
+
+
+def due(session: Session) -> list[DueSweep]:
+    """Returns the sweeps that have not ended, oldest first."""
+    states = [state for state in SweepState if not state.ended]
+    found = session.scalars(select(Sweep).where(Sweep.state.in_(states)).order_by(Sweep.id)).all()
+    counted = trials.counts(session, [sweep.id for sweep in found]) if found else {}
+    return [_due(sweep, counted[sweep.id]) for sweep in found]
+
+
+def to_ask(session: Session, sweep: Sweep, *, limit: int) -> Sequence[tuple[int, str]]:
+    """Returns the numbers and jobs of the next trials that have not ended."""
+    query = select(SweepTrial.number, SweepTrial.job_id).where(
+        SweepTrial.sweep_id == sweep.id, SweepTrial.outcome.is_(None), SweepTrial.number >= sweep.asked_to
+    )
+    return [(row.number, row.job_id) for row in session.execute(query.order_by(SweepTrial.number).limit(limit))]
+
+
+def jobs_of(session: Session, sweep_id: str) -> Sequence[str]:
+    """Returns the ids of all jobs of a sweep, also of those that another one has gone on with."""
+    return session.scalars(select(Job.id).where(Job.sweep_id == sweep_id).order_by(Job.id)).all()
+
+
+def trial_of(session: Session, sweep: Sweep, number: int) -> TrialFacts:
+    """Returns a trial that is made. Raises NotFound."""
+    found = trials.of_sweep(session, sweep, numbers=[number]) if 0 <= number < sweep.total else []
+    if not found:
+        raise NotFound(f"sweep {sweep.id} has no trial {number}" + (" yet" if 0 <= number < sweep.total else ""))
+    return found[0]
+
+
+def open_trials(session: Session, sweep_id: str) -> int:
+    """Returns how many trials have not ended."""
+    query = select(func.count()).where(SweepTrial.sweep_id == sweep_id, SweepTrial.outcome.is_(None))
+    return session.execute(query).scalar_one()
+
+
+def failed_trials(session: Session, sweep_id: str) -> int:
+    """Returns how many trials have failed."""
+    query = select(func.count()).where(SweepTrial.sweep_id == sweep_id, SweepTrial.outcome == JobState.FAILED)
+    return session.execute(query).scalar_one()
+
+
+@lru_cache(maxsize=64)
+def _parsed(written: str) -> SweepSpec:
+    return SweepSpec.model_validate_json(written)
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    return {"reason_code": reason.code, "reason_message": reason.message, "reason_since": now_us()}
+
+
+def _facts(sweep: Sweep, counted: dict[JobState, int]) -> SweepFacts:
+    return SweepFacts(
+        id=sweep.id,
+        owner=sweep.owner,
+        name=sweep.name,
+        visibility=sweep.visibility,
+        method=sweep.method,
+        monitor=sweep.monitor,
+        mode=sweep.mode,
+        max_parallel=sweep.spec.get("max_parallel"),
+        state=SweepState(sweep.state),
+        version=sweep.version,
+        reason_code=sweep.reason_code,
+        reason_message=sweep.reason_message,
+        reason_since=sweep.reason_since,
+        total=sweep.total,
+        created_at=sweep.created_at,
+        finished_at=sweep.finished_at,
+        counts=counted,
+    )
+
+
+def _due(sweep: Sweep, counted: dict[JobState, int]) -> DueSweep:
+    return DueSweep(
+        id=sweep.id,
+        spec=spec_of(sweep),
+        state=SweepState(sweep.state),
+        asked=sweep.asked,
+        total=sweep.total,
+        made=sweep.next_number,
+        active=sum(counted.get(state, 0) for state in ACTIVE),
+        open=sum(count for state, count in counted.items() if not state.terminal),
+        failed=counted.get(JobState.FAILED, 0),
+    )

@@ -1,0 +1,181 @@
+"""The job spec of a sweep's trial: that of the sweep, with the values of a point."""
+
+from collections.abc import Iterator, Mapping, Sequence
+import json
+from typing import Any
+
+from pydantic import JsonValue
+
+from torchyard.contract.errors import FieldError, InvalidSpec
+from torchyard.contract.spec import Spec, parse_spec
+from torchyard.contract.sweeps import ADAPTIVE, Point, Range, SweepExtension, SweepSpec, grid_point, parse_sweep
+
+_ARGS = "args."
+_THE_SAME = {
+    **dict.fromkeys(("checkpoint", "checkpoint.monitor", "checkpoint.mode"), "all trials are ranked by one metric"),
+    "trainer": "all trials have one trainer",
+    "visibility": "all trials have that of the sweep",
+    "name": "trials have the name of the sweep and their numbers",
+}
+"""Keys that no point may have, and why."""
+_MOST_NAME = 94
+"""Characters of the sweep's name in those of its jobs."""
+
+
+def spec_of(sweep: SweepSpec, number: int, point: Point) -> Spec:
+    """Returns the job spec of a trial. Raises InvalidSpec, whose errors name the fields of the sweep."""
+    raw: dict[str, JsonValue] = {**sweep.job, "name": f"{sweep.name[:_MOST_NAME]}-{number}"}
+    if sweep.labels:
+        raw["labels"] = {**sweep.labels, **_object(raw, "labels", key="labels")}
+    for key, value in point.items():
+        if key in _THE_SAME:
+            raise _wrong(FieldError(_field(sweep, number, key), f"cannot vary: {_THE_SAME[key]}"))
+        try:
+            _set(raw, key, value)
+        except ValueError as error:
+            raise _wrong(FieldError(_field(sweep, number, key), str(error))) from None
+    try:
+        return parse_spec(raw)
+    except InvalidSpec as error:
+        raise _wrong(*(_placed(sweep, number, point, each) for each in error.errors)) from None
+
+
+def checked_points(sweep: SweepSpec) -> Iterator[Point]:
+    """Yields the points whose specs say whether all are right, first that of trial 0.
+
+    All points of a method that knows them; else the least and the greatest, and each value with the first of others.
+    """
+    if sweep.method == "list":
+        yield from sweep.points
+    elif sweep.method == "array":
+        yield {}
+    elif sweep.method in ADAPTIVE or sweep.method == "random":
+        yield from _corners(sweep)
+    else:
+        yield from (grid_point(sweep.parameters, number) for number in range(sweep.size))
+
+
+def extended(sweep: SweepSpec, more: SweepExtension) -> SweepSpec:
+    """Returns the sweep with what is added. Raises InvalidSpec for what it cannot have."""
+    changes: dict[str, Any] = {}
+    if more.trials is not None:
+        if sweep.trials is None:
+            raise _wrong(FieldError("trials", f"a sweep of {sweep.method} has no trials to add to"))
+        changes["trials"] = sweep.trials + more.trials
+    if more.points is not None:
+        if sweep.method != "list":
+            raise _wrong(FieldError("points", f"a sweep of {sweep.method} has no points to add to"))
+        changes["points"] = [*sweep.points, *more.points]
+    if "max_parallel" in more.model_fields_set:
+        changes["max_parallel"] = more.max_parallel
+    return parse_sweep({**sweep.model_dump(mode="json"), **changes})
+
+
+def added_points(before: SweepSpec, after: SweepSpec) -> Iterator[tuple[int, Point]]:
+    """Yields the numbers and points that were added to a list."""
+    for number in range(len(before.points), len(after.points)):
+        yield number, after.points[number]
+
+
+def check_keys(sweep: SweepSpec) -> None:
+    """Raises InvalidSpec if two keys of a point set the same place of the spec."""
+    keys = [*sweep.parameters] if sweep.method != "list" else [*sweep.points[0]]
+    inner = [(key, other) for key in keys for other in keys if key.startswith(f"{other}.")]
+    if inner:
+        key, other = inner[0]
+        raise _wrong(FieldError(_field(sweep, 0, key), f"is a part of {other}, which varies too"))
+
+
+def _corners(sweep: SweepSpec) -> Iterator[Point]:
+    ends = {key: _ends(values) for key, values in sweep.parameters.items()}
+    first = {key: values[0] for key, values in ends.items()}
+    yield first
+    yield {key: values[-1] for key, values in ends.items()}
+    for key, values in ends.items():
+        yield from ({**first, key: value} for value in values[1:])
+
+
+def _ends(values: Sequence[JsonValue] | Range) -> Sequence[JsonValue]:
+    if not isinstance(values, Range):
+        return values
+    return [round(value) if values.integer else value for value in (values.min, values.max)]
+
+
+def _set(raw: dict[str, JsonValue], key: str, value: JsonValue) -> None:
+    """Sets the value at its place; what it changes is copied. Raises ValueError if there is no such place."""
+    if key.startswith(_ARGS):
+        if raw.get("trainer") != "script":
+            raise ValueError("is an option of a script, and the trainer is none")
+        config = raw["config"] = dict(_object(raw, "config", key=key))
+        args = config.get("args", [])
+        if not isinstance(args, list):
+            raise ValueError("config.args is no list")
+        config["args"] = _with_option(args, f"--{key.removeprefix(_ARGS)}", value)
+        return
+    *path, last = key.split(".")
+    place = raw
+    for name in path:
+        inner = dict(_object(place, name, key=key))
+        place[name] = inner
+        place = inner
+    place[last] = value
+
+
+def _object(place: Mapping[str, JsonValue], name: str, *, key: str) -> Mapping[str, JsonValue]:
+    found = place.get(name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} is no object, so there is no {key}")
+    return found
+
+
+def _with_option(args: Sequence[Any], option: str, value: JsonValue) -> list[JsonValue]:
+    """Returns the arguments with another value of an option. True is the option alone; false and null leave it out."""
+    kept: list[JsonValue] = []
+    place = None
+    skip = False
+    for index, each in enumerate(args):
+        if skip:
+            skip = False
+        elif each == option:
+            place = len(kept) if place is None else place
+            skip = not isinstance(value, bool) and not _is_option(args[index + 1 : index + 2])
+        elif isinstance(each, str) and each.startswith(f"{option}="):
+            place = len(kept) if place is None else place
+        else:
+            kept.append(each)
+    new: list[JsonValue] = []
+    if value is True:
+        new = [option]
+    elif value is not None and value is not False:
+        new = [option, value if isinstance(value, str) else json.dumps(value)]
+    place = len(kept) if place is None else place
+    return kept[:place] + new + kept[place:]
+
+
+def _is_option(following: Sequence[Any]) -> bool:
+    return not following or (isinstance(following[0], str) and following[0].startswith("--"))
+
+
+def _placed(sweep: SweepSpec, number: int, point: Point, error: FieldError) -> FieldError:
+    """Returns the error of a trial's spec at the key of the sweep that caused it, or at the job spec."""
+    for key in point:
+        place = "config.args" if key.startswith(_ARGS) else key
+        if error.field == place or error.field.startswith(f"{place}.") or place.startswith(f"{error.field}."):
+            return FieldError(_field(sweep, number, key), f"{error.message} (at {_shown(point)})")
+    return FieldError(f"job.{error.field}" if error.field else "job", error.message)
+
+
+def _field(sweep: SweepSpec, number: int, key: str) -> str:
+    return f"points.{number}.{key}" if sweep.method == "list" else f"parameters.{key}"
+
+
+def _shown(point: Point) -> str:
+    """Returns a point in one line."""
+    text = ", ".join(f"{key}={json.dumps(value)}" for key, value in point.items())
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def _wrong(*errors: FieldError) -> InvalidSpec:
+    return InvalidSpec("the sweep is not valid", errors=errors)
