@@ -24,14 +24,15 @@ class Sweeps:
 
     def run(self) -> bool:
         """Does one step of each sweep. Returns whether any did something. Raises Unavailable."""
-        return any([self._guarded_step(sweep) for sweep in sweeps.due(self._store)])
+        done = [self._guarded_step(sweep) for sweep in sweeps.due(self._store)]
+        return any(done)
 
     def _guarded_step(self, sweep: DueSweep) -> bool:
         try:
             return self._step(sweep)
         except Unavailable:
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 - the others go on
             _log.exception("sweep %s is left for the next run", sweep.id)
             return False
 
