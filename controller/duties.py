@@ -2,10 +2,11 @@
 
 from controller.duty import Duty
 from controller.settings import Settings
+from controller.sweeps.duty import Sweeps
 from store.store import Store
 
 
 def duties_of(store: Store, settings: Settings) -> list[Duty]:
     """Returns all that a controller does."""
-    del store, settings
-    return []
+    del settings
+    return [Sweeps(store)]

@@ -102,7 +102,7 @@ def promote(store: Store, sweep_id: str, number: int, *, caller: Caller) -> Tria
         if trial.job_id is None:
             raise Conflict(f"trial {number} of sweep {sweep_id} has no job that could go on")
         if trial.at_rung:
-            intents.resume(session, trial.job_id, caller)
+            intents.promote(session, trial.job_id, None, caller)
         elif trial.state.terminal:
             acting, of = owners.acting(session, sweep.owner), TrialOf(sweep_id, number)
             made = submissions.store_one(session, Retry(trial.job_id, acting, trial=of))

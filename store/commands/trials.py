@@ -20,7 +20,8 @@ from torchyard.contract.errors import (
     QuotaExceeded,
     TorchyardError,
 )
-from torchyard.contract.job import JobState, Reason
+from torchyard.contract.job import AT_RUNG, JobState, Reason
+from torchyard.contract.pausing import PausePoint
 from torchyard.contract.points import spec_of
 from torchyard.contract.sweeps import Point, SweepState
 
@@ -146,6 +147,9 @@ def _submitted(
             found[number] = error
     if wanted:
         found |= batches.submit(session, wanted)
+    if spec.halving is not None:
+        point = PausePoint(spec.halving.unit, spec.halving.rungs[0])
+        jobs.pause_at(session, [each.job.id for each in found.values() if isinstance(each, Submitted)], point)
     for each in found.values():
         if isinstance(each, Exception) and not isinstance(each, TorchyardError):
             raise each
@@ -178,7 +182,7 @@ def _ask(session: Session, asked: str, job_id: str) -> None:
             intents.request_cancel(session, job_id)
         elif asked == "pause" and not is_paused:
             intents.request_pause(session, job_id)
-        elif asked == "resume" and not (is_paused and job.reason_code == trials.AT_RUNG):
+        elif asked == "resume" and not (is_paused and job.reason_code == AT_RUNG):
             intents.resume(session, job_id)
     except (Conflict, QuotaExceeded):
         return  # it is being cancelled, or has no room: the job says so

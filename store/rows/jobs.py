@@ -17,6 +17,7 @@ from store.rows import access, initial_files, job_events, quotas, reservations, 
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
+from torchyard.contract.pausing import PausePoint
 from torchyard.contract.spec import JobPatch
 from torchyard.contract.team import Role
 
@@ -218,6 +219,12 @@ def set_waiting_reasons(session: Session, reasons: Mapping[Reason, Sequence[str]
     session.execute(select(Job.id).where(Job.id.in_(concerned)).order_by(Job.id).with_for_update())
     for reason, job_ids in reasons.items():
         set_waiting_reason(session, job_ids, reason)
+
+
+def pause_at(session: Session, job_ids: Sequence[str], point: PausePoint) -> None:
+    """Has new jobs pause by themselves."""
+    change = update(Job).where(Job.id.in_(job_ids)).values(pause_at=point.document)
+    session.execute(change, execution_options={"synchronize_session": False})
 
 
 def set_card(session: Session, job_id: str, card: dict[str, Any]) -> None:

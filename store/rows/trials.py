@@ -12,10 +12,9 @@ from store.facts.jobs import JobSweepFacts
 from store.facts.sweeps import BestFacts, RungFacts, TrialFacts
 from store.rows import checkpoints, metrics
 from torchyard.contract.codec import json_number
-from torchyard.contract.job import JobState
+from torchyard.contract.job import AT_RUNG, JobState
+from torchyard.contract.pausing import PausePoint
 
-AT_RUNG = "rung"
-"""The code of the reason of a paused trial that waits to be promoted."""
 _ENDED = [state for state in JobState if state.terminal]
 _TOLD = (
     *(SweepTrial.number, SweepTrial.point, SweepTrial.job_id, SweepTrial.outcome, SweepTrial.value),
@@ -31,25 +30,24 @@ def add(session: Session, sweep_id: str, new: Sequence[Mapping[str, Any]]) -> No
 
 
 def follow(session: Session, job: Job) -> None:
-    """Notes how a trial's job has ended, and the best that it has measured."""
-    if not JobState(job.state).terminal:
+    """Notes how a trial's job has ended or where it waits, and the best that it has measured until then."""
+    at_rung = job.state == JobState.PAUSED and job.reason_code == AT_RUNG and job.pause_at is not None
+    if not at_rung and not JobState(job.state).terminal:
         return
     policy = job.stored_spec.checkpoint
     value = measured(session, [job.id], monitor=policy.monitor, mode=policy.mode).get(job.id)
-    session.execute(
-        update(SweepTrial)
-        .where(_of(job), SweepTrial.job_id == job.id)
-        .values(outcome=job.state, value=None if value is None else json_number(value)),
-        execution_options={"synchronize_session": False},
-    )
+    stored = None if value is None else json_number(value)
+    if at_rung:
+        rung = {"at": PausePoint.of(job.pause_at or {}).number, "value": stored}
+        known = session.scalar(select(SweepTrial.rungs).where(_of(job))) or []
+        _change(session, job, rungs=[*(each for each in known if each["at"] != rung["at"]), rung])
+    else:
+        _change(session, job, outcome=job.state, value=stored)
 
 
 def forget(session: Session, job: Job) -> None:
     """Notes that a trial's job is deleted: the trial stays, as it has ended."""
-    session.execute(
-        update(SweepTrial).where(_of(job), SweepTrial.job_id == job.id).values(job_id=None),
-        execution_options={"synchronize_session": False},
-    )
+    _change(session, job, job_id=None)
 
 
 def begin_again(session: Session, sweep_id: str, number: int, job_id: str) -> None:
@@ -138,6 +136,12 @@ def of_jobs(session: Session, rows: Sequence[Any]) -> dict[str, JobSweepFacts]:
 
 def _of(job: Job) -> Any:
     return (SweepTrial.sweep_id == job.sweep_id) & (SweepTrial.number == job.trial)
+
+
+def _change(session: Session, job: Job, **values: Any) -> None:
+    """Sets columns of the trial, as long as this is its job."""
+    change = update(SweepTrial).where(_of(job), SweepTrial.job_id == job.id).values(**values)
+    session.execute(change, execution_options={"synchronize_session": False})
 
 
 def _facts(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFacts:

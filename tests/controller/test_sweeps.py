@@ -1,0 +1,290 @@
+"""The sweeps of a controller: each trial is made once, and what is asked of a sweep reaches its jobs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from controller.sweeps.duty import Sweeps
+from store.commands import requests, trials
+from store.commands import sweeps as commands
+from store.db.tables import Job, SweepTrial
+from store.facts.callers import SERVICE, Caller
+from store.facts.sweeps import NewSweep, TrialFacts, WholeSweep
+from store.queries import sweeps as queries
+from store.rows import quotas, users
+from store.store import Store
+from tests.store.fixture import StoreFixture, checkpoint, run_together
+from torchyard.contract.errors import Conflict, Forbidden, NotFound
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.points import checked_points, spec_of
+from torchyard.contract.sweeps import SweepExtension, SweepState, parse_sweep
+from torchyard.contract.team import Resource, Role
+
+ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
+SCRIPT = {"trainer": "script", "config": {"code": "file:///code"}}
+
+
+class Yard:
+    """A store with two users, and a controller's duty on it."""
+
+    def __init__(self, db: StoreFixture, store: Store) -> None:
+        self.db, self.store, self.duty = db, store, Sweeps(store)
+        for name in ("ada", "bob"):
+            db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+
+    def sweep(self, *, caller: Caller = ADA, **spec: Any) -> str:
+        """Submits a sweep over the option `x` of a script; 3 points if the spec does not say."""
+        varied = {} if "points" in spec or spec.get("method") == "array" else {"parameters": {"args.x": [1, 2, 3]}}
+        parsed = parse_sweep({"name": "tune", "job": SCRIPT, **varied, **spec})
+        known = parsed.model_copy(update={"monitor": "val/loss", "mode": "min"})
+        first = spec_of(known, 0, next(checked_points(known)))
+        return commands.submit(self.store, NewSweep(known, caller, "private"), first)[0].facts.id
+
+    def run(self) -> None:
+        """Runs the duty until nothing is due."""
+        for _ in range(100):
+            if not self.duty.run():
+                return
+        raise AssertionError("the duty never ends")
+
+    def get(self, sweep_id: str) -> WholeSweep:
+        return queries.get(self.store, sweep_id, caller=SERVICE)
+
+    def state(self, sweep_id: str) -> SweepState:
+        return self.get(sweep_id).facts.state
+
+    def trials(self, sweep_id: str) -> Sequence[TrialFacts]:
+        return queries.all_trials(self.store, sweep_id)
+
+    def ids(self, sweep_id: str) -> list[str]:
+        return [str(trial.job_id) for trial in self.trials(sweep_id)]
+
+    def end(self, job_id: str, reason: EndReason = EndReason.COMPLETED, *, loss: float | None = None) -> None:
+        claim = self.db.running(job_id, self.db.worker(f"box-{job_id}"))
+        if loss is not None:
+            self.db.record(claim, seq=0, checkpoints=[checkpoint("best", step=1, epoch=1, val_loss=loss)])
+        self.db.end(claim, reason)
+
+
+@pytest.fixture
+def yard(db: StoreFixture, store: Store) -> Yard:
+    return Yard(db, store)
+
+
+def test_a_grid_becomes_jobs_with_their_values_names_and_numbers(yard: Yard) -> None:
+    sweep = yard.sweep(labels={"by": "sweep"})
+    yard.run()
+    jobs = [yard.db.job(job_id) for job_id in yard.ids(sweep)]
+    assert [job.spec["config"]["args"] for job in jobs] == [["--x", "1"], ["--x", "2"], ["--x", "3"]]
+    assert [(job.name, job.sweep_id, job.trial, job.owner) for job in jobs] == [
+        (f"tune-{number}", sweep, number, "ada") for number in range(3)
+    ]
+    assert {job.state for job in jobs} == {JobState.QUEUED}
+    assert {job.labels["by"] for job in jobs} == {"sweep"}
+
+
+def test_no_more_trials_run_at_once_than_the_sweep_allows(yard: Yard) -> None:
+    sweep = yard.sweep(max_parallel=2)
+    yard.run()
+    assert len(yard.ids(sweep)) == 2
+    yard.end(yard.ids(sweep)[0])
+    yard.run()
+    assert len(yard.ids(sweep)) == 3
+
+
+def test_two_controllers_make_each_trial_once(yard: Yard) -> None:
+    sweep = yard.sweep(parameters={"args.x": list(range(40))})
+    run_together(*[Sweeps(yard.store).run for _ in range(4)])
+    yard.run()
+    made = yard.db.read(lambda session: session.scalars(select(Job.trial).where(Job.sweep_id == sweep)).all())
+    assert sorted(made, key=str) == sorted(range(40), key=str)
+    assert [trial.number for trial in yard.trials(sweep)] == list(range(40))
+
+
+def test_a_sweep_ends_when_its_trials_have_and_ranks_them(yard: Yard) -> None:
+    sweep = yard.sweep()
+    yard.run()
+    first, second, third = yard.ids(sweep)
+    yard.end(first, loss=0.5)
+    yard.end(second, loss=0.25)
+    yard.end(third, loss=float("nan"))
+    yard.run()
+    assert yard.state(sweep) is SweepState.FINISHED
+    found = queries.trials_of(yard.store, sweep, caller=ADA, sort="value", limit=10).items
+    assert [(trial.number, rank) for trial, rank in found] == [(1, 1), (0, 2), (2, None)]
+    best = yard.get(sweep).best
+    assert best is not None
+    assert (best.trial.number, best.trial.value, best.trial.job_id) == (1, 0.25, second)
+
+
+def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None:
+    sweep = yard.sweep(max_parallel=2)
+    yard.run()
+    running = yard.db.running(yard.ids(sweep)[0], yard.db.worker())
+    commands.ask(yard.store, "pause", sweep, caller=ADA)
+    yard.run()
+    assert yard.state(sweep) is SweepState.PAUSED
+    assert yard.db.end(running, EndReason.PAUSED) is JobState.PAUSED
+    yard.run()
+    assert {trial.state for trial in yard.trials(sweep)} == {JobState.PAUSED}
+    commands.ask(yard.store, "resume", sweep, caller=ADA)
+    yard.run()
+    assert [trial.state for trial in yard.trials(sweep)] == [JobState.QUEUED, JobState.QUEUED]
+    assert yard.state(sweep) is SweepState.RUNNING
+
+
+def test_a_sweep_cancelled_in_the_middle_makes_no_more_and_ends(yard: Yard) -> None:
+    sweep = yard.sweep(parameters={"args.x": list(range(250))})
+    yard.duty.run()
+    running = yard.db.running(yard.ids(sweep)[0], yard.db.worker())
+    commands.ask(yard.store, "cancel", sweep, caller=ADA)
+    yard.run()
+    assert yard.state(sweep) is SweepState.CANCELLING
+    assert len(yard.ids(sweep)) == trials.MOST
+    yard.db.end(running, EndReason.CANCELLED)
+    yard.run()
+    assert yard.state(sweep) is SweepState.CANCELLED
+    assert yard.get(sweep).facts.counts == {JobState.CANCELLED: trials.MOST}
+
+
+def test_a_cancel_while_a_controller_makes_trials_leaves_none_running(yard: Yard) -> None:
+    sweep = yard.sweep(parameters={"args.x": list(range(150))})
+    run_together(yard.duty.run, lambda: bool(commands.ask(yard.store, "cancel", sweep, caller=ADA)))
+    yard.run()
+    assert yard.state(sweep) is SweepState.CANCELLED
+    assert {trial.state for trial in yard.trials(sweep)} <= {JobState.CANCELLED}
+
+
+def test_a_sweep_stops_after_too_many_failures(yard: Yard) -> None:
+    sweep = yard.sweep(max_failed=1)
+    yard.run()
+    yard.end(yard.ids(sweep)[1], EndReason.DATA_ERROR)
+    yard.run()
+    found = yard.get(sweep)
+    assert found.facts.state is SweepState.FAILED
+    assert "max_failed is 1" in found.facts.reason_message
+    assert found.facts.counts == {JobState.FAILED: 1, JobState.CANCELLED: 2}
+
+
+def test_a_trial_that_is_refused_fails_and_says_why(yard: Yard) -> None:
+    missing = f"bundle:sha256:{'0' * 64}"
+    sweep = yard.sweep(parameters={"config.code": ["file:///code", missing, "file:///other"]})
+    yard.run()
+    refused = yard.trials(sweep)[1]
+    assert (refused.state, refused.job_id) == (JobState.FAILED, None)
+    assert "upload it first" in str(refused.error)
+    assert [trial.state for trial in yard.trials(sweep)] == [JobState.QUEUED, JobState.FAILED, JobState.QUEUED]
+
+
+def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}))
+    sweep = yard.sweep()
+    yard.run()
+    assert len(yard.ids(sweep)) == 2
+    assert yard.get(sweep).facts.reason_code == "quota_exceeded"
+    yard.end(yard.ids(sweep)[0])
+    yard.run()
+    assert len(yard.ids(sweep)) == 3
+    assert yard.get(sweep).facts.reason_code == "running"
+
+
+def test_a_sweep_waits_where_only_some_of_its_trials_fit_the_quota(yard: Yard) -> None:
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.PRIORITY: 5}))
+    sweep = yard.sweep(parameters={"priority": [1, 9, 2]})
+    yard.run()
+    assert [trial.number for trial in yard.trials(sweep)] == [0]
+    assert "priority" in yard.get(sweep).facts.reason_message
+
+
+def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
+    sweep = yard.sweep()
+    yard.db.write(lambda session: users.change(session, "ada", disabled=True))
+    yard.run()
+    assert yard.state(sweep) is SweepState.PAUSED
+    assert yard.get(sweep).facts.reason_code == "owner_disabled"
+    assert yard.trials(sweep) == []
+
+
+def test_a_trial_whose_job_is_deleted_stays_in_the_ranking(yard: Yard) -> None:
+    sweep = yard.sweep()
+    yard.run()
+    first = yard.ids(sweep)[0]
+    yard.end(first, loss=0.5)
+    requests.act(yard.store, "delete", first, caller=ADA)
+    found = yard.trials(sweep)[0]
+    assert (found.job_id, found.state, found.value) == (None, JobState.SUCCEEDED, 0.5)
+    with pytest.raises(Conflict, match="no job"):
+        commands.promote(yard.store, sweep, 0, caller=ADA)
+
+
+def test_of_two_promoters_one_has_the_trial_go_on(yard: Yard) -> None:
+    sweep = yard.sweep()
+    yard.run()
+    old = yard.ids(sweep)[0]
+    yard.end(old, loss=0.5)
+
+    def promote() -> TrialFacts:
+        return commands.promote(yard.store, sweep, 0, caller=ADA)
+
+    found = run_together(promote, promote)
+    assert len([each for each in found if isinstance(each, TrialFacts)]) == 1
+    assert len([each for each in found if isinstance(each, Conflict)]) == 1
+    new = yard.ids(sweep)[0]
+    assert yard.db.job(new).retry_of == old
+    assert yard.trials(sweep)[0].state is JobState.QUEUED
+
+
+def test_an_administrator_who_promotes_leaves_the_job_to_its_owner(yard: Yard) -> None:
+    sweep = yard.sweep()
+    yard.run()
+    yard.end(yard.ids(sweep)[0])
+    commands.promote(yard.store, sweep, 0, caller=SERVICE)
+    assert yard.db.job(yard.ids(sweep)[0]).owner == "ada"
+
+
+def test_a_finished_sweep_goes_on_with_what_is_added(yard: Yard) -> None:
+    sweep = yard.sweep(method="list", points=[{"args.x": 1}])
+    yard.run()
+    yard.end(yard.ids(sweep)[0])
+    yard.run()
+    assert yard.state(sweep) is SweepState.FINISHED
+    commands.extend(yard.store, sweep, SweepExtension(points=[{"args.x": 2}]), caller=ADA)
+    yard.run()
+    assert [trial.point for trial in yard.trials(sweep)] == [{"args.x": 1}, {"args.x": 2}]
+    assert yard.state(sweep) is SweepState.RUNNING
+
+
+def test_a_sweep_is_its_owners(yard: Yard) -> None:
+    sweep = yard.sweep()
+    acts: list[Callable[[], Any]] = [
+        lambda: queries.get(yard.store, sweep, caller=BOB),
+        lambda: commands.ask(yard.store, "cancel", sweep, caller=BOB),
+        lambda: commands.delete(yard.store, sweep, caller=BOB),
+        lambda: commands.promote(yard.store, sweep, 0, caller=BOB),
+    ]
+    for act in acts:
+        with pytest.raises(NotFound):
+            act()
+    shared = yard.sweep(visibility="team")
+    assert queries.get(yard.store, shared, caller=BOB).facts.id == shared
+    with pytest.raises(Forbidden):
+        commands.ask(yard.store, "cancel", shared, caller=BOB)
+
+
+@pytest.mark.parametrize("jobs", [False, True])
+def test_a_sweep_that_has_ended_can_be_deleted(yard: Yard, *, jobs: bool) -> None:
+    sweep = yard.sweep()
+    yard.run()
+    ids = yard.ids(sweep)
+    with pytest.raises(Conflict):
+        commands.delete(yard.store, sweep, caller=ADA)
+    commands.ask(yard.store, "cancel", sweep, caller=ADA)
+    yard.run()
+    commands.delete(yard.store, sweep, caller=ADA, jobs=jobs)
+    with pytest.raises(NotFound):
+        yard.get(sweep)
+    left = yard.db.read(lambda session: session.execute(select(Job.id, Job.sweep_id)).all())
+    assert [*map(tuple, left)] == ([] if jobs else [(job_id, None) for job_id in ids])
+    assert yard.db.read(lambda session: session.scalar(select(func.count()).select_from(SweepTrial))) == 0
