@@ -33,6 +33,7 @@ from api.routes import (
     stacks,
     stream,
     submission,
+    sweeps,
     team,
     telemetry,
 )
@@ -95,6 +96,7 @@ def _routes() -> list[BaseRoute]:
         batches,
         jobs,
         advice,
+        sweeps,
         *contents,
         models,
         bundles,

@@ -165,6 +165,7 @@ TORCHYARD: dict[str, frozenset[str]] = {
     "torchyard.contract.views": frozenset(
         {
             *(f"torchyard.contract.{name}" for name in ("codec", "errors", "job", "resources", "spec", "team")),
+            "torchyard.contract.sweeps",
             "torchyard.contract.views",
         }
     ),

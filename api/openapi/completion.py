@@ -31,6 +31,7 @@ which identifies the request in the service's log.
 
 TAGS = [
     {"name": "jobs", "description": "Submit, watch, change, cancel and remove training jobs."},
+    {"name": "sweeps", "description": "Run one spec with many values, and rank what comes of it."},
     {"name": "telemetry", "description": "Metrics, logs, and a live stream of everything that a job stores."},
     {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
     {"name": "models", "description": "Checkpoints that stay under a name, version by version."},
@@ -45,6 +46,8 @@ _VERSION = "3.2.0"  # the first version with `itemSchema` for event streams
 
 _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "job_id": ("the job's id", [components.JOB]),
+    "sweep_id": ("the sweep's id", ["swp_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "number": ("the number of a trial, from 0", ["3"]),
     "owner": ("the name of the model's owner", ["alice"]),
     "version": ("the number of a version; `latest` is the newest, but cannot be deleted", ["3"]),
     "role": ("a role", ["member"]),

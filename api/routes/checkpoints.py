@@ -34,9 +34,11 @@ def list_checkpoints(
 @router.get("/jobs/{job_id}/checkpoints/{ref}")
 @in_turns
 def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: str) -> CheckpointView:
-    """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`."""
-    _, found = checkpoints.named(services.store, job_id, ref, caller=caller)
-    return present.checkpoint(found)
+    """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`.
+
+    With the id of a sweep in place of a job's, `best` is that of its best trial, here and in the downloads.
+    """
+    return present.checkpoint(checkpoints.named(services.store, job_id, ref, caller=caller).checkpoint)
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
@@ -60,11 +62,12 @@ def download_file(
 def _send(
     request: Request, services: Services, caller: Principal, *, job_id: str, ref: str, path: str | None
 ) -> Response:
-    job_name, found = checkpoints.named(services.store, job_id, ref, caller=caller)
+    named = checkpoints.named(services.store, job_id, ref, caller=caller)
+    found = named.checkpoint
     entry = found.main_file if path is None else found.file(path)
-    name = f"{job_name}-{_place(found)}{suffix_of(entry['path'])}"
+    name = f"{named.job_name}-{_place(found)}{suffix_of(entry['path'])}"
     blob = Blob(entry["sha256"], size=entry["size"], name=name, media_type=media_type_of(path))
-    return send_blob(request, services, blob, caller, job_id)
+    return send_blob(request, services, blob, caller, named.job_id)
 
 
 def _place(found: CheckpointFacts) -> str:

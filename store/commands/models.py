@@ -5,7 +5,7 @@ All of them raise NotFound and Unavailable.
 
 from store.facts.callers import Caller
 from store.facts.models import ModelFacts, ModelVersionFacts, NewVersion
-from store.rows import access, audit, checkpoints, models
+from store.rows import access, audit, checkpoints, models, sweeps
 from store.store import Store
 from torchyard.contract.models import ModelRef
 from torchyard.contract.team import Visibility
@@ -15,7 +15,8 @@ def add(store: Store, wanted: NewVersion) -> tuple[ModelVersionFacts, bool]:
     """Does what `store.rows.models.add` does with a checkpoint of a job that the caller may read."""
     with store.write("model") as session:
         # Locked, so that neither the checkpoint nor the job is removed meanwhile.
-        job = access.lock_readable(session, wanted.job_id, wanted.caller)
+        job_id = sweeps.job_named(session, wanted.caller, wanted.job_id, wanted.ref)
+        job = access.lock_readable(session, job_id, wanted.caller)
         checkpoint = checkpoints.resolve(session, job, wanted.ref)
         kept, is_new = models.add(session, job, checkpoint, wanted)
         if is_new:

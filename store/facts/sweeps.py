@@ -66,6 +66,15 @@ class NewSweep:
     keyed: KeyedRequest | None = None
 
 
+@dataclass(frozen=True)
+class SweepFilter:
+    """The sweeps that meet every condition. None and no states mean any."""
+
+    name: str | None = None
+    owner: str | None = None
+    states: Sequence[SweepState] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepFacts:
     """A sweep, as it is stored. `waiting`, of `counts`, has the trials that are not made yet."""

@@ -1,11 +1,13 @@
 """Checkpoints and artifacts of jobs. All of them raise Unavailable, and NotFound as `store.queries.jobs` does."""
 
+from dataclasses import dataclass
+
 from store.db.database import Snapshots
 from store.facts import pages
 from store.facts.callers import Caller
 from store.facts.checkpoints import ArtifactFacts, CheckpointFacts
 from store.facts.pages import FactPage
-from store.rows import access, artifacts, checkpoints
+from store.rows import access, artifacts, checkpoints, sweeps
 
 
 def listed(
@@ -21,11 +23,20 @@ def listed(
     return pages.first(found, limit)
 
 
-def named(store: Snapshots, job_id: str, ref: str, *, caller: Caller) -> tuple[str, CheckpointFacts]:
-    """Returns the name of the job, and the checkpoint of `ref`: an id, `best`, `latest`, `epoch-N` or `step-N`."""
+@dataclass(frozen=True)
+class NamedCheckpoint:
+    """A checkpoint, and the job that has it."""
+
+    job_id: str
+    job_name: str
+    checkpoint: CheckpointFacts
+
+
+def named(store: Snapshots, job_id: str, ref: str, *, caller: Caller) -> NamedCheckpoint:
+    """Returns the checkpoint of `ref`: an id, `best`, `latest`, `epoch-N` or `step-N`; or, of a sweep's id, `best`."""
     with store.read() as session:
-        job = access.get(session, job_id, caller)
-        return job.name, checkpoints.resolve(session, job, ref)
+        job = access.get(session, sweeps.job_named(session, caller, job_id, ref), caller)
+        return NamedCheckpoint(job.id, job.name, checkpoints.resolve(session, job, ref))
 
 
 def artifacts_of(

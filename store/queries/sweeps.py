@@ -9,17 +9,19 @@ from store.db.database import Snapshots
 from store.facts import pages
 from store.facts.callers import SERVICE, Caller
 from store.facts.pages import FactPage
-from store.facts.sweeps import DueSweep, RankedTrials, SweepFacts, TrialFacts, WholeSweep
+from store.facts.sweeps import DueSweep, RankedTrials, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.rows import sweeps, trials
 from torchyard.contract.errors import NotFound
 
 TrialSort = Literal["value", "number"]
 
 
-def listed(store: Snapshots, *, caller: Caller, limit: int, behind: str | None = None) -> FactPage[SweepFacts]:
+def listed(
+    store: Snapshots, where: SweepFilter, *, caller: Caller, limit: int, behind: str | None = None
+) -> FactPage[SweepFacts]:
     """Returns sweeps, newest first; with `behind` (an id), only older ones."""
     with store.read() as session:
-        return pages.first(sweeps.listed(session, caller, limit=limit + 1, behind=behind), limit)
+        return pages.first(sweeps.listed(session, where, caller, limit=limit + 1, behind=behind), limit)
 
 
 def get(store: Snapshots, sweep_id: str, *, caller: Caller) -> WholeSweep:

@@ -13,7 +13,8 @@ from store.db.tables import InitialWeights, Job
 from store.facts.callers import Caller
 from store.facts.initial_weights import InitialFacts
 from store.facts.submission import Submission
-from store.rows import access, checkpoints, initial_files, models
+from store.ids import is_id
+from store.rows import access, checkpoints, initial_files, models, sweeps
 from torchyard.contract.errors import FieldError, InvalidSpec, NotFound
 from torchyard.contract.initial import CheckpointRef, parse_initial
 from torchyard.contract.models import ModelRef
@@ -59,7 +60,7 @@ def pinned(session: Session, wanted: Submission) -> Submission:
 def sources_of(specs: Iterable[Spec]) -> set[str]:
     """Returns the ids of the jobs that specs name in `init_from`."""
     named = (parse_initial(spec.init_from) for spec in specs if spec.init_from is not None)
-    return {ref.job_id for ref in named if isinstance(ref, CheckpointRef)}
+    return {ref.job_id for ref in named if isinstance(ref, CheckpointRef) and is_id(ref.job_id, "job")}
 
 
 def lock_sources(session: Session, job_ids: Collection[str]) -> None:
@@ -88,7 +89,10 @@ def lock_source_of(session: Session, job_id: str) -> None:
 
 
 def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> InitialFacts:
-    job = access.get(session, wanted.job_id, caller)
+    job_id = sweeps.job_named(session, caller, wanted.job_id, wanted.ref)
+    if job_id != wanted.job_id:
+        lock_sources(session, [job_id])
+    job = access.get(session, job_id, caller)
     saved = checkpoints.resolve(session, job, wanted.ref)
     return InitialFacts(
         source_job=job.id,

@@ -13,7 +13,7 @@ from store.db.database import now_us
 from store.db.tables import Job, Sweep, SweepTrial
 from store.db.upsert import upsert
 from store.facts.callers import SERVICE, Caller
-from store.facts.sweeps import ACTIVE, DueSweep, NewSweep, SweepFacts, TrialFacts, WholeSweep
+from store.facts.sweeps import ACTIVE, DueSweep, NewSweep, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.ids import is_id, new_id
 from store.rows import access, trials
 from store.rows.idempotency import KeyTaken
@@ -88,6 +88,22 @@ def get(session: Session, sweep_id: str, caller: Caller) -> Sweep:
     return found
 
 
+def job_named(session: Session, caller: Caller, name: str, ref: str) -> str:
+    """Returns the job whose checkpoint `name`/`ref` is: `name` itself or, of a sweep's id and `best`, its best job.
+
+    Raises NotFound.
+    """
+    if not is_id(name, "swp"):
+        return name
+    sweep = get(session, name, caller)
+    found = trials.best_job(session, sweep) if ref == "best" else None
+    if ref != "best":
+        raise NotFound(f"sweep {name} has no checkpoint {ref[:100]!r}, only `best`")
+    if found is None:
+        raise NotFound(f"sweep {name} has no checkpoint with a value yet")
+    return found
+
+
 def lock(session: Session, sweep_id: str, caller: Caller = SERVICE) -> Sweep:
     """Returns a sweep that the caller may change, locked until the transaction ends: before any of its jobs.
 
@@ -134,9 +150,15 @@ def remove(session: Session, sweep: Sweep) -> None:
     session.execute(delete(Sweep).where(Sweep.id == sweep.id), execution_options=quietly)
 
 
-def listed(session: Session, caller: Caller, *, limit: int, behind: str | None = None) -> list[SweepFacts]:
+def listed(
+    session: Session, where: SweepFilter, caller: Caller, *, limit: int, behind: str | None = None
+) -> list[SweepFacts]:
     """Returns sweeps that the caller may read, newest first; with `behind` (an id), only older ones."""
     query = select(Sweep).where(access.readable(caller, Sweep)).order_by(Sweep.id.desc()).limit(limit)
+    equal = {Sweep.name: where.name, Sweep.owner: where.owner}
+    query = query.where(*(column == value for column, value in equal.items() if value is not None))
+    if where.states:
+        query = query.where(Sweep.state.in_(where.states))
     found = session.scalars(query if behind is None else query.where(Sweep.id < behind)).all()
     counted = trials.counts(session, [sweep.id for sweep in found])
     return [_facts(sweep, counted[sweep.id]) for sweep in found]

@@ -80,7 +80,7 @@ class ApiFixture:
         return answer.json()
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
-        answer = self.client.get(path, params=params)
+        answer = self.client.get(path, params=params or None)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

@@ -89,7 +89,7 @@ def garbage(db: StoreFixture) -> int:
 def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     team = {"users", "tokens", "browser_sessions", "quotas", "secrets", "audit", "login_codes", "failed_logins"}
     queue = {"waiting_reasons", "reservations", "usage", "run_lengths", "job_counts"}
-    kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions"}
+    kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions", "sweeps", "sweep_trials"}
     others = {"workers", "device_samples", "service", *kept, *queue, *team}
     return {table: rows for table, rows in everything.items() if table not in others}
 

@@ -10,17 +10,21 @@ MODEL = "model:"
 """With the name of a model behind it, this names weights in a job spec."""
 _REF = r"best|latest|epoch-[0-9]{1,18}|step-[0-9]{1,18}|ckpt_[0-9a-f]{32}"
 _CHECKPOINT = rf"(job_[0-9a-f]{{32}})/({_REF})"
+_BEST_OF_SWEEP = "(swp_[0-9a-f]{32})/(best)"
 _MODEL = f"{MODEL}{MODEL_REF}"
 INIT_FROM = allowing(
-    f"^({_CHECKPOINT}|{_MODEL})$",
-    "job_…/REF, where REF is best, latest, epoch-N, step-N or ckpt_…, or model:NAME@VERSION (`torchyard submit` also "
-    "takes the name of a job for job_…)",
+    f"^({_CHECKPOINT}|{_BEST_OF_SWEEP}|{_MODEL})$",
+    "job_…/REF, where REF is best, latest, epoch-N, step-N or ckpt_…, or swp_…/best, or model:NAME@VERSION "
+    "(`torchyard submit` also takes the name of a job for job_…)",
 )
 
 
 @dataclass(frozen=True)
 class CheckpointRef:
-    """A checkpoint of a job. `ref`: `best`, `latest`, `epoch-N`, `step-N` or its id."""
+    """A checkpoint of a job. `ref`: `best`, `latest`, `epoch-N`, `step-N` or its id.
+
+    With the id of a sweep in place of a job's, `ref` is `best`: that of its best trial.
+    """
 
     job_id: str
     ref: str
@@ -28,12 +32,12 @@ class CheckpointRef:
 
 def is_exact(text: str) -> bool:
     """Returns whether a job spec may have this as its `init_from`."""
-    return re.fullmatch(f"{_CHECKPOINT}|{_MODEL}", text) is not None
+    return re.fullmatch(f"{_CHECKPOINT}|{_BEST_OF_SWEEP}|{_MODEL}", text) is not None
 
 
 def parse_initial(text: str) -> CheckpointRef | ModelRef:
     """Returns what an `init_from` names. It must match `INIT_FROM`: raises ValueError."""
-    if (found := re.fullmatch(_CHECKPOINT, text)) is not None:
+    if (found := re.fullmatch(_CHECKPOINT, text) or re.fullmatch(_BEST_OF_SWEEP, text)) is not None:
         return CheckpointRef(found[1], found[2])
     if re.fullmatch(_MODEL, text) is not None:
         return ModelRef.parse(text.removeprefix(MODEL))

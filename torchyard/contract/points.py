@@ -1,14 +1,17 @@
 """The job spec of a sweep's trial: that of the sweep, with the values of a point."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 import json
 from typing import Any
 
 from pydantic import JsonValue
 
+from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidSpec
-from torchyard.contract.spec import Spec, parse_spec
+from torchyard.contract.spec import Spec, parse_spec, with_grace_within
 from torchyard.contract.sweeps import ADAPTIVE, Point, Range, SweepExtension, SweepSpec, grid_point, parse_sweep
+from torchyard.contract.team import Visibility
 
 _ARGS = "args."
 _THE_SAME = {
@@ -25,8 +28,9 @@ _MOST_NAME = 94
 def spec_of(sweep: SweepSpec, number: int, point: Point) -> Spec:
     """Returns the job spec of a trial. Raises InvalidSpec, whose errors name the fields of the sweep."""
     raw: dict[str, JsonValue] = {**sweep.job, "name": f"{sweep.name[:_MOST_NAME]}-{number}"}
-    if sweep.labels:
-        raw["labels"] = {**sweep.labels, **_object(raw, "labels", key="labels")}
+    labels = raw.get("labels", {})
+    if sweep.labels and isinstance(labels, dict):
+        raw["labels"] = {**sweep.labels, **labels}
     for key, value in point.items():
         if key in _THE_SAME:
             raise _wrong(FieldError(_field(sweep, number, key), f"cannot vary: {_THE_SAME[key]}"))
@@ -38,6 +42,33 @@ def spec_of(sweep: SweepSpec, number: int, point: Point) -> Spec:
         return parse_spec(raw)
     except InvalidSpec as error:
         raise _wrong(*(_placed(sweep, number, point, each) for each in error.errors)) from None
+
+
+def resolved(sweep: SweepSpec, *, visibility: Visibility, longest_grace: timedelta) -> tuple[SweepSpec, Spec]:
+    """Returns the sweep with what ranks its trials and who may read them, and the job spec of trial 0.
+
+    `visibility`: the default. `longest_grace`: the longest `stop_grace` of a job. Raises InvalidSpec.
+    """
+    _check_keys(sweep)
+    job = dict(sweep.job)
+    ranking = {"monitor": sweep.monitor, "mode": sweep.mode}
+    policy = {**_policy(job), **{key: value for key, value in ranking.items() if value is not None}}
+    if policy:
+        job["checkpoint"] = policy
+    of_job = job.get("visibility")
+    if of_job is not None and sweep.visibility not in (None, of_job):
+        raise _wrong(FieldError("visibility", f"is {sweep.visibility} here, and {of_job} in the job spec"))
+    known = sweep.model_copy(update={"job": job})
+    first = spec_of(known, 0, next(checked_points(known)))
+    within = with_grace_within(first, longest_grace)
+    if within.stop_grace != first.stop_grace:
+        job["stop_grace"] = format_duration(within.stop_grace)
+    found = {
+        "monitor": first.checkpoint.monitor,
+        "mode": first.checkpoint.mode,
+        "visibility": sweep.visibility or first.visibility or visibility,
+    }
+    return known.model_copy(update=found), within
 
 
 def checked_points(sweep: SweepSpec) -> Iterator[Point]:
@@ -77,13 +108,20 @@ def added_points(before: SweepSpec, after: SweepSpec) -> Iterator[tuple[int, Poi
         yield number, after.points[number]
 
 
-def check_keys(sweep: SweepSpec) -> None:
+def _check_keys(sweep: SweepSpec) -> None:
     """Raises InvalidSpec if two keys of a point set the same place of the spec."""
     keys = [*sweep.parameters] if sweep.method != "list" else [*sweep.points[0]]
     inner = [(key, other) for key in keys for other in keys if key.startswith(f"{other}.")]
     if inner:
         key, other = inner[0]
         raise _wrong(FieldError(_field(sweep, 0, key), f"is a part of {other}, which varies too"))
+
+
+def _policy(job: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    try:
+        return _object(job, "checkpoint", key="checkpoint.monitor")
+    except ValueError as error:
+        raise _wrong(FieldError("job.checkpoint", str(error))) from None
 
 
 def _corners(sweep: SweepSpec) -> Iterator[Point]:

@@ -145,8 +145,12 @@ class NewModelVersion(Schema):
         str,
         Field(
             alias="from",
-            pattern=allowing(r"^job_[0-9a-f]{32}/[A-Za-z0-9_-]{1,100}$", "job_…/REF, where REF is as in checkpoints"),
-            description="`job_…/REF`; REF is the id of a checkpoint, `best`, `latest`, `epoch-N` or `step-N`",
+            pattern=allowing(
+                r"^(job_[0-9a-f]{32}/[A-Za-z0-9_-]{1,100}|swp_[0-9a-f]{32}/best)$",
+                "job_…/REF, where REF is as in checkpoints, or swp_…/best",
+            ),
+            description="`job_…/REF`; REF is the id of a checkpoint, `best`, `latest`, `epoch-N` or `step-N`. Or "
+            "`swp_…/best`",
         ),
     ]
     visibility: Visibility | None = Field(

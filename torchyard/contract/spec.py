@@ -117,8 +117,8 @@ class _Common(Schema):
         default=None,
         exclude_if=lambda value: value is None,
         description="weights to start from: `job_…/REF`, a checkpoint of a job that you may read, where REF is `best`, "
-        "`latest`, `epoch-N`, `step-N` or an id; or `model:NAME@VERSION`. The job keeps exactly these files until it "
-        "ends",
+        "`latest`, `epoch-N`, `step-N` or an id; or `swp_…/best`, or `model:NAME@VERSION`. The job keeps exactly "
+        "these files until it ends",
     )
 
     @property

@@ -21,7 +21,7 @@ from torchyard.contract.wording import allowing
 
 MOST_POINTS = 10_000
 """The most trials of a sweep."""
-MOST_SWEEP_BYTES = 4 << 20
+MOST_SWEEP_BYTES = 1 << 20
 """The most bytes of a sweep's spec that is submitted."""
 _MOST_VALUES = 200_000
 """The most keys and values in a sweep's spec."""

@@ -1,0 +1,175 @@
+"""Submits, lists, shows, changes and deletes sweeps, and ranks their trials."""
+
+from collections.abc import Generator
+import re
+import time
+from typing import Annotated, Any
+
+from fastapi import Depends, Query
+from starlette.responses import Response
+
+from api.access.auth import JobReader, JobWriter
+from api.openapi.completion import headers, problems
+from api.openapi.routers import guarded
+from api.parameters.bodies import SweepBody, json_body
+from api.parameters.idempotency import Keyed
+from api.parameters.paging import AfterNumber, AfterSweep, Limit, id_after, number_after, page
+from api.parameters.reads import Parts, in_turns, writes_in_turns
+from api.present import sweeps as present
+from api.services import Services, ServicesDep
+from store.commands import sweeps as commands
+from store.facts.sweeps import NewSweep, SweepFilter
+from store.queries import sweeps as queries
+from store.queries.sweeps import TrialSort
+from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
+from torchyard.contract.filters import Text
+from torchyard.contract.points import checked_points, resolved, spec_of
+from torchyard.contract.spec import Spec, with_grace_within
+from torchyard.contract.sweeps import SweepExtension, SweepSpec, SweepState
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.sweeps import SweepResolved, SweepSummary, SweepView, TrialView
+
+router = guarded("sweeps", Unavailable)
+
+ExtensionBody = Annotated[SweepExtension, json_body(SweepExtension, example={"trials": 20})]
+
+
+async def _number(sweep_id: str, number: str) -> int:
+    """Raises NotFound for what is no trial's number."""
+    if re.fullmatch("0|[1-9][0-9]{0,8}", number) is None:
+        raise NotFound(f"sweep {sweep_id[:100]} has no trial {number[:100]!r}")
+    return int(number)
+
+
+Number = Annotated[int, Depends(_number)]
+
+_PART_S = 0.02
+"""After so long of checking points, others have a turn."""
+
+_CREATED: dict[int | str, dict[str, Any]] = {
+    201: {"model": SweepView, "headers": headers("Location", "Idempotent-Replayed")},
+}
+
+
+@router.post("/sweeps/validate", response_model=SweepResolved)
+@in_turns
+def validate_sweep(services: ServicesDep, caller: JobReader, sent: SweepBody) -> Parts[SweepResolved]:
+    """Returns the sweep with every default filled in, and how many trials it has, or its errors. Nothing is stored."""
+    del caller
+    spec, _ = yield from _checked(services, sent)
+    return SweepResolved(spec=spec, points=spec.size)
+
+
+@router.post("/sweeps", status_code=201, response_model=SweepView, responses=_CREATED)
+@writes_in_turns
+def submit_sweep(services: ServicesDep, caller: JobWriter, sent: SweepBody, keyed: Keyed) -> Parts[Response]:
+    """Submits a sweep: a job spec, and what varies of it. Its jobs are made while there is room for them."""
+    spec, first = yield from _checked(services, sent)
+    new = NewSweep(spec, caller, services.settings.visibility, keyed)
+    found, replayed = commands.submit(services.store, new, first)
+    sent_headers = {"Location": f"/v1/sweeps/{found.facts.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
+    body = present.sweep(found).model_dump_json()
+    return Response(body, status_code=201, headers=sent_headers, media_type="application/json")
+
+
+@router.get("/sweeps")
+@in_turns
+def list_sweeps(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    name: Annotated[Text | None, Query(description="exactly this name")] = None,
+    owner: Annotated[Text | None, Query(description="the owner")] = None,
+    state: Annotated[list[SweepState], Query(max_length=20, description="in any of these states")] = [],  # noqa: B006
+    limit: Limit = 100,
+    after: AfterSweep = None,
+) -> Page[SweepSummary]:
+    """Lists sweeps, newest first."""
+    behind = id_after(after, "swp")
+    where = SweepFilter(name, owner, state)
+    found = queries.listed(services.store, where, caller=caller, limit=limit, behind=behind)
+    return page(SweepSummary, found, present.summary, cursor=lambda sweep: sweep.id)
+
+
+@router.get("/sweeps/{sweep_id}")
+@in_turns
+def get_sweep(services: ServicesDep, caller: JobReader, sweep_id: str) -> SweepView:
+    """Returns a sweep, with its best trial so far."""
+    return present.sweep(queries.get(services.store, sweep_id, caller=caller))
+
+
+@router.get("/sweeps/{sweep_id}/trials")
+@in_turns
+def list_trials(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    sweep_id: str,
+    sort: Annotated[TrialSort, Query(description="`value`: the best first")] = "value",
+    limit: Limit = 100,
+    after: AfterNumber = None,
+) -> Page[TrialView]:
+    """Lists the trials that are made, with their ranks."""
+    place = number_after(after)
+    found = queries.trials_of(services.store, sweep_id, caller=caller, sort=sort, limit=limit, after=place)
+    shown = [present.trial(trial, rank) for trial, rank in found.items]
+    return Page[TrialView](
+        data=shown, has_more=found.has_more, next=str(place + len(shown)) if found.has_more else None
+    )
+
+
+@router.post("/sweeps/{sweep_id}/pause", status_code=202, responses=problems(Conflict))
+def pause_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
+    """Makes no more trials, and pauses the jobs that wait or run, one after another."""
+    return present.sweep(commands.ask(services.store, "pause", sweep_id, caller=caller))
+
+
+@router.post("/sweeps/{sweep_id}/resume", status_code=202, responses=problems(Conflict))
+def resume_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
+    """Resumes a paused sweep and its paused jobs, but not those that wait to be promoted."""
+    return present.sweep(commands.ask(services.store, "resume", sweep_id, caller=caller))
+
+
+@router.post("/sweeps/{sweep_id}/cancel", status_code=202, responses=problems(Conflict))
+def cancel_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
+    """Makes no more trials, and cancels the jobs that have not ended, one after another."""
+    return present.sweep(commands.ask(services.store, "cancel", sweep_id, caller=caller))
+
+
+@router.post("/sweeps/{sweep_id}/extend", responses=problems(Conflict))
+@writes_in_turns
+def extend_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str, more: ExtensionBody) -> SweepView:
+    """Adds trials or points, or changes how many trials run at once. A sweep that has finished begins again."""
+    return present.sweep(commands.extend(services.store, sweep_id, more, caller=caller))
+
+
+@router.post("/sweeps/{sweep_id}/trials/{number}/promote", status_code=202, responses=problems(Conflict, QuotaExceeded))
+def promote_trial(services: ServicesDep, caller: JobWriter, sweep_id: str, number: Number) -> TrialView:
+    """Has a trial go on from its newest checkpoint: one that has ended, or waits at a rung."""
+    commands.promote(services.store, sweep_id, number, caller=caller)
+    return present.trial(*queries.trial(services.store, sweep_id, number, caller=caller))
+
+
+@router.delete("/sweeps/{sweep_id}", status_code=204, responses=problems(Conflict), response_class=Response)
+def delete_sweep(
+    services: ServicesDep,
+    caller: JobWriter,
+    sweep_id: str,
+    jobs: Annotated[bool, Query(description="its jobs too, with everything that they stored")] = False,
+) -> Response:
+    """Deletes a sweep that has ended. Without `jobs`, its jobs stay, as jobs of no sweep."""
+    commands.delete(services.store, sweep_id, caller=caller, jobs=jobs)
+    return Response(status_code=204)
+
+
+def _checked(services: Services, sent: SweepSpec) -> Generator[None, None, tuple[SweepSpec, Spec]]:
+    """Returns the sweep with every default filled in, and the job spec of trial 0. Raises InvalidSpec."""
+    settings = services.settings
+    spec, first = resolved(sent, visibility=settings.visibility, longest_grace=settings.max_stop_grace)
+    began = time.monotonic()
+    for number, point in enumerate(checked_points(spec)):
+        with_grace_within(spec_of(spec, number, point), settings.max_stop_grace)
+        if time.monotonic() - began > _PART_S:
+            yield
+            began = time.monotonic()
+    return spec, first
