@@ -16,7 +16,7 @@ from trainer.learner import Learner
 from trainer.optimization import scaled_lr
 from trainer.position import Position
 from trainer.precision import Precision
-from trainer.randomness import seed_everything
+from trainer.randomness import random_state, seed_everything, set_random_state
 from trainer.report import Report
 from trainer.schedule import Schedule
 from trainer.state import RunState
@@ -130,8 +130,10 @@ class Training:
         )
         self._report_progress()
         while not position.ended and (position.samples or position.step < position.total_steps):
+            if self._pauses():
+                return False
             if not (self._train_epoch() and self._end_epoch()):
-                self.checkpoints.save(at_stop=True)
+                self.checkpoints.save(at_stop=True, evaluation=self._evaluate_at_pause())
                 return False
         self._report_progress()
         return True
@@ -156,6 +158,8 @@ class Training:
             else:
                 report.poll()
             self._report_progress()
+            if not last and self._pauses():
+                return False
             if learner.strategy.in_step and self.run.should_stop():
                 return False
             if not last and self._is_due(position.step, self.policy.every_steps):
@@ -188,8 +192,26 @@ class Training:
             or self._is_due(position.step, self.policy.every_steps)
         ):
             self.checkpoints.save(evaluation=evaluation)
+        elif self._pauses():
+            self.checkpoints.save(at_stop=True, evaluation=evaluation)
         position.begin_next_epoch()
         return True
+
+    def _pauses(self) -> bool:
+        """Whether the run pauses here by itself. All ranks get the same answer."""
+        return self.run.pauses_at(step=self.position.step, epochs=self.position.whole_epochs)
+
+    def _evaluate_at_pause(self) -> Evaluation | None:
+        """Evaluates where the run pauses inside an epoch, as it is compared there. Changes nothing of its course."""
+        if not self._pauses() or self.learner.strategy.local:  # an evaluation would make the ranks' weights equal
+            return None
+        before = random_state()
+        try:
+            return self._evaluate()
+        except StopRequested:
+            return None
+        finally:
+            set_random_state(before)
 
     def _evaluate(self) -> Evaluation:
         """Evaluates the averaged weights if there are any. Every rank returns the metrics of rank 0.

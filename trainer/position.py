@@ -30,6 +30,11 @@ class Position:
         """Epochs that are done, with the part of the current one. The number of ranks does not change it."""
         return self.epoch - 1 + self.samples / self._sampler.size
 
+    @property
+    def whole_epochs(self) -> int:
+        """Epochs that have ended."""
+        return self.epoch if self.end_of_epoch else self.epoch - 1
+
     def advance(self, samples: int) -> None:
         """Counts an optimizer step on `samples` samples of all ranks."""
         self.step += 1

@@ -105,8 +105,8 @@ class AttemptFacts:
     """Whether a cluster starts it, and chooses its devices."""
     secrets: AttemptSecrets
     wanted: Wanted
-    pause_at: Mapping[str, int] | None = None
-    """Where it pauses by itself, as a `PausePoint` has it."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the environment of its ranks has beside the variables of every attempt: those of a trial."""
 
 
 @dataclass(frozen=True)

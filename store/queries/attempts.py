@@ -4,6 +4,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from store.db.database import Snapshots
+from store.db.tables import Job
 from store.facts.attempts import AttemptFacts, Claim, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.initial_weights import InitialFacts
@@ -11,6 +12,8 @@ from store.facts.output import Room
 from store.rows import artifacts, attempt_facts, attempts, checkpoints, initial_files, intents, jobs, leases, secrets
 from store.store import Store
 from torchyard.contract.job import EndReason
+from torchyard.contract.pausing import PausePoint
+from torchyard.contract.rundir import Env
 
 
 def read(store: Store, claim: Claim) -> AttemptFacts:
@@ -35,7 +38,7 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
             in_pool=in_pool,
             secrets=secrets.resolve(session, store.secret_keys, job),
             wanted=intents.wanted_of(row, job),
-            pause_at=job.pause_at,
+            variables=_variables_of(job),
         )
 
 
@@ -92,3 +95,7 @@ def artifact_room(store: Snapshots, claim: Claim) -> Room:
     """Returns which artifacts of the job are stored, and how many bytes its owner may store besides."""
     with store.read() as session:
         return artifacts.room(session, claim.job_id)
+
+
+def _variables_of(job: Job) -> dict[str, str]:
+    return {} if job.pause_at is None else {Env.PAUSE_AT.value: PausePoint.of(job.pause_at).variable}

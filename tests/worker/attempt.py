@@ -111,6 +111,8 @@ class Attempt:
     """What the operator lets jobs write."""
     namespaces: bool = False
     """Whether the operator lets jobs make namespaces."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What `start` gives the ranks beside the variables of every attempt."""
     gpus: bool = False
     """Whether `start` confines the attempt as one that has GPUs."""
 
@@ -215,7 +217,8 @@ class Attempt:
         )
 
     def environment(self) -> dict[str, str]:
-        return {Env.JOB_ID: self.job_id, Env.ATTEMPT: str(self.number), Env.RUN_DIR: str(self.run.job)}
+        own = {Env.JOB_ID: self.job_id, Env.ATTEMPT: str(self.number), Env.RUN_DIR: str(self.run.job)}
+        return {**own, **self.variables}
 
     def start_job(
         self,

@@ -30,6 +30,7 @@ The supervisor and the ranks share only this folder and the environment variable
       collectives/     what PyTorch's flight recorder knew at a hang          each rank writes its own files
       stacks/N.txt     the stacks of rank N, for who asked           rank N appends
       stop/            the ranks' agreement on the last step         the ranks write it
+      stop/paused      the attempt pauses by itself, where it was to         the ranks touch it
       logs/            one file per rank and stream                  the ranks' output, copied by the operating system
       torchrun/        torchrun's own folder                         torchrun
       checkpoints/     published checkpoints: each is whole once it has its manifest
@@ -66,6 +67,7 @@ class Env(StrEnum):
     SECRETS = "TORCHYARD_SECRETS"  # the socket at which a rank that torchrun starts asks for secret variables
     ISOLATION = "TORCHYARD_ISOLATION"  # the level at which the attempt is isolated; absent if it is not
     CPUS = "TORCHYARD_CPUS"  # how many of the host's CPUs each rank of the attempt may keep busy; at least 1
+    PAUSE_AT = "TORCHYARD_PAUSE_AT"  # `epochs:N` or `steps:N`, where the attempt pauses by itself; a trial's alone
     PROFILE = "TORCHYARD_PROFILE"  # `START:STEPS`, the optimizer steps to profile; absent without `profile`
     WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if they are not a file
 
@@ -160,6 +162,11 @@ class RunDir:
     @property
     def agreement(self) -> Path:
         return self.job / "stop"
+
+    @property
+    def paused(self) -> Path:
+        """A file that exists once the ranks know that they have come to where the attempt is to pause."""
+        return self.agreement / "paused"
 
     @property
     def logs(self) -> Path:

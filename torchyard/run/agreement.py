@@ -84,7 +84,7 @@ class StopAgreement:
         now = time.monotonic()
         if not self._requested and now - self._checked_at >= POLL_S:
             self._checked_at = now
-            self._requested = os.path.lexists(self._run.stop)
+            self._requested = os.path.lexists(self._run.stop) or os.path.lexists(self._run.paused)
         return self._requested
 
     def _is_last(self) -> bool:

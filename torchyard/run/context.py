@@ -24,6 +24,7 @@ from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.eventlog import EventLog
 from torchyard.run.given import Given
+from torchyard.run.pausing import pause_of
 from torchyard.run.profiling import Profiling, profiling_of
 from torchyard.run.publishing import Content
 from torchyard.run.reactions import Reactions
@@ -52,6 +53,7 @@ class Run(Given):
         self._warned: set[str] = set()
         self._afterwards: Afterwards | None = None
         self._profiling: Profiling | None = None
+        self._pause = pause_of(environ)
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize) if self.rank == 0 else None
@@ -73,8 +75,7 @@ class Run(Given):
         self._checkpoints.poll()
         if self._events is not None:
             self._events.log(values, step=step)
-        if self._profiling is not None:
-            self._profiling.at(int(step))
+        self._note(step)
 
     def progress(
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
@@ -86,8 +87,7 @@ class Run(Given):
         self._checkpoints.poll()
         if self._events is not None:
             self._events.progress(step=step, total_steps=total_steps, epoch=epoch, epochs=epochs)
-        if self._profiling is not None:
-            self._profiling.at(int(step))
+        self._note(step, epoch)
 
     def message(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """Sends a sentence to the people who watch the job."""
@@ -138,6 +138,7 @@ class Run(Given):
         `unfit` gets the state as it will be saved, and returns a reason not to publish it, or None. With a reason,
         nothing is written, the newest checkpoint stays the newest, and the job is told.
         """
+        self._pause.note(step=step, epoch=epoch, whole=end_of_epoch)
         if self._dir is None or self._events is None:
             return
         check_names(metrics or {})
@@ -193,10 +194,23 @@ class Run(Given):
     def should_stop(self) -> bool:
         """Whether to save and leave now. Call it once in each step, on every rank: all get True at the same step.
 
-        Ranks that have no collective in their step may get True some steps apart.
+        Ranks that have no collective in their step may get True some steps apart. A trial of a sweep is told to leave
+        once it has logged its step, or saved its epoch: one rank at once, several a few steps later.
         """
         self._checkpoints.poll()
+        if self._agreement is not None and self.data is None and self._pause.is_due():
+            self._agreement.request()
         return self._agreement is not None and self._agreement.reached()
+
+    def pauses_at(self, *, step: int, epochs: int) -> bool:
+        """Whether the attempt was to come to here alone: save, and leave. `epochs`: those that have ended.
+
+        For a program whose ranks all do the same steps, and all ask: they get True at exactly that step.
+        """
+        if self._agreement is None or not self._pause.begins_at(step=step, epochs=epochs, wait_s=FULL_DISK_S):
+            return False
+        self._agreement.told = True
+        return True
 
     def flush(self) -> None:
         """Returns when everything logged is written and the last checkpoint is published.
@@ -226,6 +240,11 @@ class Run(Given):
         os.register_at_fork(after_in_child=self._detach)
         # A program that ended without an error has flushed before. Another must not wait for a disk.
         atexit.register(self._close, wait_s=0.0)
+
+    def _note(self, step: int, epoch: int | None = None) -> None:
+        if self._profiling is not None:
+            self._profiling.at(int(step))
+        self._pause.note(step=step, epoch=epoch)
 
     def _flush(self, *, wait_s: float) -> None:
         self._checkpoints.finish(seconds=wait_s, on_error=self._touch_events)

@@ -92,8 +92,7 @@ class Preparation:
         remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
         checkpoint = self._saved.fetch_checkpoint()
-        starts = checkpoint is None and spec.init_from is not None
-        init_from = self._saved.fetch_initial() if starts else None
+        init_from = self._saved.fetch_initial() if checkpoint is None and spec.init_from is not None else None
         best = None if checkpoint is None else self._bring_best(spec, resumed=checkpoint)
         unpacked = code.prepare(
             spec,
@@ -118,6 +117,7 @@ class Preparation:
             secrets=self.records.secrets.values,
             unpacked=unpacked,
             cluster=cluster,
+            variables=attempt.variables,
         )
         self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt, best=best)
         self.run.seal()
@@ -165,15 +165,17 @@ def plan_of(
     secrets: Mapping[str, str],
     unpacked: Mapping[str, Path] = MappingProxyType({}),
     cluster: ClusterRequest | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> AttemptPlan:
     """Returns how to run `spec` on `devices`, with one rank on each, or on those that `cluster` asks for.
 
     Writes nothing.
 
     A script runs in its code folder, as it would by hand, or in its own copy of a bundle. A recipe runs in the part of
-    the run directory that the job may write. `unpacked`: the bundles that the job reads, by field. Raises DataError.
+    the run directory that the job may write. `unpacked`: the bundles that the job reads, by field. `variables`: as of
+    `AttemptFacts`. Raises DataError.
     """
-    env = _environment(key, run, {Env.RESUME_FROM: resume_from, Env.INIT_FROM: init_from})
+    env = {**variables, **_environment(key, run, {Env.RESUME_FROM: resume_from, Env.INIT_FROM: init_from})}
     if spec.profile is not None:
         env[Env.PROFILE.value] = f"{spec.profile.start}:{spec.profile.steps}"
     is_script = isinstance(spec, ScriptSpec)

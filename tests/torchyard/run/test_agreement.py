@@ -119,6 +119,25 @@ def test_real_ranks_stop_at_the_same_step(folder: RunDir, local_size: int) -> No
     assert first == second == third >= 6
 
 
+def pause_together() -> int:
+    """The step at which this rank left, of an attempt that pauses at step 5. Rank 0 alone logs."""
+    run = torchyard.init()
+    with joined(timedelta(minutes=1)):
+        for step in range(1, 1_000_000):
+            distributed.all_reduce(torch.ones(1))
+            if run.rank == 0:
+                run.log({"loss": 1 / step}, step=step)
+            if run.should_stop():
+                return step
+    raise AssertionError("nobody left")
+
+
+def test_real_ranks_pause_at_the_same_step_though_one_alone_logs(folder: RunDir) -> None:
+    env = {Env.RUN_DIR.value: str(folder.job), Env.PAUSE_AT.value: "steps:5"}
+    first, second, third = results(on_ranks(3, pause_together, env=env))
+    assert first == second == third >= 5
+
+
 def of_two_hosts(folder: RunDir, rank: int = 0) -> StopAgreement:
     """Returns the part of one of two ranks, each on a host of its own, that knows of a request."""
     agent = StopAgreement(folder, rank=rank, world_size=2, local_size=1, synchronize=lambda: None)

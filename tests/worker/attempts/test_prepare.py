@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from torchyard.contract.devices import IsolationReport
-from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.records import LaunchPlan, NodePart
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
@@ -149,6 +149,14 @@ def test_the_launcher_has_inherited_variables_and_the_services_and_only_the_rank
 def test_the_steps_to_profile_are_a_variable_of_the_ranks(run: RunDir) -> None:
     assert "TORCHYARD_PROFILE" not in _plan(run, _recipe()).env
     assert _plan(run, _recipe() | {"profile": {"steps": 3}}).env["TORCHYARD_PROFILE"] == "20:3"
+
+
+def test_where_to_pause_is_a_variable_that_a_spec_cannot_set(run: RunDir) -> None:
+    assert "TORCHYARD_PAUSE_AT" not in _plan(run, _recipe()).env
+    plan = _plan(run, _recipe(), variables={"TORCHYARD_PAUSE_AT": "epochs:3"})
+    assert plan.env["TORCHYARD_PAUSE_AT"] == "epochs:3"
+    with pytest.raises(InvalidSpec):
+        parse_spec(_recipe() | {"env": {"TORCHYARD_PAUSE_AT": "epochs:3"}})
 
 
 def test_gpus_are_named_by_uuid(run: RunDir) -> None:

@@ -9,7 +9,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, StopRequest
 from worker.engines.local.supervisor.ending import log
 from worker.engines.slurm.channel import Channel, ChannelClosed, Message
-from worker.engines.slurm.merge import Part
+from worker.engines.slurm.merge import BY_THEMSELVES, Part
 from worker.engines.slurm.records import ClusterPlan, NodeEnd, NodeFacts
 
 
@@ -112,8 +112,8 @@ class Members:
         return list(self._parts.values())
 
     def first_failure(self) -> ExitReport | None:
-        """Returns the first report that is no success, of a node that has ended or is lost. None: there is none."""
-        failed = [part.report for part in self._parts.values() if part.report.reason is not EndReason.COMPLETED]
+        """Returns the first report of a failure, of a node that has ended or is lost. None: there is none."""
+        failed = [part.report for part in self._parts.values() if part.report.reason not in BY_THEMSELVES]
         return next(iter(failed), None) or next((self._lost_part(node).report for node in self._lost), None)
 
     def stop_running(self, request: StopRequest) -> None:

@@ -7,6 +7,8 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.engines.local.supervisor.verdict import blames_a_peer
 
+BY_THEMSELVES = {EndReason.COMPLETED, EndReason.PAUSED}
+"""How a part may end that nobody has stopped, without a failure."""
 _STACKS_LENGTH = 96_000
 
 
@@ -35,7 +37,9 @@ def merge(parts: Sequence[Part], *, asked: EndReason | None, consequences: Colle
             return ExitReport(reason=EndReason.COMPLETED)
     if asked is not None:
         return _stopped(parts, asked)
-    failed = [part for part in parts if part.report.reason is not EndReason.COMPLETED]
+    if all(part.report.reason in BY_THEMSELVES for part in parts):
+        return next(part.report for part in parts if part.report.reason is EndReason.PAUSED)
+    failed = [part for part in parts if part.report.reason not in BY_THEMSELVES]
     cause = min(failed, key=lambda part: _distance(part, consequences))
     report = _named(cause, alone=len(parts) == 1)
     if report.reason is EndReason.HANG and len(parts) > 1:

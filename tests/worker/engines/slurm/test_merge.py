@@ -65,3 +65,10 @@ def test_a_hang_has_the_stacks_of_all_nodes_in_their_order() -> None:
 
 def test_the_report_of_a_single_node_is_as_without_a_cluster() -> None:
     assert merge([part(0, BUG)], asked=None) == BUG
+
+
+def test_an_attempt_has_paused_by_itself_if_no_node_failed_and_one_says_so() -> None:
+    paused = ExitReport(reason=EndReason.PAUSED, message="paused")
+    assert merge([part(0, DONE, finished=True), part(1, paused)], asked=None) == paused
+    assert merge([part(0, paused), part(1, BUG)], asked=None).reason is EndReason.USER_ERROR
+    assert merge([part(0, paused), part(1, paused)], asked=EndReason.CANCELLED).reason is EndReason.CANCELLED

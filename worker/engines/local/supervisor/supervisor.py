@@ -20,7 +20,7 @@ from setproctitle import setproctitle
 from torchyard.contract.durations import format_duration
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
-from torchyard.contract.rundir import RunDir, process_title
+from torchyard.contract.rundir import Env, RunDir, process_title
 from torchyard.host import inspection
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record
@@ -130,6 +130,8 @@ class Supervisor:
             launch.close()
         if report is not None:
             return report
+        if launch.exit_code == 0 and self._has_paused():
+            return ExitReport(reason=EndReason.PAUSED, message=_MESSAGES[EndReason.PAUSED])
         return judge(
             self._run,
             launcher_exit=launch.exit_code or 0,
@@ -227,6 +229,10 @@ class Supervisor:
         error = raised(self._run, ranks=self._plan.ranks) or ExitReport(reason=request.reason)
         message += f"; {error.message}" if error.message else ""
         return replace(error, reason=request.reason, message=message, exit_code=None)
+
+    def _has_paused(self) -> bool:
+        """Whether the ranks have left where the attempt was to pause. They alone cannot say so."""
+        return Env.PAUSE_AT in self._plan.env and os.path.lexists(self._run.paused) and not self._finished()
 
     def _finished(self) -> bool:
         return all(os.path.lexists(self._run.finished(rank)) for rank in self._plan.ranks)
