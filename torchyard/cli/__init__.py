@@ -1,6 +1,7 @@
 """The `torchyard` command. Writes data to stdout, and messages to stderr.
 
-Exit codes: 0 success, 1 failure, 2 the arguments are wrong, 3 the followed job was cancelled, 4 not authorized.
+Exit codes: 0 success, 1 failure, 2 the arguments are wrong, 3 the followed job was cancelled, 4 not authorized, 124 the
+time is over.
 """
 
 import io
@@ -34,6 +35,7 @@ from torchyard.cli import (
     tokens,
     top,
     users,
+    wait,
     why,
 )
 from torchyard.cli.run import commands as own
@@ -65,7 +67,7 @@ for command in (
     *(local.up, local.demo),
     *(config.init, config.config),
     *(submission.validate, submission.submit, submission.retry),
-    *(top.top, listing.ps, cluster.queue, jobs.show, why.why),
+    *(top.top, listing.ps, cluster.queue, jobs.show, why.why, wait.wait),
     *(telemetry.logs, telemetry.metrics, compare.compare, stacks.stacks),
     *(checkpoints.checkpoints, checkpoints.download, copying.cp, predict.predict, export.export),
     *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
