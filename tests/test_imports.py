@@ -181,7 +181,13 @@ TORCHYARD: dict[str, frozenset[str]] = {
     "torchyard.cli.run": frozenset(
         {
             *(*GROUND, "torchyard.client", "torchyard.cli.run"),
-            *(f"torchyard.cli.{name}" for name in ("arguments", "output", "progress", "submission")),
+            *(f"torchyard.cli.{name}" for name in ("arguments", "output", "progress", "submission", "sweeps")),
+        }
+    ),
+    "torchyard.cli.sweeps": frozenset(
+        {
+            *(*GROUND, "torchyard.client", "torchyard.cli.sweeps"),
+            *(f"torchyard.cli.{name}" for name in ("arguments", "completion", "follow", "output", "progress", "specs")),
         }
     ),
     "torchyard.cli.up": frozenset(

@@ -40,6 +40,7 @@ from torchyard.cli import (
 )
 from torchyard.cli.run import commands as own
 from torchyard.cli.run import config
+from torchyard.cli.sweeps import commands as sweeps
 from torchyard.cli.up import commands as local
 from torchyard.cli.usage import OwnWords
 from torchyard.contract.errors import NotAuthorized, TorchyardError
@@ -78,6 +79,7 @@ for command in (
     app.command()(command)
 app.command("open")(page.open_page)
 for name, group in (
+    ("sweep", sweeps.sweep),
     ("data", data.data),
     ("models", models.models),
     ("users", users.users),

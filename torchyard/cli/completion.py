@@ -1,4 +1,4 @@
-"""Completes names and ids of jobs in a shell. If the server is slow or unreachable, there are none and no error."""
+"""Completes names and ids of jobs and sweeps in a shell. If the server is slow or away, there are none and no error."""
 
 from typing import Any
 
@@ -8,19 +8,28 @@ _NEWEST = 100
 
 def job_names(incomplete: str) -> list[tuple[str, str]]:
     """Returns the newest jobs whose name or id starts with `incomplete`, each with a description."""
+    return _names(incomplete, kind="job_", path="jobs")
+
+
+def sweep_names(incomplete: str) -> list[tuple[str, str]]:
+    """Returns the newest sweeps whose name or id starts with `incomplete`, each with a description."""
+    return _names(incomplete, kind="swp_", path="sweeps")
+
+
+def _names(incomplete: str, *, kind: str, path: str) -> list[tuple[str, str]]:
     try:
-        jobs = _newest_jobs()
+        listed = _newest(path)
     except Exception:  # noqa: BLE001 - the user is typing a command, and must see no error
         return []
-    key, other = ("id", "name") if incomplete.startswith("job_") else ("name", "id")
+    key, other = ("id", "name") if incomplete.startswith(kind) else ("name", "id")
     found: dict[str, str] = {}
-    for job in jobs:
-        if job[key].startswith(incomplete):
-            found.setdefault(job[key], f"{job['state']}, {job[other]}")
+    for item in listed:
+        if item[key].startswith(incomplete):
+            found.setdefault(item[key], f"{item['state']}, {item[other]}")
     return [*found.items()]
 
 
-def _newest_jobs() -> list[dict[str, Any]]:
+def _newest(path: str) -> list[dict[str, Any]]:
     # The client takes too long to import for each press of the Tab key.
     from contextlib import closing
     import http.client
@@ -35,5 +44,5 @@ def _newest_jobs() -> list[dict[str, Any]]:
     connection = kind(address.netloc, timeout=_TIMEOUT_S)
     headers = {"Authorization": f"Bearer {server.token}"}
     with closing(connection):
-        connection.request("GET", f"{address.path}/v1/jobs?limit={_NEWEST}", headers=headers)
+        connection.request("GET", f"{address.path}/v1/{path}?limit={_NEWEST}", headers=headers)
         return json.load(connection.getresponse())["data"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import FileArgument, FilesArgument, Follow, IdempotencyKey, JobArgument, Json, connect
 from torchyard.cli.specs import read_spec, read_specs
+from torchyard.cli.sweeps import options as sweep_options
 from torchyard.contract.team import Visibility
 from torchyard.host import terminal
 
@@ -53,18 +54,35 @@ def submit(
         ),
     ] = None,
     atomic: Annotated[bool, typer.Option("--atomic", help="Of several jobs, submit all or none.")] = False,
+    sweep: sweep_options.Sweep = None,
+    array: sweep_options.Array = None,
+    method: sweep_options.Method = None,
+    trials: sweep_options.Trials = None,
+    max_parallel: sweep_options.MaxParallel = None,
+    monitor: sweep_options.Monitor = None,
+    mode: sweep_options.Mode = None,
+    halving: sweep_options.Halving = None,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit jobs and print their ids. With --follow, print the log of the only one, and exit with 1 if it fails."""
+    """Submit jobs and print their ids. With --follow, print the log of the only one, and exit with 1 if it fails.
+
+    With --sweep or --array, the only job is submitted as a sweep: `lr` is the key of its config that ends so.
+    """
     found = read_specs(files)
     if len(found) > 1 and follow:
         raise typer.BadParameter(f"there are {len(found)} jobs, and --follow watches one")
     options = {"name": name, "visibility": visibility, "init_from": init_from}
     own = {key: value for key, value in options.items() if value is not None}
     specs = [each.spec | own for each in found]
+    chosen = {"method": method, "trials": trials, "halving": halving, "max_parallel": max_parallel}
+    sweep_spec = _sweep_of(specs, sweep, array, {**chosen, "monitor": monitor, "mode": mode})
     with connect() as client:
+        if sweep_spec is not None:
+            from torchyard.cli.sweeps.submitting import submit_sweep
+
+            return submit_sweep(client, sweep_spec, detach=not follow, as_json=as_json, idempotency_key=idempotency_key)
         if len(specs) > 1:
             places = [each.place for each in found]
             with _naming(places):
@@ -73,6 +91,21 @@ def submit(
         else:
             job = client.submit(specs[0], idempotency_key=idempotency_key).view
             accepted(client, job, follow=follow, as_json=as_json)
+    return None
+
+
+def _sweep_of(
+    specs: Sequence[dict[str, Any]], sweep: list[str] | None, array: int | None, more: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Returns the sweep of the only job, and says what varies; None if it is none."""
+    spec = sweep_options.sweep_of(specs[0], sweep=sweep, array=array, more=more)
+    if spec is None:
+        return None
+    from torchyard.cli.sweeps.submitting import announced
+
+    if len(specs) > 1:
+        raise typer.BadParameter(f"there are {len(specs)} jobs, and a sweep is of one")
+    return announced(spec)
 
 
 @contextmanager

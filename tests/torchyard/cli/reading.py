@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from torchyard.cli import app
+from torchyard.cli.sweeps.group import SweepGroup
 
 
 def read(arguments: list[str]) -> None:
@@ -15,7 +16,10 @@ def read(arguments: list[str]) -> None:
 
 
 def commands() -> dict[str, Any]:
-    """Returns every command that does something by its whole name, such as `tokens new`."""
+    """Returns every command that does something by its whole name, such as `tokens new`.
+
+    The default command of a group has the name of the group.
+    """
     return _leaves(_command_line())
 
 
@@ -31,8 +35,9 @@ def _command_line() -> Any:
 def _leaves(command: Any, name: str = "") -> dict[str, Any]:
     if not isinstance(command, TyperGroup):
         return {name: command}
+    default = command.default if isinstance(command, SweepGroup) else None
     return {
         leaf: found
         for inner, below in command.commands.items()
-        for leaf, found in _leaves(below, f"{name} {inner}".strip()).items()
+        for leaf, found in _leaves(below, name if inner == default else f"{name} {inner}".strip()).items()
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from torchyard.cli.arguments import IdempotencyKey, Json, connect, label_of
+from torchyard.cli.sweeps import options as sweep_options
 from torchyard.contract.team import Visibility
 from torchyard.host import terminal
 
@@ -98,17 +99,25 @@ def run(
     ] = None,
     visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job.")] = None,
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The most that is packed: 200MiB.")] = None,
+    sweep: sweep_options.Sweep = None,
+    array: sweep_options.Array = None,
+    method: sweep_options.Method = None,
+    trials: sweep_options.Trials = None,
+    max_parallel: sweep_options.MaxParallel = None,
+    monitor: sweep_options.Monitor = None,
+    mode: sweep_options.Mode = None,
+    halving: sweep_options.Halving = None,
     idempotency_key: IdempotencyKey = None,
     as_json: Json = False,
 ) -> None:
     """Upload this folder, run a program of it as a job, and follow the job.
 
     The program is a file (train.py), a module (-m package.train), or after -- an executable of the worker's
-    environment (-- accelerate launch train.py). What follows PROGRAM are its own arguments.
+    environment (-- accelerate launch train.py). What follows PROGRAM are its own arguments. With --sweep or --array it
+    is a sweep of jobs: `lr` is the program's argument --lr, `devices` an option of this command, `env.NAME` a variable.
     """
     from torchyard.cli.run.program import find_program
     from torchyard.cli.run.settings import read_settings
-    from torchyard.cli.submission import accepted
 
     of_slurm = {"account": account, "qos": qos, "constraint": constraint, "reservation": reservation}
     resources = {"devices": devices, "nodes": nodes, "pool": pool, "gpu": gpu, "cpus": cpus, "memory_gb": memory_gb}
@@ -135,15 +144,48 @@ def run(
             "detach": detach,
         }
     )
+    chosen = {"method": method, "trials": trials, "halving": halving, "max_parallel": max_parallel}
+    sweep_spec = _sweep_of(sweep, array, {**chosen, "monitor": monitor, "mode": mode})
     folder = Path.cwd()
     program = find_program(tuple(words), folder=folder, module=module, any_executable=_after_dashes(words))
     with connect() as client:
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
         spec = _uploaded(client, program, settings, folder)
-        if settings["name"] is None and idempotency_key is None:  # with a key, a repeated command sends the same spec
-            spec = spec.model_copy(update={"name": client.free_name(spec.name)})
-        job = client.submit(spec, idempotency_key=idempotency_key)
-        accepted(client, job.view, follow=not settings["detach"], as_json=as_json)
+        _submit(client, spec, sweep_spec, settings, as_json=as_json, idempotency_key=idempotency_key)
+
+
+def _sweep_of(sweep: list[str] | None, array: int | None, more: dict[str, Any]) -> dict[str, Any] | None:
+    """Returns the sweep without its job, and says what varies; None if it is none."""
+    spec = sweep_options.sweep_of({"trainer": "script"}, sweep=sweep, array=array, more=more)
+    if spec is None:
+        return None
+    from torchyard.cli.sweeps.submitting import announced
+
+    return announced(spec)
+
+
+def _submit(
+    client: Client,
+    spec: ScriptSpec,
+    sweep: dict[str, Any] | None,
+    settings: Settings,
+    *,
+    as_json: bool,
+    idempotency_key: str | None,
+) -> None:
+    """Submits the job, or the sweep of it, and follows it if that is wanted."""
+    detach = settings["detach"]
+    if sweep is not None:
+        from torchyard.cli.sweeps.submitting import submit_sweep
+
+        whole = {**sweep, "name": spec.name, "job": spec.model_dump(mode="json")}
+        return submit_sweep(client, whole, detach=detach, as_json=as_json, idempotency_key=idempotency_key)
+    from torchyard.cli.submission import accepted
+
+    if settings["name"] is None and idempotency_key is None:  # with a key, a repeated command sends the same spec
+        spec = spec.model_copy(update={"name": client.free_name(spec.name)})
+    job = client.submit(spec, idempotency_key=idempotency_key)
+    return accepted(client, job.view, follow=not detach, as_json=as_json)
 
 
 def _uploaded(client: Client, program: Program, settings: Settings, folder: Path) -> ScriptSpec:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 import re
 from typing import Annotated, Any, Literal
 
 import typer
 
-from torchyard.cli.sweeps.keys import ARGUMENT, whole_key
 from torchyard.cli.sweeps.values import varied
 
 Sweep = Annotated[
@@ -32,70 +31,49 @@ Halving = Annotated[
     str | None, typer.Option(metavar="UNIT=MIN..MAX", help="Of asha: where jobs stop, and end: epochs=1..27.")
 ]
 
+_OF_SWEEP = ("method", "trials", "halving")
+"""Options that are of no array."""
 _HALVING = re.compile(r"(epochs|steps)=([0-9]{1,9})\.\.([0-9]{1,9})")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """What was given of these options."""
+def sweep_of(
+    job: Mapping[str, Any], *, sweep: Sequence[str] | None, array: int | None, more: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Returns the sweep of a job spec; None without `sweep` and `array`. `more` has the other options by their keys.
 
-    sweep: list[str] | None = None
-    array: int | None = None
-    method: str | None = None
-    trials: int | None = None
-    max_parallel: int | None = None
-    monitor: str | None = None
-    mode: str | None = None
-    halving: str | None = None
-
-    @property
-    def given(self) -> bool:
-        """Whether it is a sweep. Raises BadParameter for an option that only a sweep has."""
-        if self.sweep or self.array is not None:
-            return True
-        for name in ("method", "trials", "max_parallel", "monitor", "mode", "halving"):
-            if getattr(self, name) is not None:
-                raise typer.BadParameter(f"--{name.replace('_', '-')} needs --sweep KEY=VALUES, or --array N")
-        return False
-
-    def spec_of(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Returns the sweep of a job spec. Raises BadParameter."""
-        if self.sweep and self.array is not None:
-            raise typer.BadParameter("--array and --sweep cannot be combined: --sweep 'NAME=0..99' varies a key")
-        name = {"name": job["name"]} if isinstance(job.get("name"), str) else {}
-        several = {"max_parallel": self.max_parallel, "monitor": self.monitor, "mode": self.mode}
-        return {
-            **name,
-            **(self._chosen(str(job.get("trainer"))) if self.sweep else {"method": "array", "trials": self.array}),
-            **{key: value for key, value in several.items() if value is not None},
-            "job": job,
-        }
-
-    def _chosen(self, trainer: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, values in map(varied, self.sweep or ()):
-            whole = whole_key(key, trainer=trainer)
-            if whole in found:
-                raise typer.BadParameter(f"{key} is given twice: write all of its values in one --sweep")
-            found[whole] = values
-        more = {"trials": self.trials, "halving": _halving(self.halving)}
-        return {
-            "method": self.method or "grid",
-            "parameters": found,
-            **{key: value for key, value in more.items() if value is not None},
-        }
-
-
-def shown_key(key: str) -> str:
-    """Returns a key as a person reads it: `--lr` for an argument, the last word of a path for what is in `config`."""
-    if key.startswith(ARGUMENT):
-        return f"--{key.removeprefix(ARGUMENT)}"
-    return key.rpartition(".")[2] if key.startswith("config.") else key
-
-
-def _halving(text: str | None) -> dict[str, Any] | None:
-    if text is None:
+    Raises BadParameter, for an option that does not belong there too.
+    """
+    given = {name: value for name, value in more.items() if value is not None}
+    if array is None and not sweep:
+        for name in given:
+            raise typer.BadParameter(f"{_option(name)} needs --sweep KEY=VALUES, or --array N")
         return None
+    named = {"name": job["name"]} if isinstance(job.get("name"), str) else {}
+    if array is None:
+        halving = {"halving": _halving(given["halving"])} if "halving" in given else {}
+        return {**named, "method": "grid", **given, **halving, "parameters": _varied(sweep or (), job), "job": job}
+    for name in [*(["sweep"] if sweep else ()), *(name for name in given if name in _OF_SWEEP)]:
+        raise typer.BadParameter(f"--array and {_option(name)} cannot be combined: --array has N equal jobs")
+    return {**named, **given, "method": "array", "trials": array, "job": job}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _varied(texts: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
+    from torchyard.cli.sweeps.keys import whole_key  # which takes long to import
+
+    found: dict[str, Any] = {}
+    for key, values in map(varied, texts):
+        whole = whole_key(key, trainer=str(job.get("trainer")))
+        if whole in found:
+            raise typer.BadParameter(f"{key} is given twice: write all of its values in one --sweep")
+        found[whole] = values
+    return found
+
+
+def _halving(text: str) -> dict[str, Any]:
     found = _HALVING.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"{text!r} says nothing of --halving: write epochs=1..27, or steps=100..2700")

@@ -33,6 +33,16 @@ def varied(text: str) -> tuple[str, Any]:
     return key, found
 
 
+def point_of(text: str) -> dict[str, Any]:
+    """Returns the value of each key of `lr=0.1,seed=3`, or of an object in JSON. Raises BadParameter."""
+    if text.startswith("{"):
+        return _json(text, text)
+    found = [part.partition("=") for part in text.split(",")]
+    if not all(key and mark for key, mark, _ in found):
+        raise typer.BadParameter(f"{text!r} is no point: write KEY=VALUE,KEY=VALUE, or an object in JSON")
+    return {key: _scalar(value) for key, _, value in found}
+
+
 def _json(values: str, text: str) -> Any:
     try:
         return json.loads(values)

@@ -5,11 +5,11 @@ from typing import Any
 
 from torchyard.client.calls.call import (
     JSON,
-    LARGE_PAGE,
     LONGEST_PAGE,
     Call,
     Params,
     Spec,
+    bounded,
     encoded,
     given,
     idempotency,
@@ -38,8 +38,8 @@ def sweeps(where: Params) -> Call[Page[SweepSummary]]:
     return Call(Page[SweepSummary], "GET", _PATH, {"limit": LONGEST_PAGE, **where})
 
 
-def trials(sweep_id: str, *, sort: str) -> Call[Page[TrialView]]:
-    return Call(Page[TrialView], "GET", f"{_path(sweep_id)}/trials", {"sort": sort, "limit": LARGE_PAGE})
+def trials(sweep_id: str, *, sort: str, limit: int | None) -> Call[Page[TrialView]]:
+    return Call(Page[TrialView], "GET", f"{_path(sweep_id)}/trials", {"sort": sort, "limit": bounded(limit)})
 
 
 def act(sweep_id: str, action: str) -> Call[SweepView]:

@@ -67,7 +67,7 @@ class SweepsCore:
         self, sweep_id: str, *, sort: Literal["value", "number"] = "value", limit: int | None = None
     ) -> AsyncGenerator[TrialView]:
         """Yields the trials of a sweep, the best first, or in the order in which they are made."""
-        return self._connection.pages(calls.trials(sweep_id, sort=sort), limit=limit)
+        return self._connection.pages(calls.trials(sweep_id, sort=sort, limit=limit), limit=limit)
 
     async def pause(self, sweep_id: str) -> SweepView:
         """Makes no more trials, and pauses those that wait or run. Raises Conflict if it has ended."""

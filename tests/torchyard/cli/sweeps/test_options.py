@@ -1,0 +1,135 @@
+"""The options of `run` and `submit` that make a sweep of one job."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torchyard.cli.answered import is_clean_error, run
+from tests.torchyard.client.answers import NOW, page
+from tests.torchyard.client.fake_server import Answer, FakeServer
+from tests.torchyard.client.test_sweeps import ID, OF_ONE, PATH, sent, sweep, trial
+from torchyard.client.packing import pack
+
+RECIPE = "trainer: image-classification\nname: digits\n"
+
+
+@pytest.fixture(autouse=True)
+def answers(server: FakeServer) -> None:
+    server.on(PATH, Answer(sweep(), 201))
+
+
+def submitted(server: FakeServer, *options: str) -> Any:
+    done = run(server, "submit", "-", *options, stdin=RECIPE)
+    assert (done.returncode, done.stdout) == (0, f"{ID}\n"), done.stderr
+    return sent(server)
+
+
+def test_a_job_spec_is_submitted_as_a_sweep(server: FakeServer) -> None:
+    job = {"trainer": "image-classification", "name": "digits"}
+    found = submitted(server, "--sweep", "lr=1e-3,0.1", "--sweep", "seed=1..5", "--max-parallel", "4", "--mode", "max")
+    assert found == {
+        "name": "digits",
+        "method": "grid",
+        "parameters": {"config.optimizer.lr": [0.001, 0.1], "config.training.seed": "1..5"},
+        "max_parallel": 4,
+        "mode": "max",
+        "job": job,
+    }
+    found = submitted(server, "--array", "100", "--name", "all", "--monitor", "val/accuracy")
+    job = {**job, "name": "all"}
+    assert found == {"name": "all", "method": "array", "trials": 100, "monitor": "val/accuracy", "job": job}
+
+
+def test_how_values_are_chosen_is_sent(server: FakeServer) -> None:
+    varied = ("--sweep", "lr=1e-5..1e-1:log")
+    tpe = submitted(server, *varied, "--method", "tpe", "--trials", "20")
+    assert (tpe["method"], tpe["trials"]) == ("tpe", 20)
+    assert tpe["parameters"] == {"config.optimizer.lr": {"min": 1e-5, "max": 0.1, "log": True}}
+    asha = submitted(server, *varied, "--method", "asha", "--trials", "27", "--halving", "epochs=1..9")
+    assert asha["halving"] == {"min": 1, "max": 9, "unit": "epochs"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--trials", "3"], "--trials needs --sweep KEY=VALUES, or --array N"),
+        (["--max-parallel", "3"], "--max-parallel needs --sweep"),
+        (["--array", "3", "--sweep", "lr=1"], "--array and --sweep cannot be combined"),
+        (["--array", "3", "--method", "tpe"], "--array and --method cannot be combined"),
+        (["--sweep", "lr=1", "--sweep", "config.optimizer.lr=2"], "config.optimizer.lr is given twice"),
+        (["--sweep", "lr=1..2", "--halving", "3"], "write epochs=1..27"),
+        (["--sweep", "patience=1,2"], "patience may be config.lr_scheduler.patience or"),
+        (["--sweep", "lr"], "is not complete"),
+        (["--sweep", "lr=1", "-"], "standard input can be read once"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_sent(server: FakeServer, options: list[str], said: str) -> None:
+    done = run(server, "submit", "-", *options, stdin=RECIPE)
+    text = " ".join(done.stderr.replace("│", " ").split())
+    assert done.returncode in {1, 2} and said in text, done.stderr
+    assert is_clean_error(done) and server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--sweep", "lr=1e-5..0.1"], "parameters.config.optimizer.lr needs a step, integer, or a list of values"),
+        (["--sweep", "lr=1", "--method", "tpe"], "tpe needs trials"),
+        (["--sweep", "seed=1..1000000"], "there are 1000000 points, and at most 10000 are possible"),
+    ],
+)
+def test_what_no_sweep_can_have_is_said_by_field(server: FakeServer, options: list[str], said: str) -> None:
+    done = run(server, "submit", "-", *options, stdin=RECIPE)
+    assert (done.returncode, said in done.stderr, server.requests) == (1, True, []), done.stderr
+
+
+def test_a_sweep_is_of_one_job(server: FakeServer) -> None:
+    done = run(server, "submit", "-", "--sweep", "lr=1", stdin=f"{RECIPE}---\n{RECIPE}")
+    assert (done.returncode, "a sweep is of one" in done.stderr, server.requests) == (2, True, [])
+
+
+def test_a_program_is_run_as_a_sweep(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    (tmp_path / "torchyard.toml").write_text("[run]\nname = 'net'\ndetach = true\n")
+    _accept(server, tmp_path)
+    options = ("--sweep", "lr=0.1,0.01", "--sweep", "devices=1,2", "--sweep", "env.A=x,y", "--max-size", "1MiB")
+    done = run(server, "run", *options, "train.py", "--epochs", "3", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{ID}\n"), done.stderr
+    found = sent(server)
+    assert found["parameters"] == {
+        "args.lr": [0.1, 0.01],
+        "resources.devices_per_node": [1, 2],
+        "env.A": ["x", "y"],
+    }
+    assert (found["name"], found["job"]["name"], found["job"]["config"]["args"]) == ("net", "net", ["--epochs", "3"])
+    assert done.stderr.splitlines()[:4] == [
+        "--lr              0.1, 0.01",
+        "devices_per_node  1, 2",
+        "A                 x, y",
+        "trials            8 of grid",
+    ]
+
+
+def test_a_wrong_sweep_of_a_program_is_refused_before_it_is_packed(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    for option in ("seed=1..1000000", "seed", "name=a,b,,"):
+        done = run(server, "run", "--sweep", option, "train.py", cwd=tmp_path)
+        assert (done.returncode in {1, 2}, is_clean_error(done), server.requests) == (True, True, []), option
+
+
+def test_a_sweep_of_a_program_is_followed(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    _accept(server, tmp_path)
+    server.on(PATH, Answer(sweep(state="failed"), 201))
+    server.on(f"{OF_ONE}/trials", page([trial(0, state="failed", error="no")]))
+    done = run(server, "run", "--array", "3", "train.py", cwd=tmp_path)
+    assert done.returncode == 1 and "Ctrl-C leaves it alone" in done.stderr
+    assert done.stdout.splitlines()[-1].split()[:2] == ["0", "failed"]
+
+
+def _accept(server: FakeServer, folder: Path) -> None:
+    """Has the server say that it has the folder already."""
+    with pack(folder) as bundle:
+        view = {"sha256": bundle.sha256, "state": "complete", "files": 1, "size": bundle.size, "received": bundle.size}
+        server.on(f"/v1/bundles/{bundle.sha256}", {**view, "created_at": NOW})

@@ -1,0 +1,248 @@
+"""The command `sweep`: many jobs that differ in some keys, submitted, watched, ranked and ended as one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import IdempotencyKey, Json, connect
+from torchyard.cli.completion import sweep_names
+from torchyard.cli.sweeps.group import SweepGroup
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchyard.client import Client
+    from torchyard.contract.sweeps import SweepState
+    from torchyard.contract.views.sweeps import SweepView
+
+_LISTED = 20
+SweepArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SWEEP",
+        help="A sweep's id or the beginning of it, or its name for the newest of that name.",
+        autocompletion=sweep_names,
+    ),
+]
+SweepsArgument = Annotated[
+    list[str], typer.Argument(metavar="SWEEP…", help="Ids, beginnings of ids, or names.", autocompletion=sweep_names)
+]
+sweep = typer.Typer(
+    cls=SweepGroup,
+    no_args_is_help=True,
+    help="Submit many jobs that differ in some keys, and treat them as one: `sweep FILE`, or `run --sweep`.",
+)
+
+
+@sweep.command(SweepGroup.default)
+def submit(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The sweep, YAML or JSON; - reads stdin.")],
+    *,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, and do not follow.")] = False,
+    name: Annotated[str | None, typer.Option(help="Overrides the sweep's name.")] = None,
+    max_parallel: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Overrides how many jobs wait or run at once.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what varies and how many trials there are, or what is wrong.")
+    ] = False,
+    idempotency_key: IdempotencyKey = None,
+    as_json: Json = False,
+) -> None:
+    """Submit the sweep of a file, follow it, and print its ranking. It exits with 1 if the sweep failed."""
+    from torchyard.cli.sweeps import submitting
+
+    own = {"name": name, "max_parallel": max_parallel}
+    spec = submitting.read_sweep(file) | {key: value for key, value in own.items() if value is not None}
+    submitting.announced(spec)
+    with connect() as client:
+        if dry_run:
+            resolved = client.sweeps.validate(spec)
+            return output.write_json(resolved) if as_json else terminal.note("Nothing is submitted.")
+        return submitting.submit_sweep(client, spec, detach=detach, as_json=as_json, idempotency_key=idempotency_key)
+
+
+@sweep.command("show")
+def show(
+    sweep: SweepArgument,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Watch it until it ends.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most trials to list.")] = _LISTED,
+    every: Annotated[bool, typer.Option("--all", "-a", help="List all trials.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a sweep with its trials, the best first. With --json, all of them."""
+    from torchyard.cli.sweeps import submitting
+
+    with connect() as client:
+        found = client.sweeps.get(sweep)
+        if follow:
+            submitting.followed(client, found, as_json=as_json)
+        submitting.show(client, found, limit=None if every or as_json else limit, as_json=as_json)
+
+
+@sweep.command("ls")
+def ls(
+    *,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="The most sweeps to list: 20, or with --all any number.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="List everybody's sweeps that you may see, and not only your own.")
+    ] = False,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Only sweeps in this state: running, finished, … Repeatable."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List your sweeps, newest first."""
+    from torchyard.cli.sweeps import table
+
+    states = [_state(text) for text in state or ()]
+    with connect() as client:
+        owner = None if every else client.me().name
+        found = [*client.sweeps.list(state=states, owner=owner, limit=limit or (None if every else _LISTED))]
+    if as_json:
+        return output.write_json(found)
+    for line in table.summaries(found) if found else ():
+        terminal.write(line)
+    if not found:
+        terminal.note(f"No such sweeps. Submit one: {output.command()} run --sweep seed=1..5 PROGRAM")
+    return None
+
+
+@sweep.command("best")
+def best(
+    sweep: SweepArgument,
+    *,
+    to: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Download its checkpoint to this file or folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the best checkpoint of a sweep as JOB/CHECKPOINT, which other commands take; with -o, download it."""
+    from torchyard.cli.sweeps.best import best_checkpoint
+
+    with connect() as client:
+        best_checkpoint(client, client.sweeps.get(sweep), to=to, as_json=as_json)
+
+
+@sweep.command("pause")
+def pause(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
+    """Pause sweeps with their jobs. Jobs that run save a checkpoint before they release their devices."""
+    _change(sweeps, lambda client, sweep_id: client.sweeps.pause(sweep_id), as_json=as_json)
+
+
+@sweep.command("resume")
+def resume(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
+    """Let paused sweeps go on, with the jobs that were paused with them."""
+    _change(sweeps, lambda client, sweep_id: client.sweeps.resume(sweep_id), as_json=as_json)
+
+
+@sweep.command("cancel")
+def cancel(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
+    """Cancel sweeps with their jobs that have not ended. Jobs that run save a checkpoint before they stop."""
+    _change(sweeps, lambda client, sweep_id: client.sweeps.cancel(sweep_id), as_json=as_json)
+
+
+@sweep.command("extend")
+def extend(
+    sweep: SweepArgument,
+    *,
+    trials: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="So many more, of random, tpe, asha and --array.")
+    ] = None,
+    point: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE,…", help="One more of a list: lr=0.1,seed=3, or JSON. Repeatable."),
+    ] = None,
+    max_parallel: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Jobs that wait or run at once from now on.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Add trials to a sweep, or change how many of its jobs run at once. One that has ended begins again."""
+    from torchyard.cli.sweeps import table
+    from torchyard.cli.sweeps.submitting import points_of
+
+    if trials is None and not point and max_parallel is None:
+        raise typer.BadParameter("give --trials N, --point KEY=VALUE or --max-parallel N")
+    with connect() as client:
+        found = client.sweeps.get(sweep)
+        points = points_of(point, str(found.spec.job.get("trainer"))) if point else None
+        changed = client.sweeps.extend(found.id, trials=trials, points=points, max_parallel=max_parallel)
+    if as_json:
+        return output.write_json(changed)
+    return terminal.write(f"{changed.id}  {changed.state}, {table.counts(changed.trials)}")
+
+
+@sweep.command("promote")
+def promote(
+    sweep: SweepArgument,
+    trial: Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="The number of the trial, as `show` lists it.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Let a trial that was stopped early go on from its newest checkpoint."""
+    with connect() as client:
+        promoted = client.sweeps.promote(client.sweeps.get(sweep).id, trial)
+    if as_json:
+        return output.write_json(promoted)
+    return terminal.write(f"trial {promoted.number}  {promoted.state}  {promoted.job_id or ''}".rstrip())
+
+
+@sweep.command("rm")
+def rm(
+    sweeps: SweepsArgument,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove sweeps that have ended. Their jobs stay: `torchyard rm` removes those."""
+    with connect() as client:
+        found = {one.id: one for one in (client.sweeps.get(ref) for ref in sweeps)}
+        if not yes:
+            _confirm([*found.values()])
+        for sweep_id in found:
+            client.sweeps.delete(sweep_id)
+            if not as_json:
+                terminal.write(f"{sweep_id}  removed")
+    if as_json:
+        terminal.write(json.dumps({"removed": [*found]}))
+
+
+def _state(text: str) -> SweepState:
+    from torchyard.contract.sweeps import SweepState
+    from torchyard.contract.wording import listed
+
+    if text not in {*SweepState}:
+        raise typer.BadParameter(f"{text!r} is no state of a sweep: it must be {listed([*SweepState])}")
+    return SweepState(text)
+
+
+def _change(sweeps: list[str], change: Callable[[Client, str], SweepView], *, as_json: bool) -> None:
+    from torchyard.cli.sweeps import table
+
+    with connect() as client:
+        changed = [change(client, client.sweeps.get(ref).id) for ref in sweeps]
+    if as_json:
+        return output.write_json(changed)
+    for one in changed:
+        terminal.write(f"{one.id}  {table.paint_state(one.state, one.state)}, {table.counts(one.trials)}")
+    return None
+
+
+def _confirm(sweeps: list[SweepView]) -> None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
+    for one in sweeps:
+        terminal.note(f"  {one.id}  {one.name}  {one.state}, {output.count(one.trials.total, 'trial')}")
+    typer.confirm("Remove these sweeps? Their jobs stay.", abort=True, err=True)

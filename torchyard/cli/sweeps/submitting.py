@@ -1,0 +1,132 @@
+"""Submits a sweep, says what of it varies, and follows it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.specs import read_spec
+from torchyard.cli.sweeps import table
+from torchyard.cli.sweeps.keys import whole_key
+from torchyard.cli.sweeps.values import point_of
+from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.sweeps import Range, SweepSpec, parse_sweep
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torchyard.client import Client
+    from torchyard.contract.views.sweeps import SweepView
+
+_LISTED = 20
+"""Trials that are listed at the end of a sweep."""
+_SHOWN = 8
+"""The most values of a key that are listed."""
+
+
+def read_sweep(file: str) -> dict[str, Any]:
+    """Returns the sweep of a file, with whole paths for short keys such as `lr`.
+
+    Raises InvalidSpec and TooLarge, which name the file, and BadParameter.
+    """
+    found = read_spec(file)
+    if "job" not in found and "trainer" in found:
+        alone = f"{output.command()} submit {file} --sweep KEY=VALUES"
+        raise InvalidSpec(f"{file} is a job spec: put it below the key `job`, beside what varies, or use `{alone}`")
+    return _with_whole_keys(found)
+
+
+def announced(spec: dict[str, Any]) -> dict[str, Any]:
+    """Says what varies and how many trials there are, and returns the spec, whose job the service checks.
+
+    Raises InvalidSpec, whose message names each wrong field.
+    """
+    try:
+        parsed = parse_sweep(spec)
+    except InvalidSpec as error:
+        lines = [error.message, *(f"  {f'{each.field}: ' * bool(each.field)}{each.message}" for each in error.errors)]
+        raise InvalidSpec("\n".join(lines), errors=error.errors) from None
+    for line in _plan(parsed):
+        terminal.note(line)
+    return spec
+
+
+def points_of(texts: Sequence[str], trainer: str) -> list[dict[str, Any]]:
+    """Returns the points that texts such as `lr=0.1,seed=3` or JSON objects write. Raises BadParameter."""
+    return [_whole(point_of(text), trainer) for text in texts]
+
+
+def submit_sweep(
+    client: Client, spec: Mapping[str, Any], *, detach: bool, as_json: bool, idempotency_key: str | None
+) -> None:
+    """Submits the sweep and prints its id, or follows it, prints its ranking and exits with the code of its state."""
+    made = client.sweeps.create(spec, idempotency_key=idempotency_key)
+    come_back = f"{output.command()} sweep show {made.id} -f"
+    if detach:
+        output.write_json(made) if as_json else terminal.write(made.id)
+        terminal.note(f"Submitted {made.name}, {output.count(made.trials.total, 'trial')}. Follow it: {come_back}")
+        return
+    terminal.note(f"Submitted {made.name}: {made.id}\nCtrl-C leaves it alone. To come back: {come_back}")
+    followed(client, made, as_json=as_json)
+
+
+def followed(client: Client, sweep: SweepView, *, as_json: bool) -> None:
+    """Follows the sweep, prints its ranking, and exits with the code of its state."""
+    from torchyard.cli.sweeps.follow import exit_code, follow
+
+    ended = follow(client, sweep)
+    show(client, ended, limit=None if as_json else _LISTED, as_json=as_json)
+    raise typer.Exit(exit_code(ended))
+
+
+def show(client: Client, sweep: SweepView, *, limit: int | None, as_json: bool) -> None:
+    """Prints what a sweep is, and its trials, the best first."""
+    trials = [*client.sweeps.trials(sweep.id, limit=limit)]
+    if as_json:
+        found = {"sweep": sweep.model_dump(mode="json"), "trials": [trial.model_dump(mode="json") for trial in trials]}
+        return terminal.write(json.dumps(found))
+    made = sweep.trials.total - sweep.trials.waiting
+    lines = table.lines_of(sweep)
+    for line in [*lines, "", *table.ranking(trials, keys=table.trial_keys(sweep, trials))] if trials else lines:
+        terminal.write(line)
+    if made > len(trials) and trials:
+        terminal.note(f"{made - len(trials)} more trials: {output.command()} sweep show {sweep.name} --all")
+    return None
+
+
+def _plan(spec: SweepSpec) -> list[str]:
+    names = table.short_keys([*spec.parameters])
+    rows = [(names[key], _values(values)) for key, values in spec.parameters.items()]
+    parallel = "" if spec.max_parallel is None else f", {spec.max_parallel} at once"
+    rows += [("trials", f"{spec.size} of {spec.method}{parallel}")]
+    width = max(9, *(len(name) for name, _ in rows))
+    return [f"{name:<{width}}  {terminal.plain(text)}" for name, text in rows]
+
+
+def _with_whole_keys(spec: dict[str, Any]) -> dict[str, Any]:
+    job: Any = spec.get("job")
+    trainer = str(job.get("trainer")) if isinstance(job, dict) else ""
+    found = {**spec}
+    parameters: Any = spec.get("parameters")
+    points: Any = spec.get("points")
+    if isinstance(parameters, dict):
+        found["parameters"] = _whole(parameters, trainer)
+    if isinstance(points, list):
+        found["points"] = [_whole(point, trainer) if isinstance(point, dict) else point for point in points]
+    return found
+
+
+def _whole(keyed: dict[str, Any], trainer: str) -> dict[str, Any]:
+    return {whole_key(str(key), trainer=trainer): value for key, value in keyed.items()}
+
+
+def _values(values: list[Any] | Range) -> str:
+    if isinstance(values, Range):
+        between = f"{table.value_text(values.number(0) if values.integer else values.min)} to {values.max:.6g}"
+        return between + (", logarithmic" if values.log else "") + (f" by {values.step:g}" if values.step else "")
+    shown = [table.value_text(value) for value in values[:_SHOWN]]
+    return ", ".join([*shown, *([f"… ({len(values)})"] if len(values) > _SHOWN else [])])
