@@ -49,9 +49,9 @@ def _detachable(sweep: SweepView) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        command = f"{output.command()} sweep"
+        command = output.command()
         terminal.note(f"\nDetached: {sweep.name} continues.")
-        terminal.note(f"  follow it  {command} show {sweep.id} -f\n  stop it    {command} cancel {sweep.id}")
+        terminal.note(f"  follow it  {command} sweep show {sweep.id} -f\n  stop it    {command} sweep cancel {sweep.id}")
         raise typer.Exit(130) from None
 
 
