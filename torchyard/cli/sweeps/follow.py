@@ -51,7 +51,9 @@ def _detachable(sweep: SweepView) -> Generator[None]:
     except KeyboardInterrupt:
         command = output.command()
         terminal.note(f"\nDetached: {sweep.name} continues.")
-        terminal.note(f"  follow it  {command} sweep show {sweep.id} -f\n  stop it    {command} sweep cancel {sweep.id}")
+        terminal.note(
+            f"  follow it  {command} sweep show {sweep.id} -f\n  stop it    {command} sweep cancel {sweep.id}"
+        )
         raise typer.Exit(130) from None
 
 
@@ -95,8 +97,7 @@ def _until_ended(client: Client, sweep: SweepView, show: Callable[[SweepView], N
 
 def _screen(sweep: SweepView, best: list[TrialView]) -> list[str]:
     trials = sweep.trials
-    ended = trials.succeeded + trials.failed + trials.cancelled
-    full = round(_BAR * ended / max(1, trials.total))
+    full = round(_BAR * table.ended(trials) / max(1, trials.total))
     heading = f"{sweep.name}  {sweep.state}: {headline(sweep.status_reason.message)}"
     lines = [
         table.paint_state(terminal.plain(heading), sweep.state),

@@ -57,9 +57,13 @@ def lines_of(sweep: SweepView) -> list[str]:
 
 def counts(trials: TrialCounts) -> str:
     """Formats `3 of 9: 2 running, 4 waiting`: how many have ended, and where the others are."""
-    ended = trials.succeeded + trials.failed + trials.cancelled
     found = [f"{number} {name}" for name in _COUNTED if (number := getattr(trials, name))]
-    return f"{ended} of {trials.total} ended" + (f": {', '.join(found)}" if found else "")
+    return f"{ended(trials)} of {trials.total} ended" + (f": {', '.join(found)}" if found else "")
+
+
+def ended(trials: TrialCounts) -> int:
+    """Returns how many trials have ended, however they ended."""
+    return trials.succeeded + trials.failed + trials.cancelled
 
 
 def best(found: BestTrial) -> str:
@@ -107,11 +111,12 @@ def trial_keys(sweep: SweepView, trials: Sequence[TrialView]) -> list[str]:
 
 def summaries(sweeps: Sequence[SweepSummary]) -> list[str]:
     """Returns a table of sweeps."""
-    headers = ("ID", "NAME", output.OWNER, "STATE", "AGE", "METHOD", "TRIALS", "RANKED BY")
+    headers = ("ID", "NAME", output.OWNER, "STATE", "AGE", "METHOD", "ENDED", "FAILED", "RANKED BY")
     rows = [
         (
             *(sweep.id, sweep.name, sweep.owner, sweep.state, terminal.age(sweep.created_at), sweep.method),
-            counts(sweep.trials),
+            f"{ended(sweep.trials)} of {sweep.trials.total}",
+            str(sweep.trials.failed or ""),
             f"{sweep.monitor}, {sweep.mode}",
         )
         for sweep in sweeps
