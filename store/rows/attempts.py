@@ -25,6 +25,7 @@ from store.rows import (
     outcome,
     point_limits,
     retention,
+    signals,
     usage,
 )
 from store.rows.exit_reports import verified
@@ -32,8 +33,11 @@ from store.rows.limits import Counted, OutputMeter
 from store.rows.metrics import TENSORBOARD
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
+from torchyard.contract.notifications import EventKind
 from torchyard.contract.records import ExitReport
 
+_ALARMING = {"warning", "error"}
+"""The levels of messages that targets are told of."""
 _RAN_US = func.coalesce(now_us() - case((Attempt.pool_devices > 0, Attempt.running_at), else_=Attempt.started_at), 0)
 """How long an open attempt has run: in a pool since its ranks are there, as it may wait in the cluster's own queue."""
 
@@ -188,6 +192,7 @@ def rescue(session: Session, claim: Claim) -> bool:
         return False
     name = jobs.worker_name(session, late.worker_id)
     end(session, claim, ExitReport(reason=EndReason.WORKER_LOST, message=f"the lease of worker {name} expired"))
+    signals.add(session, EventKind.WORKER_LOST, worker=(late.worker_id, name))
     return True
 
 
@@ -202,9 +207,11 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
         if added.dropped:
             meter.mark_cut("series", metrics.limit_notice(added.dropped))
     logs.add(session, job_id, attempt=attempt, lines=meter.take_lines(batch.lines))
+    warnings: list[str] = []
     for event in batch.events:
         if not event.limited or meter.takes_message(event.data["text"]):
             jobs.add_event(session, job_id, type=event.type, attempt=attempt, data=event.data, time=event.time)
+            warnings += [event.data["text"]] if event.type == "message" and event.data["level"] in _ALARMING else []
     for checkpoint in batch.checkpoints:
         checkpoints.add(session, job_id, attempt=attempt, new=checkpoint)
     if batch.checkpoints and (notice := retention.prune(session, job_id)) is not None:
@@ -215,6 +222,8 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
         artifacts.add(session, job_id, attempt=attempt, new=batch.artifacts)
     for text in meter.notices:
         jobs.add_event(session, job_id, type="message", attempt=attempt, data={"level": "warning", "text": text})
+    if warnings or meter.notices:
+        signals.add_warnings(session, jobs.get(session, job_id), [*warnings, *meter.notices])
 
 
 def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: Any) -> Counted:

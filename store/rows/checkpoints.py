@@ -14,10 +14,11 @@ from store.facts.checkpoints import CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.facts.output import NewCheckpoint
 from store.ids import is_id, new_id
-from store.rows import columns, jobs
+from store.rows import columns, jobs, signals
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.events import Remeasured
+from torchyard.contract.notifications import EventKind
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
@@ -50,7 +51,8 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     )
     if session.execute(known).first() is not None:
         return
-    policy = session.get_one(Job, job_id).stored_spec.checkpoint
+    job = session.get_one(Job, job_id)
+    policy = job.stored_spec.checkpoint
     monitored = new.manifest.metrics.get(policy.monitor)
     values = {
         "id": new_id("ckpt"),
@@ -73,6 +75,8 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     )
     session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
     jobs.add_event(session, job_id, type="checkpoint", attempt=attempt, data=values)
+    if signals.wanted(session, EventKind.JOB_BEST, job=job):
+        _signal_best(session, job, str(values["id"]))
 
 
 def note_remeasured(session: Session, job_id: str, *, attempt: int, event: Remeasured) -> None:
@@ -156,6 +160,17 @@ def removed_among(session: Session, job_id: str, *, attempt: int, names: Collect
     """Returns those of `names` that the attempt listed and that were removed."""
     query = select(Checkpoint.name).where(_of_attempt(job_id, attempt), Checkpoint.removed_at.is_not(None))
     return set(session.scalars(query.where(Checkpoint.name.in_(names))))
+
+
+def _signal_best(session: Session, job: Job, checkpoint_id: str) -> None:
+    """Stores for the job's targets that this new checkpoint is its best, if it is."""
+    best = best_of(session, job)
+    if best is None or best.id != checkpoint_id:
+        return
+    metric = signals.brief(job.stored_spec.checkpoint.monitor)
+    told = {"id": best.id, "epoch": best.epoch, "step": best.step, "metric": metric, "value": best.value}
+    data = {"checkpoint": told, "text": f"{metric} {best.value:.6g} at step {best.step}"}
+    signals.add(session, EventKind.JOB_BEST, job=job, data=data)
 
 
 def _aliases(rows: Sequence[CheckpointFacts], best: BestCheckpoint | None) -> dict[str, str]:

@@ -13,10 +13,11 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.line import Left
 from store.line.entries import entry_of
 from store.line.line import line_of
-from store.rows import access, initial_files, job_events, quotas, reservations, trials
+from store.rows import access, initial_files, job_events, quotas, reservations, signals, trials
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
+from torchyard.contract.notifications import EventKind
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.spec import JobPatch
 from torchyard.contract.team import Role
@@ -29,6 +30,15 @@ _HOLDERS = (
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
 )
+_TOLD = {
+    JobState.RUNNING: EventKind.JOB_STARTED,
+    JobState.SUCCEEDED: EventKind.JOB_SUCCEEDED,
+    JobState.FAILED: EventKind.JOB_FAILED,
+    JobState.CANCELLED: EventKind.JOB_CANCELLED,
+    JobState.PAUSED: EventKind.JOB_PAUSED,
+    JobState.QUEUED: EventKind.JOB_REQUEUED,
+}
+"""What targets are told when a job enters a state."""
 
 
 def search_text(job: Mapping[str, Any]) -> str:
@@ -102,12 +112,15 @@ def transition(
         attempt=moved.attempt or None,
         detail=detail,
     )
-    _follow(session, moved, target)
+    _follow(session, moved, source, target)
     return moved
 
 
-def _follow(session: Session, moved: Job, state: JobState) -> None:
+def _follow(session: Session, moved: Job, source: JobState, state: JobState) -> None:
     """Does what follows from the new state of a job."""
+    kind = _TOLD.get(state)
+    if kind is not None and (source, state) != (JobState.PAUSED, JobState.QUEUED):  # a resume is its user's
+        signals.add_state(session, moved, kind)
     if state.terminal:
         initial_files.release(session, moved)
     if moved.sweep_id is not None:

@@ -25,6 +25,7 @@ from store.rows import (
     retry,
     savepoints,
     secrets,
+    targets,
     users,
 )
 from store.rows.idempotency import Answer, KeyTaken
@@ -165,6 +166,7 @@ def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
     owner, spec = wanted.caller.name, wanted.spec
     gpus.check(session, spec.resources)
     secrets.check(session, owner, spec)
+    targets.check(session, owner, wanted.spec)
     bundles.use(session, owner, bundles_of(spec))
     return initial_weights.pinned(session, wanted)
 

@@ -20,6 +20,7 @@ from torchyard.contract.durations import above_zero, format_duration
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.initial import INIT_FROM
+from torchyard.contract.notifications import JobNotify
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.resources import Resources
@@ -113,6 +114,7 @@ class _Common(Schema):
         exclude_if=lambda value: value is None,
         description="profile some steps: a trace as an artifact, and the largest costs as a message",
     )
+    notify: JobNotify = None
     init_from: Annotated[str, Field(pattern=INIT_FROM, max_length=300)] | None = Field(
         default=None,
         exclude_if=lambda value: value is None,

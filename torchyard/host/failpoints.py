@@ -27,6 +27,7 @@ COMMITS = (
     *("claim", "reserve", "preempt", "group_jobs", "reason"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
+    *("fan_out", "claim_messages", "message_result", "clean_messages"),
     *("add_up_counts", "join_points", "move_aside", "identify", "sweep", "other"),
     *("sweeps", "make_trials", "ask_trials"),
 )

@@ -10,6 +10,7 @@ from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.initial_weights import InitialWeights
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.models import Model, ModelVersion
+from store.db.tables.notifications import Message, NotificationTarget, Signal
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
 from store.db.tables.service import Service
 from store.db.tables.sweeps import Sweep, SweepTrial
@@ -37,8 +38,10 @@ __all__ = [
     "JobEvent",
     "LogChunk",
     "LoginCode",
+    "Message",
     "Model",
     "ModelVersion",
+    "NotificationTarget",
     "PointChunk",
     "Quota",
     "Reservation",
@@ -46,6 +49,7 @@ __all__ = [
     "Secret",
     "Series",
     "Service",
+    "Signal",
     "Sweep",
     "SweepTrial",
     "Token",

@@ -1,0 +1,101 @@
+"""What is known of notifications. Times are microseconds since the epoch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.contract.notifications import EventKind
+
+
+@dataclass(frozen=True)
+class NewTarget:
+    """An address that is to be told. `secret` None: nothing is signed."""
+
+    owner: str
+    name: str
+    kind: str
+    address: str
+    secret: str | None
+    kinds: Sequence[EventKind]
+    jobs: str = "all"
+    scope: str = "own"
+
+
+@dataclass(frozen=True)
+class TargetChange:
+    """What changes of a target. None: unchanged."""
+
+    kinds: Sequence[EventKind] | None = None
+    jobs: str | None = None
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """A target, without its secrets."""
+
+    id: str
+    owner: str
+    name: str
+    kind: str
+    shown: str
+    """The address as it is shown."""
+    kinds: str
+    """What it is told of, in one text."""
+    jobs: str
+    scope: str
+    created_at: int
+    delivered_at: int | None
+    error: str | None
+    """Why the last attempt failed; None after a delivery."""
+    failed_at: int | None
+    waiting: int = 0
+    """Messages that are not delivered yet."""
+    given_up: int = 0
+    """Messages of the last days that are not delivered and never will be."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a message goes."""
+
+    id: str
+    owner: str
+    name: str
+    kind: str
+    address: str
+    """A URL, or for `mail` an address."""
+    secret: str | None
+    """What signs a webhook: `whsec_` and base64."""
+
+
+@dataclass(frozen=True)
+class MessageFacts:
+    """A message that this program is to send, and to tell how that went."""
+
+    id: str
+    kind: str
+    body: Mapping[str, Any]
+    """JSON: `type`, `timestamp` and `data`."""
+    attempts: int
+    """This one included."""
+    age_s: float
+    """Seconds since it was made."""
+    target: Destination
+
+
+@dataclass(frozen=True)
+class ListedMessage:
+    """A message as its user sees it."""
+
+    id: str
+    target_id: str
+    kind: str
+    subject: str
+    body: Mapping[str, Any]
+    created_at: int
+    attempts: int
+    next_at: int | None
+    delivered_at: int | None
+    error: str | None
+    target: str | None = None
+    """The name of its target; None if that was removed."""

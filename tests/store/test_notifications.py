@@ -1,0 +1,429 @@
+"""Notifications: who is told what, exactly once, and how much of it."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+import secrets as random
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from controller.notifications.fan_out import FanOut
+from store.commands import notifications as commands
+from store.db.database import in_us
+from store.db.tables import Base, Message, Signal
+from store.facts.callers import SERVICE
+from store.facts.notifications import MessageFacts, NewTarget, TargetChange, TargetFacts
+from store.facts.output import NewEvent
+from store.queries import notifications as queries
+from store.rows import jobs, signals, targets, users
+from store.secret_keys import SecretKeys
+from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
+from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
+from torchyard.contract.job import EndReason
+from torchyard.contract.notifications import DEFAULT_ON, MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
+from torchyard.contract.spec import JobPatch
+from torchyard.contract.team import Role
+
+ALL = tuple(EventKind)
+KEY = random.token_hex(32)
+
+
+class Team:
+    """A service with some users, and what they are told."""
+
+    def __init__(self, db: StoreFixture) -> None:
+        self.db = db
+        self.store = store_on(db.database)
+        self.store.secret_keys = SecretKeys(KEY, Path("/nowhere"))
+        for name, role in (("ada", Role.MEMBER), ("eve", Role.MEMBER), ("root", Role.ADMIN)):
+            db.write(partial(users.add, name=name, role=role))
+
+    def target(self, owner: str = "ada", name: str = "hook", **wanted: Any) -> TargetFacts:
+        new: dict[str, Any] = {
+            "kind": "webhook",
+            "address": "https://example.com/x?key=hidden",
+            "secret": "whsec_a",
+            "kinds": ALL,
+        }
+        return commands.add_target(self.store, NewTarget(owner=owner, name=name, **(new | wanted)), caller=SERVICE)
+
+    def fan_out(self) -> None:
+        while FanOut(self.store).run():
+            pass
+
+    def messages(self) -> Sequence[Message]:
+        return self.db.read(lambda session: session.scalars(select(Message).order_by(Message.id)).all())
+
+    def told(self) -> list[tuple[str, str]]:
+        """Returns the target's owner and the kind of each message."""
+        self.fan_out()
+        return [(row.owner, row.kind) for row in self.messages()]
+
+    def claim(self, count: int = 100) -> list[MessageFacts]:
+        return commands.claim_messages(self.store, count=count, lease_s=60)
+
+    def age(self, by: timedelta) -> None:
+        """Makes all messages older."""
+        us = in_us(by)
+        older = {"created_at": Message.created_at - us, "next_at": Message.next_at - us}
+        older["leased_until"] = Message.leased_until - us
+        self.db.write(lambda session: session.execute(update(Message).values(**older)))
+
+    def cancelled(self, owner: str = "ada", **spec: Any) -> str:
+        """Submits a job and cancels it."""
+        job_id = self.db.submit(owner=owner, **spec)
+        self.db.cancel(job_id)
+        return job_id
+
+
+@pytest.fixture
+def team(db: StoreFixture) -> Team:
+    return Team(db)
+
+
+def test_each_change_of_a_job_is_told_to_its_owners_target(team: Team) -> None:
+    team.target()
+    db, worker = team.db, team.db.worker()
+    job_id = db.submit(max_restarts=1)
+    db.end(db.running(job_id, worker), EndReason.USER_ERROR, "it broke")
+    claim = db.running(job_id, worker)
+    db.record(claim, seq=0, checkpoints=[checkpoint("a", step=1, val_loss=0.5)])
+    db.record(claim, seq=1, checkpoints=[checkpoint("b", step=2, val_loss=0.7)])
+    db.record(claim, seq=2, events=[NewEvent("message", {"level": "info", "text": "fine"}, 1)])
+    warnings = [NewEvent("message", {"level": "warning", "text": text}, 1) for text in ("the loss is NaN", "again")]
+    db.record(claim, seq=3, events=warnings)
+    db.complete(claim)
+    kinds = ["started", "requeued", "started", "best", "warning", "succeeded"]
+    assert team.told() == [("ada", f"job.{kind}") for kind in kinds]
+    bodies = [row.body["data"] for row in team.messages()]
+    assert bodies[0]["title"] == "job script runs"
+    assert bodies[1]["text"].startswith("attempt 1 ended: it broke")
+    assert bodies[3]["text"] == "val/loss 0.5 at step 1"
+    assert (bodies[4]["text"], bodies[4]["more"]) == ("the loss is NaN", 1)
+    assert {body["job"]["id"] for body in bodies} == {job_id}
+
+
+def test_nothing_is_stored_if_nobody_wants_to_know(team: Team) -> None:
+    team.target("eve")
+    team.target("ada", kinds=DEFAULT_ON)
+    team.target("root", scope="all", kinds=[EventKind.WORKER_LOST])
+    team.cancelled(visibility="team")
+    assert team.db.everything()["signals"] == []
+
+
+def test_a_private_job_is_told_to_its_owner_alone(team: Team) -> None:
+    team.target("ada")
+    team.target("eve")
+    team.target("root", "mine")
+    team.target("root", "all", scope="all")
+    team.cancelled()
+    assert team.told() == [("ada", "job.cancelled")]
+    team.cancelled(visibility="team")
+    assert team.told()[1:] == [("ada", "job.cancelled"), ("root", "job.cancelled")]
+
+
+@pytest.mark.parametrize("first", ["team", "private"])
+def test_a_job_that_was_private_at_any_time_meanwhile_is_told_to_its_owner_alone(team: Team, first: str) -> None:
+    team.target("ada")
+    team.target("root", scope="all")
+    job_id = team.cancelled(visibility=first)
+    patch = JobPatch(visibility="private" if first == "team" else "team")
+    team.db.write(lambda session: jobs.change(session, job_id, patch))
+    assert team.told() == [("ada", "job.cancelled")]
+
+
+def test_who_is_disabled_or_no_administrator_any_more_is_told_nothing(team: Team) -> None:
+    team.target("ada")
+    team.target("root", scope="all")
+    team.cancelled(visibility="team")
+    assert len(team.told()) == 2
+    team.db.write(lambda session: users.change(session, "root", role=Role.MEMBER))
+    team.db.write(lambda session: users.change(session, "ada", disabled=True))
+    team.cancelled(visibility="team")
+    assert len(team.told()) == 2
+    assert team.claim() == []
+    team.db.write(lambda session: users.change(session, "ada", disabled=False))
+    assert [message.target.owner for message in team.claim()] == ["ada"]
+
+
+def test_a_job_names_targets(team: Team) -> None:
+    team.target(name="all")
+    team.target(name="chosen", jobs="named")
+    team.target(name="quiet", kinds=[EventKind.JOB_FAILED])
+
+    def told(**notify: Any) -> list[str]:
+        before = {row.id for row in team.messages()}
+        spec: dict[str, Any] = {"notify": notify} if notify else {}
+        team.cancelled(**spec)
+        team.fan_out()
+        names = {row.id: row.name for row in queries.list_targets(team.store, "ada")}
+        return sorted(names[row.target_id] for row in team.messages() if row.id not in before)
+
+    assert told() == ["all"]
+    assert told(targets=["chosen"]) == ["all", "chosen"]
+    assert told(targets=["chosen"], on=["job.failed"]) == ["all"]
+    assert told(targets=["all", "chosen"], on=["job.failed"]) == []
+    assert told(targets=["quiet"], on=["job.cancelled"]) == ["all", "quiet"]
+
+
+def test_a_kind_that_only_the_job_asks_for_is_told(team: Team) -> None:
+    team.target(name="quiet", kinds=[EventKind.JOB_FAILED])
+    team.cancelled(notify={"targets": ["quiet"], "on": ["job.cancelled"]})
+    assert team.told() == [("ada", "job.cancelled")]
+
+
+def test_a_spec_that_names_another_target_is_refused(team: Team) -> None:
+    team.target("eve", "hers")
+    spec = team.db.spec(notify={"targets": ["hers"]})
+    with pytest.raises(InvalidSpec) as refused:
+        team.db.read(lambda session: targets.check(session, "ada", spec))
+    assert refused.value.errors[0].field == "notify.targets.0"
+    team.db.read(lambda session: targets.check(session, "eve", spec))
+
+
+def test_a_lost_worker_is_told_to_administrators_once(team: Team) -> None:
+    team.target("ada")
+    team.target("root", scope="all")
+    team.target("root", "own")
+    db, worker = team.db, team.db.worker()
+    for device in ("slot-0", "slot-1"):
+        claim = db.running(db.submit(), worker, device)
+        db.expire(claim)
+        db.rescue(claim)
+    assert team.told() == [("root", "worker.lost"), *[("ada", kind) for kind in ("job.started", "job.requeued") * 2]]
+
+
+def test_messages_have_no_traceback_and_no_control_characters(team: Team) -> None:
+    team.target()
+    db = team.db
+    job_id = db.submit(max_restarts=0, env={"TOKEN": "hunter2"})
+    message = (
+        f"rank 0 raised\nTraceback (most recent call last):\n  in secret.py\n\x1b[31mbad\x00\u202e loss{'x' * 999}"
+    )
+    db.end(db.running(job_id, db.worker()), EndReason.DATA_ERROR, message)
+    team.fan_out()
+    (written,) = [str(row.body) for row in team.messages() if row.kind == "job.failed"]
+    (text,) = [row.body["data"]["text"] for row in team.messages() if row.kind == "job.failed"]
+    assert [word for word in ("\\x1b", "Traceback", "hunter2", "secret.py") if word in written] == []
+    assert text.isprintable()
+    assert len(text) <= 300
+
+
+def test_sixty_messages_an_hour_and_then_one_digest(team: Team) -> None:
+    team.target()
+    for _ in range(MESSAGES_AN_HOUR + 5):
+        team.cancelled()
+    told = team.told()
+    assert told == [("ada", "job.cancelled")] * MESSAGES_AN_HOUR + [("ada", "digest")]
+    digest = team.messages()[-1]
+    assert digest.body["data"]["kinds"] == {"job.cancelled": 5}
+    team.cancelled()
+    assert len(team.told()) == MESSAGES_AN_HOUR + 1
+    assert team.messages()[-1].body["data"]["count"] == 6
+    assert team.messages()[-1].id == digest.id
+    with pytest.raises(TooManyRequests):
+        commands.try_target(team.store, digest.target_id, owner="ada", caller=SERVICE)
+
+
+def test_removing_a_target_does_not_make_room_for_more(team: Team) -> None:
+    old = team.target()
+    for _ in range(MESSAGES_AN_HOUR):
+        team.cancelled()
+    team.fan_out()
+    commands.remove_target(team.store, old.id, owner="ada", caller=SERVICE)
+    new = team.target()
+    team.cancelled()
+    assert team.told()[-1] == ("ada", "digest")
+    assert team.messages()[-1].target_id == new.id
+    assert team.claim() == []
+    assert {row.error for row in team.messages()[:-1]} == {"the target was removed"}
+
+
+def test_the_hour_is_one_for_all_targets_of_a_user(team: Team) -> None:
+    for number in range(3):
+        team.target(name=f"hook-{number}")
+    for _ in range(MESSAGES_AN_HOUR // 3 + 1):
+        team.cancelled()
+    kinds = [kind for _, kind in team.told()]
+    assert (kinds.count("job.cancelled"), kinds.count("digest")) == (MESSAGES_AN_HOUR, 3)
+
+
+def test_after_an_hour_the_digest_is_sent_and_messages_follow_again(team: Team) -> None:
+    team.target()
+    for _ in range(MESSAGES_AN_HOUR + 1):
+        team.cancelled()
+    team.fan_out()
+    for _ in range(MESSAGES_AN_HOUR):
+        (message,) = team.claim()
+        commands.mark_delivered(team.store, message.id)
+    assert team.claim() == []
+    team.age(timedelta(hours=1, seconds=1))
+    assert [message.kind for message in team.claim()] == ["digest"]
+    team.cancelled()
+    assert team.told()[-1] == ("ada", "job.cancelled")
+
+
+def test_fan_outs_at_once_tell_each_target_once_and_count_exactly(team: Team) -> None:
+    team.target(name="one")
+    team.target(name="two")
+    team.target("root", scope="all")
+    for _ in range(MESSAGES_AN_HOUR):
+        team.cancelled(visibility="team")
+    assert [error for error in run_together(*[team.fan_out] * 4) if error is not None] == []
+    team.fan_out()
+    rows = [row for row in team.messages() if row.kind == "job.cancelled"]
+    assert [row.owner for row in rows].count("ada") == MESSAGES_AN_HOUR
+    assert [row.owner for row in rows].count("root") == MESSAGES_AN_HOUR
+    assert len({(row.target_id, row.subject) for row in rows}) == len(rows)
+    digests = [row.body["data"]["count"] for row in team.messages() if row.kind == "digest"]
+    assert sum(digests) == MESSAGES_AN_HOUR
+
+
+def test_of_one_target_one_message_is_on_its_way_and_users_take_turns(team: Team) -> None:
+    for number in range(6):
+        team.target(name=f"hook-{number}")
+    team.cancelled()
+    team.cancelled()
+    team.target("eve")
+    team.cancelled("eve")
+    team.fan_out()
+    assert [message.target.owner for message in team.claim(2)] == ["ada", "eve"]
+    assert [message.target.owner for message in team.claim()] == ["ada"] * 3
+    assert team.claim() == []
+
+
+def test_claims_at_once_never_have_the_same_message(team: Team) -> None:
+    for number in range(4):
+        team.target(name=f"hook-{number}")
+    team.target("eve")
+    team.cancelled()
+    team.cancelled("eve")
+    team.fan_out()
+    claimed = [each.id for some in run_together(*[team.claim] * 4) if isinstance(some, list) for each in some]
+    assert len(claimed) == len(set(claimed))
+    assert sorted([*claimed, *(each.id for each in team.claim())]) == [row.id for row in team.messages()]
+
+
+def test_a_message_whose_sender_was_lost_is_claimed_again_with_its_id(team: Team) -> None:
+    team.target()
+    team.cancelled()
+    team.fan_out()
+    (first,) = team.claim()
+    assert team.claim() == []
+    team.age(timedelta(minutes=2))
+    (again,) = team.claim()
+    assert (again.id, again.body, again.attempts) == (first.id, first.body, 2)
+    assert again.target.address == "https://example.com/x?key=hidden"
+    assert again.target.secret == "whsec_a"
+
+
+def test_a_failure_is_told_with_the_target_and_a_delivery_is_final(team: Team) -> None:
+    target = team.target()
+    team.cancelled()
+    team.fan_out()
+    (message,) = team.claim()
+    commands.mark_failed(team.store, message.id, "it answered\n500", again_in_s=3600)
+    shown = queries.get_target(team.store, target.id, owner="ada")
+    assert (shown.error, shown.waiting, shown.given_up) == ("it answered 500", 1, 0)
+    assert team.claim() == []
+    team.age(timedelta(hours=2))
+    (message,) = team.claim()
+    commands.mark_delivered(team.store, message.id)
+    commands.mark_failed(team.store, message.id, "too late", again_in_s=1)
+    shown = queries.get_target(team.store, target.id, owner="ada")
+    assert (shown.waiting, shown.given_up) == (0, 0)
+    assert team.claim() == []
+
+
+def test_a_message_that_is_given_up_is_counted(team: Team) -> None:
+    target = team.target()
+    team.cancelled()
+    team.fan_out()
+    (message,) = team.claim()
+    commands.mark_failed(team.store, message.id, "gone", again_in_s=None)
+    shown = queries.get_target(team.store, target.id, owner="ada")
+    assert (shown.error, shown.waiting, shown.given_up) == ("gone", 0, 1)
+    listed = queries.list_messages(team.store, "ada", target_id=None, limit=10, before=None)
+    assert [(row.id, row.target, row.error, row.next_at) for row in listed.items] == [
+        (message.id, "hook", "gone", None)
+    ]
+    assert queries.list_messages(team.store, "eve", target_id=target.id, limit=10, before=None).items == []
+
+
+def test_old_messages_are_given_up_and_then_deleted(team: Team) -> None:
+    team.target()
+    team.cancelled()
+    team.fan_out()
+    team.age(timedelta(hours=47))
+    commands.clean_messages(team.store)
+    assert [row.error for row in team.messages()] == [None]
+    team.age(timedelta(hours=2))
+    commands.clean_messages(team.store)
+    assert [(row.error, row.next_at) for row in team.messages()] == [("it was not sent in time", None)]
+    team.age(timedelta(days=6))
+    commands.clean_messages(team.store)
+    assert team.messages() == []
+
+
+def test_a_target_is_its_owners_and_its_address_is_stored_sealed(team: Team) -> None:
+    target = team.target()
+    assert target.shown == "https://example.com/…"
+    assert "hidden" not in str(team.db.everything())
+    assert "whsec_a" not in str(team.db.everything())
+    for act in (
+        lambda: queries.get_target(team.store, target.id, owner="eve"),
+        lambda: commands.change_target(team.store, target.id, TargetChange(jobs="named"), owner="eve", caller=SERVICE),
+        lambda: commands.remove_target(team.store, target.id, owner="eve", caller=SERVICE),
+        lambda: commands.try_target(team.store, target.id, owner="eve", caller=SERVICE),
+        lambda: queries.get_target(team.store, "ntf_1", owner=None),
+    ):
+        with pytest.raises(NotFound):
+            act()
+    changed = commands.change_target(team.store, target.id, TargetChange(jobs="named"), owner="ada", caller=SERVICE)
+    assert (changed.jobs, changed.kinds) == ("named", target.kinds)
+
+
+def test_a_target_that_cannot_be_decrypted_says_so_and_delays_nobody(team: Team) -> None:
+    target = team.target()
+    team.target("eve")
+    team.cancelled()
+    team.cancelled("eve")
+    team.fan_out()
+    team.store.secret_keys = SecretKeys(random.token_hex(32), Path("/nowhere"))
+    assert team.claim() == []
+    shown = queries.get_target(team.store, target.id, owner="ada")
+    assert "which this program lacks" in (shown.error or "")
+    assert shown.waiting == 1
+
+
+def test_a_user_has_so_many_targets_at_most_and_each_name_once(team: Team) -> None:
+    names = [f"hook-{number}" for number in range(MOST_TARGETS - 1)]
+    for name in names:
+        team.target(name=name)
+    with pytest.raises(Conflict, match="has a target hook-0 already"):
+        team.target(name="hook-0")
+    results = run_together(*(partial(team.target, name=f"last-{number}") for number in range(3)))
+    assert sum(isinstance(result, Conflict) for result in results) == 2
+    team.target("eve", "hook-0")
+
+
+def test_more_signals_than_anybody_makes_are_dropped(team: Team) -> None:
+    team.target()
+    team.target("eve")
+    team.cancelled()
+
+    def multiply(session: Session) -> None:
+        first = session.execute(select(Base.metadata.tables["signals"])).mappings().one()
+        copies = [{**first, "id": -number} for number in range(1, signals.MOST_WAITING)]
+        session.execute(insert(Signal), copies)
+
+    team.db.write(multiply)
+    team.cancelled()
+    team.cancelled("eve")
+    assert list(queries.owners_with_signals(team.store)) == ["ada", "eve"]
+    waiting = team.db.read(lambda session: session.scalars(select(Signal.owner)).all())
+    assert (waiting.count("ada"), waiting.count("eve")) == (signals.MOST_WAITING, 1)
