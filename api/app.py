@@ -27,6 +27,7 @@ from api.routes import (
     jobs,
     logs,
     models,
+    notifications,
     quotas,
     secrets,
     session,
@@ -104,6 +105,7 @@ def _routes() -> list[BaseRoute]:
         team,
         quotas,
         secrets,
+        notifications,
         session,
         health,
     )

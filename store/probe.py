@@ -14,7 +14,7 @@ from store.blobs import Blobs
 from store.db.database import Database, now_us
 from store.db.revision import REVISION, revision_of
 from store.queue import missing_permissions, server_info
-from store.rows import secrets
+from store.rows import secrets, targets
 from store.service_identity import Known
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}
@@ -87,9 +87,11 @@ def inspect_service(url: str, blobs: Blobs) -> Known | None:
 
 
 def secret_key_ids(url: str) -> Sequence[str]:
-    """Returns the ids of the keys that have encrypted secrets. Raises Unavailable."""
+    """Returns the ids of the keys that have encrypted secrets and targets. Raises Unavailable."""
     with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
-        return secrets.key_ids(session) if inspect(session.connection()).has_table("secrets") else ()
+        tables = inspect(session.connection()).get_table_names()
+        used = {*secrets.key_ids(session)} if "secrets" in tables else set[str]()
+        return sorted({*used, *targets.key_ids(session)} if "notification_targets" in tables else used)
 
 
 def inspect_redis(url: str, *, service: str) -> RedisInfo:

@@ -39,6 +39,7 @@ TAGS = [
     {"name": "bundles", "description": "Upload code and data for jobs, each as one tar that its sha256 names."},
     {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
     {"name": "team", "description": "Users, their tokens, sessions of browsers, and the audit."},
+    {"name": "notifications", "description": "Whom the service tells what happens: targets, and messages to them."},
     {"name": "service", "description": "Health, readiness, and metrics of the service."},
 ]
 
@@ -53,6 +54,7 @@ _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "role": ("a role", ["member"]),
     "name": ("a name", ["alice"]),
     "token_id": ("the token's id", ["tok_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "target_id": ("the target's id", ["ntf_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "sha256": ("the sha256 of the bundle's tar", ["7" * 64]),
     "ref": ("a checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best"]),

@@ -12,12 +12,15 @@ from torchyard.contract.errors import Conflict, TooManyRequests
 from torchyard.contract.notifications import MESSAGES_AN_HOUR
 
 
-def add_target(store: Store, new: NewTarget, *, caller: Caller) -> TargetFacts:
-    """Stores a target. Raises Conflict if there is one of that name or there are too many, and ConfigError."""
+def add_target(store: Store, new: NewTarget, *, caller: Caller) -> tuple[TargetFacts, str | None]:
+    """Stores a target, and returns it with the secret of its webhooks, which is told this once.
+
+    Raises what `store.rows.targets.add` does.
+    """
     with store.write("team") as session:
-        added = targets.add(session, store.secret_keys, new)
+        added, secret = targets.add(session, store.secret_keys, new)
         audit.add(session, caller, "target.add", f"{added.id} of {new.owner}: {new.kind} {added.shown}")
-        return added
+        return added, secret
 
 
 def change_target(

@@ -2,7 +2,7 @@
 
 from store.facts.callers import Caller
 from store.facts.team import SecretFacts
-from store.rows import audit, secrets
+from store.rows import audit, secrets, targets
 from store.store import Store
 
 
@@ -22,12 +22,19 @@ def remove(store: Store, name: str, *, caller: Caller) -> None:
 
 
 def rotate(store: Store, *, caller: Caller) -> int:
-    """Encrypts every secret with the first key, and returns how many had another. Raises ConfigError."""
+    """Encrypts every secret with the first key, and each target's, and returns how many had another.
+
+    Raises ConfigError.
+    """
     keys = store.secret_keys
     with store.write("team") as session:
         rows = secrets.encrypted_otherwise(session, keys.current_id)
         for row in rows:
             value = keys.decrypt(row.value, key_id=row.key_id, owner=row.owner, name=row.name)
             row.value, row.key_id = keys.encrypt(value, owner=row.owner, name=row.name), keys.current_id
-        audit.add(session, caller, "secrets.rotate", f"{len(rows)} secrets to key {keys.current_id}")
-        return len(rows)
+        sealed = targets.encrypted_otherwise(session, keys.current_id)
+        for target in sealed:
+            targets.seal_again(target, keys)
+        count = len(rows) + len(sealed)
+        audit.add(session, caller, "secrets.rotate", f"{count} secrets to key {keys.current_id}")
+        return count

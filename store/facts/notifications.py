@@ -9,13 +9,12 @@ from torchyard.contract.notifications import EventKind
 
 @dataclass(frozen=True)
 class NewTarget:
-    """An address that is to be told. `secret` None: nothing is signed."""
+    """An address that is to be told."""
 
     owner: str
     name: str
     kind: str
     address: str
-    secret: str | None
     kinds: Sequence[EventKind]
     jobs: str = "all"
     scope: str = "own"

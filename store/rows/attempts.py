@@ -211,7 +211,7 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
     for event in batch.events:
         if not event.limited or meter.takes_message(event.data["text"]):
             jobs.add_event(session, job_id, type=event.type, attempt=attempt, data=event.data, time=event.time)
-            warnings += [event.data["text"]] if event.type == "message" and event.data["level"] in _ALARMING else []
+            warnings += [event.data["text"]] if event.type == "message" and event.data.get("level") in _ALARMING else []
     for checkpoint in batch.checkpoints:
         checkpoints.add(session, job_id, attempt=attempt, new=checkpoint)
     if batch.checkpoints and (notice := retention.prune(session, job_id)) is not None:

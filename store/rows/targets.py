@@ -1,8 +1,10 @@
 """Targets of notifications: where users want to be told, and of what. Addresses and secrets are stored encrypted."""
 
+import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 import json
+import secrets
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,28 +18,35 @@ from store.facts.notifications import Destination, NewTarget, TargetChange, Targ
 from store.ids import is_id, new_id
 from store.rows import columns, users
 from store.secret_keys import SecretKeys
-from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound
+from torchyard.contract.errors import Conflict, FieldError, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.notifications import MOST_TARGETS, EventKind
 from torchyard.contract.spec import Spec
+from torchyard.contract.team import Role
 
 _TOLD = columns.of(TargetFacts, NotificationTarget)
 
 
-def add(session: Session, keys: SecretKeys, new: NewTarget) -> TargetFacts:
-    """Stores a target. Raises Conflict if the user has one of that name or too many, and ConfigError."""
+def add(session: Session, keys: SecretKeys, new: NewTarget) -> tuple[TargetFacts, str | None]:
+    """Stores a target, and returns it with what its webhooks are signed with, which is told this once.
+
+    Raises NotFound, Forbidden if the user may not be told of all, Conflict if the user has one of that name or too
+    many, and ConfigError.
+    """
+    if new.owner != BOOTSTRAP and users.get(session, new.owner).role != Role.ADMIN and new.scope == "all":
+        raise Forbidden(f"{new.owner} is no administrator, and may not be told of the jobs of others")
     users.lock(session, new.owner)  # the count below would miss what another request adds meanwhile
     query = select(func.count()).select_from(NotificationTarget).where(NotificationTarget.owner == new.owner)
     count = session.execute(query).scalar_one()
     if count >= MOST_TARGETS:
         raise Conflict(f"{new.owner} has {count} targets, and may have {MOST_TARGETS}: remove some first")
-    target_id = new_id("ntf")
+    target_id, secret = new_id("ntf"), _new_secret() if new.kind == "webhook" else None
     row = NotificationTarget(
         id=target_id,
         owner=new.owner,
         name=new.name,
         kind=new.kind,
         shown=_shown(new),
-        sealed=_seal(keys, target_id, new.owner, {"address": new.address, "secret": new.secret}),
+        sealed=_seal(keys, target_id, new.owner, {"address": new.address, "secret": secret}),
         key_id=keys.current_id,
         kinds=kinds_text(new.kinds),
         jobs=new.jobs,
@@ -49,7 +58,7 @@ def add(session: Session, keys: SecretKeys, new: NewTarget) -> TargetFacts:
     except IntegrityError:
         raise Conflict(f"{new.owner} has a target {new.name} already") from None
     session.refresh(row)
-    return columns.read(TargetFacts, row)
+    return columns.read(TargetFacts, row), secret
 
 
 def list_of(session: Session, owner: str) -> Sequence[TargetFacts]:
@@ -98,7 +107,7 @@ def lock_of(session: Session, owner: str, *, team: bool = False) -> Sequence[Not
 
 def is_heard() -> ColumnElement[bool]:
     """Returns the condition that the target's user may be told now."""
-    allowed = or_(NotificationTarget.scope == "own", User.role == "admin")
+    allowed = or_(NotificationTarget.scope == "own", User.role == Role.ADMIN)
     user = exists().where(User.name == NotificationTarget.owner, User.disabled_at.is_(None), allowed)
     return or_(NotificationTarget.owner == BOOTSTRAP, user)
 
@@ -173,6 +182,10 @@ def _counted(session: Session, found: Sequence[TargetFacts]) -> list[TargetFacts
 
 def _seal(keys: SecretKeys, target_id: str, owner: str, opened: dict[str, Any]) -> bytes:
     return keys.encrypt(json.dumps(opened), owner=owner, name=target_id)
+
+
+def _new_secret() -> str:
+    return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 
 def _shown(new: NewTarget) -> str:

@@ -51,6 +51,7 @@ CHANGES: dict[str, tuple[str, str, int]] = {
     "delete": ("DELETE", "/v1/jobs/{job}", 204),
 }
 """Method, path, and the status for who may change the job, which has ended."""
+HOOK = {"name": "hook", "kind": "webhook", "address": "https://example.com/"}
 FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("POST", "/v1/jobs", {"trainer": "image-classification"}, Role.MEMBER, 201),
     ("GET", "/v1/jobs", None, Role.VIEWER, 200),
@@ -64,6 +65,14 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("POST", "/v1/models", {"name": "a", "from": f"job_{'0' * 32}/best"}, Role.MEMBER, 404),
     ("PATCH", "/v1/models/alice/none", {"visibility": "team"}, Role.MEMBER, 404),
     ("DELETE", "/v1/models/alice/none", None, Role.MEMBER, 404),
+    ("GET", "/v1/notifications/targets", None, Role.VIEWER, 200),
+    ("GET", "/v1/notifications/messages", None, Role.VIEWER, 200),
+    ("GET", f"/v1/notifications/targets/ntf_{'0' * 32}", None, Role.VIEWER, 404),
+    ("POST", "/v1/notifications/targets", HOOK, Role.MEMBER, 201),
+    ("POST", "/v1/notifications/targets", HOOK | {"name": "all", "scope": "all"}, Role.ADMIN, 201),
+    ("PATCH", f"/v1/notifications/targets/ntf_{'0' * 32}", {"jobs": "all"}, Role.MEMBER, 404),
+    ("POST", f"/v1/notifications/targets/ntf_{'0' * 32}/test", None, Role.MEMBER, 404),
+    ("DELETE", f"/v1/notifications/targets/ntf_{'0' * 32}", None, Role.MEMBER, 404),
     ("GET", "/v1/queue", None, Role.VIEWER, 200),
     ("GET", "/v1/workers", None, Role.VIEWER, 200),
     ("GET", "/v1/workers/wrk_00000000000000000000000000000000/history", None, Role.VIEWER, 404),

@@ -46,10 +46,10 @@ class Team:
         new: dict[str, Any] = {
             "kind": "webhook",
             "address": "https://example.com/x?key=hidden",
-            "secret": "whsec_a",
             "kinds": ALL,
         }
-        return commands.add_target(self.store, NewTarget(owner=owner, name=name, **(new | wanted)), caller=SERVICE)
+        wanted_target = NewTarget(owner=owner, name=name, **(new | wanted))
+        return commands.add_target(self.store, wanted_target, caller=SERVICE)[0]
 
     def fan_out(self) -> None:
         while FanOut(self.store).run():
@@ -318,7 +318,7 @@ def test_a_message_whose_sender_was_lost_is_claimed_again_with_its_id(team: Team
     (again,) = team.claim()
     assert (again.id, again.body, again.attempts) == (first.id, first.body, 2)
     assert again.target.address == "https://example.com/x?key=hidden"
-    assert again.target.secret == "whsec_a"
+    assert (again.target.secret or "").startswith("whsec_")
 
 
 def test_a_failure_is_told_with_the_target_and_a_delivery_is_final(team: Team) -> None:
@@ -373,7 +373,7 @@ def test_a_target_is_its_owners_and_its_address_is_stored_sealed(team: Team) -> 
     target = team.target()
     assert target.shown == "https://example.com/…"
     assert "hidden" not in str(team.db.everything())
-    assert "whsec_a" not in str(team.db.everything())
+    assert "whsec_" not in str(team.db.everything())
     for act in (
         lambda: queries.get_target(team.store, target.id, owner="eve"),
         lambda: commands.change_target(team.store, target.id, TargetChange(jobs="named"), owner="eve", caller=SERVICE),

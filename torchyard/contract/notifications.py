@@ -14,9 +14,9 @@ TARGET_NAME = allowing(
 )
 TargetName = Annotated[str, Field(pattern=TARGET_NAME)]
 TargetKind = Literal["webhook", "slack", "discord", "mail"]
-Scope = Literal["own", "all"]
+NotificationScope = Literal["own", "all"]
 """`own`: one's own jobs and sweeps. `all`: also those of the team, and lost workers; for administrators."""
-Jobs = Literal["all", "named"]
+TargetJobs = Literal["all", "named"]
 """`named`: only jobs whose spec names the target."""
 
 MOST_TARGETS = 20

@@ -1,0 +1,115 @@
+"""Whom the service tells what happens: targets, and the messages to them."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from api.access.auth import JobReader, JobWriter, Principal
+from api.openapi.completion import problems
+from api.openapi.routers import guarded
+from api.parameters.bodies import json_body
+from api.parameters.paging import AfterMessage, Limit, id_after, page
+from api.parameters.reads import in_turns
+from api.present import notifications as present
+from api.services import ServicesDep
+from store.commands import notifications as commands
+from store.facts import notifications as facts
+from store.queries import notifications as queries
+from torchyard.contract.errors import Conflict, Forbidden, Unavailable
+from torchyard.contract.filters import NO_NUL
+from torchyard.contract.targets import NewTarget, TargetPatch
+from torchyard.contract.team import Scope
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.notifications import MessageView, NewTargetView, TargetView
+
+router = guarded("notifications", Unavailable)
+
+Text = Annotated[str, Query(max_length=300, pattern=NO_NUL)]
+_EXAMPLE = {"name": "alerts", "kind": "webhook", "address": "https://example.com/torchyard", "on": ["job.failed"]}
+NewTargetBody = Annotated[NewTarget, json_body(NewTarget, example=_EXAMPLE)]
+TargetPatchBody = Annotated[TargetPatch, json_body(TargetPatch, example={"on": ["job.failed", "job.warning"]})]
+User = Annotated[Text | None, Query(description="whose; only an administrator may name another user")]
+
+
+@router.get("/notifications/targets")
+def list_targets(services: ServicesDep, caller: JobReader, user: User = None) -> Page[TargetView]:
+    """Lists targets by name, one's own or those of `user`, with what waits for them and why it failed last."""
+    found = queries.list_targets(services.store, _owner(caller, user))
+    return Page[TargetView](data=[*map(present.target, found)])
+
+
+@router.post("/notifications/targets", status_code=201, responses=problems(Conflict))
+def add_target(services: ServicesDep, caller: JobWriter, new: NewTargetBody) -> NewTargetView:
+    """Adds a target. The secret of a webhook is in this answer and nowhere else.
+
+    Only an administrator may enter an address of mail, or set `scope: all`.
+    """
+    if Scope.USERS not in caller.scopes and (new.kind == "mail" or new.scope == "all"):
+        what = "enter an address of mail" if new.kind == "mail" else "be told of the jobs of others"
+        raise Forbidden(f"only an administrator may {what}")
+    wanted = facts.NewTarget(
+        owner=_owner(caller, new.user),
+        name=new.name,
+        kind=new.kind,
+        address=new.address,
+        kinds=new.on,
+        jobs=new.jobs,
+        scope=new.scope,
+    )
+    return present.new_target(*commands.add_target(services.store, wanted, caller=caller))
+
+
+@router.get("/notifications/targets/{target_id}")
+def get_target(services: ServicesDep, caller: JobReader, target_id: str) -> TargetView:
+    """Returns a target."""
+    return present.target(queries.get_target(services.store, target_id, owner=_own(caller)))
+
+
+@router.patch("/notifications/targets/{target_id}")
+def change_target(services: ServicesDep, caller: JobWriter, target_id: str, patch: TargetPatchBody) -> TargetView:
+    """Changes what a target is told of."""
+    change = facts.TargetChange(kinds=patch.on, jobs=patch.jobs)
+    return present.target(commands.change_target(services.store, target_id, change, owner=_own(caller), caller=caller))
+
+
+@router.delete("/notifications/targets/{target_id}", status_code=204)
+def remove_target(services: ServicesDep, caller: JobWriter, target_id: str) -> None:
+    """Removes a target. Messages that wait for it are given up."""
+    commands.remove_target(services.store, target_id, owner=_own(caller), caller=caller)
+
+
+@router.post("/notifications/targets/{target_id}/test", status_code=202, responses=problems(Conflict))
+def try_target(services: ServicesDep, caller: JobWriter, target_id: str) -> MessageView:
+    """Sends a message that only shows whether it arrives. It counts among the 60 of an hour."""
+    return present.message(commands.try_target(services.store, target_id, owner=_own(caller), caller=caller))
+
+
+@router.get("/notifications/messages")
+@in_turns
+def list_messages(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    target: Annotated[Text | None, Query(description="only those to this target, by its id")] = None,
+    user: User = None,
+    limit: Limit = 100,
+    after: AfterMessage = None,
+) -> Page[MessageView]:
+    """Lists messages of the last 7 days, newest first: what waits, what was delivered, and what failed."""
+    before = id_after(after, "msg")
+    found = queries.list_messages(services.store, _owner(caller, user), target_id=target, limit=limit, before=before)
+    return page(MessageView, found, present.message, cursor=lambda message: message.id)
+
+
+def _owner(caller: Principal, user: str | None) -> str:
+    """Returns whose targets are meant. Raises Forbidden for another user's, unless the caller manages users."""
+    if user is None or user == caller.name:
+        return caller.name
+    if Scope.USERS not in caller.scopes:
+        raise Forbidden("only an administrator may see or make the targets of another user")
+    return user
+
+
+def _own(caller: Principal) -> str | None:
+    """Returns whose targets the caller may reach by id; None: everybody's."""
+    return None if Scope.USERS in caller.scopes else caller.name
