@@ -1,7 +1,7 @@
 """Sweeps, their trials, and which of them a job is
 
 Revision ID: 0034
-Revises: 0032
+Revises: 0033
 """
 
 from alembic import op
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from migrations.turns import limit_lock_waits
 
 revision = "0034"
-down_revision = "0032"
+down_revision = "0033"
 branch_labels = None
 depends_on = None
 

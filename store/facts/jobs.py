@@ -83,6 +83,19 @@ class ListedJob:
     sweep: JobSweepFacts | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DependencyFacts:
+    """A job that must have ended before another one starts, as a caller may see it."""
+
+    job_id: str
+    name: str | None
+    """None if it was deleted, or the caller may not read it."""
+    on: str
+    """How it must end: a `torchyard.contract.after.Ending`."""
+    state: JobState | None
+    """None if the caller may not read it, or nothing is left that says it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts(ListedJob):
     """A job, with all that is shown of it."""
@@ -94,6 +107,7 @@ class JobFacts(ListedJob):
     log_lines: int
     initial: InitialFacts | None
     """What its spec's `init_from` names."""
+    after: Sequence[DependencyFacts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from store.facts.callers import Caller
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.initial_weights import InitialFacts
-from store.facts.jobs import JobFacts
+from store.facts.jobs import DependencyFacts, JobFacts
+from torchyard.contract.job import Reason
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility
 
@@ -36,6 +37,9 @@ class NewJob:
     visibility: Visibility = "private"
     retry_of: str | None = None
     trial: TrialOf | None = None
+    job_id: str | None = None
+    waits_for: Reason | None = None
+    """Why it is held out of the line, if it waits for other jobs."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Submission:
 
     `retry_of`: the job that it goes on with, of which the transaction has the row; `goes_on_from`: the checkpoint of
     that job from which it does, if it has one. `initial`: what the spec's `init_from` names, once that is known.
+    `after`: the jobs in the spec's `after`, once they are known; then `waits_for` says for which it waits, if it does.
+    `job_id`: its id, where others were told of it before.
     """
 
     spec: Spec
@@ -54,6 +60,9 @@ class Submission:
     goes_on_from: CheckpointFacts | None = None
     initial: InitialFacts | None = None
     trial: TrialOf | None = None
+    after: tuple[DependencyFacts, ...] | None = None
+    waits_for: Reason | None = None
+    job_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,22 @@
 
 from typing import Any
 
-from store.db.tables import Base
+from store.db.tables import HELD, Base
 from store.facts.line import Bucket, LineEntry, Member, Standing
+from torchyard.contract.job import JobState
 
 _NAMES = ("id", "owner", "device_request", "priority", "created_at", "shape", "not_before", "lined_at")
 COLUMNS = tuple(Base.metadata.tables["jobs"].c[name] for name in _NAMES)
 """What these functions read of a row."""
 
 
+def in_line(job: Any) -> bool:
+    """Returns whether the job is queued and does not wait for other jobs."""
+    return job.state == JobState.QUEUED and job.not_before != HELD
+
+
 def entry_of(job: Any) -> LineEntry:
-    """Returns the entry of a queued job."""
+    """Returns the entry of a job in the line."""
     shape = job.shape if job.not_before is None else None
     return LineEntry(bucket_of(job), job.created_at, shape, job.lined_at)
 

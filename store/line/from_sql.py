@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session, aliased
 
 from scheduling.snapshot import Group
 from store.db.tables import Job
+from store.db.tables.jobs import IN_LINE
 from store.facts.line import Bucket, Credits, Member, Standing
 from store.line import order
-from store.line.conditions import is_queued, waits
+from store.line.conditions import in_line, waits
 from store.line.source import Mark, Priced
 
 _PER_STATEMENT = 100
@@ -44,9 +45,12 @@ _NEXT = (
     .limit(bindparam("limit"))
 )
 _BUCKET = (Job.priority, Job.owner, Job.device_request)
-_BUCKETS = select(*_BUCKET, func.count(literal_column("*"))).where(is_queued()).group_by(*_BUCKET)
+_BUCKETS = select(*_BUCKET, func.count(literal_column("*"))).where(in_line()).group_by(*_BUCKET)
 # Texts, because a statement of a hundred parts costs more to build than to execute. Parts differ by a number alone.
-_OF_BUCKET = "state = 'queued' AND priority = :priority{0} AND owner = :owner{0} AND device_request = :request{0}"
+_OF_BUCKET = (
+    f"state = 'queued' AND {IN_LINE}"
+    " AND priority = :priority{0} AND owner = :owner{0} AND device_request = :request{0}"
+)
 _COUNT = f"SELECT {{0}}, count(*) FROM jobs WHERE {_OF_BUCKET} AND (created_at, id) < (:submitted{{0}}, :id{{0}})"  # noqa: S608
 _SOME = (
     f"SELECT * FROM (SELECT {{0}} AS place, created_at, id FROM jobs WHERE {_OF_BUCKET}"  # noqa: S608

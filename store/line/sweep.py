@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
 from store.db.tables import DeletedJob, Job, Service
-from store.line.conditions import is_queued
+from store.line.conditions import in_line
 from store.line.entries import COLUMNS, entry_of
 from store.line.scripts import LATE_US
 from store.line.upkeep import Stamp, Upkeep, settled, told
@@ -32,10 +32,10 @@ _AUDITED = 250
 
 _ORDER = (Job.priority, Job.owner, Job.device_request, Job.created_at, Job.id)
 # Built once, because each sweep executes them.
-_ROWS = select(*COLUMNS).where(is_queued(), Job.id.in_(bindparam("ids", expanding=True)))
+_ROWS = select(*COLUMNS).where(in_line(), Job.id.in_(bindparam("ids", expanding=True)))
 _NEXT = (
     select(*COLUMNS)
-    .where(is_queued(), tuple_(*_ORDER) > tuple_(*(bindparam(column.key) for column in _ORDER)))
+    .where(in_line(), tuple_(*_ORDER) > tuple_(*(bindparam(column.key) for column in _ORDER)))
     .order_by(*_ORDER)
     .limit(bindparam("limit"))
 )

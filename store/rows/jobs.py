@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import case, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
-from store.db.tables import Allocation, Attempt, Job, Worker
+from store.db.tables import HELD, Allocation, Attempt, Job, Worker
 from store.facts.callers import SERVICE, Caller
 from store.facts.line import Left
-from store.line.entries import entry_of
+from store.line.entries import entry_of, in_line
 from store.line.line import line_of
 from store.rows import access, initial_files, job_events, quotas, reservations, signals, trials
 from store.rows.shapes import shape_of
@@ -22,8 +22,8 @@ from torchyard.contract.pausing import PausePoint
 from torchyard.contract.spec import JobPatch
 from torchyard.contract.team import Role
 
-_WAITED_US = Job.waited_us + now_us() - Job.lined_at
-"""How long a queued job has waited in all."""
+_WAITED_US = case((Job.not_before == HELD, Job.waited_us), else_=Job.waited_us + now_us() - Job.lined_at)
+"""How long a queued job has waited in the line in all."""
 # Built once: building a statement costs more than executing it.
 _HOLDERS = (
     select(Allocation.worker_id, Allocation.device, Attempt.job_id)
@@ -162,7 +162,7 @@ def set_reason(session: Session, job_id: str, state: JobState, reason: Reason) -
 
 def announce(session: Session, job: Job) -> None:
     """Records in the session's announcement that the job has changed, and where it stands in the line."""
-    if job.state == JobState.QUEUED:
+    if in_line(job):
         announcement_of(session).enqueue(job.id, entry_of(job))
     else:
         announcement_of(session).dequeue(job.id, Left(job.lined_at))

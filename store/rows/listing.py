@@ -16,7 +16,7 @@ from store.facts.callers import Caller, lists_unreadable
 from store.facts.jobs import JobCounts, ListCursor, ListedJob, QueueCursor, QueuedJob, QueuePage
 from store.facts.line import Credits, Standing
 from store.facts.pages import FactPage
-from store.line.conditions import is_queued
+from store.line.conditions import in_line
 from store.line.entries import standing_of
 from store.line.line import line_of
 from store.line.order import cursor_of
@@ -123,7 +123,7 @@ _TOLD = (Job.id, Job.owner, Job.visibility, Job.name, Job.priority, Job.not_befo
 _QUEUED = (
     select(*_TOLD, Job.state, Job.shape, Job.device_request, Job.reason_code, Job.reason_message, Job.reason_since)
     .add_columns(Job.spec["resources"].label("resources"))
-    .where(is_queued(), Job.id.in_(bindparam("ids", expanding=True)))
+    .where(in_line(), Job.id.in_(bindparam("ids", expanding=True)))
 )
 
 

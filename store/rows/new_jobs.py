@@ -7,17 +7,15 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from store.announcement import announcement_of
 from store.db.database import cleaned, document
 from store.db.prepared import Prepared
-from store.db.tables import Base
+from store.db.tables import HELD, Base
 from store.facts.jobs import WAITING, DisplayedReason
 from store.facts.submission import NewJob
 from store.ids import new_id
-from store.line.entries import entry_of
 from store.rows import job_events, jobs, reasons
 from store.rows.shapes import shape
-from torchyard.contract.job import JobState
+from torchyard.contract.job import JobState, Reason
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility
 
@@ -27,7 +25,7 @@ _NEW_JOBS = Prepared(
     columns=(
         *("id", "owner", "name", "trainer", "spec", "priority", "shape", "device_request", "labels", "search_text"),
         *("visibility", "retry_of", "sweep_id", "trial", "state", "version", "reason_code", "reason_message"),
-        *("attempt", "devices", "position", "created_at", "reason_since", "lined_at"),
+        *("attempt", "devices", "not_before", "position", "created_at", "reason_since", "lined_at"),
     ),
 )
 # What is told of a job is read from these columns, too.
@@ -53,18 +51,26 @@ def submit_all(session: Session, new: Sequence[NewJob]) -> list[tuple[Any, Displ
     moment = reasons.now(session, {row["shape"] for row in rows})
     times = dict.fromkeys(("created_at", "reason_since", "lined_at"), moment.now)
     _NEW_JOBS.write(session, [{**row, **times, "labels": document(row["labels"]), "devices": "[]"} for row in rows])
-    job_events.add_first(session, [row["id"] for row in rows], WAITING, time=moment.now)
+    for reason, ids in _by_reason(rows).items():
+        job_events.add_first(session, ids, reason, time=moment.now)
     stored = [SimpleNamespace(**{**_UNSET, **row, **times}) for row in rows]
     for job in stored:
-        announcement_of(session).enqueue(job.id, entry_of(job))
+        jobs.announce(session, job)
     return [(job, moment.displayed(job)) for job in stored]
 
 
+def _by_reason(rows: Sequence[dict[str, Any]]) -> dict[Reason, list[str]]:
+    found: dict[Reason, list[str]] = {}
+    for row in rows:
+        found.setdefault(Reason(row["reason_code"], row["reason_message"]), []).append(row["id"])
+    return found
+
+
 def _row(new: NewJob) -> dict[str, Any]:
-    spec = new.spec
+    spec, reason = new.spec, new.waits_for or WAITING
     resources = spec.resources.model_dump(mode="json")
     values: dict[str, Any] = {
-        "id": new_id("job"),
+        "id": new.job_id or new_id("job"),
         "owner": new.owner,
         "name": spec.name,
         "trainer": spec.trainer,
@@ -79,8 +85,9 @@ def _row(new: NewJob) -> dict[str, Any]:
         "trial": None if new.trial is None else new.trial.number,
         "state": JobState.QUEUED.value,
         "version": 1,
-        "reason_code": WAITING.code,
-        "reason_message": WAITING.message,
+        "reason_code": reason.code,
+        "reason_message": reason.message,
+        "not_before": None if new.waits_for is None else HELD,
         "attempt": 0,
         "devices": [],
         "position": 1,

@@ -6,22 +6,23 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.line.entries import standing_of
+from store.line.entries import in_line, standing_of
 from store.line.line import line_of
 from store.rows.credits import credits
-from torchyard.contract.job import JobState
 
 
 def ask_after_commit(session: Session, jobs: Iterable[Any]) -> None:
     """Has the positions of jobs that were just submitted found when they are announced: see `Store.places`."""
-    announcement, new = announcement_of(session), [standing_of(job) for job in jobs]
+    announcement, new = announcement_of(session), [standing_of(job) for job in jobs if in_line(job)]
+    if not new:
+        return
     announcement.newcomers += new
     announcement.credits = credits(session, {job.bucket for job in new})
 
 
 def queue_positions(session: Session, rows: Iterable[Any]) -> dict[str, int]:
-    """Returns the positions of those jobs that are queued, from 1, by id. `rows` have the columns of jobs."""
-    queued = [standing_of(row) for row in rows if row.state == JobState.QUEUED]
-    if not queued:
+    """Returns the positions of those jobs that are in the line, from 1, by id. `rows` have the columns of jobs."""
+    found = [standing_of(row) for row in rows if in_line(row)]
+    if not found:
         return {}
-    return line_of(session).positions(credits(session, {job.bucket for job in queued}), queued)
+    return line_of(session).positions(credits(session, {job.bucket for job in found}), found)

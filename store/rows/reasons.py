@@ -47,8 +47,8 @@ class Moment:
     common: Mapping[str, DisplayedReason]
 
     def displayed(self, job: Any) -> DisplayedReason:
-        """Returns the reason of a job of one of the shapes that has none of its own."""
-        return _shown(job, self.common.get(job.shape))
+        """Returns the reason of a job of one of the shapes."""
+        return _shown(job, self.common.get(job.shape) if _waits_with_others(job) else None)
 
 
 def now(session: Session, shapes: Collection[str]) -> Moment:

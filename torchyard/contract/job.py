@@ -64,7 +64,7 @@ WAITING_IN_SLURM = "waiting_in_slurm"
 
 
 class EndReason(StrEnum):
-    """Why an attempt ended. It is also the `error.code` of a job that failed by it."""
+    """Why an attempt ended, or a job without one. It is also the `error.code` of a job that failed by it."""
 
     COMPLETED = "completed"
     USER_ERROR = "user_error"  # a rank raised, or left with a non-zero exit code
@@ -79,6 +79,7 @@ class EndReason(StrEnum):
     PAUSED = "paused"
     PREEMPTED = "preempted"
     WORKER_LOST = "worker_lost"  # the message says: lease expired, host rebooted, supervisor or launcher killed, …
+    DEPENDENCY_FAILED = "dependency_failed"  # of a job, never of an attempt: another did not end as `after` asks for
     DEVICE_FAULT = "device_fault"  # NVML confirms it; ranks and supervisors can only suspect it
 
 
@@ -104,6 +105,7 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.PAUSED: Outcome(JobState.PAUSED),
     EndReason.PREEMPTED: Outcome(JobState.QUEUED),
     EndReason.WORKER_LOST: Outcome(JobState.QUEUED),
+    EndReason.DEPENDENCY_FAILED: Outcome(JobState.FAILED),
     EndReason.DEVICE_FAULT: Outcome(JobState.QUEUED),
 }
 """`QUEUED` means a retry, if `max_restarts` and the crash-loop cap allow one. Otherwise the job fails."""

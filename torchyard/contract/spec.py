@@ -16,10 +16,11 @@ from pydantic import (
 )
 
 from torchyard.contract import recipes
+from torchyard.contract.after import MOST_AFTER, After
 from torchyard.contract.durations import above_zero, format_duration
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
-from torchyard.contract.initial import INIT_FROM
+from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
 from torchyard.contract.notifications import JobNotify
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
@@ -119,8 +120,13 @@ class _Common(Schema):
         default=None,
         exclude_if=lambda value: value is None,
         description="weights to start from: `job_…/REF`, a checkpoint of a job that you may read, where REF is `best`, "
-        "`latest`, `epoch-N`, `step-N` or an id; or `swp_…/best`, or `model:NAME@VERSION`. The job keeps exactly "
-        "these files until it ends",
+        "`latest`, `epoch-N`, `step-N` or an id; `${jobs.NAME.REF}` of a job in `after`, once it has ended; or "
+        "`swp_…/best` or `model:NAME@VERSION`. The job keeps exactly these files until it ends",
+    )
+    after: Annotated[list[After], Field(max_length=MOST_AFTER)] = Field(
+        default=[],
+        exclude_if=lambda value: not value,
+        description="jobs that must have ended before this one starts",
     )
 
     @property
@@ -137,6 +143,20 @@ class _Common(Schema):
     @classmethod
     def _above_zero(cls, value: timedelta) -> timedelta:
         return above_zero(value)
+
+    @model_validator(mode="after")
+    def _later_weights_are_of_a_job_in_after(self) -> Self:
+        if self.later_weights is not None and not self.after:
+            raise ValueError(f"init_from is {self.init_from}: name that job in `after`")
+        return self
+
+    @property
+    def later_weights(self) -> AfterRef | None:
+        """What `init_from` names, if it is a checkpoint that a job in `after` is to have."""
+        if self.init_from is None or not self.init_from.startswith("$"):
+            return None
+        found = parse_initial(self.init_from)
+        return found if isinstance(found, AfterRef) else None
 
     @field_validator("env")
     @classmethod

@@ -6,9 +6,10 @@ from store.db.tables.base import Base
 from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
 from store.db.tables.counts import JobCount
+from store.db.tables.dependencies import Dependency
 from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.initial_weights import InitialWeights
-from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
+from store.db.tables.jobs import HELD, NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.models import Model, ModelVersion
 from store.db.tables.notifications import Message, NotificationTarget, Signal
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
@@ -17,6 +18,7 @@ from store.db.tables.sweeps import Sweep, SweepTrial
 from store.db.tables.team import AuditEntry, BrowserSession, FailedLogins, LoginCode, Quota, Secret, Token, User
 
 __all__ = [
+    "HELD",
     "NEVER_TRIMMED",
     "Allocation",
     "Artifact",
@@ -28,6 +30,7 @@ __all__ = [
     "BundleUse",
     "Checkpoint",
     "DeletedJob",
+    "Dependency",
     "DeviceSample",
     "FailedLogins",
     "Garbage",

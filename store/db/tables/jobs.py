@@ -25,6 +25,10 @@ _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
 HAS_OWN_REASON = "reason_code IN ('preempting', 'reserved')"
 """The condition that a queued job waits for a reason of its own: others stop for it, or a place is kept for it."""
 _OF_SWEEP = text("sweep_id IS NOT NULL")
+HELD = 2**62
+"""`not_before` of a queued job that waits for other jobs: it is not in the line."""
+IN_LINE = f"(not_before IS NULL OR not_before < {HELD})"
+"""The condition that a queued job is in the line."""
 NEVER_TRIMMED = 2**62
 """Sentinel: never trimmed."""
 
@@ -65,7 +69,9 @@ class Job(Base):
         _index_of_finished("events_cut_to"),
         _index_of_finished("points_joined_to"),
         _index_of_queued("ix_jobs_waiting", "shape", "priority", "created_at", "id", where=" AND not_before IS NULL"),
-        _index_of_queued("ix_jobs_line", "priority", "owner", "device_request", "created_at", "id"),
+        _index_of_queued(
+            "ix_jobs_line", "priority", "owner", "device_request", "created_at", "id", where=f" AND {IN_LINE}"
+        ),
         _index_of_queued("ix_jobs_held_back", "not_before", where=" AND not_before IS NOT NULL"),
         _index_of_queued("ix_jobs_favoured", "reason_code", where=f" AND {HAS_OWN_REASON}"),
         Index("ix_jobs_lined_at", "lined_at", "id"),
@@ -111,6 +117,7 @@ class Job(Base):
     preempted_for: Mapped[str | None] = mapped_column(String(40))
     """The queued job that needs the devices of this job's attempt."""
     not_before: Mapped[int | None] = mapped_column(BigInteger)
+    """Until when a queued job is held back after a failure; `HELD` while it waits for other jobs."""
     attempt: Mapped[int] = mapped_column(default=0)
     """The number of the latest attempt; 0 before the first."""
     restarts: Mapped[int] = mapped_column(default=0)

@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import Field, JsonValue
 
+from torchyard.contract.after import Ending
 from torchyard.contract.errors import FieldError, TorchyardError
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.resources import Resources
@@ -142,12 +143,25 @@ class InitialView(View):
     step: int
 
 
+class AfterView(View):
+    """A job that must have ended before this one starts. `name` and `state` are of what the caller may read."""
+
+    job_id: str
+    name: str | None
+    """Null if it was deleted, or the caller may not read it."""
+    on: Ending
+    """How it must end."""
+    state: JobState | None
+    """Null if the caller may not read it, or nothing is left that says it."""
+
+
 class JobView(JobSummary):
     """A job, with its spec and the newest value of every metric."""
 
     init_from: InitialView | None = Field(
         default=None, description="the weights from which it starts; null if its spec names none"
     )
+    after: list[AfterView] = Field(default=[], description="the jobs that must have ended before it starts")
     spec: JobSpec
     card: dict[str, JsonValue] | None = Field(
         default=None, description="facts that the run reports: its size, data and speed; null until it reports them"

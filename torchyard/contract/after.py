@@ -1,0 +1,40 @@
+"""For which other jobs a job waits, and what each of them must end as."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from torchyard.contract.job import JobState
+from torchyard.contract.schema import Schema
+
+MOST_AFTER = 32
+"""The most jobs for which one job waits."""
+WAITS_FOR_JOBS = "waits_for_jobs"
+"""The code of the reason of a queued job that waits for other jobs."""
+Ending = Literal["succeeded", "finished", "failed"]
+
+
+class After(Schema):
+    """Another job that must have ended before this one starts."""
+
+    job: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+            description="its id or its name: of the newest of your jobs, else of the newest that you may read; in an "
+            "`atomic` batch also the name of another job of the batch",
+        ),
+    ]
+    on: Ending = Field(
+        default="succeeded", description="how it must end; `finished`: in whatever way. If it ends otherwise, this fails"
+    )
+
+
+def is_met(on: str, state: JobState) -> bool:
+    """Returns whether a job in this state has ended as `on` asks for."""
+    return state.terminal if on == "finished" else state == on
+
+
+def is_failed(on: str, state: JobState) -> bool:
+    """Returns whether a job in this state can no longer end as `on` asks for."""
+    return state.terminal and not is_met(on, state)
