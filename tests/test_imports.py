@@ -164,7 +164,10 @@ TORCHYARD: dict[str, frozenset[str]] = {
     ),
     "torchyard.contract.views": frozenset(
         {
-            *(f"torchyard.contract.{name}" for name in ("codec", "errors", "job", "resources", "spec", "team")),
+            *(
+                f"torchyard.contract.{name}"
+                for name in ("after", "codec", "errors", "job", "resources", "spec", "team")
+            ),
             "torchyard.contract.sweeps",
             "torchyard.contract.views",
         }

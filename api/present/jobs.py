@@ -10,13 +10,22 @@ from pydantic_core import to_json
 from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
 from store.facts.initial_weights import InitialFacts
-from store.facts.jobs import BestCheckpoint, JobFacts, JobSweepFacts, ListedAttempt, ListedJob, QueuedJob
+from store.facts.jobs import (
+    BestCheckpoint,
+    DependencyFacts,
+    JobFacts,
+    JobSweepFacts,
+    ListedAttempt,
+    ListedJob,
+    QueuedJob,
+)
 from torchyard.contract.codec import json_number
 from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import SPEC
 from torchyard.contract.views.attempts import AttemptDevice, AttemptView
 from torchyard.contract.views.jobs import (
+    AfterView,
     BestView,
     ErrorView,
     HeldDevice,
@@ -39,7 +48,11 @@ def encoded_job(facts: JobFacts, *, is_new: bool = False) -> bytes:
     """
     resolved = facts.spec.encode() if is_new else _resolved(facts.spec)
     card = "null" if facts.card is None else facts.card
-    told = {**_summary(facts), "init_from": None if facts.initial is None else _initial(facts.initial)}
+    told = {
+        **_summary(facts),
+        "init_from": None if facts.initial is None else _initial(facts.initial),
+        "after": [_after(each) for each in facts.after],
+    }
     return b'%s,"spec":%s,"card":%s}' % (_encoded(told)[:-1], resolved, card.encode())
 
 
@@ -164,6 +177,10 @@ def _initial(facts: InitialFacts) -> InitialView:
 
 def _sweep(facts: JobSweepFacts) -> JobSweep:
     return JobSweep(id=facts.id, name=facts.name, trial=facts.trial, point={**facts.point})
+
+
+def _after(facts: DependencyFacts) -> AfterView:
+    return AfterView.model_construct(job_id=facts.job_id, name=facts.name, on=facts.on, state=facts.state)
 
 
 def _best(best: BestCheckpoint, *, metric: str) -> BestView:

@@ -34,7 +34,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 def validate_spec(services: ServicesDep, caller: JobReader, sent: SpecBody) -> SpecView:
     """Returns the spec with every default filled in, or its errors. Nothing is stored."""
     spec = _within_limits(services, sent)
-    return SpecView(spec=queries.resolved(services.store, spec, owner=caller.name))
+    return SpecView(spec=queries.resolved(services.store, spec, caller=caller))
 
 
 @router.post("/jobs", status_code=201, responses=_CREATED)

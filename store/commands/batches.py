@@ -29,7 +29,7 @@ def submit(
     while True:
         try:
             with store.write("submit") as session:
-                found = batches.store(session, wanted, whole=whole)
+                found = batches.store(session, wanted, whole=whole, atomic=atomic)
                 if atomic:
                     _check(found)
                 if whole is not None:

@@ -9,18 +9,19 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.tables import IdempotencyKey
 from store.facts.submission import KeyedRequest, Submission, Submitted
-from store.rows import bundles, idempotency, initial_weights, quotas, submissions, users
+from store.rows import after, bundles, idempotency, initial_weights, quotas, submissions, users
 from store.rows.idempotency import Answer
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.team import Resource
 
 
 def store(
-    session: Session, wanted: Mapping[int, Submission], *, whole: KeyedRequest | None
+    session: Session, wanted: Mapping[int, Submission], *, whole: KeyedRequest | None, atomic: bool = False
 ) -> dict[int, str | Exception]:
     """Stores jobs of one caller. Returns for each, by its index in the batch, its id or its error.
 
     `whole`: the batch with its key. Of what it has stored before, the ids are returned.
+    `atomic`: all of them are stored, or none, so they may name each other in `after`.
     Raises IdempotencyMismatch, and KeyTaken.
     """
     stored = _stored(session, [*wanted], whole)
@@ -32,7 +33,7 @@ def store(
     missing = {index: each for index, each in wanted.items() if index not in found}
     if not missing:
         return found
-    made = submit(session, missing)
+    made = submit(session, missing, atomic=atomic)
     ids = {index: each.job.id for index, each in made.items() if isinstance(each, Submitted)}
     if whole is not None and ids:
         names = _keys([*ids], whole)
@@ -44,12 +45,15 @@ def store(
     return found | ids | errors
 
 
-def submit(session: Session, wanted: Mapping[int, Submission]) -> dict[int, Submitted | Exception]:
+def submit(
+    session: Session, wanted: Mapping[int, Submission], *, atomic: bool = False
+) -> dict[int, Submitted | Exception]:
     """Stores jobs of one caller, once their sources, user and bundles are locked: several batches take turns.
 
-    Nobody is told their places in the queue.
+    Nobody is told their places in the queue. `atomic`: they may name each other in `after`.
     """
     owner = next(iter(wanted.values())).caller.name
+    wanted, errors = after.resolved_together(session, wanted, atomic=atomic)
     initial_weights.lock_sources(session, initial_weights.sources_of(each.spec for each in wanted.values()))
     limits = quotas.limits_of_some(session, [owner])
     if Resource.QUEUED in limits.get(owner, {}):
@@ -57,7 +61,7 @@ def submit(session: Session, wanted: Mapping[int, Submission]) -> dict[int, Subm
     bundles.lock(session, {(owner, sha256) for each in wanted.values() for sha256 in bundles_of(each.spec).values()})
     made = submissions.store_locked(session, wanted, limits)
     announcement_of(session).newcomers.clear()
-    return made
+    return {**made, **errors}
 
 
 def _stored(

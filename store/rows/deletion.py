@@ -17,6 +17,7 @@ from store.db.tables import (
     BundleUse,
     Checkpoint,
     DeletedJob,
+    Dependency,
     IdempotencyKey,
     InitialWeights,
     Job,
@@ -26,7 +27,7 @@ from store.db.tables import (
     Series,
 )
 from store.facts.callers import SERVICE, Caller
-from store.rows import access, garbage, trials
+from store.rows import access, dependencies, garbage, trials
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 
@@ -49,7 +50,8 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))
     garbage.add_blobs(session, {*files, *artifacts})
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
-    stored = (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, InitialWeights)
+    dependencies.note_deleted(session, job)
+    stored = (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, InitialWeights, Dependency)
     for table in (*stored, IdempotencyKey, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))
     _execute(session, delete(Job).where(Job.id == job_id))

@@ -16,11 +16,13 @@ from store.facts.submission import Submission
 from store.ids import is_id
 from store.rows import access, checkpoints, initial_files, models, sweeps
 from torchyard.contract.errors import FieldError, InvalidSpec, NotFound
-from torchyard.contract.initial import CheckpointRef, parse_initial
+from torchyard.contract.initial import AfterRef, CheckpointRef, parse_initial
 from torchyard.contract.models import ModelRef
 from torchyard.contract.spec import Spec
 
 _FIELD = "init_from"
+_PER_STATEMENT = 1000
+"""Jobs that one statement names: a database limits its values."""
 
 
 def resolve(session: Session, caller: Caller, ref: str) -> InitialFacts:
@@ -29,6 +31,7 @@ def resolve(session: Session, caller: Caller, ref: str) -> InitialFacts:
     `lock_sources` must have locked the job that it names. A model that it names is not removed meanwhile.
     """
     wanted = parse_initial(ref)
+    assert not isinstance(wanted, AfterRef), "it names a checkpoint that is not there yet"
     try:
         if isinstance(wanted, CheckpointRef):
             return _of_checkpoint(session, caller, wanted)
@@ -43,7 +46,7 @@ def pinned(session: Session, wanted: Submission) -> Submission:
     Raises as `resolve` does, and InvalidSpec for a recipe that differs from the one that has saved it.
     """
     spec = wanted.spec
-    if spec.init_from is None:
+    if spec.init_from is None or spec.later_weights is not None:
         return wanted
     try:
         found = resolve(session, wanted.caller, spec.init_from)
@@ -68,8 +71,9 @@ def lock_sources(session: Session, job_ids: Collection[str]) -> None:
 
     Call it before other rows of jobs are locked: a job is older than those that start from it.
     """
-    if job_ids:
-        query = select(Job.id).where(Job.id.in_(job_ids)).order_by(Job.id)
+    ids = sorted(job_ids)
+    for first in range(0, len(ids), _PER_STATEMENT):
+        query = select(Job.id).where(Job.id.in_(ids[first : first + _PER_STATEMENT])).order_by(Job.id)
         session.execute(query.with_for_update(read=True))
 
 

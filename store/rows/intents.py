@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
-from store.db.tables import Attempt, Job
+from store.db.tables import HELD, Attempt, Job
 from store.facts.attempts import Wanted
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE, WAITING
-from store.rows import access, jobs, quotas
+from store.rows import access, dependencies, jobs, quotas
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import AT_RUNG, EndReason, JobState, Reason
@@ -100,10 +100,14 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     state = JobState(job.state)
     if state is JobState.PAUSED:
         quotas.check_stored(session, job.owner, quotas.limits_of(session, job.owner))
-        cleared = {"pause_requested_at": None, "not_before": None}
+        held = dependencies.is_held_again(job)  # until the controller has seen what it waits for
+        reason = dependencies.waiting_again(session, job) if held else WAITING
+        values: dict[str, Any] = {"pause_requested_at": None, "not_before": HELD if held else None}
         if job.reason_code == AT_RUNG:
-            cleared["pause_at"] = None
-        return _move(session, job_id, JobState.QUEUED, reason=WAITING, **cleared)
+            values["pause_at"] = None
+        if held:
+            announcement_of(session).wake_controller()
+        return _move(session, job_id, JobState.QUEUED, reason=reason, **values)
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job

@@ -15,9 +15,10 @@ from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Base, Job
 from store.facts.callers import Caller
 from store.facts.initial_weights import InitialFacts
-from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, JobSweepFacts, ListedJob
-from store.rows import access, checkpoints, initial_files, metrics, queue_positions, reasons, trials
+from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, JobSweepFacts, ListedJob
+from store.rows import access, checkpoints, dependencies, initial_files, metrics, queue_positions, reasons, trials
 from torchyard.contract.job import JobState
+from torchyard.contract.team import Role
 
 _SHOWN_METRICS = frozenset({"train/loss", "val/loss"})
 """The metrics that a list shows of each job, besides the monitored one."""
@@ -55,23 +56,40 @@ _WHOLE = (*_columns(*_TOLD, *_PLACED, *_TRIAL, "error", "log_lines"), *_TEXTS, *
 def readable(session: Session, job_id: str, caller: Caller) -> JobFacts:
     """Returns what is told of a job that the caller may read. Raises NotFound, also for what is no job's id."""
     row = access.readable_job(session, job_id, caller, *_WHOLE, source=reasons.JOINED)
-    return _whole(session, row, _Documents(row.spec, row.card), reasons.of_row(row))
+    return _whole(session, row, _Documents(row.spec, row.card), reasons.of_row(row), caller)
 
 
 def of(session: Session, job: Job) -> JobFacts:
-    """Returns what is told of a job."""
-    return _whole(session, job, _documents(job), reasons.displayed(session, [job])[job.id])
+    """Returns what is told of a job, as its owner may see it."""
+    owner = Caller(job.owner, Role.MEMBER)
+    return _whole(session, job, _documents(job), reasons.displayed(session, [job])[job.id], owner)
 
 
 def of_new(
-    job: Any, reason: DisplayedReason, *, monitor: str, best: BestCheckpoint | None, initial: InitialFacts | None
+    job: Any,
+    reason: DisplayedReason,
+    *,
+    monitor: str,
+    best: BestCheckpoint | None,
+    initial: InitialFacts | None,
+    after: Sequence[DependencyFacts] = (),
 ) -> JobFacts:
     """Returns what is told of a job that was just submitted, but for its place in the queue.
 
     `job` has its columns, as `new_jobs.submit_all` returns them.
     """
     documents = _Documents(job.spec, None)
-    return _facts(job, documents, reason=reason, place=None, monitor=monitor, latest={}, best=best, initial=initial)
+    return _facts(
+        job,
+        documents,
+        reason=reason,
+        place=None,
+        monitor=monitor,
+        latest={},
+        best=best,
+        initial=initial,
+        after=after,
+    )
 
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
@@ -116,7 +134,7 @@ def _documents(job: Job) -> _Documents:
     return _Documents(json.dumps(job.spec), None if job.card is None else json.dumps(job.card))
 
 
-def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedReason) -> JobFacts:
+def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedReason, caller: Caller) -> JobFacts:
     """`job` is a row of jobs, or its columns `_WHOLE`."""
     begun, told = _has_begun(job), _told_of_spec(documents.spec)
     policy = told.policy
@@ -130,6 +148,7 @@ def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedR
         best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
         initial=initial_files.of_job(session, job.id) if told.has_initial_weights else None,
         sweep=trials.of_jobs(session, [job]).get(job.id),
+        after=dependencies.of_job(session, job.id, caller) if told.waits else (),
     )
 
 
@@ -143,6 +162,7 @@ def _facts(
     latest: dict[str, float],
     best: BestCheckpoint | None,
     initial: InitialFacts | None,
+    after: Sequence[DependencyFacts],
     sweep: JobSweepFacts | None = None,
 ) -> JobFacts:
     return JobFacts(
@@ -158,6 +178,7 @@ def _facts(
         log_lines=job.log_lines,
         initial=initial,
         sweep=sweep,
+        after=after,
     )
 
 
@@ -166,12 +187,16 @@ class _ToldOfSpec(NamedTuple):
 
     policy: _Policy
     has_initial_weights: bool
+    waits: bool
+    """Whether it waits for other jobs, or did."""
 
 
 @lru_cache(maxsize=64)
 def _told_of_spec(spec: str) -> _ToldOfSpec:
     written = from_json(spec)
-    return _ToldOfSpec(_policy_of(written.get("checkpoint")), written.get("init_from") is not None)
+    return _ToldOfSpec(
+        _policy_of(written.get("checkpoint")), written.get("init_from") is not None, bool(written.get("after"))
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.line import Left
 from store.line.entries import entry_of, in_line
 from store.line.line import line_of
-from store.rows import access, initial_files, job_events, quotas, reservations, signals, trials
+from store.rows import access, dependencies, initial_files, job_events, quotas, reservations, signals, trials
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, Reason, sources
@@ -209,11 +209,20 @@ def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERV
             )
         )
         session.refresh(job)
+        if "visibility" in changed and job.state == JobState.QUEUED and job.not_before == HELD:
+            _say_again(session, job)
         announce(session, job)
         line_of(session).ask_sql()
         if "visibility" in changed:
             access.announce(session, job_id)
     return job
+
+
+def _say_again(session: Session, job: Job) -> None:
+    """Stores for which jobs the job waits: others may read that now, and not know all of those."""
+    reason = dependencies.waiting_again(session, job)
+    session.execute(update(Job).where(Job.id == job.id).values(reason_message=reason.message))
+    session.refresh(job)
 
 
 def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason) -> None:

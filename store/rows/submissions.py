@@ -10,8 +10,10 @@ from sqlalchemy.orm import Session
 from store.db.tables import IdempotencyKey
 from store.facts.submission import KeyedRequest, NewJob, Retry, Submission, Submitted
 from store.rows import (
+    after,
     audit,
     bundles,
+    dependencies,
     gpus,
     idempotency,
     initial_files,
@@ -48,6 +50,7 @@ def store_one(session: Session, wanted: Submission | Retry, *, limits: Limits | 
     if known is not None:
         return _replayed(session, known)
     new, owner = retry.read(session, wanted) if isinstance(wanted, Retry) else wanted, wanted.caller.name
+    new = after.resolved(session, new)
     initial_weights.lock_sources(session, initial_weights.sources_of([new.spec]))
     limits = quotas.limits_of_some(session, [owner]) if limits is None else limits
     return _store(session, [_checked_one(session, new, Room(session, limits))])[0]
@@ -60,7 +63,8 @@ def store_together(session: Session, wanted: Sequence[Submission | Retry]) -> li
     Raises Unavailable if the database does not answer: then none is stored. One alone needs no savepoint: it raises as
     `store_one` does.
     """
-    new = retry.read_free(session, wanted)
+    # Who names jobs in `after` may have to wait for them: alone.
+    new = {place: each for place, each in retry.read_free(session, wanted).items() if not each.spec.after}
     limits = quotas.limits_of_some(session, {each.caller.name for each in new.values()})
     free = _lock_free(session, new, limits)
     if len(wanted) == 1:
@@ -172,18 +176,35 @@ def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
-    new = [NewJob(each.spec, each.caller.name, each.visibility, each.retry_of, each.trial) for each in wanted]
+    new = [
+        NewJob(
+            each.spec,
+            each.caller.name,
+            each.visibility,
+            each.retry_of,
+            trial=each.trial,
+            job_id=each.job_id,
+            waits_for=each.waits_for,
+        )
+        for each in wanted
+    ]
     stored = new_jobs.submit_all(session, new)
     made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
     initial = {job.id: each.initial for job, each in zip(made, wanted, strict=True) if each.initial is not None}
     initial_files.add_all(session, initial)
+    dependencies.add_all(session, {job.id: each.after for job, each in zip(made, wanted, strict=True) if each.after})
     best = retry.go_on(session, made, wanted)
     _audit(session, made, wanted)
     told = [
         Submitted(
             job_facts.of_new(
-                job, why, monitor=each.spec.checkpoint.monitor, best=best.get(job.id), initial=each.initial
+                job,
+                why,
+                monitor=each.spec.checkpoint.monitor,
+                best=best.get(job.id),
+                initial=each.initial,
+                after=each.after or (),
             ),
             201,
             f"/v1/jobs/{job.id}",

@@ -15,11 +15,12 @@ from store.commands import cleanup
 from store.db.tables import Garbage
 from store.facts.callers import SERVICE, Caller
 from store.facts.initial_weights import InitialFacts
+from store.facts.jobs import DependencyFacts
 from store.facts.output import NewArtifact, NewCheckpoint, NewEvent, NewLines
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
-from store.rows import bundles, deletion, idempotency, initial_files, jobs
+from store.rows import bundles, deletion, dependencies, idempotency, initial_files, jobs
 from store.rows.idempotency import Answer
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
@@ -56,6 +57,7 @@ def left(blobs: Blobs, content: bytes) -> NewArtifact:
 def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """Returns a job that has rows in every table."""
     job_id = db.submit()
+    db.write(lambda session: dependencies.add_all(session, {job_id: [DependencyFacts(job_id, None, "failed", None)]}))
     db.write(lambda session: bundles.record_uses(session, {job_id: {"config.code": "0" * 64}}))
     db.write(lambda session: initial_files.add_all(session, {job_id: INITIAL}))
     key = KeyedRequest("ada", job_id, "f")

@@ -26,7 +26,8 @@ class After(Schema):
         ),
     ]
     on: Ending = Field(
-        default="succeeded", description="how it must end; `finished`: in whatever way. If it ends otherwise, this fails"
+        default="succeeded",
+        description="how it must end; `finished`: in any way. If it ends otherwise, this job fails",
     )
 
 
@@ -38,3 +39,9 @@ def is_met(on: str, state: JobState) -> bool:
 def is_failed(on: str, state: JobState) -> bool:
     """Returns whether a job in this state can no longer end as `on` asks for."""
     return state.terminal and not is_met(on, state)
+
+
+def unmet(name: str, on: str, state: JobState) -> str:
+    """Says of a job for which `is_failed` holds what is wrong."""
+    ended = "was cancelled" if state is JobState.CANCELLED else f"has {state}"
+    return f"{name} {ended}, and this job waits for its {'success' if on == JobState.SUCCEEDED else 'failure'}"

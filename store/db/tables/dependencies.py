@@ -7,7 +7,7 @@ from store.db.tables.base import Base
 
 
 class Dependency(Base):
-    """A job that must have ended before another one starts. What became of it is in its own row, until it is deleted."""
+    """A job that must have ended before another one starts. Its own row says how it ended, until it is deleted."""
 
     __tablename__ = "dependencies"
     __table_args__ = (Index("ix_dependencies_awaited", "awaited"),)

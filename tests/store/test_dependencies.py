@@ -1,0 +1,439 @@
+"""Jobs that wait for others: what they name, when they may start, and why they fail."""
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, update
+
+from controller.dependencies import Dependencies
+from store.blobs import Blobs
+from store.commands import batches, requests, submission
+from store.commands.batches import Refused
+from store.db.database import now_us
+from store.db.tables import HELD, Job, User
+from store.facts.callers import Caller
+from store.facts.jobs import JobFacts
+from store.facts.output import NewCheckpoint
+from store.facts.submission import Retry, Submission
+from store.line import sweep
+from store.queries import jobs as queries
+from store.queries import submission as validation
+from store.rows import quotas
+from store.store import Store
+from tests.store.fixture import StoreFixture, run_together, store_on
+from torchyard.contract.errors import InvalidSpec, QuotaExceeded
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.spec import JobPatch, parse_spec
+from torchyard.contract.team import Resource, Role
+
+ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
+SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"}}
+DIGITS: dict[str, Any] = {"trainer": "image-classification", "config": {"data": {"source": "digits"}}}
+ENDINGS = {"succeeded": "success", "failed": "failure"}
+NOBODY = f"job_{'0' * 32}"
+
+
+@pytest.fixture
+def store(db: StoreFixture, blobs: Blobs) -> Store:
+    for name in ("ada", "bob"):
+        db.write(lambda session, name=name: session.execute(insert(User).values(name=name, role=Role.MEMBER)))
+    return store_on(db.database, blobs=blobs)
+
+
+def submit(store: Store, *after: str | dict[str, str], caller: Caller = ADA, **spec: Any) -> JobFacts:
+    named = [{"job": each} if isinstance(each, str) else each for each in after]
+    parsed = parse_spec({**SCRIPT, "after": named, **spec})
+    return submission.submit(store, Submission(parsed, caller, "private")).job
+
+
+def batch(store: Store, *specs: dict[str, Any], caller: Caller = ADA, atomic: bool = True) -> list[str]:
+    wanted = {place: Submission(parse_spec(SCRIPT | spec), caller, "private") for place, spec in enumerate(specs)}
+    made = batches.submit(store, wanted, whole=None, atomic=atomic)
+    errors = [each for each in made.values() if isinstance(each, Exception)]
+    if errors:
+        raise errors[0]
+    return [str(made[place]) for place in range(len(specs))]
+
+
+def refused(store: Store, *after: str | dict[str, str], caller: Caller = ADA, **spec: Any) -> str:
+    with pytest.raises(InvalidSpec) as caught:
+        submit(store, *after, caller=caller, **spec)
+    (wrong,) = caught.value.errors
+    return f"{wrong.field}: {wrong.message}"
+
+
+def end(db: StoreFixture, job_id: str, reason: EndReason = EndReason.COMPLETED, *saved: NewCheckpoint) -> None:
+    claim = db.running(job_id, db.worker())
+    if saved:
+        db.record(claim, seq=0, checkpoints=list(saved))
+    db.end(claim, reason)
+
+
+def saved(blobs: Blobs, content: bytes, *, step: int) -> NewCheckpoint:
+    blob = blobs.add(BytesIO(content))
+    files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
+    manifest = Manifest(step=step, epoch=step, end_of_epoch=True, metrics={"val/loss": 1 / step}, files=files)
+    return NewCheckpoint(f"epoch-{step}", manifest, files)
+
+
+def settle(store: Store) -> int:
+    """Runs the duty until nothing is left. Returns how often that was."""
+    duty, runs = Dependencies(store), 1
+    while duty.run():
+        runs += 1
+    return runs
+
+
+def told(db: StoreFixture, job_id: str) -> tuple[str, str, str]:
+    job = db.job(job_id)
+    return job.state, job.reason_code, job.reason_message
+
+
+def waits(db: StoreFixture, job_id: str) -> bool:
+    job = db.job(job_id)
+    return job.state == JobState.QUEUED and job.not_before == HELD
+
+
+def test_a_job_waits_out_of_the_line_until_the_other_has_succeeded(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep")
+    assert parse_spec(db.job(job.id).spec).after[0].job == first
+    assert (job.reason.code, job.reason.message, job.place) == ("waits_for_jobs", "waits for prep", None)
+    assert [(each.job_id, each.name, each.on, each.state) for each in job.after] == [
+        (first, "prep", "succeeded", JobState.QUEUED)
+    ]
+    settle(store)
+    assert waits(db, job.id)
+    assert db.heads() == [first]
+    assert [each.id for each in queries.queue(store, limit=9, after=None).items] == [first]
+    assert (db.place(first), db.place(job.id)) == (1, None)
+    end(db, first)
+    settle(store)
+    assert (db.job(job.id).not_before, db.heads(), db.place(job.id)) == (None, [job.id], 1)
+    assert queries.get(store, job.id, caller=ADA).after[0].state is JobState.SUCCEEDED
+    end(db, job.id)
+
+
+@pytest.mark.parametrize(
+    ("on", "ended", "starts"),
+    [
+        *(("succeeded", EndReason.COMPLETED, True), ("succeeded", EndReason.DATA_ERROR, False)),
+        *(("succeeded", EndReason.CANCELLED, False), ("finished", EndReason.COMPLETED, True)),
+        *(("finished", EndReason.DATA_ERROR, True), ("finished", EndReason.CANCELLED, True)),
+        *(("failed", EndReason.DATA_ERROR, True), ("failed", EndReason.COMPLETED, False)),
+        ("failed", EndReason.CANCELLED, False),
+    ],
+)
+def test_how_the_other_ends_decides(db: StoreFixture, store: Store, on: str, ended: EndReason, starts: bool) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, {"job": first, "on": on})
+    end(db, first, ended)
+    settle(store)
+    if starts:
+        assert told(db, job.id)[:2] == ("queued", "waiting")
+        return
+    assert told(db, job.id)[:2] == ("failed", "dependency_failed")
+    assert db.job(job.id).reason_message.endswith(f" {db.job(first).state}, and this job waits for its {ENDINGS[on]}")
+    assert (db.job(job.id).error or {})["code"] == "dependency_failed"
+
+
+def test_it_waits_for_all_of_them(db: StoreFixture, store: Store) -> None:
+    names = ["a", "b", "c", "d", "e"]
+    ids = [db.submit(name=name) for name in names]
+    job = submit(store, *names)
+    assert job.reason.message == "waits for a, b, c and 2 more"
+    for each in ids[:-1]:
+        end(db, each)
+        settle(store)
+        assert waits(db, job.id)
+    end(db, ids[-1])
+    settle(store)
+    assert not waits(db, job.id)
+
+
+def test_one_that_fails_ends_the_wait_for_the_others(db: StoreFixture, store: Store) -> None:
+    ids = [db.submit(name=name) for name in ("a", "b")]
+    job = submit(store, *ids)
+    db.cancel(ids[1])
+    settle(store)
+    assert told(db, job.id)[0] == "failed"
+    assert db.job(job.id).reason_message == "b was cancelled, and this job waits for its success"
+
+
+def test_what_has_ended_before_decides_at_once(db: StoreFixture, store: Store) -> None:
+    good, bad = db.submit(name="good"), db.submit(name="bad")
+    end(db, good)
+    end(db, bad, EndReason.DATA_ERROR)
+    assert not waits(db, submit(store, "good").id)
+    assert not waits(db, submit(store, "good", {"job": "bad", "on": "failed"}).id)
+    assert refused(store, "bad") == "after.0.job: bad has failed, and this job waits for its success"
+
+
+def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, store: Store) -> None:
+    private = db.submit(name="secret", owner="bob")
+    assert refused(store, private) == f"after.0.job: there is no job {private}"
+    assert refused(store, NOBODY) == f"after.0.job: there is no job {NOBODY}"
+    assert refused(store, "secret") == "after.0.job: there is no job secret"
+    assert refused(store, "mine") == "after.0.job: there is no job mine"
+    shared = db.submit(name="shared", owner="bob", visibility="team")
+    assert submit(store, "shared").after[0].job_id == shared
+    assert refused(store, "shared", shared) == f"after.1.job: {shared} is named twice"
+    with pytest.raises(InvalidSpec, match="not valid"):
+        validation.resolved(store, parse_spec({**SCRIPT, "after": [{"job": "nobody"}]}), caller=ADA)
+
+
+def test_a_name_is_of_the_newest_of_ones_own_jobs_before_any_others(db: StoreFixture, store: Store) -> None:
+    db.submit(name="prep")
+    mine = db.submit(name="prep")
+    theirs = db.submit(name="prep", owner="bob", visibility="team")
+    assert submit(store, "prep").after[0].job_id == mine
+    assert submit(store, "prep", caller=BOB).after[0].job_id == theirs
+
+
+def test_a_private_job_is_not_named_to_those_who_may_not_read_it(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="secret")
+    job = submit(store, "secret", visibility="team")
+    assert job.reason.message == f"waits for {first}"
+    assert job.after[0].name == "secret"
+    seen = queries.get(store, job.id, caller=BOB).after[0]
+    assert (seen.job_id, seen.name, seen.state) == (first, None, None)
+    own = submit(store, "secret")
+    assert own.reason.message == "waits for secret"
+    requests.change(store, own.id, JobPatch(visibility="team"), caller=ADA)
+    assert db.job(own.id).reason_message == f"waits for {first}"
+
+
+def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="shared", owner="bob", visibility="team")
+    job = submit(store, "shared")
+    requests.change(store, first, JobPatch(visibility="private"), caller=BOB)
+    end(db, first)
+    settle(store)
+    message = f"job {first}, for which it waits, may not be read any more by ada"
+    assert told(db, job.id) == ("failed", "dependency_failed", message)
+
+
+def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(db: StoreFixture, store: Store) -> None:
+    ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 250)))
+    end(db, ids[0], EndReason.DATA_ERROR)
+    assert settle(store) <= 5
+    assert {told(db, each)[:2] for each in ids[1:]} == {("failed", "dependency_failed")}
+    assert db.job(ids[-1]).reason_message == "n248 has failed, and this job waits for its success"
+
+
+def test_a_chain_runs_one_after_the_other(db: StoreFixture, store: Store) -> None:
+    ids = batch(store, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}] if n else []} for n in range(5)))
+    for each in ids:
+        assert db.heads() == [each]
+        end(db, each)
+        settle(store)
+
+
+def test_many_that_wait_for_one_go_on_in_parts(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    ids = batch(store, *({"name": f"n{n}", "after": [{"job": first}]} for n in range(250)))
+    end(db, first)
+    assert Dependencies(store).run()
+    assert sum(waits(db, each) for each in ids) == 150
+    settle(store)
+    assert not any(waits(db, each) for each in ids)
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        ([{"name": "a", "after": [{"job": "a"}]}], "the job would wait for itself: a -> a"),
+        (
+            [{"name": name, "after": [{"job": other}]} for name, other in (("a", "b"), ("b", "c"), ("c", "a"))],
+            "the job would wait for itself: a -> b -> c -> a",
+        ),
+        ([{"name": "a"}, {"name": "a"}, {"name": "b", "after": [{"job": "a"}]}], "2 jobs of the batch have the name a"),
+    ],
+)
+def test_a_batch_that_cannot_be_ordered_is_refused(
+    db: StoreFixture, store: Store, specs: list[dict[str, Any]], message: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        batch(store, *specs)
+    errors = [error for error in caught.value.errors.values() if isinstance(error, InvalidSpec)]
+    assert message in {each.message for error in errors for each in error.errors}
+    assert db.everything()["jobs"] == []
+
+
+def test_jobs_of_a_batch_may_stand_in_any_order_but_only_all_together(db: StoreFixture, store: Store) -> None:
+    later, first = batch(store, {"name": "later", "after": [{"job": "first"}]}, {"name": "first"})
+    assert parse_spec(db.job(later).spec).after[0].job == first
+    with pytest.raises(InvalidSpec) as caught:
+        batch(store, {"name": "x"}, {"name": "y", "after": [{"job": "x"}]}, atomic=False)
+    assert "send the batch with `atomic`" in caught.value.errors[0].message
+
+
+def test_a_deleted_job_has_ended_as_it_did(db: StoreFixture, store: Store) -> None:
+    good, bad = db.submit(name="good"), db.submit(name="bad")
+    of_good, of_bad = submit(store, good), submit(store, bad)
+    end(db, good)
+    end(db, bad, EndReason.DATA_ERROR)
+    for each in (good, bad):
+        requests.act(store, "delete", each, caller=ADA)
+    settle(store)
+    assert not waits(db, of_good.id)
+    assert told(db, of_bad.id)[2] == f"{bad} has failed, and this job waits for its success"
+    seen = queries.get(store, of_good.id, caller=ADA).after[0]
+    assert (seen.name, seen.state) == (None, JobState.SUCCEEDED)
+
+
+def test_one_that_waits_may_be_cancelled_and_deleted(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep")
+    db.cancel(job.id)
+    end(db, first)
+    settle(store)
+    assert told(db, job.id)[0] == "cancelled"
+    requests.act(store, "delete", job.id, caller=ADA)
+    assert db.everything()["dependencies"] == []
+
+
+def test_a_paused_one_waits_on_when_it_is_resumed(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep")
+    db.pause(job.id)
+    db.resume(job.id)
+    assert waits(db, job.id)
+    assert told(db, job.id)[2] == "waits for prep"
+    db.pause(job.id)
+    end(db, first, EndReason.DATA_ERROR)
+    settle(store)
+    assert told(db, job.id)[0] == "paused"
+    db.resume(job.id)
+    settle(store)
+    assert told(db, job.id)[:2] == ("failed", "dependency_failed")
+
+
+def test_one_that_ran_waits_for_nothing_when_it_is_resumed(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep")
+    end(db, first)
+    settle(store)
+    claim = db.running(job.id, db.worker())
+    db.pause(job.id)
+    db.end(claim, EndReason.PAUSED)
+    db.resume(job.id)
+    assert not waits(db, job.id)
+
+
+def test_its_wait_for_others_is_no_wait_in_the_line(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep")
+    db.write(lambda session: session.execute(update(Job).values(lined_at=now_us() - 3_600_000_000)))
+    db.pause(job.id)
+    db.resume(job.id)
+    db.write(lambda session: session.execute(update(Job).values(lined_at=now_us() - 3_600_000_000)))
+    requests.change(store, job.id, JobPatch(priority=5), caller=ADA)
+    end(db, first)
+    settle(store)
+    claim = db.claim(job.id, db.worker())
+    assert claim is not None
+    assert db.job(job.id).waited_us < 1_800_000_000
+
+
+def test_a_job_that_waits_counts_as_queued(db: StoreFixture, store: Store) -> None:
+    db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}))
+    submit(store, db.submit(name="prep"))
+    with pytest.raises(QuotaExceeded):
+        submit(store, "prep")
+
+
+def test_a_job_of_a_disabled_user_pauses_instead_of_starting(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep")
+    db.write(lambda session: session.execute(update(User).where(User.name == "ada").values(disabled_at=now_us())))
+    end(db, first)
+    assert settle(store) <= 2
+    assert told(db, job.id)[0] == "paused"
+    assert "ada is disabled" in told(db, job.id)[2]
+    db.write(lambda session: session.execute(update(User).where(User.name == "ada").values(disabled_at=None)))
+    db.resume(job.id)
+    settle(store)
+    assert told(db, job.id)[:2] == ("queued", "waiting")
+
+
+def test_weights_of_the_other_are_pinned_when_it_has_ended(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep", init_from="${jobs.prep.best}")
+    assert db.job(job.id).spec["init_from"] == f"${{jobs.{first}.best}}"
+    assert job.initial is None
+    assert queries.get(store, job.id, caller=ADA).initial is None
+    end(db, first, EndReason.COMPLETED, saved(store.blobs, b"one", step=1), saved(store.blobs, b"two", step=2))
+    settle(store)
+    initial = queries.get(store, job.id, caller=ADA).initial
+    assert initial is not None
+    assert (initial.source_job, initial.step) == (first, 2)
+    assert db.job(job.id).spec["init_from"] == f"{first}/{initial.source_checkpoint}"
+    assert not waits(db, job.id)
+    db.pause(job.id)
+    db.resume(job.id)
+    settle(store)
+    assert not waits(db, job.id)
+
+
+def test_weights_that_are_not_there_fail_the_job(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep", init_from="${jobs.prep.epoch-7}")
+    others = submit(store, "prep")
+    end(db, first, EndReason.COMPLETED, saved(store.blobs, b"one", step=1))
+    settle(store)
+    assert told(db, job.id)[:2] == ("failed", "dependency_failed")
+    assert told(db, job.id)[2] == f"init_from: job {first} has no checkpoint 'epoch-7'"
+    assert not waits(db, others.id)
+
+
+def test_weights_are_of_a_job_in_after_and_of_the_same_kind(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    other = db.submit(name="other")
+    assert refused(store, "prep", init_from="${jobs.other.best}").startswith("init_from: ${jobs.other.best}: no job")
+    assert "of script, and this one is of image-classification" in refused(
+        store, "prep", init_from="${jobs.prep.best}", **DIGITS
+    )
+    end(db, first, EndReason.COMPLETED, saved(store.blobs, b"one", step=1))
+    assert submit(store, "prep", init_from="${jobs.prep.latest}").initial is not None
+    both = submit(store, "prep", "other", init_from="${jobs.prep.latest}")
+    end(db, other)
+    settle(store)
+    assert queries.get(store, both.id, caller=ADA).initial is not None
+
+
+def test_a_retry_waits_for_what_has_not_ended(db: StoreFixture, store: Store) -> None:
+    done, open_ = db.submit(name="done"), db.submit(name="open")
+    job = submit(store, "done", "open", init_from="${jobs.done.latest}")
+    end(db, done, EndReason.DATA_ERROR, saved(store.blobs, b"one", step=1))
+    settle(store)
+    assert told(db, job.id)[0] == "failed"
+    again = submission.submit(store, Retry(job.id, ADA)).job
+    assert [each.job_id for each in again.after] == [open_]
+    assert again.initial is not None
+    assert waits(db, again.id)
+    end(db, open_)
+    settle(store)
+    assert not waits(db, again.id)
+    db.cancel(again.id)
+    assert submission.submit(store, Retry(again.id, ADA)).job.after == ()
+
+
+def test_two_controllers_settle_each_job_once(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    ids = [submit(store, "prep", {"job": db.submit(), "on": "finished"}).id for _ in range(4)]
+    db.cancel(first)
+    made = run_together(*(lambda: settle(store) for _ in range(3)))
+    assert not [each for each in made if isinstance(each, Exception)]
+    settle(store)
+    for each in ids:
+        assert db.moves(each) == ["queued", "failed"]
+
+
+def test_the_line_in_redis_is_compared_with_what_is_in_it(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="prep")
+    job = submit(store, "prep")
+    found = db.read(lambda session: session.execute(sweep._ROWS, {"ids": [first, job.id]}).all())  # pyright: ignore[reportPrivateUsage]
+    assert [row.id for row in found] == [first]
