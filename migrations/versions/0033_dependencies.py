@@ -1,7 +1,7 @@
 """For which other jobs jobs wait. Until those have ended, they are not in the line
 
 Revision ID: 0033
-Revises: 0038
+Revises: 0032
 """
 
 from alembic import op
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0033"
-down_revision = "0038"
+down_revision = "0032"
 branch_labels = None
 depends_on = None
 
