@@ -168,7 +168,7 @@ TORCHYARD: dict[str, frozenset[str]] = {
                 f"torchyard.contract.{name}"
                 for name in ("after", "codec", "errors", "job", "resources", "spec", "team")
             ),
-            "torchyard.contract.sweeps",
+            *("torchyard.contract.notifications", "torchyard.contract.sweeps"),
             "torchyard.contract.views",
         }
     ),

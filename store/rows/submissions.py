@@ -176,19 +176,7 @@ def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
-    new = [
-        NewJob(
-            each.spec,
-            each.caller.name,
-            each.visibility,
-            each.retry_of,
-            trial=each.trial,
-            job_id=each.job_id,
-            waits_for=each.waits_for,
-        )
-        for each in wanted
-    ]
-    stored = new_jobs.submit_all(session, new)
+    stored = new_jobs.submit_all(session, [_new(each) for each in wanted])
     made = [job for job, _ in stored]
     bundles.record_uses(session, {job.id: bundles_of(each.spec) for job, each in zip(made, wanted, strict=True)})
     initial = {job.id: each.initial for job, each in zip(made, wanted, strict=True) if each.initial is not None}
@@ -220,6 +208,18 @@ def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
     if answers:
         idempotency.store_answers(session, answers)
     return told
+
+
+def _new(wanted: Submission) -> NewJob:
+    return NewJob(
+        wanted.spec,
+        wanted.caller.name,
+        wanted.visibility,
+        wanted.retry_of,
+        trial=wanted.trial,
+        job_id=wanted.job_id,
+        waits_for=wanted.waits_for,
+    )
 
 
 def _audit(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -> None:
