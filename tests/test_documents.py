@@ -20,7 +20,19 @@ DOCUMENTS = [
     *sorted(DOCS.rglob("*.md")),
 ]
 FOLDERS = (
-    *("torchyard", "scheduling", "store", "api", "controller", "worker", "trainer", "migrations", "bench", "deploy", "tests"),
+    *(
+        "torchyard",
+        "scheduling",
+        "store",
+        "api",
+        "controller",
+        "worker",
+        "trainer",
+        "migrations",
+        "bench",
+        "deploy",
+        "tests",
+    ),
     *("web", "examples", "docs", ".ci"),
 )
 """What a document may name a file of."""

@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("torchyard", "scheduling", "store", "api", "controller", "worker", "trainer", "migrations", "deploy", "bench")
+PACKAGES = (
+    "torchyard",
+    "scheduling",
+    "store",
+    "api",
+    "controller",
+    "worker",
+    "trainer",
+    "migrations",
+    "deploy",
+    "bench",
+)
 LISTS_OF_TABLES = "migrations/versions"
 MOST_ATTRIBUTES = 12
 RECORDS = {

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 import logging
 
 from controller.sweeps import proposing
+from controller.sweeps.halving import promotions
 from store.commands import trials
 from store.facts.sweeps import DueSweep
 from store.queries import sweeps
 from store.store import Store
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.sweeps import ADAPTIVE, Point, SweepState
+from torchyard.contract.sweeps import ADAPTIVE, Halving, Point, SweepState
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +42,26 @@ class Sweeps:
             return trials.ask(self._store, sweep.id)
         if sweep.state is SweepState.CANCELLING:
             return not sweep.open and trials.settle(self._store, sweep.id)
-        if sweep.state is not SweepState.RUNNING:
-            return False
+        return sweep.state is SweepState.RUNNING and self._go_on(sweep)
+
+    def _go_on(self, sweep: DueSweep) -> bool:
         if sweep.spec.max_failed is not None and sweep.failed >= sweep.spec.max_failed:
             return trials.stop(self._store, sweep.id)
+        if sweep.spec.halving is not None and (found := self._promotions(sweep, sweep.spec.halving)):
+            return trials.promote(self._store, sweep.id, found)
         room = min(sweep.spec.parallel - sweep.active, sweep.total - sweep.made, trials.MOST)
         if room > 0:
             return trials.make(self._store, sweep.id, self._points(sweep, room), first=sweep.made)
-        return sweep.made == sweep.total and not sweep.open and trials.settle(self._store, sweep.id)
+        return sweep.made == sweep.total and not sweep.active and trials.settle(self._store, sweep.id)
+
+    def _promotions(self, sweep: DueSweep, halving: Halving) -> dict[int, int]:
+        """Returns the trials that go on, as many as there is room for: those that have come furthest first."""
+        room = min(sweep.spec.parallel - sweep.active, trials.MOST)
+        if room <= 0 or sweep.open == sweep.active:  # none waits
+            return {}
+        known = sweeps.all_trials(self._store, sweep.id)
+        found = promotions(halving, known, mode=sweep.spec.mode, total=sweep.total)
+        return dict([*found.items()][:room])
 
     def _points(self, sweep: DueSweep, count: int) -> Sequence[Point]:
         if sweep.spec.method not in ADAPTIVE:

@@ -10,7 +10,7 @@ from torchyard.contract.sweeps import Halving
 
 
 def promotions(halving: Halving, trials: Sequence[TrialFacts], *, mode: str | None, total: int) -> dict[int, int]:
-    """Returns the trials that go on, by number, and for each the rung at which it stops next.
+    """Returns the trials that go on, by number, and for each the rung at which it stops next: the highest rung first.
 
     Of those that have come to a rung, the best `1 / factor` may leave it, rounded down. Once nothing else can happen,
     the best of each rung may in any case, so that one trial comes to the end. `total`: how many trials there will be.
@@ -23,7 +23,7 @@ def promotions(halving: Halving, trials: Sequence[TrialFacts], *, mode: str | No
 
 def _promotable(halving: Halving, trials: Sequence[TrialFacts], *, mode: str | None, least: int) -> dict[int, int]:
     found: dict[int, int] = {}
-    for rung, following in pairwise(halving.rungs):
+    for rung, following in reversed([*pairwise(halving.rungs)]):
         values = {trial.number: _value_at(trial, rung) for trial in trials if _has_come_to(trial, rung)}
         ranked = sorted(values, key=lambda number: (_badness(values[number], mode), number))
         best = ranked[: max(least, len(ranked) // halving.factor)]

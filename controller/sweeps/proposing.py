@@ -7,7 +7,6 @@ import random
 from pydantic import JsonValue
 
 from store.facts.sweeps import TrialFacts
-from torchyard.contract.errors import ConfigError
 from torchyard.contract.sweeps import ADAPTIVE, Point, Range, SweepSpec, Values, grid_point
 
 
@@ -17,20 +16,15 @@ def propose(spec: SweepSpec, trials: Sequence[TrialFacts], *, count: int) -> lis
     The same for the same arguments. Fewer than `count` are left of a sweep that ends soon.
     """
     if spec.method in ADAPTIVE:
-        raise ConfigError(f"{spec.method} is not possible yet: use random")
+        from controller.sweeps.sampling import sample  # Optuna takes half a second, which few sweeps need
+
+        return sample(spec, trials, count=min(count, spec.size - len(trials)))
     return points(spec, first=len(trials), count=count)
 
 
 def points(spec: SweepSpec, *, first: int, count: int) -> list[Point]:
     """Does what `propose` does for a method whose points depend on their numbers alone, from the number `first` on."""
     return [_point(spec, number) for number in range(first, min(first + count, spec.size))]
-
-
-def promotions(spec: SweepSpec, trials: Sequence[TrialFacts]) -> list[int]:
-    """Returns the numbers of the trials that wait at a rung and go on to the next one."""
-    if spec.method != "asha":
-        return []
-    raise ConfigError("asha is not possible yet: use random")
 
 
 def _point(spec: SweepSpec, number: int) -> Point:

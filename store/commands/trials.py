@@ -3,7 +3,7 @@
 All of them raise Unavailable, and do nothing for a sweep that is gone or has changed meanwhile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -85,11 +85,39 @@ def stop(store: Store, sweep_id: str) -> bool:
         return True
 
 
+def promote(store: Store, sweep_id: str, wanted: Mapping[int, int]) -> bool:
+    """Has trials go on that wait at a rung, each to the rung that `wanted` has for its number. Returns whether any did.
+
+    As `make` does, it waits for a quota, and pauses a sweep whose owner may submit nothing.
+    """
+    with store.write("promote_trials") as session:
+        sweep = _locked(session, sweep_id)
+        halving = None if sweep is None else sweeps.spec_of(sweep).halving
+        if sweep is None or halving is None or sweep.state != SweepState.RUNNING or sweep.asked is not None:
+            return False
+        caller = _acting(session, sweep)
+        if caller is None:
+            return False
+        done, reason = False, sweeps.STARTED
+        for number, job_id in sweeps.waiting(session, sweep_id):
+            try:
+                if number in wanted:
+                    done |= intents.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
+            except QuotaExceeded as error:
+                reason = _waits(error)
+        sweeps.say(session, sweep, reason)
+        return done
+
+
 def settle(store: Store, sweep_id: str) -> bool:
-    """Ends a sweep of which all trials have ended. Returns whether it did."""
+    """Ends a sweep of which all trials have ended, or stops those that wait at a rung. Returns whether it did."""
     with store.write("ask_trials") as session:
         sweep = _locked(session, sweep_id)
-        if sweep is None or sweep.asked is not None or sweeps.open_trials(session, sweep_id):
+        if sweep is None or sweep.asked is not None:
+            return False
+        if sweep.state == SweepState.RUNNING and sweep.next_number == sweep.total and _stop_early(session, sweep):
+            return True
+        if sweeps.open_trials(session, sweep_id):
             return False
         if sweep.state == SweepState.CANCELLING:
             failed = sweep.reason_code == _TOO_MANY_FAILED
@@ -113,11 +141,31 @@ def _is_next(sweep: Sweep, first: int) -> bool:
     return sweep.state == SweepState.RUNNING and sweep.asked is None and sweep.next_number == first
 
 
-def _make(session: Session, sweep: Sweep, points: Sequence[Point]) -> bool:
+def _acting(session: Session, sweep: Sweep) -> Caller | None:
+    """Returns the sweep's owner. Pauses the sweep, and returns None, if the owner may submit nothing."""
     try:
-        caller = owners.acting(session, sweep.owner)
+        return owners.acting(session, sweep.owner)
     except OwnerDisabled as error:
         sweeps.move(session, sweep, SweepState.PAUSED, reason=Reason(error.code, error.message))
+        return None
+
+
+def _stop_early(session: Session, sweep: Sweep) -> bool:
+    """Cancels some trials that wait at a rung, if none can come to one any more. Returns whether it did."""
+    if sweeps.running_trials(session, sweep.id):
+        return False
+    found = sweeps.waiting(session, sweep.id)[:MOST]
+    for _, job_id in found:
+        job = jobs.lock(session, job_id)
+        if job is not None and job.pause_at is not None:
+            reason = Reason("stopped_early", f"stopped early, after {PausePoint.of(job.pause_at)}")
+            jobs.transition(session, job_id, JobState.CANCELLED, reason=reason, locked=job)
+    return bool(found)
+
+
+def _make(session: Session, sweep: Sweep, points: Sequence[Point]) -> bool:
+    caller = _acting(session, sweep)
+    if caller is None:
         return False
     first = sweep.next_number
     numbered = dict(enumerate(points[: sweep.total - first], start=first))

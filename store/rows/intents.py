@@ -121,8 +121,10 @@ def promote(session: Session, job_id: str, point: PausePoint | None, caller: Cal
     Returns False if it does not wait for that, any more. Raises what `resume` raises.
     """
     job = access.lock(session, job_id, caller)
-    if job.state != JobState.PAUSED or job.reason_code != AT_RUNG:
+    if job.state != JobState.PAUSED or job.reason_code != AT_RUNG or job.pause_at is None:
         return False
+    if point is not None and point.number <= PausePoint.of(job.pause_at).number:
+        return False  # another one has promoted it to there already
     resume(session, job_id, caller)
     session.execute(update(Job).where(Job.id == job_id).values(pause_at=None if point is None else point.document))
     return True

@@ -18,7 +18,7 @@ from store.ids import is_id, new_id
 from store.rows import access, trials
 from store.rows.idempotency import KeyTaken
 from torchyard.contract.errors import Conflict, Forbidden, IdempotencyMismatch, NotFound
-from torchyard.contract.job import JobState, Reason
+from torchyard.contract.job import AT_RUNG, JobState, Reason
 from torchyard.contract.sweeps import SweepSpec, SweepState
 from torchyard.contract.team import Visibility
 
@@ -204,6 +204,19 @@ def to_ask(session: Session, sweep: Sweep, *, limit: int) -> Sequence[tuple[int,
         SweepTrial.sweep_id == sweep.id, SweepTrial.outcome.is_(None), SweepTrial.number >= sweep.asked_to
     )
     return [(row.number, row.job_id) for row in session.execute(query.order_by(SweepTrial.number).limit(limit))]
+
+
+def waiting(session: Session, sweep_id: str) -> Sequence[tuple[int, str]]:
+    """Returns the numbers and jobs of the trials that wait at a rung, in the order in which jobs are locked."""
+    query = select(SweepTrial.number, Job.id).join(Job, Job.id == SweepTrial.job_id)
+    waits = (SweepTrial.sweep_id == sweep_id, Job.state == JobState.PAUSED, Job.reason_code == AT_RUNG)
+    return [(row.number, row.id) for row in session.execute(query.where(*waits).order_by(Job.id))]
+
+
+def running_trials(session: Session, sweep_id: str) -> int:
+    """Returns how many trials wait for a worker, or run."""
+    query = select(func.count(Job.id)).join(SweepTrial, Job.id == SweepTrial.job_id)
+    return session.execute(query.where(SweepTrial.sweep_id == sweep_id, Job.state.in_(ACTIVE))).scalar_one()
 
 
 def jobs_of(session: Session, sweep_id: str) -> Sequence[str]:
