@@ -1,6 +1,7 @@
 """The duties of a controller, in the order in which one pass does them."""
 
 from controller.duty import Duty
+from controller.notifications.deliveries import Deliveries
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.settings import Settings
 from controller.sweeps.duty import Sweeps
@@ -9,5 +10,4 @@ from store.store import Store
 
 def duties_of(store: Store, settings: Settings) -> list[Duty]:
     """Returns all that a controller does."""
-    del settings
-    return [Sweeps(store), FanOut(store), Upkeep(store)]
+    return [Sweeps(store), FanOut(store), Deliveries(store, settings), Upkeep(store)]

@@ -29,6 +29,12 @@ def list_messages(
         return first(found, limit)
 
 
+def has_due_message(store: Snapshots) -> bool:
+    """Returns whether a message is due. Cheaper than `claim_messages`, which writes."""
+    with store.read() as session:
+        return messages.has_due(session)
+
+
 def owners_with_signals(store: Snapshots) -> Sequence[str]:
     """Returns whose signals wait; `""` stands for the workers'."""
     with store.read() as session:

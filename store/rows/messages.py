@@ -68,6 +68,11 @@ def set_body(session: Session, message_id: str, body: Mapping[str, Any]) -> None
     session.execute(update(Message).where(Message.id == message_id).values(body=dict(body)))
 
 
+def has_due(session: Session) -> bool:
+    """Returns whether a message is due that nobody sends."""
+    return session.execute(select(exists().where(_is_due()))).scalar_one()
+
+
 def claim(session: Session, keys: SecretKeys, *, count: int, lease_s: float) -> list[MessageFacts]:
     """Takes up to `count` messages that are due, for so many seconds. Who does not answer until then has lost them.
 

@@ -1,0 +1,115 @@
+"""Sends the messages that are due, and stores how that went."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+import logging
+import random
+import time
+
+from controller.notifications import chat, webhooks
+from controller.notifications.failure import NotDelivered
+from controller.notifications.http import Http
+from controller.notifications.mail import Mail
+from controller.notifications.settings import NotificationSettings
+from controller.notifications.words import words
+from store.commands import notifications as commands
+from store.facts.notifications import MessageFacts
+from store.queries import notifications as queries
+from store.store import Store
+from torchyard.contract.errors import TorchyardError
+from torchyard.contract.notifications import TEST
+
+MOST_AT_ONCE = 16
+"""Messages that one controller sends at the same time."""
+GIVEN_UP_AFTER_S = 24 * 3600.0
+_LEASE_S = 120.0
+"""Longer than any exchange: DNS may take its own time."""
+_FIRST_S, _FACTOR, _LONGEST_S = 10.0, 3, 7200.0
+"""Of the waits between two attempts, in seconds: 10, 30, 90, … and then every two hours."""
+
+
+class Deliveries:
+    """The duty. What waits for a receiver waits in a thread, so that neither other duties nor other messages do.
+
+    A message is sent at least once, with one id: a controller that is killed in between leaves it to the next one.
+    """
+
+    interval_s = 1.0
+
+    def __init__(
+        self, store: Store, settings: NotificationSettings, *, http: Http | None = None, mail: Mail | None = None
+    ) -> None:
+        """`http` and `mail` are made of the settings if they are not given."""
+        self._store = store
+        self._public_url = settings.public_url
+        self._http = http or Http(settings.allowed)
+        self._mail = mail or Mail(settings)
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="notifications")
+        self._busy: set[Future[None]] = set()
+
+    def run(self) -> bool:
+        """Gives due messages to the threads that are free. Returns False: each thread looks for more by itself."""
+        self._busy = {future for future in self._busy if not future.done()}
+        free = MOST_AT_ONCE - len(self._busy)
+        if free and queries.has_due_message(self._store):
+            for message in commands.claim_messages(self._store, count=free, lease_s=_LEASE_S):
+                self._busy.add(self._threads.submit(self._send_all, message))
+        return False
+
+    def close(self) -> None:
+        """Waits for what is on its way."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _send_all(self, message: MessageFacts | None) -> None:
+        """Sends a message, and then others that are due meanwhile."""
+        try:
+            while message is not None:
+                self._send(message)
+                message = next(iter(commands.claim_messages(self._store, count=1, lease_s=_LEASE_S)), None)
+        except TorchyardError as error:
+            logging.warning("a message waits until its lease ends: %s", error)
+
+    def _send(self, message: MessageFacts) -> None:
+        """Sends a message and stores how that went. Raises Unavailable."""
+        try:
+            self._way(message.target.kind)(message)
+        except NotDelivered as error:
+            again = None if error.final else again_in_s(message, retry_after_s=error.retry_after_s)
+            return commands.mark_failed(self._store, message.id, error.message, again_in_s=again)
+        except Exception:
+            logging.exception("message %s", message.id)
+            again = again_in_s(message)
+            return commands.mark_failed(
+                self._store, message.id, "the service has a fault: see its log", again_in_s=again
+            )
+        return commands.mark_delivered(self._store, message.id)
+
+    def _way(self, kind: str) -> Callable[[MessageFacts], None]:
+        return {"webhook": self._webhook, "slack": self._slack, "discord": self._discord, "mail": self._by_mail}[kind]
+
+    def _webhook(self, message: MessageFacts) -> None:
+        body = webhooks.body_of(message.body)
+        headers = webhooks.headers(message.id, body, secret=message.target.secret, now_s=int(time.time()))
+        self._http.post(message.target.address, body, headers=headers)
+
+    def _slack(self, message: MessageFacts) -> None:
+        said = words(message.body, public_url=self._public_url)
+        self._http.post(message.target.address, chat.slack(said), headers=chat.HEADERS)
+
+    def _discord(self, message: MessageFacts) -> None:
+        said = words(message.body, public_url=self._public_url)
+        self._http.post(message.target.address, chat.discord(said), headers=chat.HEADERS)
+
+    def _by_mail(self, message: MessageFacts) -> None:
+        said = words(message.body, public_url=self._public_url)
+        self._mail.send(message.target.address, kind=message.kind, message_id=message.id, words=said)
+
+
+def again_in_s(message: MessageFacts, *, retry_after_s: float | None = None) -> float | None:
+    """Returns in how many seconds a message that did not arrive is sent again; None if it is given up.
+
+    One by which a user tries a target is sent once: they are waiting.
+    """
+    wait = min(_FIRST_S * _FACTOR ** min(message.attempts - 1, 9), _LONGEST_S)
+    wait = max(wait * random.uniform(0.8, 1.2), retry_after_s or 0)  # noqa: S311 - so that not all come back at once
+    return None if message.kind == TEST or message.age_s + wait > GIVEN_UP_AFTER_S else wait
