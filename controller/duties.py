@@ -5,9 +5,10 @@ from controller.notifications.deliveries import Deliveries
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.settings import Settings
 from controller.sweeps.duty import Sweeps
+from controller.warnings import Warnings
 from store.store import Store
 
 
 def duties_of(store: Store, settings: Settings) -> list[Duty]:
     """Returns all that a controller does."""
-    return [Sweeps(store), FanOut(store), Deliveries(store, settings), Upkeep(store)]
+    return [Sweeps(store), Warnings(store), FanOut(store), Deliveries(store, settings), Upkeep(store)]

@@ -1,34 +1,33 @@
 """Advice about the ranks of a job together: one that the others wait for, and devices that do not pay."""
 
 from api.advice.facts import Facts, evidence, percent
-from torchyard.contract.recipes.entry import RANK_LAG, RANK_WAIT, SLOWEST_RANK
+from torchyard.contract.recipes.entry import RANK_LAG, RANK_WAIT
+from torchyard.contract.symptoms import lagging_rank
 from torchyard.contract.views.advice import AdviceView, EvidenceView
 
-_LAGS = 0.2
-"""From this share of a step on, the wait for one rank is worth a look at its device."""
 _FEWER_UPDATES = 2
 
 
 def slowest(facts: Facts) -> AdviceView | None:
     """Names the rank that the others wait for."""
     values, devices = facts.job.metrics, facts.job.devices
-    lag, rank = values.get(RANK_LAG), values.get(SLOWEST_RANK)
-    if lag is None or rank is None or not _LAGS <= lag <= 1 or rank not in range(len(devices)):
+    rank = lagging_rank(values, ranks=len(devices))
+    if rank is None:
         return None
-    device = devices[int(rank)]
+    device = devices[rank]
     where = f"device {device.index} ({device.name}) of {device.host or device.worker}"
     return AdviceView(
-        headline=f"rank {rank:g} is the slowest: another one waits for it for {percent(lag)} of each step",
-        cause=f"Rank {rank:g}, on {where}, comes last to the exchange of gradients: the step goes on when it is there.",
+        headline=f"rank {rank} is the slowest: another one waits for it for {percent(values[RANK_LAG])} of each step",
+        cause=f"Rank {rank}, on {where}, comes last to the exchange of gradients: the step goes on when it is there.",
         evidence=[
             _metric(facts, RANK_LAG),
             _metric(facts, RANK_WAIT),
-            *_device_evidence(facts, device.uuid, int(rank)),
+            *_device_evidence(facts, device.uuid, rank),
         ],
         steps=[
             f"Look at {where}: other processes, heat or a power limit may slow it down, or loader processes that have"
             " too few CPUs.",
-            f"Run it on other devices to compare. If rank {rank:g} is the slowest there, too, it has more to compute"
+            f"Run it on other devices to compare. If rank {rank} is the slowest there, too, it has more to compute"
             " than the others, such as longer samples.",
         ],
         severity="warning",

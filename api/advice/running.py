@@ -9,6 +9,7 @@ from api.advice.failure import longer_stall, steps_for_nonfinite
 from torchyard.contract.durations import format_duration
 from torchyard.contract.job import JobState
 from torchyard.contract.recipes.entry import DATA_WAIT
+from torchyard.contract.symptoms import BUSY, IDLE, mean, starves
 from torchyard.contract.views.advice import AdviceView, EvidenceView
 from torchyard.contract.views.cluster import DeviceView
 
@@ -16,10 +17,8 @@ _STALLED = 0.6
 """A job counts as stalled after this share of its `stall_timeout` without progress."""
 _SILENT_AT_LEAST = timedelta(minutes=2)
 """Progress becomes an event once a minute at least: a shorter silence says nothing."""
-_WAITS, _HARDLY_WAITS = 0.3, 0.1
-"""From this share of a step on, the wait for the loader is worth a change; up to the other one it is not the cause."""
-_BUSY, _IDLE = 0.7, 0.1
-"""A utilization from which on devices are used well, and one below which they idle."""
+_HARDLY_WAITS = 0.1
+"""Up to this share of a step, the wait for the loader is not the cause."""
 _ASK_FOR_STACKS = "Ask for the stacks of its ranks: they show where each is now."
 _FEW_BYTES = 0.4
 """The share of a GPU's memory below which twice the batch fits."""
@@ -35,7 +34,7 @@ def judge(facts: Facts) -> AdviceView:
 
 def _passing(facts: Facts) -> AdviceView:
     message, used = shown(facts.job.status_reason.message), _utilization(facts)
-    idles = bool(used) and _mean(used) < _IDLE
+    idles = bool(used) and mean(used) < IDLE
     return AdviceView(
         headline=f"{facts.job.state}: {message}",
         cause=f"Its devices wait for this: {message}." if idles else None,
@@ -79,23 +78,23 @@ def _nonfinite(facts: Facts) -> AdviceView | None:
 def _idle(facts: Facts) -> AdviceView | None:
     """Says what devices wait for that are used little, if the data loader is not the cause."""
     wait, used = facts.job.metrics.get(DATA_WAIT), _utilization(facts)
-    if not used or _mean(used) >= _BUSY:
+    if not used or mean(used) >= BUSY:
         return None
-    if _mean(used) < _IDLE and facts.silence is None and not facts.job.metrics:
+    if mean(used) < IDLE and facts.silence is None and not facts.job.metrics:
         return AdviceView(
-            headline=f"utilisation {percent(_mean(used))}: the job has reported no step yet",
+            headline=f"utilisation {percent(mean(used))}: the job has reported no step yet",
             evidence=_utilization_evidence(facts),
             steps=["Read its log, or ask for the stacks of its ranks: they show what it prepares."],
         )
     if wait is not None and wait <= _HARDLY_WAITS and (larger := _larger_batch(facts)):
         return AdviceView(
-            headline=f"utilisation {percent(_mean(used))}: {percent(wait)} of each step waits for the data loader",
+            headline=f"utilisation {percent(mean(used))}: {percent(wait)} of each step waits for the data loader",
             evidence=[*_utilization_evidence(facts), _wait_evidence(wait), *_memory_evidence(facts)],
             steps=[f"Larger batches may use the devices better, and their memory has room: {larger}"],
         )
-    if _mean(used) < _IDLE:
+    if mean(used) < IDLE:
         return AdviceView(
-            headline=f"utilisation {percent(_mean(used))}: nothing that the job reports says what its devices wait for",
+            headline=f"utilisation {percent(mean(used))}: nothing that the job reports says what its devices wait for",
             evidence=_utilization_evidence(facts),
             steps=[_ASK_FOR_STACKS],
             severity="warning",
@@ -105,9 +104,9 @@ def _idle(facts: Facts) -> AdviceView | None:
 
 def _starved(facts: Facts) -> AdviceView | None:
     wait, used = facts.job.metrics.get(DATA_WAIT), _utilization(facts)
-    if wait is None or not _WAITS <= wait <= 1 or (used and _mean(used) >= _BUSY):
+    if wait is None or not starves(wait, used):
         return None
-    before = f"utilisation {percent(_mean(used))}: " if used else ""
+    before = f"utilisation {percent(mean(used))}: " if used else ""
     short, step = loaders.more(facts, wait)
     return AdviceView(
         headline=f"{before}{percent(wait)} of each step waits for the data loader{f'; {short}' if short else ''}",
@@ -183,7 +182,3 @@ def _memory_evidence(facts: Facts) -> list[EvidenceView]:
         for device in facts.held
         if device.memory_bytes and device.memory_used_bytes is not None
     ]
-
-
-def _mean(shares: list[float]) -> float:
-    return sum(shares) / len(shares)

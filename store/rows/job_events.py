@@ -1,6 +1,6 @@
 """Events of jobs, each at a position of its job that the caller has reserved."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 import json
 from typing import Any
@@ -80,6 +80,13 @@ def add(
     """Inserts an event at the position `seq`. `jobs.add_event` says what `time` is."""
     values = {"job_id": job_id, "seq": seq, "type": type, "attempt": attempt, "data": data}
     session.execute(_NEW_EVENT, {**values, "of_job": job_id, "told": time})
+
+
+def causes_told(session: Session, job_ids: Collection[str]) -> set[tuple[str, str]]:
+    """Returns of which causes the jobs have warnings,: ids and causes."""
+    cause = JobEvent.data["cause"].as_string()
+    told = select(JobEvent.job_id, cause).where(JobEvent.job_id.in_(job_ids), JobEvent.type == "message")
+    return {(row[0], row[1]) for row in session.execute(told.where(cause.is_not(None)))}
 
 
 def _moved(source: JobState | None, target: JobState, reason: Reason) -> dict[str, Any]:

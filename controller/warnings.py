@@ -1,0 +1,34 @@
+"""Warns of running jobs that are slow, once for each cause, so that nobody has to ask."""
+
+from store.commands import warnings as commands
+from store.queries import slowness
+from store.store import Store
+from torchyard.contract.symptoms import symptoms
+
+_HINT = "`torchyard why` says what to do"
+
+
+class Warnings:
+    """A duty: looks at the jobs that have run for a while, and adds a message of level warning to those that are slow.
+
+    The message tells the job's targets, too.
+    """
+
+    interval_s = 60.0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self) -> bool:
+        """Judges all running jobs. Returns False: the next look is after the interval. Raises Unavailable."""
+        found = [
+            (job, cause, text)
+            for job in slowness.running(self._store)
+            for cause, text in symptoms(job.values, ranks=job.ranks, used=job.used).items()
+        ]
+        warned = slowness.warned(self._store, {job.job_id for job, _, _ in found}) if found else set()
+        for job, cause, text in found:
+            if (job.job_id, cause) not in warned:
+                told = f"{text}; {_HINT}"
+                commands.warn(self._store, job.job_id, attempt=job.attempt, cause=cause, text=told)
+        return False
