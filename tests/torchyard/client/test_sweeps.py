@@ -127,7 +127,9 @@ def test_a_sweep_is_extended_and_a_trial_promoted(server: FakeServer, client: Cl
     assert client.sweeps.promote(ID, 7).rung == 2
     server.on(OF_ONE, Answer(b"", 204))
     client.sweeps.delete(ID)
-    assert server.requests[-1].method == "DELETE"
+    assert (server.requests[-1].method, server.requests[-1].query) == ("DELETE", {})
+    client.sweeps.delete(ID, jobs=True)
+    assert server.requests[-1].query == {"jobs": ["true"]}
 
 
 def test_waiting_returns_the_sweep_when_it_has_ended(server: FakeServer, client: Client) -> None:

@@ -203,16 +203,19 @@ def promote(
 def rm(
     sweeps: SweepsArgument,
     *,
+    jobs: Annotated[
+        bool, typer.Option("--jobs", help="Remove their jobs too, with their metrics, logs and checkpoints.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove sweeps that have ended. Their jobs stay: `torchyard rm` removes those."""
+    """Remove sweeps that have ended. Without --jobs, their jobs stay, as jobs of no sweep."""
     with connect() as client:
         found = {one.id: one for one in (client.sweeps.get(ref) for ref in sweeps)}
         if not yes:
-            _confirm([*found.values()])
+            _confirm([*found.values()], jobs=jobs)
         for sweep_id in found:
-            client.sweeps.delete(sweep_id)
+            client.sweeps.delete(sweep_id, jobs=jobs)
             if not as_json:
                 terminal.write(f"{sweep_id}  removed")
     if as_json:
@@ -240,9 +243,10 @@ def _change(sweeps: list[str], change: Callable[[Client, str], SweepView], *, as
     return None
 
 
-def _confirm(sweeps: list[SweepView]) -> None:
+def _confirm(sweeps: list[SweepView], *, jobs: bool) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
     for one in sweeps:
         terminal.note(f"  {one.id}  {one.name}  {one.state}, {output.count(one.trials.total, 'trial')}")
-    typer.confirm("Remove these sweeps? Their jobs stay.", abort=True, err=True)
+    question = "these sweeps with all that their jobs stored?" if jobs else "these sweeps? Their jobs stay."
+    typer.confirm(f"Remove {question}", abort=True, err=True)

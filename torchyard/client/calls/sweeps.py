@@ -56,8 +56,8 @@ def promote(sweep_id: str, number: int) -> Call[TrialView]:
     return Call(TrialView, "POST", f"{_path(sweep_id)}/trials/{number}/promote", repeatable=False)
 
 
-def delete(sweep_id: str) -> Call[View]:
-    return Call(View, "DELETE", _path(sweep_id), repeatable=False)
+def delete(sweep_id: str, *, jobs: bool) -> Call[View]:
+    return Call(View, "DELETE", _path(sweep_id), {"jobs": "true" if jobs else None}, repeatable=False)
 
 
 def _path(sweep_id: str) -> str:

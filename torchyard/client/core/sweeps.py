@@ -99,9 +99,12 @@ class SweepsCore:
         """Lets a trial that was stopped early go on from its newest checkpoint. Raises Conflict if it was not."""
         return await self._connection.answer(calls.promote(sweep_id, number))
 
-    async def delete(self, sweep_id: str) -> None:
-        """Removes a sweep that has ended; its jobs stay. Raises Conflict if it has not ended."""
-        await self._connection.send(calls.delete(sweep_id))
+    async def delete(self, sweep_id: str, *, jobs: bool = False) -> None:
+        """Removes a sweep that has ended; its jobs stay, unless `jobs`: then they go with all that they stored.
+
+        Raises Conflict if it has not ended.
+        """
+        await self._connection.send(calls.delete(sweep_id, jobs=jobs))
 
     async def wait(self, sweep_id: str, *, timeout: float | None = None) -> SweepView:  # noqa: ASYNC109 - as in Client
         """Waits until the sweep has ended, however it ends, and returns it. `timeout` is in seconds.

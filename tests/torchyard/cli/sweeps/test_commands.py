@@ -249,7 +249,14 @@ def test_a_sweep_is_removed_once_it_was_confirmed(server: FakeServer) -> None:
     assert (refused.returncode, "use --yes" in refused.stderr) == (2, True)
     server.on(OF_ONE, ENDED, Answer(b"", 204))
     assert json.loads(run(server, "sweep", "rm", "lr", "--yes", "--json").stdout) == {"removed": [ID]}
-    assert server.requests[-1].method == "DELETE"
+    assert (server.requests[-1].method, server.requests[-1].query) == ("DELETE", {})
+    server.on(OF_ONE, ENDED, Answer(b"", 204))
+    assert run(server, "sweep", "rm", "lr", "-y", "--jobs").stdout == f"{ID}  removed\n"
+    assert server.requests[-1].query == {"jobs": ["true"]}
+    for option, question in (((), "Their jobs stay."), (("--jobs",), "all that their jobs stored?")):
+        server.on(OF_ONE, ENDED)
+        code, screen = in_terminal(["sweep", "rm", "lr", *option], environment_of(server), answer="n\n")
+        assert (code, question in screen, server.requests[-1].method) == (1, True, "GET")
 
 
 def test_names_of_sweeps_are_completed(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
