@@ -2,8 +2,9 @@
 import { BASE } from "./base";
 
 export interface Route {
-  readonly page: "now" | "jobs" | "job" | "compare" | "models" | "unknown";
+  readonly page: "now" | "jobs" | "job" | "sweeps" | "sweep" | "compare" | "models" | "unknown";
   readonly jobId: string | null;
+  readonly sweepId: string | null;
   readonly query: URLSearchParams;
 }
 
@@ -76,11 +77,14 @@ function clicked(event: MouseEvent): void {
 function read(): Route {
   const query = new URLSearchParams(location.search);
   const [first, second, ...rest] = location.pathname.slice(ROOT.length).split("/").filter(Boolean);
-  const plain = { jobId: null, query };
+  const plain = { jobId: null, sweepId: null, query };
   if (first === undefined) return { page: "now", ...plain };
   if (first === "jobs" && second === undefined) return { page: "jobs", ...plain };
   if (first === "jobs" && second !== undefined && rest.length === 0)
-    return { page: "job", jobId: second, query };
+    return { page: "job", ...plain, jobId: second };
+  if (first === "sweeps" && second === undefined) return { page: "sweeps", ...plain };
+  if (first === "sweeps" && second !== undefined && rest.length === 0)
+    return { page: "sweep", ...plain, sweepId: second };
   if (first === "compare" && second === undefined) return { page: "compare", ...plain };
   if (first === "models" && second === undefined) return { page: "models", ...plain };
   return { page: "unknown", ...plain };

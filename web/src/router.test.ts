@@ -16,16 +16,36 @@ function click(html: string, more: MouseEventInit = {}): MouseEvent {
 }
 
 test("addresses name pages", () => {
-  const pages = ["", "jobs", "jobs/job_1", "compare", "models", "jobs/job_1/x", "nothing"].map((path) => {
+  const pages = [
+    "",
+    "jobs",
+    "jobs/job_1",
+    "sweeps",
+    "sweeps/swp_1",
+    "compare",
+    "models",
+    "jobs/job_1/x",
+    "sweeps/a/b",
+    "x",
+  ].map((path) => {
     navigate(href(path));
     return route().page;
   });
-  expect(pages).toEqual(["now", "jobs", "job", "compare", "models", "unknown", "unknown"]);
+  expect(pages).toEqual([
+    "now",
+    "jobs",
+    "job",
+    "sweeps",
+    "sweep",
+    "compare",
+    "models",
+    ...Array(3).fill("unknown"),
+  ]);
 });
 
 test("a job's address has its id and its query", () => {
   navigate(href("jobs/job_1", { x: "time", q: "a b" }));
-  expect(route()).toMatchObject({ page: "job", jobId: "job_1" });
+  expect(route()).toMatchObject({ page: "job", jobId: "job_1", sweepId: null });
   expect(route().query.get("q")).toBe("a b");
 });
 

@@ -27,6 +27,8 @@ function shell(load: () => Promise<{ default: typeof Mark }> = () => Promise.res
     now: page("now"),
     jobs: page("jobs"),
     job: page("job"),
+    sweeps: page("sweeps"),
+    sweep: page("sweep"),
     compare: page("compare"),
     models: page("models"),
   };

@@ -54,6 +54,7 @@ function request(action: Action, chosen: Chosen, dryRun: boolean, keepalive: boo
 function bodyOf(filter: Filter): Record<string, unknown> {
   return {
     ...(filter.q === "" ? {} : { q: filter.q }),
+    ...(filter.sweep === "" ? {} : { sweep: filter.sweep }),
     ...(filter.states.length === 0 ? {} : { state: filter.states }),
   };
 }

@@ -3,14 +3,26 @@ import { filterOf, queryOf } from "./filter";
 import { near } from "./window";
 
 test("the address holds the filter", () => {
-  const filter = filterOf(new URLSearchParams("q=digits&state=failed,running&sort=-name"));
-  expect(filter).toEqual({ q: "digits", states: ["running", "failed"], sort: "name", isReversed: true });
-  expect(queryOf(filter)).toEqual({ q: "digits", state: ["running", "failed"], sort: "-name" });
+  const filter = filterOf(new URLSearchParams("q=digits&sweep=swp_1&state=failed,running&sort=-name"));
+  expect(filter).toEqual({
+    q: "digits",
+    sweep: "swp_1",
+    states: ["running", "failed"],
+    sort: "name",
+    isReversed: true,
+  });
+  expect(queryOf(filter)).toEqual({
+    q: "digits",
+    sweep: "swp_1",
+    state: ["running", "failed"],
+    sort: "-name",
+  });
 });
 
 test("what the address has and nobody knows is left out", () => {
   expect(queryOf(filterOf(new URLSearchParams("state=flying&sort=-colour")))).toEqual({
     q: null,
+    sweep: null,
     state: [],
     sort: "created",
   });

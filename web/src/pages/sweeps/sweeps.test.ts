@@ -1,0 +1,243 @@
+import { flushSync } from "svelte";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { SweepView, TrialView } from "../../api/wire";
+import type { LiveEvent } from "../../live/events";
+import { live } from "../../live/live.svelte";
+import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
+import Sweep from "./Sweep.svelte";
+import { countsText, pointText, shortKeys, valueText } from "./sweeps";
+import Sweeps from "./Sweeps.svelte";
+
+const AT = "2026-01-01T00:00:00Z";
+const COUNTS = {
+  total: 9,
+  waiting: 4,
+  queued: 1,
+  running: 2,
+  paused: 0,
+  succeeded: 1,
+  failed: 1,
+  cancelled: 0,
+};
+
+function sweep(changes: Record<string, unknown> = {}): SweepView {
+  return {
+    ...{ id: "swp_1", name: "lr", state: "running", owner: "ada", visibility: "private", method: "grid" },
+    ...{ status_reason: { code: "running", message: "trials are made", since: AT }, monitor: "val/loss" },
+    ...{ mode: "min", max_parallel: 3, trials: COUNTS, created_at: AT, finished_at: null, version: 1 },
+    best: {
+      trial: 2,
+      job_id: "job_2",
+      value: 0.25,
+      point: { "config.optimizer.lr": 0.01 },
+      checkpoint_id: "ckpt_1",
+    },
+    spec: { parameters: { "config.optimizer.lr": [0.1, 0.01], "args.seed": "1..2" } },
+    ...changes,
+  } as unknown as SweepView;
+}
+
+function trial(number: number, changes: Record<string, unknown> = {}): TrialView {
+  return {
+    ...{ number, job_id: `job_${number}`, state: "running", value: null, step: 0, epoch: null, rank: null },
+    ...{ point: { "config.optimizer.lr": number / 10, "args.seed": 1 }, rung: null, error: null },
+    ...changes,
+  } as unknown as TrialView;
+}
+
+const TRIALS = [
+  trial(2, { state: "succeeded", value: 0.25, rank: 1, step: 1200 }),
+  trial(1, { value: 0.5, rank: 2 }),
+  trial(0, { state: "failed", value: "NaN", error: "CUDA out of memory" }),
+  trial(3, { state: "failed", job_id: null, error: "the quota is used" }),
+];
+
+let tell: (event: LiveEvent) => void = () => undefined;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.spyOn(live, "watch").mockImplementation((_, listener) => {
+    tell = listener;
+    return () => undefined;
+  });
+  signIn("member", "jobs:read", "jobs:write");
+});
+
+afterEach(async () => {
+  vi.runOnlyPendingTimers();
+  await removeAll();
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
+async function open(
+  view: SweepView = sweep(),
+  trials: readonly TrialView[] = TRIALS,
+): Promise<{ host: HTMLElement; asked: readonly Asked[] }> {
+  const asked = serve(({ path }) => (path.endsWith("/trials") ? { data: trials, has_more: false } : view));
+  const host = show(Sweep, { sweepId: "swp_1" });
+  await settled();
+  return { host, asked };
+}
+
+function sent(asked: readonly Asked[]): readonly string[] {
+  return asked.filter(({ method }) => method !== "GET").map(({ method, path }) => `${method} ${path}`);
+}
+
+test("sweeps are listed with their state and counts", async () => {
+  serve(() => ({ data: [sweep(), sweep({ id: "swp_2", state: "cancelled" })], has_more: false }));
+  const host = show(Sweeps, {});
+  await settled();
+  const rows = [...host.querySelectorAll("tbody tr")].map((row) => textsOf(row, "td").slice(0, 6));
+  const counts = "1 succeeded, 2 running, 1 queued, 1 failed, 4 waiting";
+  expect(rows[0]).toEqual(["running", "lr", "2 of 9", counts, "grid", "val/loss, min"]);
+  expect(rows[1]?.[0]).toBe("cancelled");
+  expect(host.querySelector("tbody a")?.getAttribute("href")).toMatch(/sweeps\/swp_1$/);
+});
+
+test("without a sweep the page says how one comes about", async () => {
+  serve(() => ({ data: [], has_more: false }));
+  const host = show(Sweeps, {});
+  await settled();
+  expect(textOf(host)).toContain("torchyard sweep sweep.yaml");
+});
+
+test("the list is read again when a job of a sweep changes, and for no other job", async () => {
+  const asked = serve(() => ({ data: [sweep()], has_more: false }));
+  show(Sweeps, {});
+  await settled();
+  tell({ kind: "job", job: { id: "job_9", sweep: null } } as unknown as LiveEvent);
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(asked.length).toBe(1);
+  tell({ kind: "job", job: { id: "job_1", sweep: { id: "swp_1" } } } as unknown as LiveEvent);
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(asked.length).toBe(2);
+});
+
+test("a sweep ranks its trials, a column for each key, and links to their jobs", async () => {
+  const { host } = await open();
+  expect(textsOf(host, "thead th")).toEqual([
+    "Rank",
+    "Trial",
+    "State",
+    "val/loss",
+    "lr",
+    "--seed",
+    "Step",
+    "Error",
+  ]);
+  const rows = [...host.querySelectorAll("tbody tr")].map((row) => textsOf(row, "td"));
+  expect(rows[0]).toEqual(["best 1", "lr-2", "succeeded", "0.2500", "0.2", "1", "1,200", ""]);
+  expect(rows[2]).toEqual(["—", "lr-0", "failed", "NaN", "0", "1", "", "CUDA out of memory"]);
+  expect(host.querySelectorAll("tr.best").length).toBe(1);
+  const jobs = [...host.querySelectorAll("tbody tr")].map((row) =>
+    row.querySelector("a")?.getAttribute("href"),
+  );
+  expect(jobs.map((job) => job?.replace(/.*\//, ""))).toEqual(["job_2", "job_1", "job_0", undefined]);
+  expect(textOf(host.querySelector("header"))).toContain("best val/loss 0.2500 of trial 2 lr 0.01");
+});
+
+test("a sweep leads to its jobs, and to a comparison of its five best", async () => {
+  const ranked = [1, 2, 3, 4, 5, 6].map((rank) => trial(rank, { rank, value: rank }));
+  const { host } = await open(sweep(), ranked);
+  const links = [...host.querySelectorAll(".links a")].map((link) => link.getAttribute("href"));
+  expect(links[0]).toMatch(/jobs\?sweep=swp_1$/);
+  expect(decodeURIComponent(links[1] ?? "")).toMatch(/compare\?jobs=job_1,job_2,job_3,job_4,job_5$/);
+  await removeAll();
+  signIn("member", "jobs:read");
+  expect(textsOf((await open(sweep(), [trial(0)])).host, ".links a")).toEqual(["Its jobs"]);
+});
+
+test("its owner pauses and resumes it at once, and cancels it after the time for undo", async () => {
+  const { host, asked } = await open();
+  click(host, "Pause");
+  await settled();
+  click(host, "Cancel");
+  await settled();
+  expect(sent(asked)).toEqual(["POST v1/sweeps/swp_1/pause"]);
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(sent(asked).at(-1)).toBe("POST v1/sweeps/swp_1/cancel");
+  const paused = await open(sweep({ state: "paused" }));
+  click(paused.host, "Resume");
+  await settled();
+  expect(sent(paused.asked)).toEqual(["POST v1/sweeps/swp_1/resume"]);
+});
+
+test("one that has ended is deleted after the time for undo", async () => {
+  const { host, asked } = await open(sweep({ state: "finished" }));
+  expect(textsOf(host, ".actions > button")).toEqual(["Delete"]);
+  click(host, "Delete");
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(sent(asked)).toEqual(["DELETE v1/sweeps/swp_1"]);
+});
+
+test("who may not change it has no actions", async () => {
+  signIn("viewer", "jobs:read");
+  expect((await open()).host.querySelector(".actions")).toBeNull();
+  await removeAll();
+  signIn("member", "jobs:read", "jobs:write");
+  expect((await open(sweep({ owner: "bob" }))).host.querySelector(".actions")).toBeNull();
+});
+
+test("trials are added where the method counts them, and the number at once is changed", async () => {
+  const { host, asked } = await open(sweep({ method: "random" }));
+  const [trials, parallel] = [...host.querySelectorAll<HTMLInputElement>("input[type=number]")];
+  for (const [field, value] of [
+    [trials, "5"],
+    [parallel, "2"],
+  ] as const) {
+    if (!field) throw new Error("a field is not there");
+    field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  flushSync();
+  host.querySelector("form")?.dispatchEvent(new SubmitEvent("submit", { cancelable: true }));
+  await settled();
+  expect(asked.find(({ method }) => method === "POST")?.body).toEqual({ trials: 5, max_parallel: 2 });
+  await removeAll();
+  signIn("member", "jobs:read", "jobs:write");
+  expect((await open()).host.querySelectorAll("input[type=number]").length).toBe(1);
+});
+
+test("a trial that was stopped at a rung is promoted by its owner", async () => {
+  const stopped = [trial(0, { state: "paused", rung: 1 }), trial(1, { state: "succeeded", rung: 3 })];
+  const { host, asked } = await open(sweep({ method: "asha" }), stopped);
+  expect(textsOf(host, "tbody button")).toEqual(["Promote"]);
+  click(host, "Promote");
+  await settled();
+  expect(sent(asked)).toEqual(["POST v1/sweeps/swp_1/trials/0/promote"]);
+});
+
+test("what the service refuses is told", async () => {
+  serve(({ path, method }) =>
+    method === "POST" ? null : path.endsWith("/trials") ? { data: [], has_more: false } : sweep(),
+  );
+  const host = show(Sweep, { sweepId: "swp_1" });
+  await settled();
+  expect(textOf(host)).toContain("No trial is made yet.");
+  click(host, "Pause");
+  await settled();
+  expect(textOf(host.querySelector("[role=alert]"))).toBe("There is none.");
+});
+
+test("a running sweep is read again when one of its jobs changes, and every few seconds", async () => {
+  const { asked } = await open();
+  const before = asked.length;
+  tell({ kind: "job", job: { id: "job_7", sweep: { id: "swp_other" } } } as unknown as LiveEvent);
+  await vi.advanceTimersByTimeAsync(1_500);
+  expect(asked.length).toBe(before);
+  tell({ kind: "job", job: { id: "job_1", sweep: { id: "swp_1" } } } as unknown as LiveEvent);
+  await vi.advanceTimersByTimeAsync(1_500);
+  expect(asked.length).toBe(before + 2);
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(asked.length).toBeGreaterThan(before + 4);
+});
+
+test("keys and values are short, and keys differ", () => {
+  const keys = ["config.model.name", "config.optimizer.name", "args.lr", "env.SEED"];
+  expect([...shortKeys(keys).values()]).toEqual(["model.name", "optimizer.name", "--lr", "SEED"]);
+  expect([0.1 + 0.2, 3, "a", null, [1, 2]].map(valueText)).toEqual(["0.3", "3", "a", "null", "[1,2]"]);
+  expect(pointText({ "config.optimizer.lr": 1e-4, "args.seed": 3 })).toBe("lr 0.0001, --seed 3");
+  expect(countsText(sweep({ trials: { ...COUNTS, waiting: 1234 } }))).toContain("1,234 waiting");
+});

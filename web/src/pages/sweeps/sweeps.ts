@@ -1,0 +1,65 @@
+/** What the pages of sweeps say of states, keys and values. */
+import type { JobState, SweepState, SweepSummary } from "../../api/wire";
+import { number } from "../../text/number";
+
+/** The state of a job whose sign a state of a sweep has. */
+export const SIGNS: Readonly<Record<SweepState, JobState>> = {
+  running: "running",
+  paused: "paused",
+  cancelling: "running",
+  finished: "succeeded",
+  cancelled: "cancelled",
+  failed: "failed",
+};
+
+const COUNTED = ["succeeded", "running", "queued", "paused", "failed", "cancelled", "waiting"] as const;
+
+export function isEnded(sweep: Pick<SweepSummary, "state">): boolean {
+  return sweep.state === "finished" || sweep.state === "cancelled" || sweep.state === "failed";
+}
+
+/** Returns how many trials have ended, however they ended. */
+export function endedOf(sweep: Pick<SweepSummary, "trials">): number {
+  const { succeeded, failed, cancelled } = sweep.trials;
+  return succeeded + failed + cancelled;
+}
+
+/** Says where the trials are: `2 running, 4 waiting`. */
+export function countsText(sweep: Pick<SweepSummary, "trials">): string {
+  const found = COUNTED.filter((state) => sweep.trials[state] > 0);
+  return found.map((state) => `${sweep.trials[state].toLocaleString("en")} ${state}`).join(", ");
+}
+
+/** Returns a name for each key: `--lr` of an argument, else as many of its last words as no other key has. */
+export function shortKeys(keys: readonly string[]): ReadonlyMap<string, string> {
+  return new Map(keys.map((key) => [key, key.startsWith("args.") ? `--${key.slice(5)}` : short(key, keys)]));
+}
+
+/** Formats a value of a point. */
+export function valueText(value: unknown): string {
+  if (typeof value === "number")
+    return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** Formats a point: `lr 0.1, seed 3`. */
+export function pointText(point: Readonly<Record<string, unknown>>): string {
+  const names = shortKeys(Object.keys(point));
+  return Object.entries(point)
+    .map(([key, value]) => `${names.get(key) ?? key} ${valueText(value)}`)
+    .join(", ");
+}
+
+/** Formats the best trial: `0.9833 of trial 3`. */
+export function bestText(best: { readonly value: number | string; readonly trial: number }): string {
+  return `${number(best.value)} of trial ${best.trial}`;
+}
+
+function short(key: string, keys: readonly string[]): string {
+  const words = key.split(".");
+  for (let count = 1; count < words.length; count += 1) {
+    const end = words.slice(-count).join(".");
+    if (!keys.some((other) => other !== key && `.${other}`.endsWith(`.${end}`))) return end;
+  }
+  return key;
+}
