@@ -98,4 +98,5 @@ def artifact_room(store: Snapshots, claim: Claim) -> Room:
 
 
 def _variables_of(job: Job) -> dict[str, str]:
-    return {} if job.pause_at is None else {Env.PAUSE_AT.value: PausePoint.of(job.pause_at).variable}
+    pausing = {} if job.pause_at is None else {Env.PAUSE_AT.value: PausePoint.of(job.pause_at).variable}
+    return pausing if job.trial is None else {**pausing, Env.TRIAL.value: str(job.trial)}

@@ -12,6 +12,7 @@ from store.commands import sweeps as commands
 from store.db.tables import Job, SweepTrial
 from store.facts.callers import SERVICE, Caller
 from store.facts.sweeps import NewSweep, TrialFacts, WholeSweep
+from store.queries import attempts
 from store.queries import sweeps as queries
 from store.rows import quotas, users
 from store.store import Store
@@ -21,6 +22,7 @@ from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.points import checked_points, spec_of
 from torchyard.contract.sweeps import SweepExtension, SweepState, parse_sweep
 from torchyard.contract.team import Resource, Role
+from torchyard.run import Run
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
 SCRIPT = {"trainer": "script", "config": {"code": "file:///code"}}
@@ -83,6 +85,15 @@ def test_a_grid_becomes_jobs_with_their_values_names_and_numbers(yard: Yard) -> 
     ]
     assert {job.state for job in jobs} == {JobState.QUEUED}
     assert {job.labels["by"] for job in jobs} == {"sweep"}
+
+
+def test_the_ranks_of_a_trial_know_its_number(yard: Yard) -> None:
+    sweep = yard.sweep(method="array", trials=2)
+    yard.run()
+    claim = yard.db.starting(yard.ids(sweep)[1], yard.db.worker())
+    assert attempts.read(yard.store, claim).variables == {"TORCHYARD_TRIAL": "1"}
+    assert Run({"TORCHYARD_TRIAL": "1"}).trial == 1
+    assert Run({}).trial is None
 
 
 def test_no_more_trials_run_at_once_than_the_sweep_allows(yard: Yard) -> None:

@@ -24,6 +24,8 @@ class Given:
         """The data source: `digits`, or an absolute path; None for a script."""
         self.weights: str | None = environ.get(Env.WEIGHTS)
         """The absolute path of the weights to start from; None if they are not a file."""
+        self.trial = int(environ[Env.TRIAL]) if environ.get(Env.TRIAL) else None
+        """The number of this job in its sweep, from 0; None if it is no trial of one."""
         self._config_path = environ.get(Env.CONFIG)
         self._resume_from = environ.get(Env.RESUME_FROM)
         self._init_from = environ.get(Env.INIT_FROM)
