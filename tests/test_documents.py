@@ -37,8 +37,8 @@ FOLDERS = (
 )
 """What a document may name a file of."""
 SOURCES = frozenset({".py", ".ts", ".js", ".svelte", ".css", ".toml", ".yaml", ".yml", ".mako", ".html"})
-OF_USERS = frozenset({"train.py", "trian.py", "torchyard.toml", "torchyard.dump"})
-"""Files that stand in users' folders."""
+OF_USERS = frozenset({"train.py", "trian.py", "torchyard.toml", "torchyard.dump", "worker.lost"})
+"""Files that stand in users' folders, and what they are told of."""
 OF_OTHERS = frozenset(
     {"add_scalars", "no_new_privs", "proxy_cookie_path", "torchyard_blobs", "job_0192f3c2", "process_"}
 )

@@ -25,6 +25,7 @@ from torchyard.cli import (
     listing,
     login,
     models,
+    notify,
     page,
     predict,
     quota,
@@ -86,6 +87,7 @@ for name, group in (
     ("tokens", tokens.tokens),
     ("quota", quota.quota),
     ("secrets", secrets.secrets),
+    ("notify", notify.notify),
 ):
     app.add_typer(group, name=name)
 

@@ -6,6 +6,7 @@ from typing import Self
 from torchyard.client.blocking import BlockingTransport, Driver, blocking, iterating
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.client import ClientCore
+from torchyard.client.core.notifications import NotificationsCore
 from torchyard.client.core.sweeps import SweepsCore
 from torchyard.client.discovery import Server, discover
 from torchyard.client.handles import Job
@@ -38,6 +39,18 @@ class Sweeps(Driver[SweepsCore]):
     wait = blocking(SweepsCore.wait)
 
 
+class Notifications(Driver[NotificationsCore]):
+    """The operations of `NotificationsCore`, which block until their result is there."""
+
+    targets = iterating(NotificationsCore.targets)
+    find = blocking(NotificationsCore.find)
+    add = blocking(NotificationsCore.add)
+    change = blocking(NotificationsCore.change)
+    remove = blocking(NotificationsCore.remove)
+    send_test = blocking(NotificationsCore.send_test)
+    messages = iterating(NotificationsCore.messages)
+
+
 class Client(Driver[ClientCore]):
     """Talks to one Torchyard server. Every method raises TorchyardError: the class in `torchyard.contract.errors` for
     the `code` of the answer, or ServerUnreachable if there is no answer.
@@ -59,6 +72,7 @@ class Client(Driver[ClientCore]):
         super().__init__(ClientCore(self.server, BlockingTransport(self.server), patience=patience))
         self.bundles = Bundles(self._core.bundles)
         self.sweeps = Sweeps(self._core.sweeps)
+        self.notifications = Notifications(self._core.notifications)
 
     def __enter__(self) -> Self:
         return self

@@ -21,7 +21,7 @@ from torchyard.contract.durations import above_zero, format_duration
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
-from torchyard.contract.notifications import JobNotify
+from torchyard.contract.notify import JobNotify
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.resources import Resources

@@ -10,11 +10,10 @@ from torchyard.contract.notifications import (
     DEFAULT_ON,
     EventKind,
     NotificationScope,
-    OnKinds,
     TargetJobs,
     TargetKind,
-    TargetName,
 )
+from torchyard.contract.notify import OnKinds, TargetName
 from torchyard.contract.requests import UserName
 from torchyard.contract.schema import UNSET, Schema
 

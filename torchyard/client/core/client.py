@@ -12,6 +12,7 @@ from torchyard.client.core.cluster import ClusterCore
 from torchyard.client.core.job import AsyncJob, JobCore
 from torchyard.client.core.launching import Mounts, arguments, program_of, script_spec, upload_code
 from torchyard.client.core.models import ModelsCore
+from torchyard.client.core.notifications import NotificationsCore
 from torchyard.client.core.sweeps import SweepsCore
 from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
@@ -29,6 +30,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         super().__init__(server, transport, patience=patience)
         self.bundles = BundlesCore(self._connection)
         self.sweeps = SweepsCore(self._connection, transport)
+        self.notifications = NotificationsCore(self._connection)
 
     async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJob:
         """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If

@@ -1,0 +1,87 @@
+"""The commands `notify`, against a real service, and against answers of a service whose controller sends."""
+
+from functools import partial
+import json
+from typing import Any
+
+import pytest
+
+from store.commands import notifications as commands
+from store.db.database import Database
+from tests.store.fixture import store_on
+from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.torchyard.cli.service import Team
+from tests.torchyard.client.answers import page
+from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer
+from tests.torchyard.client.test_notifications import ID, PATH, message, target
+
+HOOK = "https://example.com/hook?key=hidden"
+
+
+def test_a_target_is_added_shown_and_removed(team: Team) -> None:
+    run = partial(team.run, team.add("nora"))
+    added = run("notify", "add", "alerts", "-", "--on", "job.failed", "--on", "job.best", stdin=f"{HOOK}\n")
+    first, second = added.stdout.splitlines()
+    assert first == "alerts  webhook  https://example.com/…"
+    assert second.startswith("secret  whsec_") and "not shown again" in added.stderr
+    (listed,) = run("notify", "ls").stdout.splitlines()[1:]
+    assert listed.split("  ")[-1].strip() == "nothing sent yet"
+    assert "job.failed, job.best" in listed and "hidden" not in listed
+    assert run("notify", "change", "alerts", "--named").stdout == "alerts  job.failed, job.best of named jobs\n"
+    refused = run("notify", "add", "alerts", HOOK)
+    assert refused.returncode == 1 and "has a target alerts already" in refused.stderr
+    mail = run("notify", "add", "mail", "nora@example.com")
+    assert mail.returncode == 1 and "only an administrator may enter an address of mail" in mail.stderr
+    assert team.run("admin", "notify", "add", "mail", "nora@example.com", "--user", "nora").returncode == 0
+    assert [row["name"] for row in json.loads(run("notify", "ls", "--json").stdout)] == ["alerts", "mail"]
+    assert run("notify", "rm", "alerts", "mail").stdout == "alerts  removed\nmail  removed\n"
+    assert run("notify", "show", "alerts").returncode == 1
+
+
+def test_a_failure_is_seen_in_the_lists(team: Team) -> None:
+    run = partial(team.run, team.add("olga"))
+    run("notify", "add", "alerts", HOOK)
+    tried = run("notify", "test", "alerts", "--timeout", "0")
+    assert tried.returncode == 1 and "does a controller run?" in tried.stderr
+    (waiting,) = json.loads(run("notify", "show", "alerts", "--json").stdout)["messages"]
+    commands.mark_failed(store_on(Database(team.database_url)), waiting["id"], "it answered 500", again_in_s=None)
+    (listed,) = run("notify", "ls").stdout.splitlines()[1:]
+    assert "ago: it answered 500; 1 given up" in listed
+    *_, last = run("notify", "show", "alerts").stdout.splitlines()
+    assert last.split()[0] == waiting["id"] and last.endswith("it answered 500") and "given up" in last
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"state": "delivered", "attempts": 1}, 0, "msg_1  delivered\n"),
+        (
+            {"attempts": 1, "error": "it answered 500"},
+            1,
+            "msg_1 has not arrived: it answered 500. It is tried again.\n",
+        ),
+    ],
+)
+def test_a_test_waits_for_its_result(server: FakeServer, changes: dict[str, Any], code: int, said: str) -> None:
+    server.on(PATH, page([target()]))
+    server.on(f"{PATH}/{ID}/test", Answer(message(), 202))
+    server.on("/v1/notifications/messages", page([message()]), page([message(**changes)]))
+    done = run_in_process(["notify", "test", "alerts"], environment(server.url, TOKEN))
+    assert (done.returncode, done.stdout + done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("https://hooks.slack.com/services/a/b/c", "slack"),
+        ("https://discord.com/api/webhooks/1/a", "discord"),
+        ("https://discord.com/", "webhook"),
+        ("https://hooks.slack.com.example.com/services", "webhook"),
+        ("ada@example.com", "mail"),
+    ],
+)
+def test_the_kind_is_that_which_the_address_looks_like(server: FakeServer, address: str, kind: str) -> None:
+    server.on(PATH, Answer(target(kind=kind), 201))
+    done = run_in_process(["notify", "add", "alerts", address], environment(server.url, TOKEN))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(server.requests[-1].body)["kind"] == kind

@@ -1,0 +1,230 @@
+"""The commands `notify`: where the service tells a user what happens, and what became of each message."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.contract.notifications import EventKind, TargetKind
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from torchyard.client import Client
+    from torchyard.contract.views.notifications import MessageView, TargetView
+
+notify = typer.Typer(
+    no_args_is_help=True, help="Be told when jobs and sweeps end, by a webhook, Slack, Discord or mail."
+)
+TargetArgument = Annotated[str, typer.Argument(metavar="NAME", help="A target's name, or its id.")]
+OnOption = Annotated[
+    list[EventKind] | None,
+    typer.Option("--on", metavar="KIND", help="What it is told of, such as job.failed. Repeatable."),
+]
+UserOption = Annotated[
+    str | None, typer.Option(metavar="USER", help="Whose. Default: yours. Others' are for administrators.")
+]
+_LOOK_EVERY_S = 0.5
+
+
+@notify.command("add")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for it, such as alerts.")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A URL or an address of mail; - reads stdin.")],
+    *,
+    kind: Annotated[
+        Literal["webhook", "slack", "discord", "mail"] | None,
+        typer.Option(help="How it is told. Default: what the address looks like."),
+    ] = None,
+    on: OnOption = None,
+    named: Annotated[bool, typer.Option("--named", help="Tell it only of jobs whose spec names it.")] = False,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="As administrator: also of jobs of the team, and of lost workers.")
+    ] = False,
+    user: UserOption = None,
+    as_json: Json = False,
+) -> None:
+    """Add a target. By default it is told when a job fails or succeeds and when a sweep ends.
+
+    The secret that signs webhooks is printed this once. Only an administrator may enter an address of mail.
+    """
+    address = sys.stdin.readline().strip() if address == "-" else address
+    with connect() as client:
+        made = client.notifications.add(
+            name,
+            address,
+            kind=kind or _kind_of(address),
+            on=on or None,
+            jobs="named" if named else "all",
+            scope="all" if everybody else "own",
+            user=user,
+        )
+    if as_json:
+        output.write_json(made)
+    else:
+        terminal.write(f"{made.name}  {made.kind}  {made.address}")
+    if made.secret is not None and not as_json:
+        terminal.write(f"secret  {made.secret}")
+        terminal.note("Its webhooks are signed with this secret, which is not shown again.")
+    terminal.note(f"See whether it arrives: {output.command()} notify test {made.name}")
+
+
+@notify.command("ls")
+def ls(*, user: UserOption = None, as_json: Json = False) -> None:
+    """List targets, with what waits for them and what failed."""
+    with connect() as client:
+        found = [*client.notifications.targets(user=user)]
+    if as_json:
+        return output.write_json(found)
+    for line in output.table(("NAME", "KIND", "ADDRESS", "ON", "STATE"), map(_row, found)) if found else ():
+        terminal.write(line)
+    if not found:
+        terminal.note(f"No targets. Add one: {output.command()} notify add NAME https://…")
+    return None
+
+
+@notify.command("show")
+def show(
+    target: TargetArgument,
+    *,
+    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many messages, newest first.")] = 20,
+    user: UserOption = None,
+    as_json: Json = False,
+) -> None:
+    """Show a target and its newest messages: what waits, what was delivered, and what failed and why."""
+    with connect() as client:
+        found = client.notifications.find(target, user=user)
+        messages = [*client.notifications.messages(target_id=found.id, user=user, limit=count)]
+    if as_json:
+        whole = {**found.model_dump(mode="json"), "messages": [each.model_dump(mode="json") for each in messages]}
+        return terminal.write(json.dumps(whole))
+    for label, value in _details(found):
+        terminal.write(f"{label:<10} {terminal.plain(value)}")
+    if messages:
+        terminal.write("")
+        for line in output.table(("ID", "MADE", "STATE", "TRIES", "WHAT", "ERROR"), map(_message_row, messages)):
+            terminal.write(line)
+    return None
+
+
+@notify.command("change")
+def change(
+    target: TargetArgument,
+    *,
+    on: OnOption = None,
+    named: Annotated[
+        bool | None, typer.Option("--named/--every", help="Tell it only of jobs whose spec names it, or of every job.")
+    ] = None,
+    user: UserOption = None,
+    as_json: Json = False,
+) -> None:
+    """Change what a target is told of."""
+    jobs = None if named is None else ("named" if named else "all")
+    with connect() as client:
+        found = client.notifications.find(target, user=user)
+        changed = client.notifications.change(found.id, on=on or None, jobs=jobs)
+    output.write_json(changed) if as_json else terminal.write(f"{changed.name}  {_on(changed)}")
+
+
+@notify.command("test")
+def send_test(
+    target: TargetArgument,
+    *,
+    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for the result.")] = 30.0,
+    user: UserOption = None,
+    as_json: Json = False,
+) -> None:
+    """Send a message to a target, and say whether it arrived. Exits with 1 if it did not."""
+    with connect() as client:
+        found = client.notifications.find(target, user=user)
+        message = _awaited(client, client.notifications.send_test(found.id), user=user, timeout=timeout)
+    if as_json:
+        output.write_json(message)
+    elif message.state == "delivered":
+        terminal.write(f"{message.id}  delivered")
+    else:
+        again = " It is tried again." if message.state == "waiting" else ""
+        why = message.error or f"it was not sent within {timeout:g} s: does a controller run?"
+        terminal.note(f"{message.id} has not arrived: {why}.{again}")
+    if message.state != "delivered":
+        raise typer.Exit(1)
+
+
+@notify.command("rm")
+def rm(
+    targets: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names or ids of targets.")],
+    *,
+    user: UserOption = None,
+    as_json: Json = False,
+) -> None:
+    """Remove targets. What waits for them is given up."""
+    with connect() as client:
+        found = [client.notifications.find(ref, user=user) for ref in targets]
+        for target in found:
+            client.notifications.remove(target.id)
+            if not as_json:
+                terminal.write(f"{target.name}  removed")
+    if as_json:
+        terminal.write(json.dumps({"removed": [target.id for target in found]}))
+
+
+def _kind_of(address: str) -> TargetKind:
+    """Returns how an address is told that looks like this one."""
+    if "://" not in address and "@" in address:
+        return "mail"
+    host, _, path = address.partition("://")[2].partition("/")
+    if host == "hooks.slack.com":
+        return "slack"
+    is_discord = host in {"discord.com", "discordapp.com"} and path.startswith("api/webhooks/")
+    return "discord" if is_discord else "webhook"
+
+
+def _awaited(client: Client, message: MessageView, *, user: str | None, timeout: float) -> MessageView:
+    """Returns the message as it is once it was tried, or after so many seconds."""
+    ends = time.monotonic() + timeout
+    while message.state == "waiting" and message.error is None and time.monotonic() < ends:
+        time.sleep(_LOOK_EVERY_S)
+        newest = client.notifications.messages(target_id=message.target_id, user=user, limit=100)
+        message = next((each for each in newest if each.id == message.id), message)
+    return message
+
+
+def _row(target: TargetView) -> tuple[str, ...]:
+    return (target.name, target.kind, target.address, _on(target), _state(target))
+
+
+def _on(target: TargetView) -> str:
+    kinds = ", ".join(target.on)
+    return f"{kinds} of named jobs" if target.jobs == "named" else kinds
+
+
+def _state(target: TargetView) -> str:
+    """Says what became of the newest messages: failures first."""
+    parts = [
+        f"failed {terminal.ago(target.failed_at)}: {target.error}" if target.error and target.failed_at else "",
+        f"{target.given_up} given up" if target.given_up else "",
+        f"{target.waiting} waiting" if target.waiting else "",
+        f"delivered {terminal.ago(target.delivered_at)}" if target.delivered_at else "",
+    ]
+    return "; ".join(filter(None, parts)) or "nothing sent yet"
+
+
+def _details(target: TargetView) -> list[tuple[str, str]]:
+    return [
+        ("target", f"{target.name} ({target.id})"),
+        ("owner", target.owner),
+        ("address", f"{target.kind}  {target.address}"),
+        ("told of", _on(target) + (", of the team's jobs too" if target.scope == "all" else "")),
+        ("state", _state(target)),
+    ]
+
+
+def _message_row(message: MessageView) -> tuple[str, ...]:
+    made = terminal.ago(message.created_at)
+    state = message.state.replace("_", " ")
+    return (message.id, made, state, str(message.attempts), message.title, message.error or "")
