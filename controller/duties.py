@@ -1,5 +1,6 @@
 """The duties of a controller, in the order in which one pass does them."""
 
+from controller.dependencies import Dependencies
 from controller.duty import Duty
 from controller.notifications.deliveries import Deliveries
 from controller.notifications.fan_out import FanOut, Upkeep
@@ -11,4 +12,11 @@ from store.store import Store
 
 def duties_of(store: Store, settings: Settings) -> list[Duty]:
     """Returns all that a controller does."""
-    return [Sweeps(store), Warnings(store), FanOut(store), Deliveries(store, settings), Upkeep(store)]
+    return [
+        Dependencies(store),
+        Sweeps(store),
+        Warnings(store),
+        FanOut(store),
+        Deliveries(store, settings),
+        Upkeep(store),
+    ]

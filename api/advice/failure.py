@@ -8,6 +8,7 @@ import signal
 from api.advice import memory, output
 from api.advice.facts import REQUIREMENTS, Facts, evidence, shown
 from torchyard.contract import usage
+from torchyard.contract.after import is_failed
 from torchyard.contract.durations import LONGEST, format_duration
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.recipes.script import Script
@@ -15,7 +16,9 @@ from torchyard.contract.text import headline
 from torchyard.contract.views.advice import AdviceView, EvidenceView
 from torchyard.contract.views.jobs import ErrorView
 
-_SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED}
+_SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED} | {
+    EndReason.DEPENDENCY_FAILED
+}
 """End reasons whose own message is the best headline."""
 _NONFINITE = "NonFiniteLoss"
 _HALVED = "Wait for the next attempt: as training.auto_batch is true, it takes half of the micro-batch."
@@ -229,6 +232,13 @@ def _for_device_fault(facts: Facts, _: ErrorView) -> list[str]:
     return [f"Ask the host's operator to check its device{f': {held}' if held else ''}."]
 
 
+def _for_dependency_failed(facts: Facts, _: ErrorView) -> list[str]:
+    ended = (each for each in facts.job.after if each.state is not None and is_failed(each.on, each.state))
+    wrong = [shown(each.name or each.job_id) for each in ended]
+    look = [f"See why {wrong[0]} has ended so, and submit it again."] if wrong else []
+    return [*look, "A retry of this job waits no more for what has ended."]
+
+
 def _read_the_log(_: Facts, failure: ErrorView) -> list[str]:
     return [f"Read the end of the log{'' if failure.rank is None else f' of rank {failure.rank}'}."]
 
@@ -243,6 +253,7 @@ _STEPS: dict[EndReason, Callable[[Facts, ErrorView], list[str]]] = {
     EndReason.LAUNCH_FAILED: _for_launch_failed,
     EndReason.TIME_LIMIT: _for_time_limit,
     EndReason.WORKER_LOST: _for_worker_lost,
+    EndReason.DEPENDENCY_FAILED: _for_dependency_failed,
     EndReason.DEVICE_FAULT: _for_device_fault,
 }
 """What to do after each kind of end."""

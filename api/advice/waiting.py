@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from api.advice import failure
 from api.advice.facts import Facts, shown
+from torchyard.contract.after import WAITS_FOR_JOBS
 from torchyard.contract.fitting import is_named, suitable
 from torchyard.contract.resources import Resources
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.cluster import WorkerView
+from torchyard.contract.views.jobs import AfterView
 
 _GIB = 1 << 30
 _RETRYING = "retrying"
@@ -21,6 +23,7 @@ _HEADLINES = {
     "pool_away": "waits: its pool takes no jobs now",
     "pool_ahead": "waits: enough jobs of its owner wait in its pool",
     "pool_next": "waits for its pool",
+    WAITS_FOR_JOBS: "waits for other jobs",
 }
 _STEPS = {
     "quota": "It starts when enough other jobs of its owner have ended, or when an administrator raises the quota.",
@@ -55,8 +58,20 @@ def _steps(facts: Facts) -> list[str]:
             return _for_too_big(wanted, alive)
         case "devices_busy":
             return _for_busy_devices(wanted, alive)
+        case code if code == WAITS_FOR_JOBS:
+            return [_of_awaited(each) for each in facts.job.after if not _has_ended(each)]
         case code:
             return [_STEPS[code]] if code in _STEPS else []
+
+
+def _has_ended(awaited: AfterView) -> bool:
+    return awaited.state is not None and awaited.state.terminal
+
+
+def _of_awaited(awaited: AfterView) -> str:
+    ending = {"succeeded": "succeeds", "failed": "fails"}.get(awaited.on, "ends")
+    state = "" if awaited.state is None else f", which is {awaited.state},"
+    return f"It starts when {awaited.name or awaited.job_id}{state} {ending}."
 
 
 def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from api.present import jobs
 from store.facts.callers import Caller, may_read
 from store.facts.initial_weights import InitialFacts
-from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts
+from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import SPEC, parse_spec
 from torchyard.contract.team import Role
@@ -52,6 +52,13 @@ initial = st.builds(
     files=st.just(()),
     size=count,
 )
+awaited = st.builds(
+    DependencyFacts,
+    text,
+    st.none() | text,
+    st.sampled_from(("succeeded", "finished", "failed")),
+    st.none() | st.sampled_from(JobState),
+)
 facts = st.builds(
     JobFacts,
     id=text,
@@ -81,6 +88,7 @@ facts = st.builds(
     card=st.none() | st.dictionaries(text, of_json, max_size=3).map(json.dumps),
     log_lines=count,
     initial=st.none() | initial,
+    after=st.lists(awaited, max_size=2),
 )
 
 
@@ -148,6 +156,7 @@ def _job(**some: Any) -> JobFacts:
         card=None,
         log_lines=0,
         initial=None,
+        after=(),
     )
     return replace(job, **some)
 

@@ -11,7 +11,7 @@ from api.present import checkpoints, cluster, jobs, team, telemetry
 from api.present.times import microseconds, time
 from store.facts.callers import Caller
 from store.facts.checkpoints import CAPTURED, CheckpointFacts
-from store.facts.jobs import BestCheckpoint, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
+from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.facts.team import QuotaFacts, TokenFacts
 from store.facts.telemetry import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
 from store.facts.workers import History, HolderFacts, Use, WorkerFacts, WorkerHistory
@@ -65,6 +65,10 @@ JOB = JobFacts(
     card='{"parameters": 7}',
     log_lines=0,
     initial=None,
+    after=(
+        DependencyFacts(new_id("job"), "prep", "finished", JobState.RUNNING),
+        DependencyFacts("job_2", None, "failed", None),
+    ),
 )
 
 
@@ -78,6 +82,8 @@ def test_a_job_has_its_spec_its_place_and_its_best_checkpoint() -> None:
     assert view.error is not None
     assert (view.error.code, view.error.traceback) == (EndReason.USER_ERROR, "…")
     assert (view.created_at, view.finished_at) == (time(SECOND), None)
+    told = [(each.name, each.on, each.state) for each in view.after]
+    assert told == [("prep", "finished", JobState.RUNNING), (None, "failed", None)]
 
 
 def test_the_spec_of_a_new_job_is_shown_as_it_was_stored() -> None:

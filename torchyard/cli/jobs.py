@@ -174,6 +174,7 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     rows += [("owner", job.owner), ("visibility", job.visibility)]
     rows += [("state", f"{job.state}: {output.reason(job)}"), ("attempt", str(job.attempt))]
     rows += [("retry of", job.retry_of or ""), ("init from", _initial(job))]
+    rows += [("after" if place == 0 else "", text) for place, text in enumerate(output.after(job))]
     rows += [("priority", str(job.priority) if job.priority else "")]
     rows += [("git", output.git_of(job))]
     rows += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]

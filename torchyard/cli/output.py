@@ -143,6 +143,17 @@ def reason(job: JobSummary) -> str:
     return (headline(job.error.message) if job.error is not None else "") or headline(job.status_reason.message)
 
 
+def awaited(name: str, on: str) -> str:
+    """Returns a job of `after`, and how it must end: `prep`, `prep (failed)`."""
+    return name if on == "succeeded" else f"{name} ({on})"
+
+
+def after(job: JobView) -> list[str]:
+    """Returns a line for each job that must have ended before this one starts: `prep  running  must have succeeded`."""
+    rows = [[each.name or each.job_id, each.state or "unknown", f"must have {each.on}"] for each in job.after]
+    return [line.rstrip() for line in _aligned(rows)]
+
+
 def count(number: int, what: str) -> str:
     """Formats `1 file`, `2 files`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+import functools
 import json
 from pathlib import Path
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.contract.errors import InvalidSpec, TooLarge
+
+if TYPE_CHECKING:
+    import yaml
 
 STDIN = "-"
 _MOST_YAML_BYTES = 1 << 20
@@ -91,11 +95,26 @@ def _documents(written: bytes, name: str) -> Iterator[Any]:
             f" {_MOST_YAML_BYTES}: write many jobs as JSON, each on a line"
         )
     try:
-        yield from yaml.safe_load_all(written)  # JSON is valid YAML
+        yield from yaml.load_all(written, Loader=_loader())
     except RecursionError:
         raise InvalidSpec(f"{name} is nested too deep to be a job spec") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidSpec(f"{name} is neither YAML nor JSON: {error}") from None
+
+
+@functools.cache
+def _loader() -> type[yaml.SafeLoader]:
+    """Returns a safe loader to which `on` is the name of a key, and not the truth, as in YAML 1.1."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            for key, _ in node.value:
+                if key.tag == "tag:yaml.org,2002:bool" and key.value == "on":
+                    key.tag = "tag:yaml.org,2002:str"
+            return super().construct_mapping(node, deep=deep)
+
+    return Loader
 
 
 def _checked(spec: Any, place: str) -> dict[str, Any]:

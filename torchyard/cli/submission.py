@@ -53,7 +53,9 @@ def submit(
             metavar="JOB/REF", help="Overrides the spec's weights to start from: digits/best, or model:NAME@VERSION."
         ),
     ] = None,
-    atomic: Annotated[bool, typer.Option("--atomic", help="Of several jobs, submit all or none.")] = False,
+    atomic: Annotated[
+        bool, typer.Option("--atomic", help="Of several jobs, submit all or none: so it is if any has an `after`.")
+    ] = False,
     sweep: sweep_options.Sweep = None,
     array: sweep_options.Array = None,
     method: sweep_options.Method = None,
@@ -69,6 +71,7 @@ def submit(
     """Submit jobs and print their ids. With --follow, print the log of the only one, and exit with 1 if it fails.
 
     With --sweep or --array, the only job is submitted as a sweep: `lr` is the key of its config that ends so.
+    In `after`, a job may name others that are submitted with it.
     """
     found = read_specs(files)
     if len(found) > 1 and follow:
@@ -86,7 +89,9 @@ def submit(
         if len(specs) > 1:
             places = [each.place for each in found]
             with _naming(places):
-                made = client.submit_batch(specs, atomic=atomic, idempotency_key=idempotency_key)
+                # Jobs that wait for each other are stored together.
+                together = atomic or any(spec.get("after") for spec in specs)
+                made = client.submit_batch(specs, atomic=together, idempotency_key=idempotency_key)
             _show_batch(made, places, as_json=as_json)
         else:
             job = client.submit(specs[0], idempotency_key=idempotency_key).view

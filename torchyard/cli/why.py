@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.cluster import worker_lines
+from torchyard.contract.after import WAITS_FOR_JOBS
 from torchyard.contract.job import WAITING_IN_SLURM, JobState
 from torchyard.host import terminal
 
@@ -69,6 +70,10 @@ def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     if reason.position is not None:
         terminal.write(f"position   {reason.position} of the queue")
     terminal.write(f"waits      since {terminal.ago(reason.since)}")
+    if reason.code == WAITS_FOR_JOBS:
+        for place, line in enumerate(output.after(job)):
+            terminal.write(f"{'' if place else 'after':<11}{line}")
+        return None
     if not workers:
         none = "none has registered: is one running?"
         return terminal.write(f"workers    {none}" if wanted.pool is None else f"pool       {none}")

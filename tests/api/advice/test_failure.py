@@ -282,3 +282,17 @@ def test_each_step_is_true_of_the_job(code: EndReason, trainer: str) -> None:
             assert trainer != "script" or not re.search(r"data\.source|training\.|optimizer\.", said), said
             assert spec == {} or not re.search("set (stall_timeout|time_limit)|time_limit above", said), said
             assert "stacks" not in said or "traceback" in more
+
+
+def test_a_job_that_another_has_failed_names_that_one() -> None:
+    after: list[dict[str, Any]] = [
+        {"job_id": "job_1", "name": "good", "on": "succeeded", "state": "succeeded"},
+        {"job_id": "job_2", "name": "prep", "on": "succeeded", "state": "failed"},
+    ]
+    message = "prep has failed, and this job waits for its success"
+    advice = judge(facts("failed", failure=failed("dependency_failed", message), after=after, attempt=0))
+    assert advice.headline == f"failed: {message}"
+    assert advice.steps == [
+        "See why prep has ended so, and submit it again.",
+        "A retry of this job waits no more for what has ended.",
+    ]

@@ -100,3 +100,14 @@ def test_a_cancelled_job_says_who_cancelled_it() -> None:
     advice = judge(facts("cancelled", reason=("cancelled", "cancelled by its owner")))
     assert advice.headline == "cancelled: cancelled by its owner"
     assert "begins at the start" in advice.steps[0]
+
+
+def test_a_job_that_waits_for_others_is_told_for_which_and_for_what() -> None:
+    after: list[dict[str, Any]] = [
+        {"job_id": "job_1", "name": "prep", "on": "succeeded", "state": "running"},
+        {"job_id": "job_2", "name": "done", "on": "succeeded", "state": "succeeded"},
+        {"job_id": "job_3", "name": None, "on": "failed", "state": None},
+    ]
+    advice = judge(facts("queued", reason=("waits_for_jobs", "waits for prep"), after=after))
+    assert (advice.headline, advice.cause) == ("waits for other jobs", "waits for prep")
+    assert advice.steps == ["It starts when prep, which is running, succeeds.", "It starts when job_3 fails."]

@@ -168,3 +168,33 @@ def test_show_says_where_the_weights_come_from(server: FakeServer) -> None:
     server.on(JOB, job(init_from=weights))
     server.on(f"{JOB}/checkpoints", page([]))
     assert "init from  job_2/ckpt_3 (step 9)" in run(server, "show", "job_1").stdout.splitlines()
+
+
+def test_jobs_that_wait_for_each_other_are_submitted_all_or_none(server: FakeServer, tmp_path: Path) -> None:
+    data = [{"index": index, "id": f"job_{index}"} for index in range(2)]
+    server.on("/v1/jobs/batch", Answer({"data": data}))
+    (tmp_path / "prep.yaml").write_text("trainer: script\nname: prep\n")
+    (tmp_path / "eval.yaml").write_text("trainer: script\nname: eval\nafter:\n  - {job: prep, on: finished}\n")
+    done = run_process(["submit", "prep.yaml", "eval.yaml"], environment_of(server), cwd=tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, ["job_0", "job_1"])
+    sent = json.loads(server.requests[0].body)
+    assert sent["atomic"] is True
+    assert sent["jobs"][1]["after"] == [{"job": "prep", "on": "finished"}], "`on` is a text, also in YAML 1.1"
+
+
+def test_why_and_show_say_for_which_jobs_one_waits(server: FakeServer) -> None:
+    after = [
+        {"job_id": "job_8", "name": "prep", "on": "succeeded", "state": "running"},
+        {"job_id": "job_9", "name": None, "on": "failed", "state": None},
+    ]
+    reason = {"code": "waits_for_jobs", "message": "waits for prep and job_9", "since": NOW}
+    server.on(JOB, job(after=after, status_reason=reason))
+    server.on("/v1/jobs", page([]))
+    server.on("/v1/workers", page([]))
+    server.on(f"{JOB}/checkpoints", page([]))
+    server.on(f"{JOB}/advice", {"headline": "waits for other jobs", "severity": "info"})
+    lines = ["prep   running  must have succeeded", "job_9  unknown  must have failed"]
+    for command in ("why", "show"):
+        done = run(server, command, "job_1")
+        assert done.returncode == 0, done.stderr
+        assert all(line in done.stdout for line in lines)

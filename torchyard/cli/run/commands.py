@@ -75,6 +75,12 @@ def run(
         str | None,
         typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, or model:NAME@VERSION."),
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JOB[:ON]", help="A job that must have succeeded before; or finished, or failed. Repeatable."
+        ),
+    ] = None,
     launcher: Annotated[
         Literal["auto", "warm", "torchrun"] | None, typer.Option(help="How the processes are started.")
     ] = None,
@@ -132,6 +138,7 @@ def run(
             "requirements": requirements,
             "checkpoints": checkpoints,
             "init_from": init_from,
+            "after": after,
             "launcher": launcher,
             "profile": profile,
             "time_limit": time_limit,

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from torchyard.cli.run.values import Value, duration, fraction, number, pairs, parse_size, truth, words
 from torchyard.client.packing import MAX_SIZE
+from torchyard.contract.after import MOST_AFTER
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.resources import GpuName, PoolName
 from torchyard.contract.schema import BundleOrFile
@@ -55,6 +56,7 @@ class Key:
         return TypeAdapter(self.kind, config=ConfigDict(strict=True))
 
 
+AFTER = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(:(succeeded|finished|failed))?$"
 _SLURM_WORD = "a name of Slurm: letters, digits and the characters . _ @ -"
 _Variable = Annotated[str, Field(pattern=VARIABLE_NAME)]
 _Size = Annotated[int, BeforeValidator(parse_size)]
@@ -183,6 +185,15 @@ KEYS = (
         "a checkpoint of a job, such as digits/best, or a named model, such as model:cracks@3",
         "the weights that the program starts from",
         '"digits/best"',
+    ),
+    Key(
+        "after",
+        Annotated[list[Annotated[str, Field(pattern=AFTER)]], Field(max_length=MOST_AFTER)],
+        'a list of at most 32 jobs, such as ["prep", "digits:finished"], by id or name',
+        "jobs that must have ended before this one starts: JOB, JOB:finished or JOB:failed",
+        '["prep"]',
+        default=[],
+        from_text=words,
     ),
     Key(
         "profile",

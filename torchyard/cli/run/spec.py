@@ -44,6 +44,7 @@ def job_spec(
             "name": settings["name"] or name_of(folder),
             "resources": _resources(settings),
             **({"slurm": of_slurm} if of_slurm else {}),
+            **({"after": [_after(text) for text in settings["after"]]} if settings["after"] else {}),
             **({} if settings["profile"] is None else {"profile": _profile(settings["profile"])}),
             "env": {**settings["env"], **secrets},
             "labels": settings["labels"],
@@ -67,6 +68,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]
     rows += [("mounts", ", ".join(f"{name} {url[:40]}" for name, url in spec.config.mounts.items()))]
     rows += [("weights", spec.init_from or "")]
+    rows += [("after", ", ".join(output.awaited(each.job, each.on) for each in spec.after))]
     rows += [("git", output.git(spec.config.git) if spec.config.git is not None else "")]
     rows += [("code", f"{output.count(len(bundle.files), 'file')}, {terminal.size(bundle.size)}")]
     large = sorted(bundle.large.items(), key=lambda item: -item[1])
@@ -80,6 +82,11 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     if program.file is None:
         lines.append(f"There is no {program.value} in this folder: the worker's environment must have it.")
     return lines
+
+
+def _after(text: str) -> dict[str, str]:
+    job, _, on = text.partition(":")
+    return {"job": job, "on": on or "succeeded"}
 
 
 def _profile(text: str) -> dict[str, int]:
