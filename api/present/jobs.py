@@ -142,6 +142,7 @@ def _summary(facts: ListedJob) -> dict[str, Any]:
         "attempt": facts.attempt,
         "retry_of": facts.retry_of,
         "sweep": None if facts.sweep is None else _sweep(facts.sweep),
+        "schedule_id": facts.schedule_id,
         "progress": ProgressView.model_validate(facts.progress) if facts.progress else _NO_PROGRESS,
         "metrics": {key: json_number(value) for key, value in facts.metrics.items()},
         "best": None if facts.best is None else _best(facts.best, metric=facts.monitor),

@@ -1,7 +1,7 @@
 """Notifications: targets of users, what happened, and messages that are to be sent
 
 Revision ID: 0036
-Revises: 0034
+Revises: 0035
 """
 
 from alembic import op
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from migrations.turns import limit_lock_waits
 
 revision = "0036"
-down_revision = "0034"
+down_revision = "0035"
 branch_labels = None
 depends_on = None
 

@@ -61,6 +61,7 @@ class ListedJob:
     priority: int
     labels: Mapping[str, str]
     retry_of: str | None
+    schedule_id: str | None
     version: int
     attempt: int
     progress: Mapping[str, Any] | None

@@ -29,6 +29,14 @@ class TrialOf:
 
 
 @dataclass(frozen=True)
+class ScheduledRun:
+    """Which run of which schedule a job is: the one that was due then."""
+
+    schedule_id: str
+    due_at: int
+
+
+@dataclass(frozen=True)
 class NewJob:
     """A job to store. `visibility`: the default visibility, for a spec that sets none."""
 
@@ -40,14 +48,16 @@ class NewJob:
     job_id: str | None = None
     waits_for: Reason | None = None
     """Why it is held out of the line, if it waits for other jobs."""
+    run: ScheduledRun | None = None
 
 
 @dataclass(frozen=True)
 class Submission:
     """A job that a caller submits. `visibility`: the default visibility, for a spec that sets none.
 
-    `retry_of`: the job that it goes on with, of which the transaction has the row; `goes_on_from`: the checkpoint of
-    that job from which it does, if it has one. `initial`: what the spec's `init_from` names, once that is known.
+    `run`: of a schedule, if the service submits it for its owner. `retry_of`: the job that it goes on with, of which
+    the transaction has the row; `goes_on_from`: the checkpoint of that job from which it does, if it has one.
+    `initial`: what the spec's `init_from` names, once that is known.
     `after`: the jobs in the spec's `after`, once they are known; then `waits_for` says for which it waits, if it does.
     `job_id`: its id, where others were told of it before.
     """
@@ -63,6 +73,7 @@ class Submission:
     after: tuple[DependencyFacts, ...] | None = None
     waits_for: Reason | None = None
     job_id: str | None = None
+    run: ScheduledRun | None = None
 
 
 @dataclass(frozen=True)

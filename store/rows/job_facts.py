@@ -23,8 +23,8 @@ from torchyard.contract.team import Role
 _SHOWN_METRICS = frozenset({"train/loss", "val/loss"})
 """The metrics that a list shows of each job, besides the monitored one."""
 _TOLD = (
-    *("id", "owner", "visibility", "name", "trainer", "priority", "labels", "retry_of", "version", "attempt"),
-    *("progress", "devices", "position", "created_at", "started_at", "finished_at"),
+    *("id", "owner", "visibility", "name", "trainer", "priority", "labels", "retry_of", "schedule_id", "version"),
+    *("attempt", "progress", "devices", "position", "created_at", "started_at", "finished_at"),
 )
 """Columns that are told as they are."""
 _TOLD_OF = attrgetter(*_TOLD)

@@ -24,8 +24,17 @@ _NEW_JOBS = Prepared(
     insert(_JOBS).inline(),
     columns=(
         *("id", "owner", "name", "trainer", "spec", "priority", "shape", "device_request", "labels", "search_text"),
-        *("visibility", "retry_of", "sweep_id", "trial", "state", "version", "reason_code", "reason_message"),
-        *("attempt", "devices", "not_before", "position", "created_at", "reason_since", "lined_at"),
+        *("visibility", "retry_of", "sweep_id", "trial", "schedule_id", "due_at", "state", "version", "attempt"),
+        *(
+            "reason_code",
+            "reason_message",
+            "devices",
+            "not_before",
+            "position",
+            "created_at",
+            "reason_since",
+            "lined_at",
+        ),
     ),
 )
 # What is told of a job is read from these columns, too.
@@ -83,6 +92,8 @@ def _row(new: NewJob) -> dict[str, Any]:
         "retry_of": new.retry_of,
         "sweep_id": None if new.trial is None else new.trial.sweep_id,
         "trial": None if new.trial is None else new.trial.number,
+        "schedule_id": None if new.run is None else new.run.schedule_id,
+        "due_at": None if new.run is None else new.run.due_at,
         "state": JobState.QUEUED.value,
         "version": 1,
         "reason_code": reason.code,

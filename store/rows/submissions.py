@@ -33,7 +33,7 @@ from store.rows import (
 from store.rows.idempotency import Answer, KeyTaken
 from store.rows.quotas import Room
 from torchyard.contract.bundles import bundles_of
-from torchyard.contract.errors import TorchyardError, Unavailable
+from torchyard.contract.errors import FieldError, InvalidSpec, TorchyardError, Unavailable
 from torchyard.contract.team import Resource
 
 Outcome = Submitted | Exception | None
@@ -158,6 +158,8 @@ def _checked_one(session: Session, wanted: Submission, room: Room) -> Submission
 
     Raises what `store.commands.submission.submit` does.
     """
+    if wanted.spec.schedule is not None:
+        raise _has_schedule()
     owner = wanted.caller.name
     spec = pools.resolved(session, wanted.spec, owner)
     room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
@@ -173,6 +175,11 @@ def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
     targets.check(session, owner, wanted.spec)
     bundles.use(session, owner, bundles_of(spec))
     return initial_weights.pinned(session, wanted)
+
+
+def _has_schedule() -> InvalidSpec:
+    message = "a job with a schedule is sent to POST /v1/schedules, as `torchyard submit` does with one"
+    return InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", message),))
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
@@ -217,6 +224,7 @@ def _new(wanted: Submission) -> NewJob:
         wanted.visibility,
         wanted.retry_of,
         trial=wanted.trial,
+        run=wanted.run,
         job_id=wanted.job_id,
         waits_for=wanted.waits_for,
     )

@@ -32,6 +32,7 @@ def listed(job_id: str, *, owner: str = "alice") -> ListedRow:
         labels={},
         attempt=0,
         retry_of=None,
+        schedule_id=None,
         progress=None,
         metrics={},
         monitor="val/loss",

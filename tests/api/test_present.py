@@ -47,6 +47,7 @@ JOB = JobFacts(
     priority=3,
     labels={"city": "Köln"},
     retry_of=None,
+    schedule_id=None,
     version=2,
     attempt=1,
     progress={"epoch": 1},

@@ -67,6 +67,7 @@ class JobFilter(Schema):
     trainer: Annotated[Text, Field(description="exactly this trainer")] = UNSET
     init_from: Annotated[Text, Field(description="starts from a checkpoint of the job with this id")] = UNSET
     sweep: Annotated[Text, Field(description="a trial of the sweep with this id")] = UNSET
+    schedule: Annotated[Text, Field(description="runs of the schedule with this id")] = UNSET
     label: Annotated[list[Label], Field(max_length=32, description="`key:value`; a job must have all of them")] = UNSET
 
     @property

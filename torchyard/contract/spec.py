@@ -25,6 +25,7 @@ from torchyard.contract.notify import JobNotify
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.resources import Resources
+from torchyard.contract.schedules import ScheduleKey
 from torchyard.contract.schema import UNSET, Count, Duration, MetricKey, Schema
 from torchyard.contract.slurm import SlurmOptions
 from torchyard.contract.team import Visibility
@@ -127,6 +128,12 @@ class _Common(Schema):
         default=[],
         exclude_if=lambda value: not value,
         description="jobs that must have ended before this one starts",
+    )
+
+    schedule: ScheduleKey | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="submit it again and again, by `POST /v1/schedules`: a cron text, or with a time zone and more",
     )
 
     @property

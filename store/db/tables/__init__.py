@@ -13,6 +13,7 @@ from store.db.tables.jobs import HELD, NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.models import Model, ModelVersion
 from store.db.tables.notifications import Message, NotificationTarget, Signal
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
+from store.db.tables.schedules import Schedule
 from store.db.tables.service import Service
 from store.db.tables.sweeps import Sweep, SweepTrial
 from store.db.tables.team import AuditEntry, BrowserSession, FailedLogins, LoginCode, Quota, Secret, Token, User
@@ -49,6 +50,7 @@ __all__ = [
     "Quota",
     "Reservation",
     "RunLengths",
+    "Schedule",
     "Secret",
     "Series",
     "Service",

@@ -76,6 +76,13 @@ class Job(Base):
         _index_of_queued("ix_jobs_favoured", "reason_code", where=f" AND {HAS_OWN_REASON}"),
         Index("ix_jobs_lined_at", "lined_at", "id"),
         Index("ix_jobs_of_sweep", "sweep_id", "state", "id", sqlite_where=_OF_SWEEP, postgresql_where=_OF_SWEEP),
+        Index(
+            "ix_jobs_by_schedule",
+            *("schedule_id", "due_at"),
+            unique=True,
+            sqlite_where=text("schedule_id IS NOT NULL"),
+            postgresql_where=text("schedule_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -100,6 +107,10 @@ class Job(Base):
     """The sweep whose trial it is."""
     trial: Mapped[int | None]
     """Its number in the sweep."""
+    schedule_id: Mapped[str | None] = mapped_column(String(40))
+    """The schedule of which it is a run, which may be deleted."""
+    due_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When that run was due."""
     state: Mapped[str] = mapped_column(String(16))
     version: Mapped[int] = mapped_column(default=1)
     """Rises with changes of state, requests, checkpoints and the card, not with progress."""

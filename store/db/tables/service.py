@@ -18,3 +18,5 @@ class Service(Base):
     """The host and the path of the folder of blobs when that was marked with the id. None: it was not marked yet."""
     line_swept_at: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """When a worker last compared the line in Redis with the jobs. Redis has it too, and never a later one."""
+    controller_seen_at: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """When a controller last did its duties."""

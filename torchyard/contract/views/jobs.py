@@ -85,6 +85,8 @@ class JobSummary(View):
     attempt: int
     retry_of: str | None = None
     sweep: JobSweep | None = None
+    schedule_id: str | None = None
+    """The schedule of which it is a run. It may be deleted."""
     progress: ProgressView
     metrics: dict[str, Number]
     best: BestView | None = None

@@ -1,0 +1,66 @@
+"""When the service submits a job again and again, and what becomes of a run that is due while the last one goes on."""
+
+from datetime import datetime
+from enum import StrEnum
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BeforeValidator, Field
+
+from torchyard.contract.schema import UNSET, Schema
+from torchyard.contract.wording import allowing
+
+_PART = "[0-9A-Za-z*?,/#-]+"
+CRON = allowing(
+    f"^{_PART}( +{_PART}){{4}}$",
+    "five fields: minute, hour, day of the month, month and day of the week, such as 0 3 * * *",
+)
+_ZONE = allowing("^[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,3}$", "the name of a time zone: UTC, Europe/Berlin")
+Cron = Annotated[str, Field(pattern=CRON, max_length=200)]
+Overlap = Literal["skip", "queue", "cancel"]
+
+
+class ScheduleState(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    """By its owner, or by the service after refusals in a row. Its owner resumes it."""
+    ENDED = "ended"
+    """No time before its `until` is left."""
+
+
+def _whole(value: Any) -> Any:
+    return {"cron": value} if isinstance(value, str) else value
+
+
+def _instant(value: Any) -> Any:
+    if isinstance(value, str) and re.match("[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]", value):
+        return datetime.fromisoformat(value)
+    return value
+
+
+class Schedule(Schema):
+    """The times at which a job is submitted."""
+
+    cron: Cron
+    timezone: Annotated[str, Field(pattern=_ZONE, max_length=100)] = "UTC"
+    overlap: Overlap = Field(
+        default="skip",
+        description="when the run before has not ended: `skip` this one, `queue` it until then (once, however many "
+        "times pass), or `cancel` the run before",
+    )
+    until: Annotated[AwareDatetime, BeforeValidator(_instant)] | None = Field(
+        default=None, description="no run is due later than this (RFC 3339)"
+    )
+
+
+ScheduleKey = Annotated[Schedule, BeforeValidator(_whole, json_schema_input_type=Schedule | Cron)]
+"""A schedule, or its `cron` alone."""
+
+
+class SchedulePatch(Schema):
+    """What can be changed of a schedule. What is left out stays."""
+
+    paused: Annotated[bool, Field(description="true: nothing is submitted; false: again, from the next time on")] = (
+        UNSET
+    )
+    schedule: ScheduleKey = UNSET
