@@ -160,8 +160,11 @@ def set_reason(session: Session, job_id: str, state: JobState, reason: Reason) -
         announce(session, changed)
 
 
-def announce(session: Session, job: Job) -> None:
-    """Records in the session's announcement that the job has changed, and where it stands in the line."""
+def announce(session: Session, job: Any) -> None:
+    """Records in the session's announcement that the job has changed, and where it stands in the line.
+
+    `job` is its row, or its columns.
+    """
     if in_line(job):
         announcement_of(session).enqueue(job.id, entry_of(job))
     else:
