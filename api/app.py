@@ -32,6 +32,7 @@ from api.routes import (
     secrets,
     session,
     stacks,
+    stars,
     stream,
     submission,
     sweeps,
@@ -91,7 +92,7 @@ def token_of(settings: Settings) -> str:
 
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
-    contents = (attempts, stream, telemetry, curves, logs, stacks, checkpoints, artifacts)
+    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts)
     areas = (
         submission,
         batches,

@@ -42,10 +42,11 @@ _CHECKPOINTS = (
     " FROM jobs WHERE state = 'succeeded'"
 )
 _ADD_UP_COUNTS = (
-    "CREATE TEMPORARY TABLE sums AS SELECT owner, visibility, state, sum(jobs) AS jobs FROM job_counts"
-    " GROUP BY owner, visibility, state",
+    "CREATE TEMPORARY TABLE sums AS SELECT owner, visibility, state, archived, sum(jobs) AS jobs FROM job_counts"
+    " GROUP BY owner, visibility, state, archived",
     "DELETE FROM job_counts",
-    "INSERT INTO job_counts (owner, visibility, state, jobs) SELECT owner, visibility, state, jobs FROM sums",
+    "INSERT INTO job_counts (owner, visibility, state, archived, jobs)"
+    " SELECT owner, visibility, state, archived, jobs FROM sums",
 )
 
 

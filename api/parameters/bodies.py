@@ -15,9 +15,10 @@ from api.openapi import bodies
 from api.openapi.bodies import DeclaredBody
 from api.services import ServicesDep
 from torchyard.contract.errors import InvalidRequest, RequestTimeout, TooLarge
+from torchyard.contract.patches import JobPatch, parse_patch
 from torchyard.contract.requests import CodeLogin, Login, parse_request
 from torchyard.contract.schema import Schema
-from torchyard.contract.spec import MOST_SPEC_BYTES, JobPatch, Spec, parse_patch, parse_spec
+from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
 from torchyard.contract.sweeps import MOST_SWEEP_BYTES, SweepSpec, parse_sweep
 
 _SWEEP = {

@@ -41,17 +41,18 @@ _RESOLVED = 128
 """Specs whose JSON is kept, as jobs are asked for again and again. A spec has at most 256 KiB."""
 
 
-def encoded_job(facts: JobFacts, *, is_new: bool = False) -> bytes:
-    """Returns the JSON of the view of a job: what is stored as JSON goes into it as it is.
+def encoded_job(facts: JobFacts, caller: Caller, *, is_new: bool = False) -> bytes:
+    """Returns the JSON of the view of a job, as the caller sees it: what is stored as JSON goes into it as it is.
 
     `is_new`: this program has just stored it, so its spec has every default.
     """
     resolved = facts.spec.encode() if is_new else _resolved(facts.spec)
     card = "null" if facts.card is None else facts.card
     told = {
-        **_summary(facts),
+        **_summary(facts, starred=caller.name in facts.starred_by),
         "init_from": None if facts.initial is None else _initial(facts.initial),
         "after": [_after(each) for each in facts.after],
+        "notes": facts.notes,
     }
     return b'%s,"spec":%s,"card":%s}' % (_encoded(told)[:-1], resolved, card.encode())
 
@@ -59,13 +60,18 @@ def encoded_job(facts: JobFacts, *, is_new: bool = False) -> bytes:
 def encoded_summaries(jobs: Sequence[ListedJob], caller: Caller) -> bytes:
     """Returns the JSON of a list of rows, as the caller may see them."""
     # One by one: nothing else runs while one is encoded.
-    rows = [encoded_summary(facts) if may_read(caller, facts) else encoded_withheld(facts) for facts in jobs]
+    rows = [
+        encoded_summary(facts, starred=caller.name in facts.starred_by)
+        if may_read(caller, facts)
+        else encoded_withheld(facts)
+        for facts in jobs
+    ]
     return b"[%s]" % b",".join(rows)
 
 
-def encoded_summary(facts: ListedJob) -> bytes:
-    """Returns the JSON of a job's row in a list."""
-    return _encoded(_summary(facts))
+def encoded_summary(facts: ListedJob, *, starred: bool) -> bytes:
+    """Returns the JSON of a job's row in a list. `starred`: by who sees it."""
+    return _encoded(_summary(facts, starred=starred))
 
 
 def encoded_withheld(facts: ListedJob) -> bytes:
@@ -116,12 +122,13 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
 
 
 def _withheld(facts: ListedJob) -> dict[str, Any]:
-    shown = _summary(facts)
-    nothing = {"labels": {}, "metrics": {}, "best": None, "error": None, "sweep": None, "progress": _NO_PROGRESS}
+    shown = _summary(facts, starred=False)
+    nothing = {"labels": {}, "has_notes": False, "metrics": {}, "best": None, "error": None, "sweep": None}
+    nothing["progress"] = _NO_PROGRESS
     return shown | nothing | {"status_reason": shown["status_reason"] | {"message": ""}}
 
 
-def _summary(facts: ListedJob) -> dict[str, Any]:
+def _summary(facts: ListedJob, *, starred: bool) -> dict[str, Any]:
     """Returns the fields of a summary, which the view of a job has too. They are in JSON what they are in the view."""
     reason = facts.reason
     return {
@@ -139,6 +146,9 @@ def _summary(facts: ListedJob) -> dict[str, Any]:
         "visibility": facts.visibility,
         "priority": facts.priority,
         "labels": facts.labels,
+        "has_notes": facts.has_notes,
+        "archived": facts.archived_at is not None,
+        "starred": starred,
         "attempt": facts.attempt,
         "retry_of": facts.retry_of,
         "sweep": None if facts.sweep is None else _sweep(facts.sweep),

@@ -38,7 +38,7 @@ def get_advice(services: ServicesDep, caller: JobReader, job_id: str) -> AdviceV
 def _shown(found: AdviceFacts, caller: Caller) -> Facts:
     silence = found.silence_us
     return Facts(
-        job=JobView.model_validate_json(jobs.encoded_job(found.job)),
+        job=JobView.model_validate_json(jobs.encoded_job(found.job, caller)),
         failure=None if found.failure is None else ErrorView.model_validate(found.failure),
         lines=[*map(log_line, found.lines)],
         workers=[worker(facts, caller) for facts in found.workers],

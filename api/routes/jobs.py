@@ -85,14 +85,23 @@ def list_jobs(
 @router.post("/jobs/actions")
 @writes_in_turns
 def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -> ActionsView:
-    """Cancels, pauses, resumes or deletes many jobs: those with `ids`, or those that a filter matches.
+    """Cancels, pauses, resumes, deletes, archives, labels or stars many jobs: those with `ids`, or those that a filter
+    matches.
 
     Each job is changed by itself, as the action on one job does; what is refused leaves the others as they are. A
     filter finds only jobs on which the action would do something. At most 1,000 jobs a request: repeat it while the
     answer says `more`.
     """
     chosen = wanted.ids if "ids" in wanted.model_fields_set else wanted.filter
-    result = actions.act(services.store, wanted.action, chosen, caller=caller, now=wanted.now, dry_run=wanted.dry_run)
+    result = actions.act(
+        services.store,
+        wanted.action,
+        chosen,
+        caller=caller,
+        now=wanted.now,
+        labels=wanted.labels,
+        dry_run=wanted.dry_run,
+    )
     if wanted.action == "delete" and result.done:
         _collect(services)
     return ActionsView(
@@ -128,11 +137,12 @@ async def get_job(
 
 @router.patch("/jobs/{job_id}", responses=_CHANGED)
 def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: PatchBody) -> Response:
-    """Changes the name, the labels or, while the job is queued, the priority.
+    """Changes the name, the labels, the notes, who sees the job, whether it is archived or, while it is queued, the
+    priority.
 
     Fields that are left out do not change. `labels` replaces all labels.
     """
-    return _answer(requests.change(services.store, job_id, patch, caller=caller))
+    return _answer(requests.change(services.store, job_id, patch, caller=caller), caller)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=_ASKED)
@@ -149,19 +159,19 @@ def cancel_job(
     An operator kills the jobs of others by `POST /v1/jobs/actions`, which shows nothing of them.
     """
     grace = AT_ONCE if now else None
-    return _answer(requests.ask(services.store, "cancel", job_id, caller=caller, grace=grace), status=202)
+    return _answer(requests.ask(services.store, "cancel", job_id, caller=caller, grace=grace), caller, status=202)
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=_ASKED)
 def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and release its devices."""
-    return _answer(requests.ask(services.store, "pause", job_id, caller=caller), status=202)
+    return _answer(requests.ask(services.store, "pause", job_id, caller=caller), caller, status=202)
 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=_ASKED)
 def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Queues a paused job again. It continues from its newest checkpoint."""
-    return _answer(requests.ask(services.store, "resume", job_id, caller=caller), status=202)
+    return _answer(requests.ask(services.store, "resume", job_id, caller=caller), caller, status=202)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
@@ -182,12 +192,12 @@ def list_events(
     return page(EventView, found, telemetry.event, cursor=lambda event: str(event.seq))
 
 
-def _answer(job: JobFacts, *, status: int = 200) -> Response:
-    return Response(present.encoded_job(job), status_code=status, media_type="application/json")
+def _answer(job: JobFacts, caller: Principal, *, status: int = 200) -> Response:
+    return Response(present.encoded_job(job, caller), status_code=status, media_type="application/json")
 
 
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:
-    return present.encoded_job(queries.get(services.store, job_id, caller=caller))
+    return present.encoded_job(queries.get(services.store, job_id, caller=caller), caller)
 
 
 def _collect(services: Services) -> None:

@@ -12,6 +12,7 @@ from api.parameters.idempotency import Keyed
 from api.parameters.reads import in_turns
 from api.present import jobs as present
 from api.services import Services, ServicesDep
+from store.facts.callers import Caller
 from store.facts.submission import Retry, Submission, Submitted
 from store.queries import submission as queries
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
@@ -42,7 +43,7 @@ async def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, k
     """Submits a job. It is queued when the answer arrives."""
     spec = _within_limits(services, sent)
     visibility = services.settings.visibility
-    return _answer(await services.submissions.submit(Submission(spec, caller, visibility, keyed)))
+    return _answer(await services.submissions.submit(Submission(spec, caller, visibility, keyed)), caller)
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
@@ -50,14 +51,14 @@ async def retry_job(
     services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: RetryBody, keyed: Keyed
 ) -> Response:
     """Submits the spec of a job that has ended as a new job, which goes on from a checkpoint of the old one."""
-    return _answer(await services.submissions.submit(Retry(job_id, caller, keyed, wanted.from_)))
+    return _answer(await services.submissions.submit(Retry(job_id, caller, keyed, wanted.from_)), caller)
 
 
 def _within_limits(services: Services, spec: Spec) -> Spec:
     return with_grace_within(spec, services.settings.max_stop_grace)
 
 
-def _answer(made: Submitted) -> Response:
-    job = present.encoded_job(made.job, is_new=not made.replayed)
+def _answer(made: Submitted, caller: Caller) -> Response:
+    job = present.encoded_job(made.job, caller, is_new=not made.replayed)
     headers = {"Location": made.location} | ({"Idempotent-Replayed": "true"} if made.replayed else {})
     return Response(job, status_code=made.status, headers=headers, media_type="application/json")

@@ -209,4 +209,6 @@ class Feed:
 
 
 def _row(job: ListedJob) -> ListedRow:
-    return ListedRow(job, present.encoded_summary(job), present.encoded_withheld(job))
+    whole = present.encoded_summary(job, starred=False)
+    starred = present.encoded_summary(job, starred=True) if job.starred_by else None
+    return ListedRow(job, whole, starred, present.encoded_withheld(job))

@@ -14,16 +14,20 @@ MOST_PENDING = 1000
 
 @dataclass(frozen=True)
 class ListedRow:
-    """A job's row in a list, encoded: `whole` for who may read the job, `withheld` for who may only list it."""
+    """A job's row in a list, encoded: `whole` for who may read the job, `withheld` for who may only list it.
+
+    `starred`: in place of `whole`, for who has starred it. None if nobody has.
+    """
 
     job: ListedJob
     whole: bytes
+    starred: bytes | None
     withheld: bytes
 
     def shown_to(self, caller: Caller) -> bytes | None:
         """Returns what the caller sees of it; None if they may not list it."""
         if may_read(caller, self.job):
-            return self.whole
+            return self.starred if caller.name in self.job.starred_by else self.whole
         return self.withheld if may_list(caller, self.job) else None
 
 

@@ -1,7 +1,7 @@
 """Where the attempts of a job pause by themselves: trials of a sweep wait there for their promotion
 
 Revision ID: 0038
-Revises: 0036
+Revises: 0037
 """
 
 from alembic import op
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from migrations.turns import limit_lock_waits
 
 revision = "0038"
-down_revision = "0036"
+down_revision = "0037"
 branch_labels = None
 depends_on = None
 

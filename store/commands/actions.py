@@ -1,6 +1,6 @@
 """One action on many jobs: each job in its own transaction, by the command for one job."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +11,7 @@ from store.db.tables import Job
 from store.facts.callers import Caller
 from store.facts.jobs import AT_ONCE
 from store.ids import is_id
-from store.rows import access, listing
+from store.rows import access, edits, listing, stars
 from store.store import Store
 from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
 from torchyard.contract.filters import JobFilter
@@ -19,6 +19,9 @@ from torchyard.contract.job import JobState
 from torchyard.contract.requests import MOST_ACTIONS, JobAction
 
 _ENDED = [state for state in JobState if state.terminal]
+_STARS = frozenset({"star", "unstar"})
+"""Actions that need no more than to read a job."""
+_EDITS = frozenset({"archive", "unarchive", "label"})
 
 
 @dataclass(frozen=True)
@@ -48,34 +51,43 @@ def act(
     *,
     caller: Caller,
     now: bool = False,
+    labels: Mapping[str, str | None] | None = None,
     dry_run: bool = False,
 ) -> Result:
     """Does the action on the jobs with these ids, or on the first `MOST_ACTIONS` that the filter matches.
 
     A filter matches only jobs on which the action would do something, so that a repeated call goes on with the rest.
-    With `now`, a cancel is forced. With `dry_run`, only finds the jobs: those that the caller may not change are
-    refused, states are not looked at.
+    With `now`, a cancel is forced. `labels`: those to set, or with None to remove. With `dry_run`, only finds the jobs:
+    those that the caller may not change are refused, states are not looked at.
 
     Raises Unavailable. What was done before stays done.
     """
     more, forced = False, action == "cancel" and now
     if isinstance(chosen, JobFilter):
+        where = chosen.model_copy(update={"archived": True}) if action == "unarchive" else chosen
+        conditions = (_may(action, caller, ending=forced), _concerns(action, caller, now=now, labels=labels or {}))
         with store.read() as session:
-            condition = _concerns(action, now=now)
-            found = listing.changeable(session, chosen, condition, caller=caller, limit=MOST_ACTIONS + 1, ending=forced)
+            found = listing.chosen(session, where, *conditions, caller=caller, limit=MOST_ACTIONS + 1)
         more, ids, refused = len(found) > MOST_ACTIONS, list(found[:MOST_ACTIONS]), list[Refusal]()
     else:
-        ids, refused = _known(store, chosen, caller, ending=forced)
+        ids, refused = _known(store, chosen, caller, action, ending=forced)
     matched = len(ids)
     if dry_run:
         return Result(matched, done=0, refused=refused, more=more)
-    command = partial(requests.act, store, action, caller=caller, grace=AT_ONCE if forced else None)
+    command = _command(store, action, caller, forced=forced, labels=labels)
     failed = [refusal for job_id in ids if (refusal := _refusal(command, job_id)) is not None]
     return Result(matched, done=matched - len(failed), refused=refused + failed, more=more)
 
 
-def _known(store: Store, sent: Sequence[str], caller: Caller, *, ending: bool) -> tuple[list[str], list[Refusal]]:
-    """Returns the ids of jobs that the caller may change, each once, and the refusals of the others."""
+def _may(action: JobAction, caller: Caller, *, ending: bool) -> ColumnElement[bool]:
+    """Returns the condition that the caller may do the action on a job."""
+    return access.readable(caller) if action in _STARS else access.changeable(caller, ending=ending)
+
+
+def _known(
+    store: Store, sent: Sequence[str], caller: Caller, action: JobAction, *, ending: bool
+) -> tuple[list[str], list[Refusal]]:
+    """Returns the ids of jobs on which the caller may do the action, each once, and the refusals of the others."""
     known: list[str] = []
     refused: list[Refusal] = []
     with store.read() as session:
@@ -83,11 +95,25 @@ def _known(store: Store, sent: Sequence[str], caller: Caller, *, ending: bool) -
             try:
                 if not is_id(job_id, "job"):
                     raise NotFound(f"there is no job {job_id!r}")
-                access.check_own(session, job_id, caller, ending=ending)
+                if action in _STARS:
+                    access.readable_job(session, job_id, caller)
+                else:
+                    access.check_own(session, job_id, caller, ending=ending)
                 known.append(job_id)
             except (NotFound, Forbidden) as error:
                 refused.append(Refusal(job_id, error))
     return known, refused
+
+
+def _command(
+    store: Store, action: JobAction, caller: Caller, *, forced: bool, labels: Mapping[str, str | None] | None
+) -> Callable[[str], None]:
+    """Returns what does the action on one job."""
+    if action in _STARS:
+        return partial(requests.star, store, caller=caller, starred=action == "star")
+    if action in _EDITS:
+        return partial(requests.edit, store, action, caller=caller, labels=labels)
+    return partial(requests.act, store, action, caller=caller, grace=AT_ONCE if forced else None)
 
 
 def _refusal(command: Callable[[str], None], job_id: str) -> Refusal | None:
@@ -99,10 +125,15 @@ def _refusal(command: Callable[[str], None], job_id: str) -> Refusal | None:
     return None
 
 
-def _concerns(action: JobAction, *, now: bool) -> ColumnElement[bool]:
+def _concerns(action: JobAction, caller: Caller, *, now: bool, labels: Mapping[str, str | None]) -> ColumnElement[bool]:
     """Returns the condition that the action on a job would do something."""
-    if action == "delete":
+    if action in {"delete", "archive", "unarchive"}:
         return Job.state.in_(_ENDED)
+    if action in _STARS:
+        starred = stars.is_starred(caller)
+        return ~starred if action == "star" else starred
+    if action == "label":
+        return edits.is_labelled_otherwise(labels)
     open_ = Job.state.not_in(_ENDED) & Job.cancel_requested_at.is_(None)
     if action == "cancel":
         return open_ | (Job.state.not_in(_ENDED) & (func.coalesce(Job.cancel_grace_s, 1) > 0)) if now else open_

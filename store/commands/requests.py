@@ -4,6 +4,7 @@ Repeating a request changes nothing but notifies Redis again, which may have bee
 NotFound, Forbidden and Unavailable.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from sqlalchemy.orm import Session
@@ -13,18 +14,30 @@ from store.facts.callers import Caller
 from store.facts.jobs import AT_ONCE, JobFacts
 from store.facts.telemetry import Stacks
 from store.facts.workers import WorkerFacts
-from store.rows import access, audit, deletion, intents, job_facts, jobs, unattended, worker_facts, workers
+from store.rows import (
+    access,
+    audit,
+    deletion,
+    edits,
+    intents,
+    job_facts,
+    jobs,
+    stars,
+    unattended,
+    worker_facts,
+    workers,
+)
 from store.rows import stacks as rows
 from store.store import Store
 from torchyard.contract.errors import Forbidden
+from torchyard.contract.patches import JobPatch
 from torchyard.contract.requests import JobAction
-from torchyard.contract.spec import JobPatch
 
 
 def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller) -> JobFacts:
-    """Does what `store.rows.jobs.change` does, and returns the job."""
+    """Does what `store.rows.edits.change` does, and returns the job."""
     with store.write("change") as session:
-        job = jobs.change(session, job_id, patch, caller)
+        job = edits.change(session, job_id, patch, caller)
         audit.add(session, caller, "job.change", job_id)
         jobs.announce(session, job)
         return job_facts.of(session, job)
@@ -54,6 +67,24 @@ def act(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: 
             audit.add(session, caller, "job.delete", job_id)
         else:
             _act(session, action, job_id, caller, grace)
+
+
+def edit(
+    store: Store, action: JobAction, job_id: str, *, caller: Caller, labels: Mapping[str, str | None] | None = None
+) -> None:
+    """Archives or unarchives a job or changes its labels, as the functions of `store.rows.edits` do."""
+    with store.write("change") as session:
+        if action == "label":
+            edits.label(session, job_id, labels or {}, caller)
+        else:
+            edits.archive(session, job_id, caller, archived=action == "archive")
+        audit.add(session, caller, "job.change" if action == "label" else f"job.{action}", job_id)
+
+
+def star(store: Store, job_id: str, *, caller: Caller, starred: bool) -> None:
+    """Does what `store.rows.stars.set_star` does. Not audited: it changes nothing for others."""
+    with store.write("change") as session:
+        stars.set_star(session, job_id, caller, starred=starred)
 
 
 def ask_stacks(store: Store, job_id: str, *, caller: Caller) -> Stacks:

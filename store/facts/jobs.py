@@ -71,6 +71,10 @@ class ListedJob:
     created_at: int
     started_at: int | None
     finished_at: int | None
+    archived_at: int | None
+    has_notes: bool
+    starred_by: frozenset[str]
+    """The users who have starred it: each is told of the own star alone."""
     error: Mapping[str, Any] | None
     """Its last error; in a list without the traceback."""
     reason: DisplayedReason
@@ -105,6 +109,7 @@ class JobFacts(ListedJob):
     """JSON, as it was written."""
     card: str | None
     """JSON."""
+    notes: str
     log_lines: int
     initial: InitialFacts | None
     """What its spec's `init_from` names."""

@@ -25,6 +25,7 @@ from store.db.tables import (
     LogChunk,
     PointChunk,
     Series,
+    Star,
 )
 from store.facts.callers import SERVICE, Caller
 from store.rows import access, dependencies, garbage, trials
@@ -51,7 +52,7 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     garbage.add_blobs(session, {*files, *artifacts})
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
     dependencies.note_deleted(session, job)
-    stored = (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, InitialWeights, Dependency)
+    stored = (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, InitialWeights, Dependency, Star)
     for table in (*stored, IdempotencyKey, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))
     _execute(session, delete(Job).where(Job.id == job_id))

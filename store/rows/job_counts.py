@@ -12,12 +12,18 @@ _MOST_ROWS = 8
 """The most rows of an owner's jobs in one state that are left as they are."""
 _SUMMED = 10_000
 """The most rows that one call adds up."""
-_KEY = (JobCount.owner, JobCount.visibility, JobCount.state)
+KEY = (JobCount.owner, JobCount.visibility, JobCount.state, JobCount.archived)
 
 
-def by_state(session: Session, *, caller: Caller, owner: str | None = None) -> dict[JobState, int]:
-    """Returns how many jobs of the caller's lists are in each state that any is in; with `owner`, of that one's."""
-    query = select(JobCount.state, func.sum(JobCount.jobs)).where(*_listed(caller)).group_by(JobCount.state)
+def by_state(
+    session: Session, *, caller: Caller, owner: str | None = None, archived: bool = False
+) -> dict[JobState, int]:
+    """Returns how many jobs of the caller's lists are in each state that any is in; with `owner`, of that one's.
+
+    `archived`: those that are archived, in place of the others.
+    """
+    query = select(JobCount.state, func.sum(JobCount.jobs)).where(*_listed(caller), JobCount.archived.is_(archived))
+    query = query.group_by(JobCount.state)
     if owner is not None:
         query = query.where(JobCount.owner == owner)
     found = {state: int(jobs) for state, jobs in session.execute(query)}
@@ -26,18 +32,18 @@ def by_state(session: Session, *, caller: Caller, owner: str | None = None) -> d
 
 def add_up(session: Session) -> None:
     """Replaces rows of one owner and state by their sum, where there are many. Any number of workers may do this."""
-    many = select(*_KEY).group_by(*_KEY).having(func.count() > _MOST_ROWS)
-    some = select(JobCount.id).where(tuple_(*_KEY).in_(many)).order_by(JobCount.id).limit(_SUMMED)
+    many = select(*KEY).group_by(*KEY).having(func.count() > _MOST_ROWS)
+    some = select(JobCount.id).where(tuple_(*KEY).in_(many)).order_by(JobCount.id).limit(_SUMMED)
     # Rows that another worker adds up are skipped: two workers that wait for each other's rows would deadlock.
     ids = some.with_for_update(skip_locked=True)
-    gone = session.execute(delete(JobCount).where(JobCount.id.in_(ids)).returning(*_KEY, JobCount.jobs)).all()
-    sums: dict[tuple[str, str, str], int] = {}
+    gone = session.execute(delete(JobCount).where(JobCount.id.in_(ids)).returning(*KEY, JobCount.jobs)).all()
+    sums: dict[tuple[str, str, str, bool], int] = {}
     for row in gone:
-        key = (row.owner, row.visibility, row.state)
+        key = (row.owner, row.visibility, row.state, row.archived)
         sums[key] = sums.get(key, 0) + row.jobs
     rows = [
-        {"owner": owner, "visibility": visibility, "state": state, "jobs": jobs}
-        for (owner, visibility, state), jobs in sums.items()
+        {"owner": owner, "visibility": visibility, "state": state, "archived": archived, "jobs": jobs}
+        for (owner, visibility, state, archived), jobs in sums.items()
         if jobs
     ]
     if rows:

@@ -16,7 +16,17 @@ from store.db.tables import Base, Job
 from store.facts.callers import Caller
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, JobSweepFacts, ListedJob
-from store.rows import access, checkpoints, dependencies, initial_files, metrics, queue_positions, reasons, trials
+from store.rows import (
+    access,
+    checkpoints,
+    dependencies,
+    initial_files,
+    metrics,
+    queue_positions,
+    reasons,
+    stars,
+    trials,
+)
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
 
@@ -24,7 +34,7 @@ _SHOWN_METRICS = frozenset({"train/loss", "val/loss"})
 """The metrics that a list shows of each job, besides the monitored one."""
 _TOLD = (
     *("id", "owner", "visibility", "name", "trainer", "priority", "labels", "retry_of", "schedule_id", "version"),
-    *("attempt", "progress", "devices", "position", "created_at", "started_at", "finished_at"),
+    *("attempt", "progress", "devices", "position", "created_at", "started_at", "finished_at", "archived_at"),
 )
 """Columns that are told as they are."""
 _TOLD_OF = attrgetter(*_TOLD)
@@ -45,24 +55,32 @@ LISTED = (
     *_columns(*_TOLD, *_PLACED, *_TRIAL),
     checkpoint_policy(_JOBS.spec).label("checkpoint"),
     cast(without_traceback(_JOBS.error), Parsed).label("short_error"),
+    _JOBS.notes.is_not(None).label("has_notes"),
+    stars.STARRED_BY,
     *reasons.COMMON,
 )
 """What `listed` reads of a job: neither spec, card nor traceback, which may be large."""
 _TEXTS = tuple(cast(_JOBS[name], Text).label(name) for name in ("spec", "card"))
-_WHOLE = (*_columns(*_TOLD, *_PLACED, *_TRIAL, "error", "log_lines"), *_TEXTS, *reasons.COMMON)
+_WHOLE = (
+    *_columns(*_TOLD, *_PLACED, *_TRIAL, "error", "log_lines", "notes"),
+    stars.STARRED_BY,
+    *_TEXTS,
+    *reasons.COMMON,
+)
 """What `readable` reads of a job."""
 
 
 def readable(session: Session, job_id: str, caller: Caller) -> JobFacts:
     """Returns what is told of a job that the caller may read. Raises NotFound, also for what is no job's id."""
     row = access.readable_job(session, job_id, caller, *_WHOLE, source=reasons.JOINED)
-    return _whole(session, row, _Documents(row.spec, row.card), reasons.of_row(row), caller)
+    documents = _Documents(row.spec, row.card)
+    return _whole(session, row, documents, reasons.of_row(row), caller, starred_by=row.starred_by)
 
 
 def of(session: Session, job: Job) -> JobFacts:
     """Returns what is told of a job, as its owner may see it."""
-    owner = Caller(job.owner, Role.MEMBER)
-    return _whole(session, job, _documents(job), reasons.displayed(session, [job])[job.id], owner)
+    owner, reason = Caller(job.owner, Role.MEMBER), reasons.displayed(session, [job])[job.id]
+    return _whole(session, job, _documents(job), reason, owner, starred_by=stars.starred_by(session, job.id))
 
 
 def of_new(
@@ -89,6 +107,7 @@ def of_new(
         best=best,
         initial=initial,
         after=after,
+        starred_by=None,
     )
 
 
@@ -104,6 +123,8 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     return [
         ListedJob(
             **_told(row),
+            has_notes=row.has_notes,
+            starred_by=stars.who_of(row.starred_by),
             error=row.short_error,
             reason=reasons.of_row(row),
             place=places.get(row.id),
@@ -134,7 +155,15 @@ def _documents(job: Job) -> _Documents:
     return _Documents(json.dumps(job.spec), None if job.card is None else json.dumps(job.card))
 
 
-def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedReason, caller: Caller) -> JobFacts:
+def _whole(
+    session: Session,
+    job: Any,
+    documents: _Documents,
+    reason: DisplayedReason,
+    caller: Caller,
+    *,
+    starred_by: str | None,
+) -> JobFacts:
     """`job` is a row of jobs, or its columns `_WHOLE`."""
     begun, told = _has_begun(job), _told_of_spec(documents.spec)
     policy = told.policy
@@ -149,6 +178,7 @@ def _whole(session: Session, job: Any, documents: _Documents, reason: DisplayedR
         initial=initial_files.of_job(session, job.id) if told.has_initial_weights else None,
         sweep=trials.of_jobs(session, [job]).get(job.id),
         after=dependencies.of_job(session, job.id, caller) if told.waits else (),
+        starred_by=starred_by,
     )
 
 
@@ -163,10 +193,14 @@ def _facts(
     best: BestCheckpoint | None,
     initial: InitialFacts | None,
     after: Sequence[DependencyFacts],
+    starred_by: str | None,
     sweep: JobSweepFacts | None = None,
 ) -> JobFacts:
     return JobFacts(
         **_told(job),
+        has_notes=job.notes is not None,
+        starred_by=stars.who_of(starred_by),
+        notes=job.notes or "",
         error=job.error,
         reason=reason,
         place=place,

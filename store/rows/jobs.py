@@ -1,4 +1,4 @@
-"""Jobs: the only function that changes a state, and changes by the owner."""
+"""Jobs: the only function that changes a state, and what others change of a row."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,20 +9,17 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import HELD, Allocation, Attempt, Job, Worker
-from store.facts.callers import SERVICE, Caller
 from store.facts.line import Left
 from store.line.entries import entry_of, in_line
-from store.line.line import line_of
-from store.rows import access, dependencies, initial_files, job_events, quotas, reservations, signals, trials
+from store.rows import initial_files, job_events, reservations, signals, trials
 from store.rows.shapes import shape_of
-from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState, Reason, sources
+from torchyard.contract.notes import MOST_SEARCHED
 from torchyard.contract.notifications import EventKind
 from torchyard.contract.pausing import PausePoint
-from torchyard.contract.spec import JobPatch
-from torchyard.contract.team import Role
 
-_WAITED_US = case((Job.not_before == HELD, Job.waited_us), else_=Job.waited_us + now_us() - Job.lined_at)
+WAITED_US = case((Job.not_before == HELD, Job.waited_us), else_=Job.waited_us + now_us() - Job.lined_at)
 """How long a queued job has waited in the line in all."""
 # Built once: building a statement costs more than executing it.
 _HOLDERS = (
@@ -41,9 +38,17 @@ _TOLD = {
 """What targets are told when a job enters a state."""
 
 
+SEARCHED = ("id", "owner", "name", "labels", "notes")
+"""The columns that `search_text` reads."""
+
+
 def search_text(job: Mapping[str, Any]) -> str:
-    """Returns what a search reads, without regard to case: id, owner, name and the labels' values."""
-    return "\x1f".join((job["id"], job["owner"], job["name"], *job["labels"].values())).casefold()
+    """Returns what a search reads, without regard to case: id, owner, name, the labels' values, and of the notes their
+    beginning alone, as the indexes of lists have this text.
+    """
+    notes = (job.get("notes") or "")[:MOST_SEARCHED]
+    parts = (job["id"], job["owner"], job["name"], *job["labels"].values(), *([notes] if notes else []))
+    return "\x1f".join(parts).casefold()
 
 
 def get(session: Session, job_id: str) -> Job:
@@ -134,9 +139,9 @@ def _line_values(job: Job, source: JobState, target: JobState, *, ran_us: int) -
     """Returns the columns of a moved job by which the line has it."""
     values: dict[str, Any] = {"lined_at": now_us()} if JobState.QUEUED in {source, target} else {}
     if source is JobState.QUEUED:
-        values["waited_us"] = _WAITED_US
+        values["waited_us"] = WAITED_US
         if target is JobState.STARTING and job.started_at is None:
-            values["waited_first_us"] = _WAITED_US
+            values["waited_first_us"] = WAITED_US
     if target is JobState.QUEUED:
         values["shape"] = shape_of(job.owner, job.spec, ran_us=ran_us)
     return values
@@ -176,56 +181,6 @@ def lock(session: Session, job_id: str) -> Job | None:
     return session.scalars(
         select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
     ).first()
-
-
-def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERVICE) -> Job:
-    """Sets the name, labels, visibility and priority in `patch`. The version rises if a value changes.
-
-    Raises NotFound, Forbidden, QuotaExceeded, and Conflict for a priority of a job that is not queued
-    and for another visibility of a trial.
-    """
-    job = access.lock(session, job_id, caller)
-    values = patch.model_dump(exclude_unset=True)
-    if "priority" in values and job.state != JobState.QUEUED:
-        raise Conflict(f"job {job_id} is {job.state}; a priority can be changed only while the job is queued")
-    if job.sweep_id is not None and values.get("visibility", job.visibility) != job.visibility:
-        raise Conflict(f"job {job_id} is a trial of sweep {job.sweep_id}: it has the visibility of the sweep")
-    if "priority" in values and caller.role is not Role.ADMIN:
-        quotas.check_priority(job.owner, values["priority"], quotas.limits_of(session, job.owner))
-    changed = {key: value for key, value in values.items() if getattr(job, key) != value}
-    if changed:
-        moves = {
-            "lined_at": now_us(),
-            "waited_us": _WAITED_US,
-            "shape": shape_of(job.owner, job.spec, ran_us=job.ran_us),
-        }
-        named = {"id": job_id, "owner": job.owner, "name": job.name, "labels": job.labels, **changed}
-        session.execute(
-            update(Job)
-            .where(Job.id == job_id)
-            .values(
-                version=Job.version + 1,
-                spec={**job.spec, **changed},
-                search_text=search_text(named),
-                **changed,
-                **(moves if "priority" in changed else {}),
-            )
-        )
-        session.refresh(job)
-        if "visibility" in changed and job.state == JobState.QUEUED and job.not_before == HELD:
-            _say_again(session, job)
-        announce(session, job)
-        line_of(session).ask_sql()
-        if "visibility" in changed:
-            access.announce(session, job_id)
-    return job
-
-
-def _say_again(session: Session, job: Job) -> None:
-    """Stores for which jobs the job waits: others may read that now, and not know all of those."""
-    reason = dependencies.waiting_again(session, job)
-    session.execute(update(Job).where(Job.id == job.id).values(reason_message=reason.message))
-    session.refresh(job)
 
 
 def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason) -> None:

@@ -20,7 +20,7 @@ from store.line.conditions import in_line
 from store.line.entries import standing_of
 from store.line.line import line_of
 from store.line.order import cursor_of
-from store.rows import access, initial_files, job_counts, job_facts, reasons
+from store.rows import access, initial_files, job_counts, job_facts, reasons, stars
 from store.rows.credits import credits
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
@@ -85,30 +85,27 @@ def counts(session: Session, where: JobQuery, *, caller: Caller) -> JobCounts:
 
     With other filters than the owner, a list of many jobs is not counted to its end.
     """
-    if where.model_fields_set <= {"owner", "state"} and not where.state:
+    archived = bool(where.archived)
+    if where.model_fields_set <= {"owner", "state", "archived"} and not where.state:
         owner = where.owner if "owner" in where.model_fields_set else None
-        return JobCounts(job_counts.by_state(session, caller=caller, owner=owner))
+        return JobCounts(job_counts.by_state(session, caller=caller, owner=owner, archived=archived))
     conditions = [*_conditions(where, caller), *_created(where)]
-    if sum(job_counts.by_state(session, caller=caller).values()) <= _ALL_COUNTED:
+    if sum(job_counts.by_state(session, caller=caller, archived=archived).values()) <= _ALL_COUNTED:
         return JobCounts(_by_state(session, _counts_of(Job.state).where(*conditions)))
     newest = select(Job.state).where(*conditions, *_grams(session, where)).order_by(Job.id.desc()).limit(_MOST_COUNTED)
     found = _by_state(session, _counts_of(newest.subquery().c.state))
     return JobCounts(found, is_complete=sum(found.values()) < _MOST_COUNTED)
 
 
-def changeable(
+def chosen(
     session: Session,
     where: JobFilter,
     *conditions: ColumnElement[bool],
     caller: Caller,
     limit: int,
-    ending: bool = False,
 ) -> Sequence[str]:
-    """Returns the ids of jobs that the caller may change and that meet further conditions, newest first.
-
-    With `ending`, of those that the caller may end by force.
-    """
-    query = select(Job.id).where(access.changeable(caller, ending=ending), *_conditions(where, caller), *conditions)
+    """Returns the ids of jobs of the caller's lists that meet further conditions, newest first."""
+    query = select(Job.id).where(*_conditions(where, caller), *conditions)
     return session.scalars(query.order_by(Job.id.desc()).limit(limit)).all()
 
 
@@ -170,7 +167,7 @@ def _page(
 def _beginning(name: str, role: Role, sort: JobSort) -> Select[str]:
     """Returns the statement for the first `limit` ids of a list without a filter."""
     listed = access.listed(Caller(name, role))
-    return select(_ID).where(listed).order_by(*_order_of(sort)).limit(bindparam("limit"))
+    return select(_ID).where(listed, Job.archived_at.is_(None)).order_by(*_order_of(sort)).limit(bindparam("limit"))
 
 
 def _conditions(where: JobFilter, caller: Caller) -> list[ColumnElement[bool]]:
@@ -183,6 +180,9 @@ def _conditions(where: JobFilter, caller: Caller) -> list[ColumnElement[bool]]:
         found.append(initial_files.starts_from(where.init_from))
     if "sweep" in where.model_fields_set:
         found.append(Job.sweep_id == where.sweep)
+    found.append(Job.archived_at.is_not(None) if where.archived else Job.archived_at.is_(None))
+    if "starred" in where.model_fields_set:
+        found.append(stars.is_starred(caller) if where.starred else ~stars.is_starred(caller))
     if where.state:
         found.append(Job.state.in_(where.state))
     if "q" in where.model_fields_set:

@@ -133,14 +133,14 @@ def test_a_viewer_may_not_act(service: ApiFixture) -> None:
 def test_a_job_that_ends_meanwhile_is_refused(service: ApiFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     first = service.submit(name="first")["id"]
     service.submit(name="second")
-    find = listing.changeable
+    find = listing.chosen
 
     def find_and_end(*args: Any, **options: Any) -> Any:
         found = find(*args, **options)
         service.end(service.start(first), reason=EndReason.COMPLETED)
         return found
 
-    monkeypatch.setattr(listing, "changeable", find_and_end)
+    monkeypatch.setattr(listing, "chosen", find_and_end)
     assert summary(act(service, "cancel", filter={})) == (2, 1, [(first, "conflict")], False)
     assert states(service) == {"first": "succeeded", "second": "cancelled"}
 

@@ -79,6 +79,9 @@ facts = st.builds(
     created_at=time,
     started_at=st.none() | time,
     finished_at=st.none() | time,
+    archived_at=st.none() | time,
+    has_notes=st.booleans(),
+    starred_by=st.frozensets(st.sampled_from(["ada", "eve"])),
     error=st.none() | error,
     reason=st.builds(DisplayedReason, text, text, time),
     place=st.none() | count,
@@ -87,6 +90,7 @@ facts = st.builds(
     best=st.none() | st.builds(BestCheckpoint, text, number, st.none() | count, count),
     spec=st.builds(_spec, text),
     card=st.none() | st.dictionaries(text, of_json, max_size=3).map(json.dumps),
+    notes=text,
     log_lines=count,
     initial=st.none() | initial,
     after=st.lists(awaited, max_size=2),
@@ -95,7 +99,7 @@ facts = st.builds(
 
 @given(facts)
 def test_a_job_says_what_its_view_says(job: JobFacts) -> None:
-    encoded = jobs.encoded_job(job)
+    encoded = jobs.encoded_job(job, ADA)
     view = JobView.model_validate_json(encoded)
     _assert_same(encoded, view.model_dump_json())
     assert view.spec == SPEC.validate_python(json.loads(job.spec))
@@ -108,22 +112,22 @@ def test_a_list_says_what_its_rows_say(listed: list[JobFacts], caller: Caller) -
     for shown, job in zip(encoded, listed, strict=True):
         _assert_same(json.dumps(shown), JobSummary.model_validate(shown).model_dump_json())
         if may_read(caller, job):
-            view = json.loads(jobs.encoded_job(job))
+            view = json.loads(jobs.encoded_job(job, caller))
             assert shown == {key: view[key] for key in shown}
         else:
-            assert not any(shown[key] for key in ("labels", "metrics", "best", "error"))
+            assert not any(shown[key] for key in ("labels", "has_notes", "starred", "metrics", "best", "error"))
             assert (shown["status_reason"]["message"], shown["progress"]["step"]) == ("", 0)
 
 
 def test_numbers_that_json_has_not_are_named() -> None:
     values = {"nan": math.nan, "up": math.inf, "down": -math.inf, "one": 1.0}
-    answer = json.loads(jobs.encoded_job(_job(metrics=values)), parse_constant=_refuse)
+    answer = json.loads(jobs.encoded_job(_job(metrics=values), ADA), parse_constant=_refuse)
     assert answer["metrics"] == {"nan": "NaN", "up": "Infinity", "down": "-Infinity", "one": 1.0}
 
 
 def test_a_spec_that_an_older_version_wrote_has_all_defaults() -> None:
     spec = parse_spec(SCRIPT)
-    answer = json.loads(jobs.encoded_job(_job(spec=json.dumps(SCRIPT))))
+    answer = json.loads(jobs.encoded_job(_job(spec=json.dumps(SCRIPT)), ADA))
     assert answer["spec"] == spec.model_dump(mode="json")
     assert set(SCRIPT) < set(answer["spec"])
 
@@ -148,6 +152,9 @@ def _job(**some: Any) -> JobFacts:
         created_at=1,
         started_at=1,
         finished_at=None,
+        archived_at=None,
+        has_notes=False,
+        starred_by=frozenset(),
         error=None,
         reason=DisplayedReason("running", "", 1),
         place=None,
@@ -156,6 +163,7 @@ def _job(**some: Any) -> JobFacts:
         best=None,
         spec=json.dumps(SCRIPT),
         card=None,
+        notes="",
         log_lines=0,
         initial=None,
         after=(),

@@ -18,7 +18,7 @@ NOW = 1000.0
 ALICE, BOB, OPERATOR = Caller("alice", Role.MEMBER), Caller("bob", Role.MEMBER), Caller("olga", Role.OPERATOR)
 
 
-def listed(job_id: str, *, owner: str = "alice") -> ListedRow:
+def listed(job_id: str, *, owner: str = "alice", starred_by: frozenset[str] = frozenset()) -> ListedRow:
     job = ListedJob(
         id=job_id,
         name="digits",
@@ -42,10 +42,13 @@ def listed(job_id: str, *, owner: str = "alice") -> ListedRow:
         created_at=1,
         started_at=None,
         finished_at=None,
+        archived_at=None,
+        has_notes=False,
+        starred_by=starred_by,
         version=1,
         position=1,
     )
-    return ListedRow(job, b"whole", b"withheld")
+    return ListedRow(job, b"whole", b"starred" if starred_by else None, b"withheld")
 
 
 def subscribed(caller: Caller, *topics: StreamTopic, jobs: frozenset[str] = frozenset()) -> Subscription:
@@ -189,3 +192,9 @@ def test_too_many_changes_for_a_slow_reader_become_one_without_a_name() -> None:
     for number in range(MOST_PENDING + 1):
         mine.give_listed(str(number), deleted=False)
     assert mine.listed == {None: False}
+
+
+def test_a_row_shows_its_star_to_who_has_set_it() -> None:
+    row = listed("a", starred_by=frozenset({"alice"}))
+    assert [row.shown_to(caller) for caller in (ALICE, BOB, OPERATOR)] == [b"starred", None, b"withheld"]
+    assert listed("a").shown_to(ALICE) == b"whole"

@@ -26,7 +26,7 @@ from store.facts.callers import SERVICE
 from store.facts.jobs import Head, VisibleJobs
 from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
-from store.rows import jobs, timeline, workers
+from store.rows import edits, jobs, timeline, workers
 from store.store import Store
 from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases
@@ -34,7 +34,7 @@ from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
-from torchyard.contract.spec import JobPatch
+from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Role
 from torchyard.contract.views.jobs import JobSummary
 from torchyard.contract.views.telemetry import ChangedView, ItemsView, ListedView, LiveLine
@@ -616,6 +616,6 @@ def test_a_change_of_a_row_is_kept_once_for_a_slow_reader(service: ApiFixture, d
 
     def change(priority: int) -> None:
         with service.app.state.services.store.write("request") as session:
-            jobs.change(session, job_id, JobPatch(priority=priority))
+            edits.change(session, job_id, JobPatch(priority=priority))
 
     assert asyncio.run(watch()) == 1

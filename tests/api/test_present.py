@@ -56,6 +56,9 @@ JOB = JobFacts(
     created_at=SECOND,
     started_at=2 * SECOND,
     finished_at=None,
+    archived_at=None,
+    has_notes=True,
+    starred_by=frozenset({"eve"}),
     error={"code": "user_error", "message": "ValueError", "traceback": "…"},
     reason=DisplayedReason("retrying", "attempt 1 ended", 3 * SECOND),
     place=4,
@@ -64,6 +67,7 @@ JOB = JobFacts(
     best=BestCheckpoint(new_id("ckpt"), 0.5, 1, 10),
     spec=SPEC_OF_JOB.model_dump_json(),
     card='{"parameters": 7}',
+    notes="# What I saw",
     log_lines=0,
     initial=None,
     after=(
@@ -74,7 +78,7 @@ JOB = JobFacts(
 
 
 def test_a_job_has_its_spec_its_place_and_its_best_checkpoint() -> None:
-    view = JobView.model_validate_json(jobs.encoded_job(JOB))
+    view = JobView.model_validate_json(jobs.encoded_job(JOB, ADA))
     assert view.spec == SPEC_OF_JOB
     assert view.card == {"parameters": 7}
     assert (view.status_reason.position, view.position) == (4, 9)
@@ -89,9 +93,9 @@ def test_a_job_has_its_spec_its_place_and_its_best_checkpoint() -> None:
 
 def test_the_spec_of_a_new_job_is_shown_as_it_was_stored() -> None:
     facts = replace(JOB, spec='{"not": "parsed again"}')
-    assert json.loads(jobs.encoded_job(facts, is_new=True))["spec"] == {"not": "parsed again"}
+    assert json.loads(jobs.encoded_job(facts, ADA, is_new=True))["spec"] == {"not": "parsed again"}
     with pytest.raises(ValueError, match="validation error"):
-        jobs.encoded_job(facts)
+        jobs.encoded_job(facts, ADA)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,22 @@ def test_a_list_shows_text_and_metrics_to_who_may_read_the_job(caller: Caller, v
     assert told == (
         ({"city": "Köln"}, {"val/loss": 0.5}, True, True, "attempt 1 ended") if whole else ({}, {}, False, False, "")
     )
+
+
+def test_each_is_told_of_the_own_star_alone() -> None:
+    shared = replace(JOB, visibility="team")
+    for caller, starred in ((ADA, False), (EVE, True)):
+        (row,) = json.loads(jobs.encoded_summaries([shared], caller))
+        whole = json.loads(jobs.encoded_job(shared, caller))
+        assert (row["starred"], whole["starred"]) == (starred, starred)
+        assert "starred_by" not in whole
+
+
+def test_notes_are_in_the_job_and_a_list_says_that_there_are_some() -> None:
+    whole = json.loads(jobs.encoded_job(JOB, ADA))
+    (row,) = json.loads(jobs.encoded_summaries([JOB], ADA))
+    assert (whole["notes"], row["has_notes"]) == ("# What I saw", True)
+    assert "notes" not in row
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,9 @@ from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import Conflict, TooManyRequests
 from torchyard.contract.job import EndReason, Reason
+from torchyard.contract.patches import parse_patch
 from torchyard.contract.records import ExitReport, NodePart
-from torchyard.contract.spec import parse_patch, parse_spec
+from torchyard.contract.spec import parse_spec
 from torchyard.host import failpoints
 from torchyard.host.identity import identity_of
 from worker.attempts.records import AttemptRecords

@@ -20,7 +20,7 @@ from store.facts.output import NewArtifact, NewCheckpoint, NewEvent, NewLines
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
-from store.rows import bundles, deletion, dependencies, idempotency, initial_files, jobs
+from store.rows import bundles, deletion, dependencies, idempotency, initial_files, jobs, stars
 from store.rows.idempotency import Answer
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
@@ -60,6 +60,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     db.write(lambda session: dependencies.add_all(session, {job_id: [DependencyFacts(job_id, None, "failed", None)]}))
     db.write(lambda session: bundles.record_uses(session, {job_id: {"config.code": "0" * 64}}))
     db.write(lambda session: initial_files.add_all(session, {job_id: INITIAL}))
+    db.write(lambda session: stars.set_star(session, job_id, SERVICE, starred=True))
     key = KeyedRequest("ada", job_id, "f")
     db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "")))
     claim = db.running(job_id, db.worker())

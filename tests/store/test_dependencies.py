@@ -24,8 +24,9 @@ from store.store import Store
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, QuotaExceeded
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.patches import JobPatch
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.spec import JobPatch, parse_spec
+from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Resource, Role
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)

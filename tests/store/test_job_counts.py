@@ -1,7 +1,7 @@
 """The kept counts of jobs are those of the rows, whatever happened to the jobs."""
 
 from collections.abc import Callable
-from itertools import count
+from itertools import count, product
 import random
 
 import pytest
@@ -10,11 +10,11 @@ from sqlalchemy import func, select
 from store.db.tables import Job, JobCount
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import JobCounts
-from store.rows import access, deletion, job_counts, jobs, leases, listing, new_jobs
+from store.rows import access, deletion, edits, job_counts, leases, listing, new_jobs
 from tests.store.fixture import StoreFixture, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.spec import JobPatch
+from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Role
 
 CALLERS = [SERVICE, Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER), Caller("oz", Role.OPERATOR)]
@@ -32,7 +32,7 @@ class History:
 
     def step(self) -> None:
         acts: list[Callable[[], None]] = [self._submit, self._submit, self._start, self._start, self._end]
-        acts += [self._cancel, self._pause, self._resume, self._show, self._delete, self._add_up]
+        acts += [self._cancel, self._pause, self._resume, self._show, self._archive, self._delete, self._add_up]
         self._random.choice(acts)()
 
     def _submit(self) -> None:
@@ -62,7 +62,12 @@ class History:
     def _show(self) -> None:
         for job_id in self._some(*JobState):
             patch = JobPatch(visibility=self._random.choice(["team", "private"]))
-            self.db.write(lambda session, job_id=job_id, patch=patch: jobs.change(session, job_id, patch))
+            self.db.write(lambda session, job_id=job_id, patch=patch: edits.change(session, job_id, patch))
+
+    def _archive(self) -> None:
+        for job_id in self._some(JobState.CANCELLED, JobState.SUCCEEDED):
+            patch = JobPatch(archived=self._random.choice([True, True, False]))
+            self.db.write(lambda session, job_id=job_id, patch=patch: edits.change(session, job_id, patch))
 
     def _delete(self) -> None:
         for job_id in self._some(JobState.CANCELLED, JobState.SUCCEEDED):
@@ -142,15 +147,17 @@ def test_of_a_long_list_the_newest_jobs_that_are_found_are_counted(
 def check(db: StoreFixture) -> None:
     """Compares what each caller is told with the rows of jobs."""
     for caller in CALLERS:
-        for owner in (None, "ada", "nobody"):
-            kept = db.read(lambda session, c=caller, o=owner: job_counts.by_state(session, caller=c, owner=o))
+        for owner, archived in product((None, "ada", "nobody"), (False, True)):
+            with db.database.read() as session:
+                kept = job_counts.by_state(session, caller=caller, owner=owner, archived=archived)
             query = select(Job.state, func.count()).where(access.listed(caller)).group_by(Job.state)
+            query = query.where(Job.archived_at.is_not(None) if archived else Job.archived_at.is_(None))
             if owner is not None:
                 query = query.where(Job.owner == owner)
             rows = db.read(lambda session, query=query: session.execute(query).all())
-            assert sorted(kept.items()) == sorted(map(tuple, rows)), (caller.name, owner)
+            assert sorted(kept.items()) == sorted(map(tuple, rows)), (caller.name, owner, archived)
 
 
 def rows_of_groups(db: StoreFixture) -> list[int]:
-    query = select(func.count(JobCount.id)).group_by(JobCount.owner, JobCount.visibility, JobCount.state)
+    query = select(func.count(JobCount.id)).group_by(*job_counts.KEY)
     return [*db.read(lambda session: session.scalars(query).all())]

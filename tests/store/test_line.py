@@ -30,8 +30,8 @@ from tests.databases import Databases
 from tests.store.fixture import StoreFixture, placement_on, service_of, store_on
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.patches import parse_patch
 from torchyard.contract.records import ExitReport
-from torchyard.contract.spec import parse_patch
 from torchyard.contract.team import Role
 
 EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "5"))

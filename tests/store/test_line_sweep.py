@@ -25,7 +25,7 @@ from store.line.line import line_of
 from store.queries import jobs as queries
 from store.queries.groups import Groups
 from store.queue import Queue
-from store.rows import deletion, jobs
+from store.rows import deletion, edits, jobs
 from store.store import Store
 from tests import line, servers
 from tests.conftest import QUICK_S
@@ -33,7 +33,7 @@ from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, service_of, store_on
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
-from torchyard.contract.spec import parse_patch
+from torchyard.contract.patches import parse_patch
 
 KEYS = ("stamp", "jobs", "buckets", "groups", "rebuild", "bucket:0:auto:ada", "group")
 """Of the line of one job, `group` standing for its group."""
@@ -201,7 +201,7 @@ def unannounced(at: Lined, job_id: str, other: str) -> dict[str, Callable[[], ob
         "requeue": lambda: db.end(claim, EndReason.PREEMPTED),
         "pause": lambda: db.pause(job_id),
         "cancel": lambda: db.cancel(job_id),
-        "patch": lambda: db.write(lambda session: jobs.change(session, job_id, parse_patch({"priority": 9}))),
+        "patch": lambda: db.write(lambda session: edits.change(session, job_id, parse_patch({"priority": 9}))),
         "delete": lambda: (db.cancel(job_id), db.write(lambda session: deletion.delete_job(session, job_id))),
     }
 

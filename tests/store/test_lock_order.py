@@ -17,12 +17,12 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE
 from store.facts.models import NewVersion
 from store.facts.submission import Retry, Submission, Submitted
-from store.rows import attempts, batches, deletion, jobs, new_jobs, quotas, stacks, submissions, users, waiting
+from store.rows import attempts, batches, deletion, edits, jobs, new_jobs, quotas, stacks, submissions, users, waiting
 from store.rows.reservations import Change
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on
 from torchyard.contract.job import EndReason, Reason
-from torchyard.contract.spec import JobPatch
+from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Resource, Role
 
 ORDER = ("workers", "attempts", "jobs", "users")
@@ -100,7 +100,7 @@ def _live(db: StoreFixture) -> None:
     db.hold_back(other, seconds=-1)
     db.write(waiting.group_jobs)
     db.write(lambda session: jobs.set_waiting_reasons(session, {Reason("waiting", "x"): [runs, other]}))
-    db.write(lambda session: jobs.change(session, other, JobPatch(priority=3)))
+    db.write(lambda session: edits.change(session, other, JobPatch(priority=3)))
     db.pause(other)
     db.resume(other)
     db.drain(worker)

@@ -19,13 +19,13 @@ from store.facts.callers import SERVICE
 from store.facts.notifications import MessageFacts, NewTarget, TargetChange, TargetFacts
 from store.facts.output import NewEvent
 from store.queries import notifications as queries
-from store.rows import jobs, signals, targets, users
+from store.rows import signals, targets, users
 from store.secret_keys import SecretKeys
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
 from torchyard.contract.job import EndReason
 from torchyard.contract.notifications import DEFAULT_ON, MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
-from torchyard.contract.spec import JobPatch
+from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Role
 
 ALL = tuple(EventKind)
@@ -132,7 +132,7 @@ def test_a_job_that_was_private_at_any_time_meanwhile_is_told_to_its_owner_alone
     team.target("root", scope="all")
     job_id = team.cancelled(visibility=first)
     patch = JobPatch(visibility="private" if first == "team" else "team")
-    team.db.write(lambda session: jobs.change(session, job_id, patch))
+    team.db.write(lambda session: edits.change(session, job_id, patch))
     assert team.told() == [("ada", "job.cancelled")]
 
 

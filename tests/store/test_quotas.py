@@ -13,11 +13,11 @@ from store.facts.attempts import Claim
 from store.facts.callers import Caller
 from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
-from store.rows import deletion, jobs, new_jobs, quotas, users
+from store.rows import deletion, edits, new_jobs, quotas, users
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import EndReason
-from torchyard.contract.spec import parse_patch
+from torchyard.contract.patches import parse_patch
 from torchyard.contract.team import Resource, Role
 
 ADA = Caller("ada", Role.MEMBER)
@@ -140,8 +140,8 @@ def test_the_priority_of_a_job_has_a_ceiling(team: StoreFixture) -> None:
         submit(team, priority=6)
     raised = parse_patch({"priority": 6})
     with pytest.raises(QuotaExceeded):
-        team.write(lambda session: jobs.change(session, job_id, raised, ADA))
-    assert team.write(lambda session: jobs.change(session, job_id, raised)).priority == 6, "by an administrator"
+        team.write(lambda session: edits.change(session, job_id, raised, ADA))
+    assert team.write(lambda session: edits.change(session, job_id, raised)).priority == 6, "by an administrator"
 
 
 def test_a_job_that_could_never_start_is_refused(team: StoreFixture) -> None:

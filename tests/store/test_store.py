@@ -21,9 +21,10 @@ from tests import line
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState, Reason
+from torchyard.contract.patches import parse_patch
 from torchyard.contract.records import ExitReport
 from torchyard.contract.requests import JobAction
-from torchyard.contract.spec import parse_patch, parse_spec
+from torchyard.contract.spec import parse_spec
 
 SPEC = parse_spec({"trainer": "script", "config": {"code": "file:///code"}})
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from store.db.database import Database
 from store.queue import Queue
-from store.rows import jobs
+from store.rows import edits
 from tests.databases import Databases, on_both
 from tests.store.fixture import StoreFixture, a_service, run_together
 from tests.worker.schedulers import SchedulerFixture, SchedulersFixture, slot
 from tests.worker.several import SLOTS, Several
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason
-from torchyard.contract.spec import parse_patch
+from torchyard.contract.patches import parse_patch
 
 NAMES = ("one", "two", "three", "four")
 EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "5"))
@@ -158,7 +158,7 @@ class FourWorkers:
 
     def _reprice(self, job_id: str, priority: int) -> None:
         patch = parse_patch({"priority": priority - 4})
-        self._store.write(lambda session: jobs.change(session, job_id, patch))
+        self._store.write(lambda session: edits.change(session, job_id, patch))
 
     def _lose(self, which: int) -> None:
         if len(self._alive()) > 1:

@@ -59,7 +59,8 @@ class JobFilter(Schema):
         Field(
             max_length=200,
             pattern=NO_CONTROLS,
-            description="a part of the name, id, owner or a label's value, without regard to case",
+            description="a part of the name, id, owner, a label's value or the notes' beginning (4,000 characters),"
+            " without regard to case",
         ),
     ] = UNSET
     name: Annotated[Text, Field(description="exactly this name")] = UNSET
@@ -69,6 +70,9 @@ class JobFilter(Schema):
     sweep: Annotated[Text, Field(description="a trial of the sweep with this id")] = UNSET
     schedule: Annotated[Text, Field(description="runs of the schedule with this id")] = UNSET
     label: Annotated[list[Label], Field(max_length=32, description="`key:value`; a job must have all of them")] = UNSET
+
+    archived: Annotated[bool, Field(description="true: archived jobs alone; otherwise those that are not")] = UNSET
+    starred: Annotated[bool, Field(description="true: jobs that you have starred; false: the others")] = UNSET
 
     @property
     def labels(self) -> Sequence[tuple[str, str]]:

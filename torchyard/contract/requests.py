@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
+from torchyard.contract.labels import LabelChanges
 from torchyard.contract.models import MODEL_NAME
 from torchyard.contract.schema import UNSET, Duration, Schema
 from torchyard.contract.team import Resource, Role, Scope, Visibility
@@ -31,7 +32,7 @@ MOST_BATCH_BYTES = 16 << 20
 _MOST_BATCH_KEYS = 10
 _MOST_VALUES = 2500
 """The most keys and values in a request: each may cost an error message. `MOST_ACTIONS` ids are fewer."""
-JobAction = Literal["cancel", "pause", "resume", "delete"]
+JobAction = Literal["cancel", "pause", "resume", "delete", "archive", "unarchive", "label", "star", "unstar"]
 TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
 
 
@@ -172,6 +173,7 @@ class JobActions(Schema):
     action: JobAction
     ids: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_ACTIONS)] = UNSET
     filter: JobFilter = UNSET
+    labels: Annotated[LabelChanges, Field(description="`label` only: labels to set; null removes one")] = UNSET
     now: bool = Field(default=False, description="`cancel` only: kill running jobs without waiting for a checkpoint")
     dry_run: bool = Field(default=False, description="only answer how many jobs match")
 
@@ -179,6 +181,12 @@ class JobActions(Schema):
     def _has_one_choice(self) -> Self:
         if len({"ids", "filter"} & self.model_fields_set) != 1:
             raise ValueError("send either `ids` or `filter`")
+        return self
+
+    @model_validator(mode="after")
+    def _labels_are_for_label(self) -> Self:
+        if ("labels" in self.model_fields_set) != (self.action == "label"):
+            raise ValueError("send `labels` with the action `label`, and with no other")
         return self
 
     @model_validator(mode="after")

@@ -18,15 +18,16 @@ from pydantic import (
 from torchyard.contract import recipes
 from torchyard.contract.after import MOST_AFTER, After
 from torchyard.contract.durations import above_zero, format_duration
-from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
+from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
+from torchyard.contract.labels import Labels
 from torchyard.contract.notify import JobNotify
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.resources import Resources
 from torchyard.contract.schedules import ScheduleKey
-from torchyard.contract.schema import UNSET, Count, Duration, MetricKey, Schema
+from torchyard.contract.schema import Count, Duration, MetricKey, Schema
 from torchyard.contract.slurm import SlurmOptions
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
@@ -34,21 +35,12 @@ from torchyard.contract.wording import allowing
 
 JOB_NAME = "1 to 100 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit"
 JobName = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", JOB_NAME))]
-_LABEL_KEY = allowing(
-    r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$",
-    "1 to 63 letters, digits, `.`, `_`, `/` and `-`, of which the first is a letter or a digit",
-)
-LabelKey = Annotated[str, Field(pattern=_LABEL_KEY)]
-Labels = Annotated[
-    dict[LabelKey, Annotated[str, Field(max_length=200)]],
-    Field(max_length=32, json_schema_extra={"additionalProperties": False}),
-]
 Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
 
 MOST_SPEC_BYTES = 262_144
 """The most bytes of a job spec that is submitted."""
 _MOST_VALUES = 10_000
-"""The most keys and values in a spec or a change: each may cost an error message."""
+"""The most keys and values in a spec: each may cost an error message."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 VARIABLE_NAME = allowing(
@@ -276,15 +268,6 @@ else:  # a type checker cannot read a union of classes that are made from the re
 SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
 
 
-class JobPatch(Schema):
-    """What can be changed of a submitted job. What is left out stays; `labels` replaces the whole map."""
-
-    name: JobName = UNSET
-    labels: Labels = UNSET
-    priority: Priority = UNSET
-    visibility: Visibility = UNSET
-
-
 CONFIGS: dict[str, type[Schema]] = {
     **{name: recipe.config for name, recipe in recipes.REGISTRY.items()},
     "script": recipes.Script,
@@ -311,14 +294,3 @@ def with_grace_within(spec: Spec, longest: timedelta) -> Spec:
         message = f"must be at most {format_duration(longest)}, the maximum of this service (TORCHYARD_MAX_STOP_GRACE)"
         raise InvalidSpec("the job spec is not valid", errors=(FieldError("stop_grace", message),))
     return spec.model_copy(update={"stop_grace": longest})
-
-
-def parse_patch(raw: object) -> JobPatch:
-    """The change in `raw` (parsed JSON). Raises InvalidRequest, naming each field."""
-    wrong = unstorable(raw, most_values=_MOST_VALUES)
-    if wrong is not None:
-        raise InvalidRequest("the change is not valid", errors=(FieldError(*wrong),))
-    try:
-        return JobPatch.model_validate(raw)
-    except ValidationError as error:
-        raise InvalidRequest("the change is not valid", errors=field_errors(error, JobPatch)) from None

@@ -15,6 +15,7 @@ from store.db.tables.notifications import Message, NotificationTarget, Signal
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
 from store.db.tables.schedules import Schedule
 from store.db.tables.service import Service
+from store.db.tables.stars import Star
 from store.db.tables.sweeps import Sweep, SweepTrial
 from store.db.tables.team import AuditEntry, BrowserSession, FailedLogins, LoginCode, Quota, Secret, Token, User
 
@@ -55,6 +56,7 @@ __all__ = [
     "Series",
     "Service",
     "Signal",
+    "Star",
     "Sweep",
     "SweepTrial",
     "Token",

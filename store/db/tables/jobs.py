@@ -31,6 +31,7 @@ IN_LINE = f"(not_before IS NULL OR not_before < {HELD})"
 """The condition that a queued job is in the line."""
 NEVER_TRIMMED = 2**62
 """Sentinel: never trimmed."""
+_IS_ARCHIVED = text("archived_at IS NOT NULL")
 
 
 def _index_of_finished(column: str) -> Index:
@@ -51,7 +52,8 @@ def _index_of_queued(name: str, *columns: str, where: str = "") -> Index:
 
 _LISTED = Index(
     "ix_jobs_listed",
-    *("id", "state", "owner", "visibility", "name", "trainer", "priority", "started_at", "finished_at", "search_text"),
+    *("id", "state", "owner", "visibility", "name", "trainer", "priority", "started_at", "finished_at"),
+    *("archived_at", "search_text"),
     info={ONLY_ON: "sqlite"},
 ).ddl_if(dialect="sqlite")
 """Covers what lists filter and sort by. PostgreSQL needs no such index: it keeps large values outside of the rows."""
@@ -83,6 +85,7 @@ class Job(Base):
             sqlite_where=text("schedule_id IS NOT NULL"),
             postgresql_where=text("schedule_id IS NOT NULL"),
         ),
+        Index("ix_jobs_archived", "id", sqlite_where=_IS_ARCHIVED, postgresql_where=_IS_ARCHIVED),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -158,6 +161,10 @@ class Job(Base):
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
+    archived_at: Mapped[int | None] = mapped_column(BigInteger)
+    """Since when lists leave it out, unless they are asked for such jobs. Only a job that has ended is archived."""
+    notes: Mapped[str | None] = mapped_column(Text, deferred=True)
+    """Markdown, at most `torchyard.contract.notes.MOST_NOTES_BYTES`; None if there are none."""
 
     @property
     def stored_spec(self) -> StoredSpec:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from torchyard.contract import findings, requests, spec
+from torchyard.contract import findings, patches, requests, spec
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
+from torchyard.contract.patches import parse_patch
 from torchyard.contract.requests import parse_request
 from torchyard.contract.schema import Schema
-from torchyard.contract.spec import CONFIGS, parse_patch, parse_spec
+from torchyard.contract.spec import CONFIGS, parse_spec
 from torchyard.contract.wording import words
 
 CODE = f"bundle:sha256:{'0' * 64}"
@@ -100,7 +101,11 @@ def test_a_request_has_the_keys_that_it_may_have() -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_patch({"lables": {}})
     assert caught.value.errors == (
-        FieldError("lables", "is no key: did you mean labels? There are name, labels, priority, visibility"),
+        FieldError(
+            "lables",
+            "is no key: did you mean labels? There are name, labels, priority, visibility, notes, "
+            "notes_before, archived",
+        ),
     )
     with pytest.raises(InvalidRequest) as caught:
         parse_request(requests.NewToken, {"scopes": ["reed"]})
@@ -165,7 +170,7 @@ def test_no_wrong_value_of_a_request_is_answered_in_words_of_a_library(kind: typ
 
 
 def test_every_pattern_of_the_models_has_words() -> None:
-    for kind in (*REQUESTS, spec.JobPatch, *CONFIGS.values(), spec.ScriptSpec):
+    for kind in (*REQUESTS, patches.JobPatch, *CONFIGS.values(), spec.ScriptSpec):
         for pattern in patterns(kind.model_json_schema()):
             assert words({"type": "string_pattern_mismatch", "ctx": {"pattern": pattern}}).startswith("must be ")
 

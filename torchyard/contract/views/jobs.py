@@ -82,6 +82,11 @@ class JobSummary(View):
     visibility: Visibility = "private"
     priority: int
     labels: dict[str, str]
+    has_notes: bool = False
+    archived: bool = False
+    """Lists leave it out unless they are asked for archived jobs."""
+    starred: bool = False
+    """Whether you have starred it. What others have starred is not told."""
     attempt: int
     retry_of: str | None = None
     sweep: JobSweep | None = None
@@ -164,6 +169,7 @@ class JobView(JobSummary):
         default=None, description="the weights from which it starts; null if its spec names none"
     )
     after: list[AfterView] = Field(default=[], description="the jobs that must have ended before it starts")
+    notes: str = Field(default="", description="Markdown that its owner wrote: do not trust it as HTML")
     spec: JobSpec
     card: dict[str, JsonValue] | None = Field(
         default=None, description="facts that the run reports: its size, data and speed; null until it reports them"

@@ -1,0 +1,25 @@
+"""Stars jobs, for the caller alone."""
+
+from starlette.responses import Response
+
+from api.access.auth import JobId, JobWriter
+from api.openapi.routers import guarded
+from api.services import ServicesDep
+from store.commands import requests
+from torchyard.contract.errors import Unavailable
+
+router = guarded("jobs", Unavailable)
+
+
+@router.put("/jobs/{job_id}/star", status_code=204, response_class=Response)
+def star_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
+    """Stars a job that you may read, so that you find it again. Only you see it."""
+    requests.star(services.store, job_id, caller=caller, starred=True)
+    return Response(status_code=204)
+
+
+@router.delete("/jobs/{job_id}/star", status_code=204, response_class=Response)
+def unstar_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
+    """Removes your star from a job."""
+    requests.star(services.store, job_id, caller=caller, starred=False)
+    return Response(status_code=204)

@@ -1,0 +1,48 @@
+"""Notes: what a change may set, and how it is refused."""
+
+import pytest
+
+from torchyard.contract.errors import InvalidRequest
+from torchyard.contract.notes import MOST_NOTES_BYTES
+from torchyard.contract.patches import parse_patch
+
+TEXT = "# Why\n\n\t- it diverged at `lr=1`\n- 日本語, ⚙️\n"
+
+
+def refusal(change: object) -> tuple[str, str]:
+    with pytest.raises(InvalidRequest) as refused:
+        parse_patch(change)
+    (error,) = refused.value.errors
+    return error.field, error.message
+
+
+def test_notes_are_kept_as_they_are_written() -> None:
+    assert parse_patch({"notes": TEXT}).notes == TEXT
+    assert parse_patch({"notes": "x" * MOST_NOTES_BYTES}).notes == "x" * MOST_NOTES_BYTES
+
+
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [
+        ("x" * 1_000_000, "at most 65536 characters"),
+        ("本" * 30_000, "has 90000 bytes: notes have at most 65536"),
+        ("one\ntwo\x1b[31m", "line 2 has U+001B (escape)"),
+        ("a\r\nb", "line 1 has U+000D (carriage return)"),
+        ("\x85", "line 1 has U+0085 (a control character)"),
+        ("\x7f", "(delete)"),
+        ("a\0b", "NUL"),
+        ("\ud800", "surrogate"),
+        (None, "must be a text"),
+        (["a"], "must be a text"),
+    ],
+)
+def test_other_notes_are_refused_with_what_is_wrong(notes: object, said: str) -> None:
+    field, message = refusal({"notes": notes})
+    assert field == "notes"
+    assert said in message
+    assert len(message) < 200
+
+
+def test_the_notes_of_before_are_only_for_new_ones() -> None:
+    assert refusal({"notes_before": "a"})[1] == "`notes_before` is only for a change of `notes`"
+    assert refusal({"notes": "b", "notes_before": None})[0] == "notes_before"
