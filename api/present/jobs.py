@@ -15,6 +15,7 @@ from store.facts.jobs import (
     DependencyFacts,
     JobFacts,
     JobSweepFacts,
+    LabelGroup,
     ListedAttempt,
     ListedJob,
     QueuedJob,
@@ -30,6 +31,7 @@ from torchyard.contract.views.jobs import (
     ErrorView,
     HeldDevice,
     InitialView,
+    JobGroup,
     ProgressView,
     QueueEntry,
     WaitingReason,
@@ -77,6 +79,11 @@ def encoded_summary(facts: ListedJob, *, starred: bool) -> bytes:
 def encoded_withheld(facts: ListedJob) -> bytes:
     """Returns the JSON of the row of another user's private job in an operator's list: without its text and metrics."""
     return _encoded(_withheld(facts))
+
+
+def group(facts: LabelGroup) -> JobGroup:
+    """Returns the view of the jobs with a value of a label."""
+    return JobGroup(value=facts.value, counts={**facts.by_state}, total=sum(facts.by_state.values()))
 
 
 def attempt(facts: ListedAttempt) -> AttemptView:

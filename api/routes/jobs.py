@@ -24,6 +24,7 @@ from store.facts.jobs import AT_ONCE, JobFacts
 from store.queries import jobs as queries
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.filters import JobQuery, JobSort
+from torchyard.contract.labels import GROUP_BY
 from torchyard.contract.requests import JobActions
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.jobs import ActionsView, JobPage, JobView, RefusedAction
@@ -64,12 +65,24 @@ def list_jobs(
     counts: Annotated[
         bool, Query(description="also count the jobs of each state, for the filter without `state`")
     ] = False,
+    group_by: Annotated[
+        str | None, Query(pattern=GROUP_BY, description="`label:KEY`: also count the jobs of each value of this label")
+    ] = None,
     limit: Limit = 100,
     after: AfterJob = None,
 ) -> bytes:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     behind = job_after(after, sort)
-    found = queries.find(services.store, where, caller=caller, limit=limit, sort=sort, after=behind, counts=counts)
+    found = queries.find(
+        services.store,
+        where,
+        caller=caller,
+        limit=limit,
+        sort=sort,
+        after=behind,
+        counts=counts,
+        group_by=None if group_by is None else group_by.removeprefix("label:"),
+    )
     listed, counted = found.page, found.counts
     rest = JobPage(
         data=[],
@@ -78,6 +91,8 @@ def list_jobs(
         counts=None if counted is None else {**counted.by_state},
         total=None if counted is None else sum(counted.by_state.values()),
         counts_complete=None if counted is None else counted.is_complete,
+        groups=None if found.groups is None else [*map(present.group, found.groups.groups)],
+        groups_complete=None if found.groups is None else found.groups.is_complete,
     )
     return with_data(rest, present.encoded_summaries(listed.items, caller))
 

@@ -15,6 +15,7 @@ from store.facts.jobs import (
     Head,
     JobCounts,
     JobFacts,
+    LabelGroups,
     ListCursor,
     ListedAttempt,
     ListedJob,
@@ -26,7 +27,7 @@ from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts, Stacks
 from store.ids import is_id
 from store.line.conditions import is_queued
-from store.rows import access, attempt_facts, job_events, job_facts, listing, timeline
+from store.rows import access, attempt_facts, job_events, job_facts, label_groups, listing, timeline
 from store.rows import stacks as rows
 from torchyard.contract.errors import NotFound
 from torchyard.contract.filters import JobQuery, JobSort
@@ -38,6 +39,7 @@ class JobList:
 
     page: FactPage[ListedJob]
     counts: JobCounts | None
+    groups: LabelGroups | None
 
 
 def find(
@@ -49,12 +51,17 @@ def find(
     sort: JobSort,
     after: ListCursor | None,
     counts: bool = False,
+    group_by: str | None = None,
 ) -> JobList:
-    """Returns jobs of the caller's lists. `counts`: also counts them, for the filter without its states."""
+    """Returns jobs of the caller's lists. `counts`: also counts them, for the filter without its states.
+
+    `group_by`: also groups them by the values of this label.
+    """
     with store.read() as session:
         page = listing.jobs(session, where, caller=caller, limit=limit, sort=sort, after=after)
         counted = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
-    return JobList(page, counted)
+        grouped = None if group_by is None else label_groups.groups(session, where, group_by, caller=caller)
+    return JobList(page, counted, grouped)
 
 
 def get(store: Snapshots, job_id: str, *, caller: Caller) -> JobFacts:

@@ -68,8 +68,7 @@ def jobs(
         beginning = _beginning(caller.name, caller.role, sort)
         found_ids = [*connection.scalars(beginning, {"limit": limit + 1})]
     else:
-        conditions = [*_conditions(where, caller), *_created(where), *_grams(session, where)]
-        query = select(_ID).where(*conditions).order_by(*_order_of(sort))
+        query = select(_ID).where(*conditions(session, where, caller)).order_by(*_order_of(sort))
         found_ids = list[str]()
         for behind in _behind(sort, after):
             found_ids += connection.scalars(query.where(*behind).limit(limit + 1 - len(found_ids)))
@@ -89,23 +88,28 @@ def counts(session: Session, where: JobQuery, *, caller: Caller) -> JobCounts:
     if where.model_fields_set <= {"owner", "state", "archived"} and not where.state:
         owner = where.owner if "owner" in where.model_fields_set else None
         return JobCounts(job_counts.by_state(session, caller=caller, owner=owner, archived=archived))
-    conditions = [*_conditions(where, caller), *_created(where)]
+    every = [*_conditions(where, caller), *_created(where)]
     if sum(job_counts.by_state(session, caller=caller, archived=archived).values()) <= _ALL_COUNTED:
-        return JobCounts(_by_state(session, _counts_of(Job.state).where(*conditions)))
-    newest = select(Job.state).where(*conditions, *_grams(session, where)).order_by(Job.id.desc()).limit(_MOST_COUNTED)
+        return JobCounts(_by_state(session, _counts_of(Job.state).where(*every)))
+    newest = select(Job.state).where(*every, *_grams(session, where)).order_by(Job.id.desc()).limit(_MOST_COUNTED)
     found = _by_state(session, _counts_of(newest.subquery().c.state))
     return JobCounts(found, is_complete=sum(found.values()) < _MOST_COUNTED)
+
+
+def conditions(session: Session, where: JobQuery, caller: Caller) -> list[ColumnElement[bool]]:
+    """Returns the conditions that a job is in the list of this filter, for queries that need few of its jobs."""
+    return [*_conditions(where, caller), *_created(where), *_grams(session, where)]
 
 
 def chosen(
     session: Session,
     where: JobFilter,
-    *conditions: ColumnElement[bool],
+    *further: ColumnElement[bool],
     caller: Caller,
     limit: int,
 ) -> Sequence[str]:
     """Returns the ids of jobs of the caller's lists that meet further conditions, newest first."""
-    query = select(Job.id).where(*_conditions(where, caller), *conditions)
+    query = select(Job.id).where(*_conditions(where, caller), *further)
     return session.scalars(query.order_by(Job.id.desc()).limit(limit)).all()
 
 

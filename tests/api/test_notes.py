@@ -6,6 +6,7 @@ from typing import Any
 from httpx2 import Response
 import pytest
 
+from store.rows import label_groups
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason
 from torchyard.contract.notes import MOST_SEARCHED
@@ -79,7 +80,8 @@ def test_notes_that_somebody_else_has_changed_are_not_overwritten(service: ApiFi
 def test_of_writers_that_read_the_same_notes_one_succeeds(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     with ThreadPoolExecutor(4) as threads:
-        answers = [*threads.map(lambda n: patch(service, job_id, notes=f"by {n}", notes_before=""), range(4))]
+        writing = [threads.submit(patch, service, job_id, notes=f"by {n}", notes_before="") for n in range(4)]
+    answers = [each.result() for each in writing]
     assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
     (kept,) = [answer.json()["notes"] for answer in answers if answer.status_code == 200]
     assert service.get(f"/v1/jobs/{job_id}")["notes"] == kept
@@ -232,3 +234,35 @@ def test_actions_star_what_the_caller_may_read(service: ApiFixture) -> None:
         assert names(service, starred="true") == ["shared"]
     service.act_as("vera", Role.VIEWER)
     assert service.client.put(f"/v1/jobs/{shared}/star").status_code == 403
+
+
+@both_databases
+def test_a_list_is_grouped_by_a_label(service: ApiFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("a", "b", "b"):
+        service.submit(labels={"team": value})
+    service.submit()
+    ended(service, labels={"team": "a"})
+    patch(service, ended(service, labels={"team": "c"}), archived=True)
+
+    def groups(**where: Any) -> list[tuple[str | None, dict[str, int], int]]:
+        found = service.get("/v1/jobs", group_by="label:team", limit=1, **where)
+        assert (len(found["data"]), found["groups_complete"]) == (1, True)
+        return [(group["value"], group["counts"], group["total"]) for group in found["groups"]]
+
+    assert groups() == [("a", {"queued": 1, "succeeded": 1}, 2), ("b", {"queued": 2}, 2), (None, {"queued": 1}, 1)]
+    assert groups(state="succeeded") == [("a", {"succeeded": 1}, 1)]
+    assert groups(archived="true") == [("c", {"succeeded": 1}, 1)]
+    assert service.get("/v1/jobs")["groups"] is None
+    monkeypatch.setattr(label_groups, "_MOST_JOBS", 2)
+    found = service.get("/v1/jobs", group_by="label:team")
+    assert (sum(group["total"] for group in found["groups"]), found["groups_complete"]) == (2, False)
+    for wrong in ("team", "label:", "label:no key"):
+        assert service.client.get("/v1/jobs", params={"group_by": wrong}).status_code == 422
+
+
+def test_groups_tell_nothing_of_jobs_that_the_caller_may_not_read(service: ApiFixture) -> None:
+    service.act_as("alice")
+    service.submit(labels={"team": "secret"})
+    for name, role in (("bob", Role.MEMBER), ("olga", Role.OPERATOR)):
+        service.act_as(name, role)
+        assert service.get("/v1/jobs", group_by="label:team")["groups"] == []

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchyard.cli import output
+from torchyard.cli import choosing, output
 from torchyard.cli.arguments import JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
+from torchyard.cli.choosing import DryRun, Everybody, Filter, Found, InStates, SomeJobs, WithLabels, Yes
 from torchyard.contract.job import JobState
 from torchyard.host import terminal
 
@@ -38,33 +39,68 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
         terminal.write(output.paint_state(line, found.state) if label == "state" else line)
     if found.error is not None and found.error.traceback:
         terminal.write(f"\n{found.error.traceback.rstrip()}")
-    for lines in (card_lines(found.card or {}), checkpoint_lines(checkpoints)):
+    for lines in (_note_lines(found), card_lines(found.card or {}), checkpoint_lines(checkpoints)):
         for line in ("", *lines) if len(lines) > 1 else ():
             terminal.write(line)
     return None
 
 
 def cancel(
-    jobs: JobsArgument,
+    jobs: SomeJobs = None,
     *,
     now: Annotated[bool, typer.Option("--now", help="Kill, without waiting for a checkpoint.")] = False,
+    state: InStates = None,
+    label: WithLabels = None,
+    search: Found = None,
+    every: Everybody = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Cancel jobs. A running job saves a checkpoint before it stops."""
-    if now:
-        _kill(jobs, as_json=as_json)
+    where = Filter(state, label, search, every, dry_run)
+    if choosing.by_filter(jobs, where):
+        choosing.act_on_all("cancel", where, yes=yes, as_json=as_json, now=now)
+    elif now:
+        _kill(jobs or [], as_json=as_json)
     else:
-        _change(jobs, lambda client, job_id: client.cancel(job_id), pending="is being cancelled", as_json=as_json)
+        _change(jobs or [], lambda client, job_id: client.cancel(job_id), pending="is being cancelled", as_json=as_json)
 
 
-def pause(jobs: JobsArgument, *, as_json: Json = False) -> None:
+def pause(
+    jobs: SomeJobs = None,
+    *,
+    state: InStates = None,
+    label: WithLabels = None,
+    search: Found = None,
+    every: Everybody = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
     """Pause jobs. A running job saves a checkpoint before it releases its devices."""
-    _change(jobs, lambda client, job_id: client.pause(job_id), pending="is about to pause", as_json=as_json)
+    where = Filter(state, label, search, every, dry_run)
+    if choosing.by_filter(jobs, where):
+        return choosing.act_on_all("pause", where, yes=True, as_json=as_json)
+    return _change(
+        jobs or [], lambda client, job_id: client.pause(job_id), pending="is about to pause", as_json=as_json
+    )
 
 
-def resume(jobs: JobsArgument, *, as_json: Json = False) -> None:
+def resume(
+    jobs: SomeJobs = None,
+    *,
+    state: InStates = None,
+    label: WithLabels = None,
+    search: Found = None,
+    every: Everybody = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
     """Return paused jobs to the queue. They continue from their newest checkpoints."""
-    _change(jobs, lambda client, job_id: client.resume(job_id), as_json=as_json)
+    where = Filter(state, label, search, every, dry_run)
+    if choosing.by_filter(jobs, where):
+        return choosing.act_on_all("resume", where, yes=True, as_json=as_json)
+    return _change(jobs or [], lambda client, job_id: client.resume(job_id), as_json=as_json)
 
 
 def share(
@@ -85,14 +121,22 @@ def share(
 
 
 def rm(
-    jobs: JobsArgument,
+    jobs: SomeJobs = None,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    state: InStates = None,
+    label: WithLabels = None,
+    search: Found = None,
+    every: Everybody = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Remove jobs that have ended, with their metrics, logs and checkpoints."""
+    where = Filter(state, label, search, every, dry_run)
+    if choosing.by_filter(jobs, where):
+        return choosing.act_on_all("delete", where, yes=yes, as_json=as_json)
     with connect() as client:
-        found = {job.id: job for job in (client.get(ref).view for ref in jobs)}
+        found = {job.id: job for job in (client.get(ref).view for ref in jobs or ())}
         _check_ended([*found.values()])
         if not yes:
             _confirm([*found.values()])
@@ -102,6 +146,7 @@ def rm(
                 terminal.write(f"{job_id}  removed")
     if as_json:
         terminal.write(json.dumps({"removed": [*found]}))
+    return None
 
 
 def _change(jobs: list[str], change: Callable[[Client, str], JobView], *, pending: str = "", as_json: bool) -> None:
@@ -164,9 +209,17 @@ def _confirm(jobs: list[JobView]) -> None:
     typer.confirm("Remove these jobs with their metrics, logs and checkpoints?", abort=True, err=True)
 
 
+def _note_lines(job: JobView) -> list[str]:
+    return ["notes", *(f"  {terminal.plain(line)}" for line in job.notes.splitlines())] if job.notes else []
+
+
 def _initial(job: JobView) -> str:
     found = job.init_from
     return "" if found is None else f"{found.model or found.ref} (step {found.step})"
+
+
+def _marks(job: JobView) -> list[str]:
+    return [word for word, holds in (("starred", job.starred), ("archived", job.archived)) if holds]
 
 
 def _rows(job: JobView) -> list[tuple[str, str]]:
@@ -177,7 +230,7 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     rows += [("after" if place == 0 else "", text) for place, text in enumerate(output.after(job))]
     rows += [("priority", str(job.priority) if job.priority else "")]
     rows += [("git", output.git_of(job))]
-    rows += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]
+    rows += [("labels", output.labels(job)), ("marks", ", ".join(_marks(job)))]
     rows += [("devices" if place == 0 else "", text) for place, text in enumerate(output.held(job.devices))]
     rows += [("progress", output.progress(job)), ("metrics", output.metrics(job.metrics))]
     if job.best is not None:

@@ -15,7 +15,10 @@ from torchyard.contract.job import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.jobs import JobSummary
+    from collections.abc import Sequence
+
+    from torchyard.client.matching import Listed
+    from torchyard.contract.views.jobs import JobGroup, JobSummary
 
 _REFRESH_S = 1.0
 _LISTED = 20
@@ -38,8 +41,16 @@ def ps(
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only jobs with this label. Repeatable.")
     ] = None,
+    search: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only jobs with this in their name, id, labels or notes.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only jobs submitted in the last 2h, or since a time.")
+    ] = None,
+    starred: Annotated[bool, typer.Option("--starred", help="Only jobs that you have starred.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="List archived jobs in place of the others.")] = False,
+    group_by: Annotated[
+        str | None, typer.Option(metavar="label:KEY", help="Count the jobs of each value of a label, by state.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw the list until Ctrl-C.")] = False,
     as_json: Json = False,
@@ -47,24 +58,29 @@ def ps(
     """List your jobs, newest first."""
     labels = dict(label_of(text) for text in label or ())
     created_after = moment(since) if since is not None else None
+    if watch and group_by is not None:
+        raise typer.BadParameter("--watch lists jobs: it goes without --group-by")
     if watch and (as_json or not sys.stdout.isatty()):
         raise typer.BadParameter(
             "--watch redraws a terminal; elsewhere, repeat `ps --json`, or follow one job with `logs JOB -f`"
         )
     # A watcher sees at once that the server is unreachable; other calls wait for it.
     with connect(patience=_REFRESH_S if watch else 30.0) as client:
-        owner = None if every else client.me().name
+        matching: Listed = {
+            "state": state or (),
+            "name": name,
+            "owner": None if every else client.me().name,
+            "labels": labels,
+            "q": search,
+            "created_after": created_after,
+            "starred": starred or None,
+            "archived": archived or None,
+        }
+        if group_by is not None:
+            return _write_groups(client.groups(group_by, **matching), group_by, as_json=as_json)
 
         def read() -> list[JobSummary]:
-            found = client.list(
-                state=state or (),
-                name=name,
-                owner=owner,
-                labels=labels,
-                created_after=created_after,
-                limit=limit or (None if every else _LISTED),
-            )
-            return [*found]
+            return [*client.list(**matching, limit=limit or (None if every else _LISTED))]
 
         if watch:
             return redraw(lambda: _lines(read()), seconds=_REFRESH_S)
@@ -79,6 +95,26 @@ def ps(
     return None
 
 
+def _write_groups(groups: Sequence[JobGroup], by: str, *, as_json: bool) -> None:
+    if as_json:
+        return output.write_json(groups)
+    states = [state for state in JobState if any(state in group.counts for group in groups)]
+    headers = (by.removeprefix("label:").upper(), "JOBS", *(state.upper() for state in states))
+    rows = [
+        (
+            "-" if group.value is None else group.value,
+            str(group.total),
+            *(str(group.counts.get(state, "")) for state in states),
+        )
+        for group in groups
+    ]
+    for line in output.table(headers, rows):
+        terminal.write(line)
+    if not groups:
+        terminal.note("No such jobs.")
+    return None
+
+
 def _lines(jobs: list[JobSummary]) -> list[str]:
     heading, *lines = output.table(_HEADERS, [_row(job) for job in jobs], spare="ID")
     return [heading, *(output.paint_state(line, job.state) for line, job in zip(lines, jobs, strict=True))]
@@ -86,7 +122,8 @@ def _lines(jobs: list[JobSummary]) -> list[str]:
 
 def _row(job: JobSummary) -> tuple[str, ...]:
     age, progress = terminal.age(job.created_at), output.short_progress(job)
-    return (job.id, job.name, job.owner, job.state, age, progress, _best_or_why(job))
+    name = f"{job.name} *" if job.starred else job.name
+    return (job.id, name, job.owner, job.state, age, progress, _best_or_why(job))
 
 
 def _best_or_why(job: JobSummary) -> str:

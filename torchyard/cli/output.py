@@ -75,6 +75,11 @@ def table(
     return [_fit(line) for line in lines]
 
 
+def labels(job: JobSummary) -> str:
+    """Returns the labels of a job on one line."""
+    return ", ".join(f"{key}={value}" for key, value in job.labels.items())
+
+
 def paint_state(line: str, state: JobState) -> str:
     """Colours the name of the state in `line` if stdout is a terminal."""
     return line.replace(state, terminal.paint(state, _SGR[COLOURS[state]], sys.stdout), 1)

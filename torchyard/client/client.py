@@ -93,6 +93,8 @@ class Client(Driver[ClientCore]):
     count = blocking(ClientCore.count)
     act = blocking(ClientCore.act)
     update = blocking(ClientCore.update)
+    star = blocking(ClientCore.star)
+    groups = blocking(ClientCore.groups)
     cancel = blocking(ClientCore.cancel)
     pause = blocking(ClientCore.pause)
     resume = blocking(ClientCore.resume)

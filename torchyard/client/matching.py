@@ -11,7 +11,8 @@ from torchyard.contract.requests import parse_request
 class Matching(TypedDict, total=False):
     """The jobs that meet every condition: one of the states, the exact other values, and all `labels`.
 
-    `q` is a part of the name, the id, the owner or a label's value. `init_from`: the id of a job that they start from.
+    `q` is a part of the name, the id, the owner, a label's value or the notes' beginning. `init_from`: the id of a job
+    that they start from. `starred`: with your star, or without. `archived`: archived jobs, in place of the others.
     What is None holds for every job.
     """
 
@@ -22,6 +23,8 @@ class Matching(TypedDict, total=False):
     trainer: str | None
     init_from: str | None
     labels: Mapping[str, str] | None
+    starred: bool | None
+    archived: bool | None
 
 
 class Listed(Matching, total=False):
@@ -44,7 +47,7 @@ def query_of(matching: Listed) -> JobQuery:
 
 
 def _given(matching: Matching) -> dict[str, Any]:
-    found = {key: matching.get(key) for key in ("q", "name", "owner", "trainer", "init_from")}
+    found = {key: matching.get(key) for key in ("q", "name", "owner", "trainer", "init_from", "starred", "archived")}
     state, labels = matching.get("state"), matching.get("labels")
     found["state"] = [*state] if state else None
     found["label"] = None if labels is None else [f"{key}:{value}" for key, value in labels.items()]

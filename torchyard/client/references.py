@@ -36,11 +36,12 @@ async def find_job(connection: Connection, ref: str) -> JobView:
             return await connection.answer(calls.get(ref))
         except NotFound:
             pass  # a job may have such a name
-    named = (await connection.answer(calls.jobs(query_of({"name": ref}), limit=1))).data
-    job_id = named[0].id if named else only_id(ref, await _jobs_begun(connection, ref))
-    if job_id is None:
-        raise NotFound(f"there is no job with the id or name {ref!r}")
-    return await connection.answer(calls.get(job_id))
+    for archived in (None, True):  # an archived job only where no other is meant
+        named = (await connection.answer(calls.jobs(query_of({"name": ref, "archived": archived}), limit=1))).data
+        job_id = named[0].id if named else only_id(ref, await _jobs_begun(connection, ref, archived=archived))
+        if job_id is not None:
+            return await connection.answer(calls.get(job_id))
+    raise NotFound(f"there is no job with the id or name {ref!r}")
 
 
 async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) -> CheckpointView:
@@ -121,12 +122,12 @@ async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> st
     return only_id(ref, {item.id: f"step {item.step}" for item in found})
 
 
-async def _jobs_begun(connection: Connection, ref: str) -> Mapping[str, str]:
+async def _jobs_begun(connection: Connection, ref: str, *, archived: bool | None) -> Mapping[str, str]:
     """Returns the newest jobs whose ids begin with `ref`: no more than it takes to list them."""
     found: dict[str, str] = {}
     if not _SHORT.fullmatch(ref):
         return found
-    async with aclosing(connection.pages(calls.jobs(query_of({"q": ref})))) as jobs:
+    async with aclosing(connection.pages(calls.jobs(query_of({"q": ref, "archived": archived})))) as jobs:
         async for job in jobs:
             if job.id.startswith(ref):
                 found[job.id] = f"{job.name}, {job.state}"

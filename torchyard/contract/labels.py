@@ -14,6 +14,9 @@ _KEY = allowing(
 )
 _KEYS_ALONE: dict[str, JsonValue] = {"additionalProperties": False}
 
+GROUP_BY = allowing(rf"^label:{_KEY[1:-1]}$", "label:KEY, where KEY is that of a label")
+"""The pattern of what jobs are grouped by."""
+
 LabelKey = Annotated[str, Field(pattern=_KEY)]
 LabelValue = Annotated[str, Field(max_length=200)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=MOST_LABELS, json_schema_extra=_KEYS_ALONE)]

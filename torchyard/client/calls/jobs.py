@@ -1,6 +1,6 @@
 """Calls about jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import json
 from typing import Any
 
@@ -81,12 +81,27 @@ def counts(where: JobFilter) -> Call[JobPage]:
     return Call(JobPage, "GET", "/v1/jobs", {**_sent(where), "limit": 1, "counts": "true"})
 
 
+def groups(where: JobQuery, *, by: str) -> Call[JobPage]:
+    return Call(JobPage, "GET", "/v1/jobs", {**_sent(where), "limit": 1, "group_by": by})
+
+
+def star(job_id: str, *, starred: bool) -> Call[View]:
+    return Call(View, "PUT" if starred else "DELETE", f"{job_path(job_id)}/star")
+
+
 def act(
-    action: JobAction, *, ids: Sequence[str] | None, where: JobFilter, now: bool, dry_run: bool
+    action: JobAction,
+    *,
+    ids: Sequence[str] | None,
+    where: JobFilter,
+    now: bool,
+    labels: Mapping[str, str | None] | None,
+    dry_run: bool,
 ) -> Call[ActionsView]:
     chosen = {"filter": _sent(where)} if ids is None else {"ids": [*ids]}
     forced = {"now": True} if now else {}
-    content = json.dumps({"action": action, "dry_run": dry_run, **forced, **chosen})
+    changes = {} if labels is None else {"labels": dict(labels)}
+    content = json.dumps({"action": action, "dry_run": dry_run, **forced, **changes, **chosen})
     return Call(ActionsView, "POST", "/v1/jobs/actions", content=content, headers=JSON, repeatable=action != "delete")
 
 

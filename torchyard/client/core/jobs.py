@@ -13,7 +13,7 @@ from torchyard.contract.requests import JobAction
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.attempts import AttemptView
-from torchyard.contract.views.jobs import ActionsView, JobSummary, JobView, QueueEntry
+from torchyard.contract.views.jobs import ActionsView, JobGroup, JobSummary, JobView, QueueEntry
 
 _LONGEST_WAIT_S = 20
 """For this long the server is asked to hold its answer back until the job changes."""
@@ -30,10 +30,11 @@ class JobsCore(Core):
         self, *, sort: JobSort = "created", limit: int | None = None, **matching: Unpack[Listed]
     ) -> AsyncGenerator[JobSummary]:
         """Yields the jobs that match every argument, newest first: `state` (one of these), `q`, `name`, `owner`,
-        `trainer`, `init_from` (the id of the job from which they start), `labels` (all of them), `created_after` and
-        `created_before`. `get` returns all of a job.
+        `trainer`, `init_from` (the id of the job from which they start), `labels` (all of them), `starred`, `archived`,
+        `created_after` and `created_before`. `get` returns all of a job.
 
-        `q` is a part of the name, the id, the owner or a label's value. A `sort` with a leading `-` is reversed. Raises
+        `q` is a part of the name, the id, the owner, a label's value or the notes' beginning. With `archived`, archived
+        jobs are listed in place of the others. A `sort` with a leading `-` is reversed. Raises
         InvalidRequest.
         """
         call = calls.jobs(query_of(matching), sort=None if sort == "created" else sort, limit=limit)
@@ -47,22 +48,31 @@ class JobsCore(Core):
         """
         return (await self._connection.answer(calls.counts(filter_of(matching)))).counts or {}
 
+    async def groups(self, by: str, **matching: Unpack[Listed]) -> Sequence[JobGroup]:
+        """Returns how many jobs that match every argument, as those of `list`, have each value of a label, by state.
+
+        `by` is `label:KEY`. At most 200 groups, the largest first, of the newest 10,000 jobs. Raises InvalidRequest.
+        """
+        return (await self._connection.answer(calls.groups(query_of(matching), by=by))).groups or []
+
     async def act(
         self,
         action: JobAction,
         ids: Sequence[str] | None = None,
         *,
         now: bool = False,
+        set_labels: Mapping[str, str | None] | None = None,
         dry_run: bool = False,
         **matching: Unpack[Matching],
     ) -> ActionsView:
-        """Cancels, pauses, resumes or deletes the jobs with these `ids`, else those that match every other argument, as
-        those of `list`.
+        """Does the action on the jobs with these `ids`, else on those that match every other argument, as those of
+        `list`.
 
         At most 1,000 jobs: repeat it while the answer says `more`. What is refused leaves the others as they are. With
-        `now`, a cancel kills, as in `cancel`.
+        `now`, a cancel kills, as in `cancel`. The action `label` sets `set_labels`, or removes those that are None.
         """
-        call = calls.act(action, ids=ids, where=filter_of(matching), now=now, dry_run=dry_run)
+        where = filter_of(matching)
+        call = calls.act(action, ids=ids, where=where, now=now, labels=set_labels, dry_run=dry_run)
         return await self._connection.answer(call)
 
     async def update(
@@ -73,12 +83,29 @@ class JobsCore(Core):
         labels: Mapping[str, str] | None = None,
         priority: int | None = None,
         visibility: Visibility | None = None,
+        notes: str | None = None,
+        notes_before: str | None = None,
+        archived: bool | None = None,
     ) -> JobView:
-        """Changes what is given; `labels` replaces all labels. Raises Conflict if the job's state forbids it, and
-        Forbidden if the job belongs to another user.
+        """Changes what is given; `labels` replaces all labels, and empty `notes` remove them. Raises Conflict if the
+        job's state forbids it or its notes are not `notes_before` any more, and Forbidden if the job belongs to another
+        user.
         """
-        call = calls.update(job_id, name=name, labels=labels, priority=priority, visibility=visibility)
+        call = calls.update(
+            job_id,
+            name=name,
+            labels=labels,
+            priority=priority,
+            visibility=visibility,
+            notes=notes,
+            notes_before=notes_before,
+            archived=archived,
+        )
         return await self._connection.answer(call)
+
+    async def star(self, job_id: str, *, starred: bool = True) -> None:
+        """Stars a job that you may read, or removes your star. Only you see it."""
+        await self._connection.send(calls.star(job_id, starred=starred))
 
     async def cancel(self, job_id: str, *, now: bool = False) -> JobView:
         """Asks the job to save a checkpoint and stop. With `now` it is killed without one, also if it stops already.

@@ -105,6 +105,14 @@ class JobSummary(View):
     """The place of the newest thing that the job stored. A stream `after` it begins with the next one."""
 
 
+class JobGroup(View):
+    """Jobs that have the same value of a label; null: those without the label."""
+
+    value: str | None
+    counts: dict[JobState, int]
+    total: int
+
+
 class JobPage(Page[JobSummary]):
     """One page of jobs. The counts are of all jobs that the filter without its `state` matches."""
 
@@ -115,6 +123,11 @@ class JobPage(Page[JobSummary]):
     counts_complete: bool | None = None
     """False if there may be more: with other filters than `owner`, a list of more than 10,000 jobs is counted until
     1,000 are found, the newest ones. Null unless it was asked for."""
+    groups: list[JobGroup] | None = None
+    """The jobs that the whole filter matches by the values of a label, the largest group first. At most 200 groups, of
+    the newest 10,000 jobs. Null unless it was asked for."""
+    groups_complete: bool | None = None
+    """False if there may be more groups or jobs. Null unless it was asked for."""
 
 
 class RefusedAction(View):

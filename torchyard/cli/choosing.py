@@ -1,0 +1,149 @@
+"""Chooses the jobs of a command that acts on many: by their names, or by a filter, which the server looks through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchyard.cli.arguments import connect, label_of
+from torchyard.cli.completion import job_names
+from torchyard.contract.job import JobState
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torchyard.client import Client
+    from torchyard.client.matching import Matching
+    from torchyard.contract.requests import JobAction
+    from torchyard.contract.views.jobs import ActionsView, RefusedAction
+
+SomeJobs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[JOB…]", help="Ids, beginnings of ids, or names.", autocompletion=job_names),
+]
+InStates = Annotated[
+    list[JobState] | None, typer.Option("--state", metavar="STATE", help="All jobs in this state. Repeatable.")
+]
+WithLabels = Annotated[
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="All jobs with this label. Repeatable.")
+]
+Having = Annotated[
+    list[str] | None, typer.Option("--having", metavar="KEY=VALUE", help="All jobs with this label. Repeatable.")
+]
+Found = Annotated[
+    str | None,
+    typer.Option("--search", metavar="TEXT", help="All jobs with this in their name, id, labels or notes."),
+]
+Everybody = Annotated[bool, typer.Option("--all", "-a", help="With a filter: everybody's jobs that you may change.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many jobs the filter finds.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+_CONFIRMED = frozenset({"cancel", "delete"})
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which jobs a command acts on where none is named."""
+
+    states: Sequence[JobState] | None
+    labels: Sequence[str] | None
+    search: str | None
+    everybody: bool
+    dry_run: bool
+
+    @property
+    def is_given(self) -> bool:
+        return bool(self.states or self.labels or self.search)
+
+    def matching(self, client: Client) -> Matching:
+        return {
+            "state": self.states,
+            "labels": dict(label_of(text) for text in self.labels or ()),
+            "q": self.search,
+            "owner": None if self.everybody else client.me().name,
+        }
+
+
+def by_filter(jobs: Sequence[str] | None, where: Filter) -> bool:
+    """Returns whether a filter chooses the jobs. Raises BadParameter unless either that or jobs are given."""
+    if jobs and (where.is_given or where.everybody or where.dry_run):
+        raise typer.BadParameter("name jobs, or find them by --state, a label or --search: not both")
+    if not jobs and not where.is_given:
+        raise typer.BadParameter("name jobs, or find them by --state, a label or --search")
+    return not jobs
+
+
+def act_on_all(
+    action: JobAction,
+    where: Filter,
+    *,
+    yes: bool,
+    as_json: bool,
+    now: bool = False,
+    set_labels: Mapping[str, str | None] | None = None,
+) -> None:
+    """Does the action on all jobs that the filter matches, and says on how many. Exits with 1 if some are refused."""
+    with connect() as client:
+        asked: dict[str, Any] = {"now": now, "set_labels": set_labels, **where.matching(client)}
+        found = client.act(action, dry_run=True, **asked)
+        if where.dry_run or not found.matched:
+            return _say(action, 0, [], as_json=as_json, found=found)
+        if action in _CONFIRMED and not yes:
+            _confirm(action, found)
+        done, refused = 0, list[RefusedAction]()
+        while True:
+            part = client.act(action, **asked)
+            done, refused = done + part.done, refused + part.refused
+            if not (part.more and part.done):
+                break
+    _say(action, done, refused, as_json=as_json, found=None)
+    if refused:
+        raise typer.Exit(1)
+    return None
+
+
+def act_on(
+    action: JobAction, jobs: Sequence[str], *, as_json: bool, set_labels: Mapping[str, str | None] | None = None
+) -> None:
+    """Does the action on the jobs that are named. Exits with 1 if some are refused."""
+    with connect() as client:
+        ids = [*dict.fromkeys(client.get(ref).id for ref in jobs)]
+        part = client.act(action, ids, set_labels=set_labels)
+    _say(action, part.done, part.refused, as_json=as_json, found=None)
+    if part.refused:
+        raise typer.Exit(1)
+
+
+def _confirm(action: JobAction, found: ActionsView) -> None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
+    typer.confirm(f"{action} {_count(found)}?", abort=True, err=True)
+
+
+def _say(
+    action: JobAction, done: int, refused: Sequence[RefusedAction], *, as_json: bool, found: ActionsView | None
+) -> None:
+    """`found`: what the filter finds, where nothing was done."""
+    if as_json:
+        told = {"action": action, "matched": found.matched if found else done + len(refused), "done": done}
+        return terminal.write(json.dumps({**told, "refused": [each.model_dump(mode="json") for each in refused]}))
+    for each in refused[:_SHOWN]:
+        terminal.note(f"{each.job_id}  {each.message}")
+    if len(refused) > _SHOWN:
+        terminal.note(f"and {len(refused) - _SHOWN} more")
+    terminal.write(f"{action}: {_count(found) if found else _jobs(done)}")
+    return None
+
+
+def _count(found: ActionsView) -> str:
+    return f"{found.matched} jobs and more" if found.more else _jobs(found.matched)
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job{'' if count == 1 else 's'}"

@@ -1,0 +1,133 @@
+"""The commands `edit`, `star` and `archive`: what a user notes of jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchyard.cli import choosing, output
+from torchyard.cli.arguments import Json, connect, label_of
+from torchyard.cli.choosing import DryRun, Everybody, Filter, Found, Having, InStates, SomeJobs, WithLabels
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from torchyard.client import Client
+    from torchyard.contract.views.jobs import JobView
+
+
+def edit(
+    jobs: SomeJobs = None,
+    *,
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a label; the others stay. Repeatable.")
+    ] = None,
+    unlabel: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a label. Repeatable.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Another priority, of queued jobs.")] = None,
+    notes: Annotated[str | None, typer.Option(metavar="TEXT", help="Markdown; an empty text removes it.")] = None,
+    notes_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The notes are what this file has; - reads stdin.")
+    ] = None,
+    editor: Annotated[bool, typer.Option("--editor", "-e", help="Write the notes of one job in $EDITOR.")] = False,
+    state: InStates = None,
+    having: Having = None,
+    search: Found = None,
+    every: Everybody = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Change the name, the labels, the notes or the priority of jobs; with a filter, the labels of all that it finds."""
+    labels = {**dict(label_of(text) for text in label or ()), **dict.fromkeys(unlabel or ())}
+    changes: dict[str, Any] = {"name": name, "priority": priority, "notes": _notes(notes, notes_file)}
+    given = {key: value for key, value in changes.items() if value is not None}
+    where = Filter(state, having, search, every, dry_run)
+    if not (labels or given or editor):
+        raise typer.BadParameter("say what to change: --name, --label, --unlabel, --priority, --notes or --editor")
+    if editor and ("notes" in given or len(jobs or ()) != 1):
+        raise typer.BadParameter("--editor is for the notes of one job, and goes with neither --notes nor --notes-file")
+    if choosing.by_filter(jobs, where):
+        if given:
+            raise typer.BadParameter("a filter is for --label and --unlabel: name the jobs for the rest")
+        return choosing.act_on_all("label", where, yes=True, as_json=as_json, set_labels=labels)
+    with connect() as client:
+        changed = [_changed(client, ref, labels, given, editor=editor) for ref in jobs or ()]
+    if as_json:
+        return output.write_json(changed)
+    for job in changed:
+        terminal.write(f"{job.id}  {job.name}  {output.labels(job)}".rstrip())
+    return None
+
+
+def star(
+    jobs: SomeJobs = None,
+    *,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove your stars.")] = False,
+    state: InStates = None,
+    label: WithLabels = None,
+    search: Found = None,
+    every: Everybody = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Star jobs, to find them by `ps --starred`. Only you see your stars."""
+    where, action = Filter(state, label, search, every, dry_run), "unstar" if remove else "star"
+    if choosing.by_filter(jobs, where):
+        return choosing.act_on_all(action, where, yes=True, as_json=as_json)
+    return choosing.act_on(action, jobs or (), as_json=as_json)
+
+
+def archive(
+    jobs: SomeJobs = None,
+    *,
+    undo: Annotated[bool, typer.Option("--undo", help="List archived jobs again.")] = False,
+    state: InStates = None,
+    label: WithLabels = None,
+    search: Found = None,
+    every: Everybody = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Take jobs that have ended out of lists. They keep all that they stored: `ps --archived` lists them."""
+    where, action = Filter(state, label, search, every, dry_run), "unarchive" if undo else "archive"
+    if choosing.by_filter(jobs, where):
+        return choosing.act_on_all(action, where, yes=True, as_json=as_json)
+    return choosing.act_on(action, jobs or (), as_json=as_json)
+
+
+def _notes(text: str | None, file: str | None) -> str | None:
+    if text is not None and file is not None:
+        raise typer.BadParameter("give --notes or --notes-file, not both")
+    if file is None:
+        return text
+    try:
+        found = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return found.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{file} is no text in UTF-8") from None
+
+
+def _changed(
+    client: Client, ref: str, labels: dict[str, str | None], given: dict[str, Any], *, editor: bool
+) -> JobView:
+    """Changes a job and returns it. Raises Conflict, also if others have written notes while the editor was open."""
+    from torchyard.contract.errors import Conflict
+
+    job = client.get(ref).view
+    if editor:
+        given = {**given, **_edited(job)}
+    if labels:
+        refused = client.act("label", [job.id], set_labels=labels).refused
+        if refused:
+            raise Conflict(refused[0].message)
+    return client.update(job.id, **given) if given else client.get(job.id).view
+
+
+def _edited(job: JobView) -> dict[str, str]:
+    """Returns the notes as they are written in the user's editor, and as they were; nothing if they are the same."""
+    written = typer.edit(job.notes, extension=".md", require_save=True)
+    if written is None or written == job.notes:
+        return {}
+    return {"notes": written.replace("\r\n", "\n"), "notes_before": job.notes}
