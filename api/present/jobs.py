@@ -130,8 +130,8 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
 
 def _withheld(facts: ListedJob) -> dict[str, Any]:
     shown = _summary(facts, starred=False)
-    nothing = {"labels": {}, "has_notes": False, "metrics": {}, "best": None, "error": None, "sweep": None}
-    nothing["progress"] = _NO_PROGRESS
+    of_lists = {"labels": {}, "has_notes": False, "metrics": {}, "progress": _NO_PROGRESS}
+    nothing = of_lists | {"best": None, "error": None, "sweep": None}
     return shown | nothing | {"status_reason": shown["status_reason"] | {"message": ""}}
 
 

@@ -19,7 +19,7 @@ from store.facts.callers import SERVICE
 from store.facts.notifications import MessageFacts, NewTarget, TargetChange, TargetFacts
 from store.facts.output import NewEvent
 from store.queries import notifications as queries
-from store.rows import signals, targets, users
+from store.rows import edits, signals, targets, users
 from store.secret_keys import SecretKeys
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests

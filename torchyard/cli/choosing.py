@@ -96,7 +96,8 @@ def act_on_all(
             return _say(action, 0, [], as_json=as_json, found=found)
         if action in _CONFIRMED and not yes:
             _confirm(action, found)
-        done, refused = 0, list[RefusedAction]()
+        done = 0
+        refused: list[RefusedAction] = []
         while True:
             part = client.act(action, **asked)
             done, refused = done + part.done, refused + part.refused

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+import shlex
+import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,7 +43,7 @@ def edit(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Change the name, the labels, the notes or the priority of jobs; with a filter, the labels of all that it finds."""
+    """Change the name, labels, notes or priority of jobs; with a filter, the labels of all that it finds."""
     labels = {**dict(label_of(text) for text in label or ()), **dict.fromkeys(unlabel or ())}
     changes: dict[str, Any] = {"name": name, "priority": priority, "notes": _notes(notes, notes_file)}
     given = {key: value for key, value in changes.items() if value is not None}
@@ -125,9 +129,13 @@ def _changed(
     return client.update(job.id, **given) if given else client.get(job.id).view
 
 
-def _edited(job: JobView) -> dict[str, str]:
+def _edited(job: JobView) -> dict[str, str | None]:
     """Returns the notes as they are written in the user's editor, and as they were; nothing if they are the same."""
-    written = typer.edit(job.notes, extension=".md", require_save=True)
-    if written is None or written == job.notes:
-        return {}
-    return {"notes": written.replace("\r\n", "\n"), "notes_before": job.notes}
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{job.name}.md"
+        file.write_text(job.notes, encoding="utf-8")
+        if subprocess.run([*command, str(file)], check=False).returncode:
+            raise typer.BadParameter(f"the editor {command[0]} has failed: nothing was changed")
+        written = _notes(None, str(file))
+    return {} if written in (None, job.notes) else {"notes": written, "notes_before": job.notes}
