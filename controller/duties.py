@@ -4,6 +4,7 @@ from controller.dependencies import Dependencies
 from controller.duty import Duty
 from controller.notifications.deliveries import Deliveries
 from controller.notifications.fan_out import FanOut, Upkeep
+from controller.schedules import Schedules
 from controller.settings import Settings
 from controller.sweeps.duty import Sweeps
 from controller.warnings import Warnings
@@ -14,6 +15,7 @@ def duties_of(store: Store, settings: Settings) -> list[Duty]:
     """Returns all that a controller does."""
     return [
         Dependencies(store),
+        Schedules(store),
         Sweeps(store),
         Warnings(store),
         FanOut(store),

@@ -50,6 +50,7 @@ AfterJob = Annotated[str | None, _cursor("^([a-z-]{1,20}:[A-Za-z0-9._@-]{0,100}:
 AfterCheckpoint = Annotated[str | None, _cursor("^ckpt_[0-9a-f]{32}$")]
 AfterArtifact = Annotated[str | None, _cursor("^art_[0-9a-f]{32}$")]
 AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
+AfterSchedule = Annotated[str | None, _cursor("^sch_[0-9a-f]{32}$")]
 AfterSweep = Annotated[str | None, _cursor("^swp_[0-9a-f]{32}$")]
 AfterToken = Annotated[str | None, _cursor("^tok_[0-9a-f]{32}$")]
 AfterMessage = Annotated[str | None, _cursor("^msg_[0-9a-f]{32}$")]

@@ -1,4 +1,4 @@
-"""Which jobs, models and sweeps a caller may list, read and change. Each rule is a condition of the query for them."""
+"""Which jobs, models, sweeps and schedules a caller may list, read and change. Each rule is a condition of a query."""
 
 from collections.abc import Collection
 from functools import cache
@@ -8,13 +8,13 @@ from sqlalchemy import ColumnElement, FromClause, Row, Select, String, bindparam
 from sqlalchemy.orm import QueryableAttribute, Session
 
 from store.announcement import announcement_of, channel
-from store.db.tables import Base, Job, Model, Sweep
+from store.db.tables import Base, Job, Model, Schedule, Sweep
 from store.facts.callers import Caller, lists_unreadable
 from store.ids import is_id
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
 
-_Shared: TypeAlias = type[Job] | type[Model] | type[Sweep]
+_Shared: TypeAlias = type[Job] | type[Model] | type[Sweep] | type[Schedule]
 """What has an owner, and may be read by others."""
 
 _IDS_PER_QUERY = 500
@@ -29,7 +29,7 @@ def announce(session: Session, name: str) -> None:
 def readable(caller: Caller, kind: _Shared = Job) -> ColumnElement[bool]:
     """Returns the condition that the caller may read the job: spec, events, metrics, logs and checkpoints.
 
-    Or that they may read the model or the sweep.
+    Or that they may read the model, the sweep or the schedule.
     """
     return _readable_by(caller.name, caller.role, kind)
 
@@ -40,7 +40,7 @@ def listed(caller: Caller) -> ColumnElement[bool]:
 
 
 def changeable(caller: Caller, kind: _Shared = Job, *, ending: bool = False) -> ColumnElement[bool]:
-    """Returns the condition that the caller may change the job, model or sweep, or, with `ending`, end it by force."""
+    """Returns the condition that the caller may change what is of that kind, or, with `ending`, end it by force."""
     if caller.role is Role.ADMIN or (ending and caller.role is Role.OPERATOR):
         return true()
     return kind.owner == caller.name

@@ -10,7 +10,7 @@ from sqlalchemy import and_, delete, exists, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
-from store.db.tables import Bundle, BundleUse, Job
+from store.db.tables import Bundle, BundleUse, Job, Schedule
 from store.db.upsert import upsert
 from store.facts.checkpoints import BundleFacts
 from store.rows import columns, garbage
@@ -49,7 +49,7 @@ def newest_first(
 def remove(session: Session, owner: str, sha256: str) -> bool:
     """Removes a bundle and leaves its blob to the garbage collector. Returns whether there was one.
 
-    Raises Conflict while a job of the user that has not ended names it.
+    Raises Conflict while a schedule of the user, or a job that has not ended, names it.
     """
     # Locked, so that no submission names it meanwhile.
     query = select(Bundle).where(Bundle.owner == owner, Bundle.sha256 == sha256).with_for_update()
@@ -62,14 +62,18 @@ def remove(session: Session, owner: str, sha256: str) -> bool:
     ).first()
     if job is not None:
         raise Conflict(f"bundle {sha256} is used by job {job.id}, which is {job.state}: cancel it first")
+    named = select(Schedule.id).where(Schedule.owner == owner, Schedule.bundles.contains(sha256)).limit(1)
+    if (schedule_id := session.scalar(named)) is not None:
+        raise Conflict(f"bundle {sha256} is used by schedule {schedule_id}: delete it first")
     _remove(session, [(owner, sha256)])
     return True
 
 
 def remove_unused(session: Session, *, age: timedelta, limit: int) -> list[str]:
-    """Removes bundles of which the last use is `age` ago, and which no stored job names. Returns their sha256."""
+    """Removes bundles of which the last use is `age` ago, and which no job or schedule names. Returns their sha256."""
     named = exists().where(BundleUse.sha256 == Bundle.sha256, Job.id == BundleUse.job_id, Job.owner == Bundle.owner)
-    old = and_(Bundle.last_used_at < now_us() - in_us(age), ~named)
+    due = exists().where(Schedule.owner == Bundle.owner, Schedule.bundles.contains(Bundle.sha256))
+    old = and_(Bundle.last_used_at < now_us() - in_us(age), ~named, ~due)
     # Rows that a submission or another worker has locked are skipped: a later pass looks at them again.
     some = select(Bundle.owner, Bundle.sha256).where(old).limit(limit).with_for_update(skip_locked=True, of=Bundle)
     keys = [(owner, sha256) for owner, sha256 in session.execute(some)]

@@ -1,0 +1,80 @@
+"""Adds, lists, shows, changes and deletes schedules. Their runs are jobs."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from starlette.responses import Response
+
+from api.access.auth import JobReader, JobWriter
+from api.openapi.completion import headers, problems
+from api.openapi.routers import guarded
+from api.parameters.bodies import SpecBody, json_body
+from api.parameters.paging import AfterSchedule, Limit, id_after, page
+from api.parameters.reads import in_turns
+from api.present import schedules as present
+from api.services import ServicesDep
+from store.commands import schedules as commands
+from store.facts.schedules import NewSchedule
+from store.queries import schedules as queries
+from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound, Unavailable
+from torchyard.contract.filters import Text
+from torchyard.contract.schedules import SchedulePatch
+from torchyard.contract.spec import with_grace_within
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
+
+router = guarded("schedules", Unavailable)
+
+PatchBody = Annotated[SchedulePatch, json_body(SchedulePatch, example={"paused": True})]
+
+_CREATED: dict[int | str, dict[str, Any]] = {
+    201: {"model": ScheduleView, "headers": headers("Location")},
+    **problems(Conflict),
+}
+
+
+@router.post("/schedules", status_code=201, response_model=ScheduleView, responses=_CREATED)
+def add_schedule(services: ServicesDep, caller: JobWriter, sent: SpecBody) -> Response:
+    """Adds a schedule: a job spec with its key `schedule`. The service submits the job each time, for its owner."""
+    if sent.schedule is None:
+        raise InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", "is missing"),))
+    spec = with_grace_within(sent, services.settings.max_stop_grace)
+    new = NewSchedule(spec, sent.schedule, caller, services.settings.visibility)
+    made = present.schedule(commands.add(services.store, new))
+    location = {"Location": f"/v1/schedules/{made.id}"}
+    return Response(made.model_dump_json(), status_code=201, headers=location, media_type="application/json")
+
+
+@router.get("/schedules")
+@in_turns
+def list_schedules(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    owner: Annotated[Text | None, Query(description="only this user's")] = None,
+    limit: Limit = 100,
+    after: AfterSchedule = None,
+) -> Page[ScheduleSummary]:
+    """Lists the schedules that one may read, newest first. The runs of one are `GET /v1/jobs?schedule=`."""
+    before = id_after(after, "sch")
+    found = queries.newest_first(services.store, caller=caller, owner=owner, limit=limit, before=before)
+    return page(ScheduleSummary, found, present.summary, cursor=lambda item: item.id)
+
+
+@router.get("/schedules/{schedule_id}", responses=problems(NotFound))
+@in_turns
+def get_schedule(services: ServicesDep, caller: JobReader, schedule_id: str) -> ScheduleView:
+    """Returns a schedule with the spec of its jobs."""
+    return present.schedule(queries.get(services.store, schedule_id, caller=caller))
+
+
+@router.patch("/schedules/{schedule_id}", responses=problems(NotFound))
+def change_schedule(services: ServicesDep, caller: JobWriter, schedule_id: str, patch: PatchBody) -> ScheduleView:
+    """Pauses or resumes a schedule, or replaces its times. What was due while it was paused is not made up for."""
+    return present.schedule(commands.change(services.store, schedule_id, patch, caller=caller))
+
+
+@router.delete("/schedules/{schedule_id}", status_code=204, responses=problems(NotFound))
+def delete_schedule(services: ServicesDep, caller: JobWriter, schedule_id: str) -> None:
+    """Deletes a schedule. Its runs stay."""
+    commands.remove(services.store, schedule_id, caller=caller)

@@ -1,0 +1,23 @@
+"""Submits the jobs of schedules when they are due."""
+
+from store.commands import schedules as commands
+from store.queries import schedules as queries
+from store.store import Store
+
+_AT_ONCE = 20
+"""Of what is due, so much is done before other duties have their turn."""
+
+
+class Schedules:
+    """A duty."""
+
+    interval_s = 2.0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self) -> bool:
+        """Submits what is due, each run once. Returns whether it did anything, so that it looks again."""
+        found = queries.due(self._store, limit=_AT_ONCE)
+        done = [commands.do(self._store, due) for due in found]
+        return any(done)

@@ -1,0 +1,326 @@
+"""The schedules of a controller: each due run is submitted once for its owner, and overlaps are as was asked for."""
+
+from datetime import timedelta
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from controller.schedules import Schedules
+from store.commands import requests
+from store.commands import schedules as commands
+from store.db.database import Database, now_us
+from store.db.tables import Job, Schedule
+from store.facts.callers import SERVICE, Caller
+from store.facts.schedules import NewSchedule, ScheduleFacts
+from store.queries import schedules as queries
+from store.rows import bundles, quotas, users
+from store.rows.due_schedules import MOST_REFUSED
+from store.store import Store
+from tests.databases import quick_on_sqlite
+from tests.store.fixture import StoreFixture, recorded_statements, run_together
+from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
+from torchyard.contract.job import JobState
+from torchyard.contract.schedules import SchedulePatch, ScheduleState
+from torchyard.contract.spec import parse_spec
+from torchyard.contract.team import Resource, Role
+
+ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
+SCRIPT = {"trainer": "script", "name": "nightly", "config": {"code": "file:///code"}}
+MINUTE_US = 60_000_000
+YEAR_US = 365 * 24 * 60 * MINUTE_US
+SHA256 = "a" * 64
+
+
+class Yard:
+    """A store with two users, and a controller's duty on it."""
+
+    def __init__(self, db: StoreFixture, store: Store) -> None:
+        self.db, self.store, self.duty = db, store, Schedules(store)
+        for name in ("ada", "bob"):
+            db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+
+    def add(self, cron: str = "* * * * *", *, caller: Caller = ADA, job: dict[str, Any] = SCRIPT, **how: Any) -> str:
+        spec = parse_spec({**job, "schedule": {"cron": cron, **how}})
+        assert spec.schedule is not None
+        return commands.add(self.store, NewSchedule(spec, spec.schedule, caller, "private")).id
+
+    def change(self, schedule_id: str, *, caller: Caller = ADA, **patch: Any) -> ScheduleFacts:
+        return commands.change(self.store, schedule_id, SchedulePatch.model_validate(patch), caller=caller)
+
+    def pass_time(self, schedule_id: str, us: int = MINUTE_US) -> int:
+        """Makes the next run due so long ago. Returns when it was."""
+        due_at = self.db.read(lambda session: session.scalars(select(now_us())).one()) - us
+        change = update(Schedule).where(Schedule.id == schedule_id).values(next_at=due_at)
+        self.db.write(lambda session: session.execute(change))
+        return due_at
+
+    def run(self) -> None:
+        """Runs the duty until nothing is due."""
+        for _ in range(100):
+            if not self.duty.run():
+                return
+        raise AssertionError("the duty never ends")
+
+    def get(self, schedule_id: str) -> ScheduleFacts:
+        return queries.get(self.store, schedule_id, caller=SERVICE)
+
+    def jobs(self) -> list[Job]:
+        return self.db.read(lambda session: [*session.scalars(select(Job).order_by(Job.id))])
+
+    def due(self, schedule_id: str, us: int = MINUTE_US) -> None:
+        """Lets a run become due, and runs the duty."""
+        self.pass_time(schedule_id, us)
+        self.run()
+
+
+@pytest.fixture
+def yard(db: StoreFixture, store: Store) -> Yard:
+    return Yard(db, store)
+
+
+def test_a_run_is_a_job_of_the_owner_and_submitted_once(yard: Yard) -> None:
+    schedule_id = yard.add("0 3 * * *", timezone="Europe/Berlin")
+    yard.run()
+    assert yard.jobs() == []
+    due_at = yard.pass_time(schedule_id)
+    yard.run()
+    yard.run()
+    (job,) = yard.jobs()
+    assert (job.owner, job.name, job.state, job.visibility) == ("ada", "nightly", JobState.QUEUED, "private")
+    assert (job.schedule_id, job.due_at) == (schedule_id, due_at)
+    assert "schedule" not in job.spec
+    found = yard.get(schedule_id)
+    assert (found.last_job_id, found.last_due_at) == (job.id, due_at)
+    assert found.next_at is not None and found.next_at > due_at
+
+
+def test_years_that_were_missed_are_one_run(yard: Yard) -> None:
+    schedule_id = yard.add("* * * * *")
+    yard.due(schedule_id, 5 * YEAR_US)
+    assert len(yard.jobs()) == 1
+    assert (yard.get(schedule_id).next_at or 0) > yard.jobs()[0].created_at
+
+
+def test_a_run_is_skipped_while_the_one_before_goes_on(yard: Yard) -> None:
+    schedule_id = yard.add(overlap="skip")
+    for _ in range(3):
+        yard.due(schedule_id)
+    (job,) = yard.jobs()
+    assert yard.get(schedule_id).skipped == 2
+    yard.db.cancel(job.id)
+    yard.due(schedule_id)
+    assert len(yard.jobs()) == 2
+
+
+def test_a_run_is_queued_once_until_the_one_before_has_ended(yard: Yard) -> None:
+    schedule_id = yard.add(overlap="queue")
+    yard.due(schedule_id)
+    first = yard.pass_time(schedule_id, 60 * MINUTE_US)  # an hour of a job that is due each minute
+    yard.run()
+    (job,) = yard.jobs()
+    yard.db.cancel(job.id)
+    yard.run()
+    assert [each.due_at for each in yard.jobs()][1:] == [first], "one, and at once"
+    assert yard.get(schedule_id).skipped == 0
+
+
+def test_a_run_cancels_the_one_before(yard: Yard) -> None:
+    schedule_id = yard.add(overlap="cancel")
+    for _ in range(3):
+        yard.due(schedule_id)
+    assert [job.state for job in yard.jobs()] == [JobState.CANCELLED, JobState.CANCELLED, JobState.QUEUED]
+    claim = yard.db.running(yard.jobs()[-1].id, yard.db.worker(), "slot-0")
+    yard.due(schedule_id)
+    assert yard.db.job(claim.job_id).cancel_requested_at is not None, "a running one saves a checkpoint first"
+    assert yard.jobs()[-1].state == JobState.QUEUED
+
+
+def test_a_run_that_replaces_one_that_was_deleted_meanwhile_goes_on(yard: Yard) -> None:
+    schedule_id = yard.add(overlap="cancel")
+    yard.due(schedule_id)
+    yard.pass_time(schedule_id)
+    assert yard.duty.run(), "the run is submitted, and the one before is not cancelled yet"
+    old = yard.jobs()[0].id
+    yard.db.cancel(old)
+    requests.act(yard.store, "delete", old, caller=SERVICE)
+    yard.run()
+    assert len(yard.jobs()) == 1
+
+
+def test_a_schedule_ends_with_its_last_time(yard: Yard) -> None:
+    schedule_id = yard.add("0 0 1 1 *", until="2200-01-01T00:00:00Z")
+    last = {"cron": "0 0 1 1 *", "timezone": "UTC", "overlap": "skip", "until": "2020-01-01T00:00:00Z"}
+    yard.db.write(
+        lambda session: session.execute(update(Schedule).where(Schedule.id == schedule_id).values(schedule=last))
+    )
+    yard.due(schedule_id)
+    found = yard.get(schedule_id)
+    assert (found.state, found.next_at, len(yard.jobs())) == (ScheduleState.ENDED, None, 1)
+    with pytest.raises(InvalidSpec):
+        yard.change(schedule_id, paused=False)
+    assert yard.change(schedule_id, schedule="0 3 * * *").state == ScheduleState.ACTIVE
+
+
+def test_a_disabled_owners_runs_are_refused_and_the_schedule_is_paused_after_some(yard: Yard) -> None:
+    schedule_id = yard.add()
+    yard.db.write(lambda session: users.change(session, "ada", disabled=True))
+    for _ in range(MOST_REFUSED - 1):
+        yard.due(schedule_id)
+    found = yard.get(schedule_id)
+    assert (found.state, found.refused) == (ScheduleState.ACTIVE, MOST_REFUSED - 1)
+    assert (found.last_error or {})["code"] == "owner_disabled"
+    yard.due(schedule_id)
+    found = yard.get(schedule_id)
+    assert (found.state, found.next_at) == (ScheduleState.PAUSED, None)
+    assert found.reason_message == f"{MOST_REFUSED} runs in a row were refused: the user ada is disabled"
+    yard.db.write(lambda session: users.change(session, "ada", disabled=False))
+    assert yard.change(schedule_id, paused=False).refused == 0
+    yard.due(schedule_id)
+    assert (len(yard.jobs()), yard.get(schedule_id).last_error) == (1, None)
+
+
+def test_a_full_quota_is_noted_and_the_next_run_tries_again(yard: Yard) -> None:
+    schedule_id = yard.add(overlap="cancel")
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 0}))
+    yard.due(schedule_id)
+    assert ((yard.get(schedule_id).last_error or {})["code"], yard.jobs()) == ("quota_exceeded", [])
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 1}))
+    yard.due(schedule_id)
+    assert (len(yard.jobs()), yard.get(schedule_id).refused) == (1, 0)
+
+
+def test_what_the_owner_may_not_read_any_more_is_refused_at_each_run(yard: Yard) -> None:
+    job = {**SCRIPT, "init_from": f"job_{'0' * 32}/best"}
+    schedule_id = yard.add(job=job)
+    yard.due(schedule_id)
+    error = yard.get(schedule_id).last_error or {}
+    assert (error["code"], yard.jobs()) == ("invalid_spec", [])
+    assert "init_from" in error["message"]
+
+
+def test_a_refused_run_cancels_none(yard: Yard) -> None:
+    schedule_id = yard.add(overlap="cancel")
+    yard.due(schedule_id)
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 1}))
+    yard.due(schedule_id)
+    assert [job.state for job in yard.jobs()] == [JobState.QUEUED]
+
+
+def test_a_paused_schedule_submits_nothing_and_makes_up_for_nothing(yard: Yard) -> None:
+    schedule_id = yard.add()
+    assert yard.change(schedule_id, paused=True).next_at is None
+    yard.run()
+    now = yard.db.read(lambda session: session.scalars(select(now_us())).one())
+    assert (yard.change(schedule_id, paused=False).next_at or 0) > now
+    yard.run()
+    assert yard.jobs() == []
+
+
+def test_a_changed_schedule_has_its_new_times(yard: Yard) -> None:
+    schedule_id = yard.add("0 0 1 1 *")
+    before = yard.get(schedule_id).next_at or 0
+    changed = yard.change(schedule_id, schedule={"cron": "* * * * *", "overlap": "queue"})
+    assert (changed.next_at or 0) < before
+    assert changed.schedule.overlap == "queue"
+    with pytest.raises(InvalidSpec):
+        yard.change(schedule_id, schedule="0 0 30 2 *")
+    assert yard.get(schedule_id).schedule.cron == "* * * * *"
+
+
+def test_only_the_owner_and_administrators_change_a_schedule(yard: Yard) -> None:
+    private = yard.add()
+    shared = yard.add(job={**SCRIPT, "visibility": "team"})
+    with pytest.raises(NotFound):
+        yard.change(private, caller=BOB, paused=True)
+    with pytest.raises(Forbidden):
+        yard.change(shared, caller=BOB, paused=True)
+    with pytest.raises(Forbidden):
+        commands.remove(yard.store, shared, caller=BOB)
+    assert yard.change(private, caller=SERVICE, paused=True).state == ScheduleState.PAUSED
+    listed = queries.newest_first(yard.store, caller=BOB, owner=None, limit=10)
+    assert [each.id for each in listed.items] == [shared]
+
+
+def test_a_deleted_schedule_leaves_its_runs(yard: Yard) -> None:
+    schedule_id = yard.add()
+    yard.due(schedule_id)
+    commands.remove(yard.store, schedule_id, caller=ADA)
+    yard.run()
+    assert [job.schedule_id for job in yard.jobs()] == [schedule_id]
+    with pytest.raises(NotFound):
+        yard.get(schedule_id)
+
+
+def test_two_controllers_submit_a_run_once(yard: Yard) -> None:
+    schedule_id = yard.add(overlap="cancel")
+    for runs in range(1, 6):
+        yard.pass_time(schedule_id)
+        done = run_together(*[Schedules(yard.store).run] * 4)
+        assert not [each for each in done if isinstance(each, Exception)]
+        yard.run()
+        assert len(yard.jobs()) == runs
+    assert len({job.due_at for job in yard.jobs()}) == len(yard.jobs())
+    assert sum(job.state == JobState.QUEUED for job in yard.jobs()) == 1
+
+
+KILLED = """
+import sys
+from store.db.database import Database
+from controller.schedules import Schedules
+from tests.store.fixture import store_on
+Schedules(store_on(Database(sys.argv[1]))).run()
+"""
+
+
+@quick_on_sqlite
+@pytest.mark.parametrize(("side", "runs"), [("before", 0), ("after", 1)])
+def test_a_controller_that_is_killed_around_its_commit_submits_a_run_once(
+    yard: Yard, database_url: str, side: str, runs: int
+) -> None:
+    schedule_id = yard.add(overlap="cancel")
+    yard.due(schedule_id)
+    yard.pass_time(schedule_id)
+    env = os.environ | {"TORCHYARD_FAILPOINTS": f"store.run_schedule.{side}=kill"}
+    done = subprocess.run([sys.executable, "-c", KILLED, database_url], env=env, check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    assert len(yard.jobs()) == 1 + runs
+    yard.run()
+    assert [job.state for job in yard.jobs()] == [JobState.CANCELLED, JobState.QUEUED]
+
+
+def test_a_bundle_that_a_schedule_names_is_kept(yard: Yard) -> None:
+    yard.db.write(lambda session: bundles.add(session, "ada", SHA256, size=1, files=1))
+    schedule_id = yard.add(job={**SCRIPT, "config": {"code": f"bundle:sha256:{SHA256}"}})
+    with pytest.raises(Conflict, match=schedule_id):
+        yard.db.write(lambda session: bundles.remove(session, "ada", SHA256))
+    assert yard.db.write(_remove_unused) == []
+    commands.remove(yard.store, schedule_id, caller=ADA)
+    assert yard.db.write(_remove_unused) == [SHA256]
+
+
+def _remove_unused(session: Session) -> list[str]:
+    return bundles.remove_unused(session, age=timedelta(microseconds=-1), limit=10)
+
+
+def test_an_owner_has_few_schedules(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.rows.schedules.MOST", 2)
+    yard.add()
+    yard.add()
+    with pytest.raises(Conflict, match="ada has 2 schedules"):
+        yard.add()
+    yard.add(caller=BOB)
+
+
+def test_a_pass_with_nothing_due_reads_once(yard: Yard, database: Database) -> None:
+    for _ in range(3):
+        yard.add()
+    with recorded_statements(database) as statements:
+        assert not yard.duty.run()
+    assert len([each for each in statements if "schedules" in each]) == 1
+    assert yard.db.read(lambda session: session.scalar(select(func.count()).select_from(Job))) == 0
