@@ -32,6 +32,7 @@ RECORDS = {
     "torchyard/contract/recipes/segmentation.py": {"SegmentationDataConfig"},
     "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
     "torchyard/contract/spec.py": {"_Common"},
+    "torchyard/contract/sweeps.py": {"SweepSpec"},
     "scheduling/snapshot.py": {"Running"},
     "trainer/card.py": {"Card"},
     "bench/turns.py": {"TrainingSettings"},

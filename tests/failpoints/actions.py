@@ -12,7 +12,8 @@ import threading
 import time
 
 from api.submissions import Submissions
-from store.commands import batches, bundles, cleanup, models, requests, submission, team
+from controller.sweeps.duty import Sweeps
+from store.commands import batches, bundles, cleanup, models, requests, submission, sweeps, team
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
 from store.facts.attempts import Claim
@@ -132,6 +133,19 @@ def submit_batch(settings: Settings, parts: int, answered: Path) -> None:
 def collect(settings: Settings) -> None:
     with opened(settings) as store:
         cleanup.collect_garbage(store)
+
+
+def control(settings: Settings) -> None:
+    """Does what a controller does with sweeps, until nothing is due."""
+    with opened(settings) as store:
+        duty = Sweeps(store)
+        while duty.run():
+            pass
+
+
+def pause_sweep(settings: Settings, sweep_id: str) -> None:
+    with opened(settings) as store:
+        sweeps.ask(store, "pause", sweep_id, caller=SERVICE)
 
 
 def remove_orphans(settings: Settings) -> None:

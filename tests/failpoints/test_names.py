@@ -22,6 +22,7 @@ from tests.failpoints import (
     test_requests,
     test_reservations,
     test_sweeping,
+    test_sweeps,
 )
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.records import Manifest
@@ -116,6 +117,7 @@ def test_every_failpoint_is_tested() -> None:
         *test_reservations.POINTS,
         *test_sweeping.POINTS,
         *test_sweeping.ASIDE,
+        *test_sweeps.POINTS,
         *test_processes.WORKER,
         *test_processes.STOPPING,
         *test_processes.SUPERVISOR,

@@ -1,0 +1,103 @@
+"""A controller is killed around each commit about sweeps, and another one goes on: each trial is made once."""
+
+import pytest
+from sqlalchemy import select
+
+from store.commands import sweeps as commands
+from store.commands import trials
+from store.db.tables import Job, SweepTrial
+from store.facts.callers import SERVICE
+from store.facts.sweeps import NewSweep
+from store.queries import sweeps as queries
+from tests.failpoints import actions
+from tests.failpoints.armed import started
+from tests.failpoints.fixture import FailpointFixture
+from tests.store.fixture import store_on
+from torchyard.contract.job import JobState
+from torchyard.contract.points import checked_points, spec_of
+from torchyard.contract.sweeps import SweepState, parse_sweep
+
+SIDES = ("before", "after")
+MAKING = [f"store.make_trials.{side}" for side in SIDES]
+ASKING = [f"store.ask_trials.{side}" for side in SIDES]
+REQUESTING = [f"store.sweeps.{side}" for side in SIDES]
+POINTS = [*MAKING, *ASKING, *REQUESTING]
+COUNT = trials.MOST + 2
+"""Trials that two transactions make."""
+
+
+def submitted(service: FailpointFixture) -> str:
+    job = {"trainer": "script", "config": {"code": "file:///code"}}
+    spec = parse_sweep({"method": "array", "trials": COUNT, "job": job})
+    known = spec.model_copy(update={"monitor": "val/loss", "mode": "min"})
+    new = NewSweep(known, SERVICE, "private")
+    return commands.submit(store_on(service.database), new, spec_of(known, 0, next(checked_points(known))))[0].facts.id
+
+
+def state(service: FailpointFixture, sweep_id: str) -> SweepState:
+    return queries.get(service.database, sweep_id, caller=SERVICE).facts.state
+
+
+def check_trials(service: FailpointFixture, sweep_id: str) -> None:
+    """Checks that each trial has one job, and each job one trial."""
+    rows = service.read(lambda session: session.execute(select(SweepTrial.number, SweepTrial.job_id)).all())
+    jobs = service.read(lambda session: session.execute(select(Job.trial, Job.id, Job.sweep_id)).all())
+    assert sorted(row.number for row in rows) == list(range(COUNT))
+    assert {(row.number, row.job_id, sweep_id) for row in rows} == {tuple(job) for job in jobs}
+    assert len(jobs) == COUNT
+
+
+@pytest.mark.parametrize("time", [1, 2])
+@pytest.mark.parametrize("point", MAKING)
+def test_each_trial_is_made_once_though_its_controller_is_killed(
+    service: FailpointFixture, point: str, time: int
+) -> None:
+    sweep_id = submitted(service)
+    with started(actions.control, service.settings, plan=f"{point}=kill@{time}", log=service.log) as child:
+        assert child.wait() == -9
+        assert child.acted == [point]
+    actions.control(service.settings)
+    check_trials(service, sweep_id)
+    service.check_queue()
+
+
+@pytest.mark.parametrize("time", [1, 2, 3])
+@pytest.mark.parametrize("point", ASKING)
+def test_a_cancel_reaches_each_job_though_its_controller_is_killed(
+    service: FailpointFixture, point: str, time: int
+) -> None:
+    sweep_id = submitted(service)
+    actions.control(service.settings)
+    commands.ask(store_on(service.database), "cancel", sweep_id, caller=SERVICE)
+    with started(actions.control, service.settings, plan=f"{point}=kill@{time}", log=service.log) as child:
+        assert child.wait() == -9
+    actions.control(service.settings)
+    assert state(service, sweep_id) is SweepState.CANCELLED
+    assert {job.state for job in service.jobs()} == {JobState.CANCELLED}
+    check_trials(service, sweep_id)
+
+
+@pytest.mark.parametrize("point", REQUESTING)
+def test_a_repeated_request_completes_a_killed_one(service: FailpointFixture, point: str) -> None:
+    sweep_id = submitted(service)
+    arguments = (actions.pause_sweep, service.settings, sweep_id)
+    with started(*arguments, plan=f"{point}=kill", log=service.log) as child:
+        assert child.wait() == -9
+    assert state(service, sweep_id) is (SweepState.PAUSED if point.endswith("after") else SweepState.RUNNING)
+    actions.pause_sweep(service.settings, sweep_id)
+    assert state(service, sweep_id) is SweepState.PAUSED
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("point", [*MAKING, *ASKING])
+def test_two_controllers_of_which_one_is_slow_make_each_trial_once(service: FailpointFixture, point: str) -> None:
+    sweep_id = submitted(service)
+    with started(actions.control, service.settings, plan=f"{point}=delay:0.3", log=service.log) as child:
+        actions.control(service.settings)
+        commands.ask(store_on(service.database), "cancel", sweep_id, caller=SERVICE)
+        actions.control(service.settings)
+        child.wait()
+    actions.control(service.settings)
+    assert state(service, sweep_id) is SweepState.CANCELLED
+    rows = service.read(lambda session: session.execute(select(SweepTrial.number)).all())
+    assert len(rows) == len(service.jobs())
