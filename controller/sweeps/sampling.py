@@ -90,7 +90,7 @@ class _Space:
 
 
 def _draw(space: _Space, study: optuna.Study, *, seed: int) -> Point:
-    study.sampler = optuna.samplers.TPESampler(seed=seed)
+    study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     asked = study.ask(space.distributions)
     point = {key: axis.value(asked.params[key]) for key, axis in space.axes.items()}
     study.tell(asked, state=TrialState.FAIL)  # which the sampler forgets: what becomes a trial is added as such
