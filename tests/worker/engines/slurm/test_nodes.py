@@ -31,12 +31,12 @@ def found(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[SlurmEngi
     fixture.clean_up()
 
 
-def started(found: SlurmEngineFixture, script: str) -> Handle:
+def started(found: SlurmEngineFixture, script: str, **variables: str) -> Handle:
     """Starts four ranks on two nodes, and waits until they are up."""
     plan = found.plan("waits")
     program = plan.cwd / "train.py"
     program.write_text(script)
-    handle = found.engine.start(replace(plan, program=(str(program),)))
+    handle = found.engine.start(replace(plan, program=(str(program),), env={**plan.env, **variables}))
     run = found.run(handle.key)
     wait_for(lambda: all((run.job / f"up-{rank}").exists() for rank in range(4)), "four ranks")
     return handle
@@ -84,6 +84,17 @@ def test_a_stop_reaches_all_nodes(found: SlurmEngineFixture) -> None:
     handle = started(found, "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n" + WAITS)
     found.engine.request_stop(handle, EndReason.PAUSED, timedelta(seconds=20))
     assert report_of(found, handle).reason is EndReason.PAUSED
+    assert found.has_ended(handle)
+
+
+def test_an_attempt_pauses_by_itself_on_all_nodes(found: SlurmEngineFixture) -> None:
+    counts = (
+        "import torchyard\nit, step = torchyard.init(), 0\nwhile not it.should_stop():\n"
+        "    step += 1\n    it.log({'loss': 1 / step}, step=step)\n    time.sleep(0.02)\n"
+    )
+    handle = started(found, READY + RUN + ALL + counts, TORCHYARD_PAUSE_AT="steps:5")
+    report = report_of(found, handle)
+    assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
     assert found.has_ended(handle)
 
 
