@@ -24,7 +24,7 @@ def best_checkpoint(client: Client, sweep: SweepView, *, to: Path | None, as_jso
     if found is None:
         raise NotFound(f"no trial of {sweep.name} has measured {sweep.monitor} so far: {table.counts(sweep.trials)}")
     if found.job_id is None or found.checkpoint_id is None:
-        gone = "its job was deleted" if found.job_id is None else "it has saved no checkpoint"
+        gone = "its job was deleted" if found.job_id is None else f"no checkpoint of it has {sweep.monitor}"
         raise NotFound(f"trial {found.trial} of {sweep.name} is the best, and {gone}")
     path = None
     if to is not None:

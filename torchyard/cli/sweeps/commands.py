@@ -56,7 +56,7 @@ def submit(
     idempotency_key: IdempotencyKey = None,
     as_json: Json = False,
 ) -> None:
-    """Submit the sweep of a file, follow it, and print its ranking. It exits with 1 if the sweep failed."""
+    """Submit the sweep of a file, follow it, and print its ranking. It exits with 1 if no trial succeeded."""
     from torchyard.cli.sweeps import submitting
 
     own = {"name": name, "max_parallel": max_parallel}

@@ -39,8 +39,8 @@ def follow(client: Client, sweep: SweepView) -> SweepView:
 
 
 def exit_code(sweep: SweepView) -> int:
-    """Returns the exit code of a command that followed the sweep."""
-    return _EXIT.get(sweep.state, 0)
+    """Returns the exit code of a command that followed the sweep: 1 if no trial has succeeded, too."""
+    return _EXIT.get(sweep.state, int(sweep.trials.succeeded == 0))
 
 
 @contextmanager
@@ -73,14 +73,14 @@ def _written(client: Client, sweep: SweepView, console: Console) -> SweepView:
     before: list[SweepView] = []
 
     def show(now: SweepView) -> None:
-        if not before or now.state != before[-1].state:
-            line = f"{now.state:<10} {headline(now.status_reason.message)}"
-            console.print(stamp(now.status_reason.since).append(terminal.plain(line)), soft_wrap=True)
         if not before or now.trials != before[-1].trials:  # only then may another trial have ended
             ended = [one for one in client.sweeps.trials(now.id, sort="number") if one.state.terminal]
             for trial in (one for one in ended if one.number not in said):
                 console.print(stamp(datetime.now(UTC)).append(_ending(trial, now.monitor)), soft_wrap=True)
             said.update(trial.number for trial in ended)
+        if not before or now.state != before[-1].state:
+            line = f"{now.state:<10} {headline(now.status_reason.message)}"
+            console.print(stamp(datetime.now(UTC)).append(terminal.plain(line)), soft_wrap=True)
         before[:] = [now]
 
     return _until_ended(client, sweep, show)

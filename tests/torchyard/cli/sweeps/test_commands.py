@@ -107,12 +107,17 @@ def test_following_says_how_trials_end_and_prints_the_ranking(server: FakeServer
         "running    trials are made",
         "trial 1 succeeded  val/loss 0.25  lr 2",
         "trial 0 succeeded  val/loss 0.5  lr 1",
-        f"{state:<10} that is it",
         "trial 2 failed  lr 3  CUDA out of memory",
+        f"{state:<10} that is it",
     ]
     heading, *rows = done.stdout.splitlines()[-4:]
     assert heading.split() == ["RANK", "TRIAL", "STATE", "VALUE", "lr", "STEP", "JOB", "ERROR"]
     assert [row.split()[:3] for row in rows] == [["1", "1", "succeeded"], ["2", "0", "succeeded"], ["2", "failed", "3"]]
+
+
+def test_following_a_sweep_of_which_nothing_succeeded_fails(server: FakeServer) -> None:
+    server.on(OF_ONE, {**ENDED, "trials": {"total": 3, "failed": 3}})
+    assert run(server, "sweep", "show", "lr", "-f").returncode == 1
 
 
 def test_a_sweep_is_shown_with_its_trials_ranked(server: FakeServer) -> None:
@@ -213,7 +218,7 @@ def test_the_best_checkpoint_is_named_and_downloaded(server: FakeServer, tmp_pat
     [
         (None, "no trial of lr has measured val/loss so far"),
         ({**BEST, "job_id": None}, "trial 1 of lr is the best, and its job was deleted"),
-        ({**BEST, "checkpoint_id": None}, "trial 1 of lr is the best, and it has saved no checkpoint"),
+        ({**BEST, "checkpoint_id": None}, "trial 1 of lr is the best, and no checkpoint of it has val/loss"),
     ],
 )
 def test_a_sweep_without_a_best_checkpoint_says_why(server: FakeServer, best: Any, said: str) -> None:
