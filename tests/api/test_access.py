@@ -24,7 +24,17 @@ PUBLIC = {
     ("POST", "/v1/session/codes/check"),
     *(
         ("GET", path)
-        for path in ("/", "/jobs", "/jobs/{rest:path}", "/compare", "/models", "/login", "/assets/{name:path}")
+        for path in (
+            "/",
+            "/jobs",
+            "/jobs/{rest:path}",
+            "/sweeps",
+            "/sweeps/{rest:path}",
+            "/compare",
+            "/models",
+            "/login",
+            "/assets/{name:path}",
+        )
     ),
 }
 """What needs no token: health, the documentation, the page, and the login of a browser."""

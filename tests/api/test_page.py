@@ -23,6 +23,8 @@ ADDRESSES = (
     "/jobs",
     "/jobs/job_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "/jobs/x/logs",
+    "/sweeps",
+    "/sweeps/swp_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "/compare",
     "/models",
     "/login",
