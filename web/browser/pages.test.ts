@@ -21,6 +21,7 @@ let trained: Job;
 let failed: Job;
 let runs: Job;
 let waits: Job;
+let sweep: { readonly id: string };
 const feeds = new Feeds();
 const broken = mkdtempSync(join(tmpdir(), "torchyard-code-"));
 
@@ -51,6 +52,9 @@ before(async () => {
   runs = await feeds.submit(service, "runs", { until: 200, kept: 100 });
   await reach(service, runs.id, "running");
   waits = await submit(service, { ...digits("waits"), resources: { device: "cpu", devices_per_node: 2 } });
+  const job = { ...digits("lr"), priority: -100 };
+  const varied = { name: "lr", max_parallel: 1, parameters: { "config.optimizer.lr": [0.1, 0.01] }, job };
+  sweep = await service.ask("v1/sweeps", { method: "POST", body: varied });
 });
 
 after(async () => {
@@ -75,6 +79,8 @@ for (const theme of ["light", "dark"] as const)
       `jobs/${failed.id}`,
       `jobs/${failed.id}?tab=logs`,
       `jobs/${waits.id}`,
+      "sweeps",
+      `sweeps/${sweep.id}`,
       "models",
       "compare",
       `compare?jobs=${trained.id},${runs.id}`,

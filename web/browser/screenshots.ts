@@ -39,6 +39,8 @@ try {
     card: `jobs/${jobs.trained.id}?tab=card`,
     failed: `jobs/${jobs.failed.id}`,
     queued: `jobs/${jobs.queued.id}`,
+    sweeps: "sweeps",
+    sweep: `sweeps/${jobs.sweep.id}`,
     compare: `compare?jobs=${jobs.trained.id},${jobs.other.id},${jobs.resumed.id}`,
   };
   for (const theme of ["light", "dark"] as const)
@@ -58,8 +60,11 @@ try {
   rmSync(code, { recursive: true });
 }
 
-/** Runs what the pages show: jobs that ended, one that resumed, a failed one, one that a place is kept for, and one behind it. */
-async function run(): Promise<Record<"trained" | "other" | "resumed" | "failed" | "queued", Job>> {
+/** Runs what the pages show: a sweep and jobs that ended, one that resumed, a failed one, one that a place is kept for, and one behind it. */
+async function run(): Promise<
+  Record<"trained" | "other" | "resumed" | "failed" | "queued" | "sweep", Pick<Job, "id">>
+> {
+  const sweep = await swept();
   const trained = await submit(service, digits("digits-baseline", { epochs: 6 }));
   const failed = await submit(service, {
     name: "shards-unet",
@@ -89,5 +94,15 @@ async function run(): Promise<Record<"trained" | "other" | "resumed" | "failed" 
     ...digits("digits-augmented"),
     resources: { device: "cpu", devices_per_node: 1, cpus: 1, memory_gb: 2 },
   });
-  return { trained, other, resumed, failed, queued };
+  return { trained, other, resumed, failed, queued, sweep };
+}
+
+/** Runs a sweep to its end. */
+async function swept(): Promise<Pick<Job, "id">> {
+  const parameters = { "config.optimizer.lr": [0.1, 0.03, 0.01, 0.003], "config.training.seed": "1..2" };
+  const body = { name: "digits-lr", monitor: "val/accuracy", mode: "max", parameters, job: digits("digits") };
+  const made = await service.ask<Job>("v1/sweeps", { method: "POST", body });
+  while ((await service.ask<Job>(`v1/sweeps/${made.id}`)).state === "running")
+    await new Promise((later) => setTimeout(later, 500));
+  return made;
 }
