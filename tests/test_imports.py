@@ -166,7 +166,7 @@ TORCHYARD: dict[str, frozenset[str]] = {
         {
             *(
                 f"torchyard.contract.{name}"
-                for name in ("after", "codec", "errors", "job", "resources", "spec", "team")
+                for name in ("after", "codec", "errors", "job", "notifications", "resources", "spec", "team")
             ),
             *("torchyard.contract.notifications", "torchyard.contract.sweeps"),
             "torchyard.contract.views",

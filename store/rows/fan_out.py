@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import in_us, now_us
-from store.db.tables import Job, Message, NotificationTarget, Signal
+from store.db.tables import Job, Message, NotificationTarget, Signal, Sweep
 from store.rows import message_bodies, messages, signals, targets
 from torchyard.contract.notifications import DIGEST, EventKind
 
@@ -44,19 +44,24 @@ def _told_to_team(session: Session, taken: Sequence[Signal]) -> set[int]:
     """Returns the signals that those may know who are told of all: what was shared when it happened, and is now."""
     shared = [signal for signal in taken if signal.visibility == "team"]
     subjects = {signal.subject for signal in shared}
-    hidden = set(session.scalars(select(Job.id).where(Job.id.in_(subjects), Job.visibility != "team")))
+    hidden = {
+        subject
+        for kind in (Job, Sweep)
+        for subject in session.scalars(select(kind.id).where(kind.id.in_(subjects), kind.visibility != "team"))
+    }
     return {signal.id for signal in shared if signal.subject not in hidden}
 
 
 def _wants(target: NotificationTarget, signal: Signal, *, to_team: bool) -> bool:
     says_so = f" {signal.kind} " in target.kinds
+    is_trial = "sweep_id" in signal.data.get("job", {})
     if target.owner != signal.owner:
-        return to_team and target.scope == "all" and says_so
+        return to_team and target.scope == "all" and says_so and not is_trial
     notify: Mapping[str, Any] = signal.notify or {}
     if target.name in notify.get("targets", ()):
         on = notify.get("on")
         return says_so if on is None else signal.kind in on
-    return target.jobs == "all" and says_so
+    return target.jobs == "all" and says_so and not is_trial
 
 
 @dataclass

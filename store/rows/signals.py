@@ -70,6 +70,8 @@ def add(
 
     Stores nothing if no target can want it. `data` is JSON that goes into the messages: its texts are `brief`.
     """
+    if _is_silent(job):
+        return
     whose = _parameters(kind, job=job, sweep=sweep)
     subject, told = _told(job, sweep, worker)
     notify = None if job is None else job.spec.get("notify")
@@ -88,9 +90,9 @@ def add_warnings(session: Session, job: Job, texts: Sequence[str]) -> None:
     add(session, EventKind.JOB_WARNING, job=job, data={"text": brief(texts[0]), "more": len(texts) - 1})
 
 
-def wanted(session: Session, kind: EventKind, *, job: Job) -> bool:
+def wanted(session: Session, kind: EventKind, *, job: Job | None = None, sweep: SweepSubject | None = None) -> bool:
     """Returns whether a target may want to know it. For what takes work to find out."""
-    return bool(_ANY.read(session, _parameters(kind, job=job))[0][0])
+    return not _is_silent(job) and bool(_ANY.read(session, _parameters(kind, job=job, sweep=sweep))[0][0])
 
 
 def waiting_owners(session: Session) -> Sequence[str]:
@@ -114,6 +116,11 @@ def brief(text: str) -> str:
     return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1]}…"
 
 
+def _is_silent(job: Job | None) -> bool:
+    """Returns whether nobody is told of the job: of a trial, only who is named. The end of its sweep says the rest."""
+    return job is not None and job.sweep_id is not None and not job.spec.get("notify")
+
+
 def _parameters(kind: EventKind, *, job: Job | None, sweep: SweepSubject | None = None) -> dict[str, Any]:
     """Returns what the condition reads: whose it is, and whether the job names targets that want this kind."""
     of = job or sweep
@@ -130,6 +137,7 @@ def _told(job: Job | None, sweep: SweepSubject | None, worker: tuple[str, str] |
     """Returns the id of what it happened to, and what messages say of it."""
     if job is not None:
         of_job = {"trainer": job.trainer, "state": job.state, "attempt": job.attempt}
+        of_job |= {} if job.sweep_id is None else {"sweep_id": job.sweep_id, "trial": job.trial}
         return job.id, {"job": {"id": job.id, "name": job.name, "owner": job.owner, **of_job}}
     if sweep is not None:
         return sweep.id, {"sweep": {"id": sweep.id, "name": sweep.name, "owner": sweep.owner}}

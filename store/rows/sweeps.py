@@ -15,7 +15,7 @@ from store.db.upsert import upsert
 from store.facts.callers import SERVICE, Caller
 from store.facts.sweeps import ACTIVE, DueSweep, NewSweep, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.ids import is_id, new_id
-from store.rows import access, trials
+from store.rows import access, sweep_ends, trials
 from store.rows.idempotency import KeyTaken
 from torchyard.contract.errors import Conflict, Forbidden, IdempotencyMismatch, NotFound
 from torchyard.contract.job import AT_RUNG, JobState, Reason
@@ -123,6 +123,8 @@ def move(session: Session, sweep: Sweep, state: SweepState, *, reason: Reason, *
         raise Conflict(f"sweep {sweep.id} is {sweep.state}: it cannot become {state}")
     ended = now_us() if state.ended else None
     change(session, sweep, state=state, finished_at=ended, **_reason(reason), **values)
+    if state.ended:
+        sweep_ends.signal(session, sweep)
     wake(session)
 
 

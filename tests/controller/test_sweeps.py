@@ -1,24 +1,29 @@
 """The sweeps of a controller: each trial is made once, and what is asked of a sweep reaches its jobs."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
+from controller.notifications.fan_out import FanOut
 from controller.sweeps.duty import Sweeps
-from store.commands import requests, trials
+from store.commands import notifications, requests, trials
 from store.commands import sweeps as commands
-from store.db.tables import Job, SweepTrial
+from store.db.tables import Job, Message, SweepTrial
 from store.facts.callers import SERVICE, Caller
+from store.facts.notifications import NewTarget
 from store.facts.sweeps import NewSweep, TrialFacts, WholeSweep
 from store.queries import attempts
 from store.queries import sweeps as queries
 from store.rows import quotas, users
+from store.secret_keys import SecretKeys
 from store.store import Store
 from tests.store.fixture import StoreFixture, checkpoint, run_together
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.notifications import EventKind
 from torchyard.contract.points import checked_points, spec_of
 from torchyard.contract.sweeps import SweepExtension, SweepState, parse_sweep
 from torchyard.contract.team import Resource, Role
@@ -299,3 +304,39 @@ def test_a_sweep_that_has_ended_can_be_deleted(yard: Yard, *, jobs: bool) -> Non
     left = yard.db.read(lambda session: session.execute(select(Job.id, Job.sweep_id)).all())
     assert [*map(tuple, left)] == ([] if jobs else [(job_id, None) for job_id in ids])
     assert yard.db.read(lambda session: session.scalar(select(func.count()).select_from(SweepTrial))) == 0
+
+
+def test_the_end_of_a_sweep_is_told_and_its_trials_are_not(yard: Yard) -> None:
+    told = told_of(yard)
+    sweep = yard.sweep()
+    yard.run()
+    for job_id, loss in zip(yard.ids(sweep), (0.5, 0.25, None), strict=True):
+        yard.end(job_id, loss=loss)
+    yard.run()
+    (message,) = told()
+    data = message.body["data"]
+    assert (message.kind, data["title"], data["trials"]) == ("sweep.finished", "sweep tune has ended", {"succeeded": 3})
+    assert (data["best"]["number"], data["best"]["value"]) == (1, 0.25)
+    assert "the best is trial 1 with val/loss 0.25" in data["text"]
+
+
+def test_a_trial_is_told_to_the_targets_that_its_spec_names(yard: Yard) -> None:
+    told = told_of(yard)
+    sweep = yard.sweep(job={**SCRIPT, "notify": {"targets": ["hook"], "on": ["job.succeeded"]}})
+    yard.run()
+    yard.end(yard.ids(sweep)[0])
+    (message,) = told()
+    assert (message.kind, message.body["data"]["job"]["trial"]) == ("job.succeeded", 0)
+
+
+def told_of(yard: Yard) -> Callable[[], Sequence[Message]]:
+    """Adds a target of the sweeps' user that wants to know all. Returns what returns its messages."""
+    yard.store.secret_keys = SecretKeys("0" * 64, Path("/nowhere"))
+    new = NewTarget(owner="ada", name="hook", kind="webhook", address="https://example.com/", kinds=[*EventKind])
+    notifications.add_target(yard.store, new, caller=ADA)
+
+    def told() -> Sequence[Message]:
+        FanOut(yard.store).run()
+        return yard.db.read(lambda session: session.scalars(select(Message)).all())
+
+    return told

@@ -1,0 +1,24 @@
+"""What targets are told of a sweep that has ended."""
+
+from sqlalchemy.orm import Session
+
+from store.db.tables import Sweep
+from store.rows import signals, trials
+from store.rows.signals import SweepSubject
+from torchyard.contract.notifications import EventKind
+
+
+def signal(session: Session, sweep: Sweep) -> None:
+    """Stores for targets how the sweep has ended, and what its best trial is."""
+    subject = SweepSubject(sweep.id, sweep.name, sweep.owner, sweep.visibility)
+    if not signals.wanted(session, EventKind.SWEEP_FINISHED, sweep=subject):
+        return
+    counts = {str(state): count for state, count in trials.counts(session, [sweep.id])[sweep.id].items() if count}
+    parts = [f"{count} {state}" for state, count in counts.items()]
+    found, told = trials.best(session, sweep), None
+    if found is not None:
+        told = {"number": found.trial.number, "job_id": found.trial.job_id, "value": found.trial.value}
+        parts.append(f"the best is trial {found.trial.number} with {sweep.monitor} {found.trial.value:.6g}")
+    text = signals.brief(f"{sweep.state}: {sweep.reason_message}; {', '.join(parts)}")
+    data = {"state": sweep.state, "trials": counts, "best": told, "text": text}
+    signals.add(session, EventKind.SWEEP_FINISHED, sweep=subject, data=data)
