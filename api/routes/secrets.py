@@ -11,9 +11,9 @@ from api.present import team as present
 from api.services import ServicesDep
 from store.commands import secrets as commands
 from store.queries import team as queries
+from torchyard.contract.environment import VARIABLE_NAME
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.requests import SecretValue
-from torchyard.contract.spec import VARIABLE_NAME
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import RotationView, SecretView
 

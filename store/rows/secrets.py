@@ -12,8 +12,9 @@ from store.facts.attempts import AttemptSecrets
 from store.facts.team import SecretFacts
 from store.rows import columns, users
 from store.secret_keys import SecretKeys
+from torchyard.contract.environment import VARIABLE_NAME
 from torchyard.contract.errors import ConfigError, Conflict, FieldError, InvalidSpec, NotFound
-from torchyard.contract.spec import VARIABLE_NAME, Spec
+from torchyard.contract.spec import Spec
 
 MAX_SECRETS = 100
 """Of one user."""

@@ -3,7 +3,6 @@
 from datetime import timedelta
 import functools
 import operator
-import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -18,6 +17,7 @@ from pydantic import (
 from torchyard.contract import recipes
 from torchyard.contract.after import MOST_AFTER, After
 from torchyard.contract.durations import above_zero, format_duration
+from torchyard.contract.environment import Env, SecretRef
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
@@ -42,15 +42,6 @@ MOST_SPEC_BYTES = 262_144
 _MOST_VALUES = 10_000
 """The most keys and values in a spec: each may cost an error message."""
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-VARIABLE_NAME = allowing(
-    r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", "1 to 100 letters, digits and `_`, of which the first is no digit"
-)
-_RESERVED = re.compile(
-    r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
-    r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
-)
-
 
 class CheckpointPolicy(Schema):
     every_epochs: Count | None = Field(default=1, description="null: only by steps, at a stop and at the end")
@@ -59,12 +50,6 @@ class CheckpointPolicy(Schema):
     keep_best: Count = Field(default=1, description="the best ones to keep beside them, by `monitor`")
     monitor: MetricKey = Field(default="val/loss", description="the metric that decides which checkpoint is `best`")
     mode: Literal["min", "max"] = "min"
-
-
-class SecretRef(Schema):
-    """The value of a variable: a secret of the job's owner."""
-
-    secret: Annotated[str, Field(pattern=VARIABLE_NAME)]
 
 
 class Profile(Schema):
@@ -96,10 +81,7 @@ class _Common(Schema):
         description="`team`: every user may read the job; `private`: its owner and administrators; null: the server's",
     )
     labels: Labels = {}
-    env: Annotated[
-        dict[str, Annotated[str, Field(max_length=32_768)] | SecretRef],
-        Field(max_length=256, description="variables of the ranks; a value is a text, or `{secret: NAME}`"),
-    ] = {}
+    env: Env = {}
     slurm: SlurmOptions | None = Field(
         default=None, exclude_if=lambda value: value is None, description="only with `resources.pool`"
     )
@@ -156,16 +138,6 @@ class _Common(Schema):
             return None
         found = parse_initial(self.init_from)
         return found if isinstance(found, AfterRef) else None
-
-    @field_validator("env")
-    @classmethod
-    def _env_is_the_users(cls, env: dict[str, Any]) -> dict[str, Any]:
-        for name in env:
-            if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{name[:200]!r} is no name of an environment variable")
-            if _RESERVED.fullmatch(name):
-                raise ValueError(f"{name} is set by the service and cannot be chosen")
-        return env
 
 
 class RecipeSpec(_Common):

@@ -10,12 +10,13 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from torchyard.cli.run.values import Value, duration, fraction, number, pairs, parse_size, truth, words
 from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.after import MOST_AFTER
+from torchyard.contract.environment import VARIABLE_NAME
 from torchyard.contract.labels import Labels
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.resources import GpuName, PoolName
 from torchyard.contract.schema import BundleOrFile
 from torchyard.contract.slurm import SlurmFeatures, SlurmWord
-from torchyard.contract.spec import JOB_NAME, VARIABLE_NAME, JobName, Priority
+from torchyard.contract.spec import JOB_NAME, JobName, Priority
 from torchyard.contract.team import Visibility
 
 

@@ -1,0 +1,40 @@
+"""The variables of a job's ranks that its spec sets."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from torchyard.contract.schema import Schema
+from torchyard.contract.wording import allowing
+
+VARIABLE_NAME = allowing(
+    r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", "1 to 100 letters, digits and `_`, of which the first is no digit"
+)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_RESERVED = re.compile(
+    r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
+    r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
+)
+
+
+class SecretRef(Schema):
+    """The value of a variable: a secret of the job's owner."""
+
+    secret: Annotated[str, Field(pattern=VARIABLE_NAME)]
+
+
+def _are_the_users(env: dict[str, Any]) -> dict[str, Any]:
+    for name in env:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{name[:200]!r} is no name of an environment variable")
+        if _RESERVED.fullmatch(name):
+            raise ValueError(f"{name} is set by the service and cannot be chosen")
+    return env
+
+
+Env = Annotated[
+    dict[str, Annotated[str, Field(max_length=32_768)] | SecretRef],
+    Field(max_length=256, description="variables of the ranks; a value is a text, or `{secret: NAME}`"),
+    AfterValidator(_are_the_users),
+]
