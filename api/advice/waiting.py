@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from api.advice import failure
 from api.advice.facts import Facts, shown
-from torchyard.contract.after import WAITS_FOR_JOBS
 from torchyard.contract.fitting import is_named, suitable
+from torchyard.contract.job import WAITS_FOR_JOBS
 from torchyard.contract.resources import Resources
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.cluster import WorkerView

@@ -11,8 +11,7 @@ from store.facts.callers import Caller
 from store.facts.jobs import DependencyFacts
 from store.line.conditions import is_queued
 from store.rows import access
-from torchyard.contract.after import WAITS_FOR_JOBS
-from torchyard.contract.job import JobState, Reason
+from torchyard.contract.job import WAITS_FOR_JOBS, JobState, Reason
 
 _MOST_NAMED = 3
 """Jobs that a reason names."""

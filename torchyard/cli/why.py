@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.cluster import worker_lines
-from torchyard.contract.after import WAITS_FOR_JOBS
-from torchyard.contract.job import WAITING_IN_SLURM, JobState
+from torchyard.contract.job import WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from torchyard.contract.schema import Schema
 
 MOST_AFTER = 32
 """The most jobs for which one job waits."""
-WAITS_FOR_JOBS = "waits_for_jobs"
-"""The code of the reason of a queued job that waits for other jobs."""
 Ending = Literal["succeeded", "finished", "failed"]
 
 

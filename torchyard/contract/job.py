@@ -59,6 +59,8 @@ class Reason:
 
 AT_RUNG = "rung"
 """The code of the reason of a trial that has paused by itself, and waits for its promotion."""
+WAITS_FOR_JOBS = "waits_for_jobs"
+"""The code of the reason of a queued job that waits for other jobs."""
 WAITING_IN_SLURM = "waiting_in_slurm"
 """The code of the reason of a job that starts in a pool, and waits in its cluster's queue. The message is Slurm's."""
 
