@@ -12,8 +12,9 @@ import threading
 import time
 
 from api.submissions import Submissions
+from controller.notifications.fan_out import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
-from store.commands import batches, bundles, cleanup, models, requests, submission, sweeps, team
+from store.commands import batches, bundles, cleanup, models, notifications, requests, submission, sweeps, team
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
 from store.facts.attempts import Claim
@@ -146,6 +147,19 @@ def control(settings: Settings) -> None:
 def pause_sweep(settings: Settings, sweep_id: str) -> None:
     with opened(settings) as store:
         sweeps.ask(store, "pause", sweep_id, caller=SERVICE)
+
+
+def notify(settings: Settings, received: Path) -> None:
+    """Makes messages of all signals, and sends them, as a controller does. Appends a line for each that arrives."""
+    with opened(settings) as store:
+        while FanOut(store).run():
+            pass
+        while claimed := notifications.claim_messages(store, count=10, lease_s=3600):
+            for message in claimed:
+                with received.open("a") as file:
+                    file.write(f"{message.target.id} {message.body['data']['job']['id']} {message.id}\n")
+                notifications.mark_delivered(store, message.id)
+        Upkeep(store).run()
 
 
 def remove_orphans(settings: Settings) -> None:
