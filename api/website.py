@@ -16,7 +16,19 @@ from torchyard.contract.errors import NotFound
 
 BUILT = Path(__file__).with_name("static")
 """Where the build of `web/` lies; the wheel has it."""
-_ADDRESSES = ("/", "/jobs", "/jobs/{rest:path}", "/sweeps", "/sweeps/{rest:path}", "/compare", "/models", "/login")
+_ADDRESSES = (
+    *(
+        "/",
+        "/jobs",
+        "/jobs/{rest:path}",
+        "/sweeps",
+        "/sweeps/{rest:path}",
+        "/compare",
+        "/models",
+        "/settings",
+        "/login",
+    ),
+)
 """The addresses that all answer the same HTML file. Its script shows what each stands for."""
 _INDEX = "index.html"
 _POLICY = (

@@ -27,6 +27,7 @@ ADDRESSES = (
     "/sweeps/swp_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "/compare",
     "/models",
+    "/settings",
     "/login",
 )
 SCRIPT_PATH = "/assets/index-BxK3a9Zq.js"

@@ -2,7 +2,7 @@
 import { BASE } from "./base";
 
 export interface Route {
-  readonly page: "now" | "jobs" | "job" | "sweeps" | "sweep" | "compare" | "models" | "unknown";
+  readonly page: "now" | "jobs" | "job" | "sweeps" | "sweep" | "compare" | "models" | "settings" | "unknown";
   readonly jobId: string | null;
   readonly sweepId: string | null;
   readonly query: URLSearchParams;
@@ -87,5 +87,6 @@ function read(): Route {
     return { page: "sweep", ...plain, sweepId: second };
   if (first === "compare" && second === undefined) return { page: "compare", ...plain };
   if (first === "models" && second === undefined) return { page: "models", ...plain };
+  if (first === "settings" && second === undefined) return { page: "settings", ...plain };
   return { page: "unknown", ...plain };
 }

@@ -32,6 +32,10 @@ export type MetricsAnswer = Schemas["CurvesView"];
 export type HistoryView = Schemas["WorkerHistoryView"];
 export type AttemptView = Schemas["AttemptView"];
 export type AdviceView = Schemas["AdviceView"];
+export type EventKind = Schemas["EventKind"];
+export type TargetView = Schemas["TargetView"];
+export type NewTargetView = Schemas["NewTargetView"];
+export type MessageView = Schemas["MessageView"];
 export type Problem = Schemas["Problem"];
 
 export interface Page<T> {

@@ -31,6 +31,7 @@ function shell(load: () => Promise<{ default: typeof Mark }> = () => Promise.res
     sweep: page("sweep"),
     compare: page("compare"),
     models: page("models"),
+    settings: page("settings"),
   };
   return { host: show(Shell, { pages }), loaded };
 }
