@@ -168,7 +168,7 @@ TORCHYARD: dict[str, frozenset[str]] = {
                 f"torchyard.contract.{name}"
                 for name in ("after", "codec", "errors", "job", "notifications", "resources", "spec", "team")
             ),
-            *("torchyard.contract.notifications", "torchyard.contract.sweeps"),
+            *(f"torchyard.contract.{name}" for name in ("notifications", "schedules", "sweeps")),
             "torchyard.contract.views",
         }
     ),
