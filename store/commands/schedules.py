@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 def add(store: Store, new: NewSchedule) -> ScheduleFacts:
     """Stores a schedule. Raises InvalidSpec for one that never comes, and Conflict if the owner has too many."""
-    with store.write("schedule") as session:
+    with store.write("change") as session:
         made = schedules.add(session, new)
         audit.add(session, new.caller, "schedule.add", made.id)
         return made
@@ -29,7 +29,7 @@ def add(store: Store, new: NewSchedule) -> ScheduleFacts:
 
 def change(store: Store, schedule_id: str, patch: SchedulePatch, *, caller: Caller) -> ScheduleFacts:
     """Does what `store.rows.schedules.change` does."""
-    with store.write("schedule") as session:
+    with store.write("change") as session:
         changed = schedules.change(session, schedule_id, patch, caller)
         audit.add(session, caller, "schedule.change", schedule_id)
         return changed
@@ -37,7 +37,7 @@ def change(store: Store, schedule_id: str, patch: SchedulePatch, *, caller: Call
 
 def remove(store: Store, schedule_id: str, *, caller: Caller) -> None:
     """Deletes a schedule. Its runs stay. Raises NotFound and Forbidden."""
-    with store.write("schedule") as session:
+    with store.write("change") as session:
         schedules.remove(session, schedule_id, caller)
         audit.add(session, caller, "schedule.delete", schedule_id)
 

@@ -35,6 +35,8 @@ SCRIPT = {"trainer": "script", "name": "nightly", "config": {"code": "file:///co
 MINUTE_US = 60_000_000
 YEAR_US = 365 * 24 * 60 * MINUTE_US
 SHA256 = "a" * 64
+POINTS = {"store.run_schedule.before": 0, "store.run_schedule.after": 1}
+"""Where a controller is killed, and how many runs are stored then."""
 
 
 class Yard:
@@ -279,14 +281,14 @@ Schedules(store_on(Database(sys.argv[1]))).run()
 
 
 @quick_on_sqlite
-@pytest.mark.parametrize(("side", "runs"), [("before", 0), ("after", 1)])
+@pytest.mark.parametrize(("point", "runs"), POINTS.items())
 def test_a_controller_that_is_killed_around_its_commit_submits_a_run_once(
-    yard: Yard, database_url: str, side: str, runs: int
+    yard: Yard, database_url: str, point: str, runs: int
 ) -> None:
     schedule_id = yard.add(overlap="cancel")
     yard.due(schedule_id)
     yard.pass_time(schedule_id)
-    env = os.environ | {"TORCHYARD_FAILPOINTS": f"store.run_schedule.{side}=kill"}
+    env = os.environ | {"TORCHYARD_FAILPOINTS": f"{point}=kill"}
     done = subprocess.run([sys.executable, "-c", KILLED, database_url], env=env, check=False, timeout=120)
     assert done.returncode == -signal.SIGKILL
     assert len(yard.jobs()) == 1 + runs

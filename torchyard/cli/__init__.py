@@ -30,6 +30,7 @@ from torchyard.cli import (
     page,
     predict,
     quota,
+    schedules,
     secrets,
     stacks,
     submission,
@@ -83,6 +84,7 @@ for command in (
 app.command("open")(page.open_page)
 for name, group in (
     ("sweep", sweeps.sweep),
+    ("schedules", schedules.schedules),
     ("data", data.data),
     ("models", models.models),
     ("users", users.users),

@@ -104,7 +104,10 @@ def _documents(written: bytes, name: str) -> Iterator[Any]:
 
 @functools.cache
 def _loader() -> type[yaml.SafeLoader]:
-    """Returns a safe loader to which `on` is the name of a key, and not the truth, as in YAML 1.1."""
+    """Returns a safe loader to which `on` is the name of a key, and not the truth, as in YAML 1.1.
+
+    A time is the text that it is, as JSON has no times.
+    """
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -114,6 +117,7 @@ def _loader() -> type[yaml.SafeLoader]:
                     key.tag = "tag:yaml.org,2002:str"
             return super().construct_mapping(node, deep=deep)
 
+    Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_yaml_str)
     return Loader
 
 

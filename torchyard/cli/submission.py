@@ -71,11 +71,15 @@ def submit(
     """Submit jobs and print their ids. With --follow, print the log of the only one, and exit with 1 if it fails.
 
     With --sweep or --array, the only job is submitted as a sweep: `lr` is the key of its config that ends so.
-    In `after`, a job may name others that are submitted with it.
+    In `after`, a job may name others that are submitted with it. With the key `schedule`, the service submits it at
+    those times, and the id is that of the schedule.
     """
     found = read_specs(files)
     if len(found) > 1 and follow:
         raise typer.BadParameter(f"there are {len(found)} jobs, and --follow watches one")
+    scheduled = [each.place for each in found if each.spec.get("schedule") is not None]
+    if scheduled and (len(found) > 1 or follow or idempotency_key is not None):
+        raise typer.BadParameter(f"{scheduled[0]} has a schedule: submit it alone, without --follow or a key")
     options = {"name": name, "visibility": visibility, "init_from": init_from}
     own = {key: value for key, value in options.items() if value is not None}
     specs = [each.spec | own for each in found]
@@ -86,6 +90,10 @@ def submit(
             from torchyard.cli.sweeps.submitting import submit_sweep
 
             return submit_sweep(client, sweep_spec, detach=not follow, as_json=as_json, idempotency_key=idempotency_key)
+        if scheduled:
+            from torchyard.cli.schedules import added
+
+            return added(client.schedules.create(specs[0]), as_json=as_json)
         if len(specs) > 1:
             places = [each.place for each in found]
             with _naming(places):

@@ -7,6 +7,7 @@ from torchyard.client.blocking import BlockingTransport, Driver, blocking, itera
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.client import ClientCore
 from torchyard.client.core.notifications import NotificationsCore
+from torchyard.client.core.schedules import SchedulesCore
 from torchyard.client.core.sweeps import SweepsCore
 from torchyard.client.discovery import Server, discover
 from torchyard.client.handles import Job
@@ -37,6 +38,18 @@ class Sweeps(Driver[SweepsCore]):
     promote = blocking(SweepsCore.promote)
     delete = blocking(SweepsCore.delete)
     wait = blocking(SweepsCore.wait)
+
+
+class Schedules(Driver[SchedulesCore]):
+    """The operations of `SchedulesCore`, which block until their result is there."""
+
+    create = blocking(SchedulesCore.create)
+    get = blocking(SchedulesCore.get)
+    list = iterating(SchedulesCore.list)
+    pause = blocking(SchedulesCore.pause)
+    resume = blocking(SchedulesCore.resume)
+    change = blocking(SchedulesCore.change)
+    delete = blocking(SchedulesCore.delete)
 
 
 class Notifications(Driver[NotificationsCore]):
@@ -72,6 +85,7 @@ class Client(Driver[ClientCore]):
         super().__init__(ClientCore(self.server, BlockingTransport(self.server), patience=patience))
         self.bundles = Bundles(self._core.bundles)
         self.sweeps = Sweeps(self._core.sweeps)
+        self.schedules = Schedules(self._core.schedules)
         self.notifications = Notifications(self._core.notifications)
 
     def __enter__(self) -> Self:

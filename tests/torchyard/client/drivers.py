@@ -19,6 +19,7 @@ class AsyncioDriver:
         self._client = AsyncClient(*args, **options)
         self.bundles = _Methods(self._runner, self._client.bundles)
         self.sweeps = _Methods(self._runner, self._client.sweeps)
+        self.schedules = _Methods(self._runner, self._client.schedules)
         self.notifications = _Methods(self._runner, self._client.notifications)
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ from torchyard.client.core.job import AsyncJob, JobCore
 from torchyard.client.core.launching import Mounts, arguments, program_of, script_spec, upload_code
 from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.notifications import NotificationsCore
+from torchyard.client.core.schedules import SchedulesCore
 from torchyard.client.core.sweeps import SweepsCore
 from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
@@ -30,6 +31,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         super().__init__(server, transport, patience=patience)
         self.bundles = BundlesCore(self._connection)
         self.sweeps = SweepsCore(self._connection, transport)
+        self.schedules = SchedulesCore(self._connection)
         self.notifications = NotificationsCore(self._connection)
 
     async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJob:

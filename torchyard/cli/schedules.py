@@ -1,0 +1,157 @@
+"""The commands `schedules`: list, show, pause, resume and remove what the service submits again and again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from torchyard.client import Client
+    from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
+
+schedules = typer.Typer(
+    no_args_is_help=True, help="Jobs that are submitted again and again: `submit` a spec with the key `schedule`."
+)
+ScheduleArgument = Annotated[
+    str, typer.Argument(metavar="SCHEDULE", help="An id or the beginning of it, or the name of its jobs.")
+]
+SchedulesArgument = Annotated[
+    list[str], typer.Argument(metavar="SCHEDULE…", help="Ids, beginnings of ids, or the names of their jobs.")
+]
+
+
+@schedules.command("ls")
+def ls(
+    *,
+    owner: Annotated[str | None, typer.Option(metavar="USER", help="Only schedules of this user.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the schedules that you may see, newest first."""
+    with connect() as client:
+        found = [*client.schedules.list(owner=owner)]
+    if as_json:
+        return output.write_json(found)
+    headers = ("ID", "NAME", output.OWNER, "STATE", "CRON", "ZONE", "NEXT", "LAST RUN")
+    for line in output.table(headers, map(_row, found)) if found else ():
+        terminal.write(line)
+    if not found:
+        terminal.note(f"No schedules. Add one: {output.command()} submit FILE, where FILE has the key `schedule`")
+    return None
+
+
+@schedules.command("show")
+def show(schedule: ScheduleArgument, *, as_json: Json = False) -> None:
+    """Show a schedule: when it is due, its last run, and why runs were refused."""
+    with connect() as client:
+        found = client.schedules.get(schedule)
+    output.write_json(found) if as_json else _write(found)
+
+
+@schedules.command("pause")
+def pause(schedules: SchedulesArgument, *, as_json: Json = False) -> None:
+    """Submit nothing of these schedules until `resume`."""
+    with connect() as client:
+        changed = [client.schedules.pause(one.id) for one in _found(client, schedules)]
+    _tell(changed, as_json=as_json)
+
+
+@schedules.command("resume")
+def resume(schedules: SchedulesArgument, *, as_json: Json = False) -> None:
+    """Submit the jobs of paused schedules again, from their next times on."""
+    with connect() as client:
+        changed = [client.schedules.resume(one.id) for one in _found(client, schedules)]
+    _tell(changed, as_json=as_json)
+
+
+@schedules.command("rm")
+def rm(
+    schedules: SchedulesArgument,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove schedules. Their runs stay."""
+    with connect() as client:
+        found = _found(client, schedules)
+        if not yes:
+            _confirm(found)
+        for one in found:
+            client.schedules.delete(one.id)
+            if not as_json:
+                terminal.write(f"{one.id}  removed")
+    if as_json:
+        terminal.write(json.dumps({"removed": [one.id for one in found]}))
+
+
+def added(made: ScheduleView, *, as_json: bool) -> None:
+    """Prints the id of a schedule that was added, and says when it is due."""
+    output.write_json(made) if as_json else terminal.write(made.id)
+    terminal.note(
+        f"Added the schedule {made.name}: first at {_when(made.next_at)}."
+        f" Its runs: {output.command()} schedules show {made.id}"
+    )
+
+
+def _found(client: Client, refs: list[str]) -> list[ScheduleView]:
+    return [*{one.id: one for one in (client.schedules.get(ref) for ref in refs)}.values()]
+
+
+def _confirm(found: list[ScheduleView]) -> None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
+    for one in found:
+        terminal.note(f"  {one.id}  {one.name}  {one.schedule.cron}")
+    typer.confirm("Remove these schedules? Their runs stay.", abort=True, err=True)
+
+
+def _tell(changed: list[ScheduleView], *, as_json: bool) -> None:
+    if as_json:
+        return output.write_json(changed)
+    for one in changed:
+        terminal.write(f"{one.id}  {one.state}  next: {_when(one.next_at)}")
+    return None
+
+
+def _row(one: ScheduleSummary) -> tuple[str, ...]:
+    return (
+        one.id,
+        one.name,
+        one.owner,
+        one.state,
+        one.schedule.cron,
+        one.schedule.timezone,
+        _when(one.next_at),
+        "" if one.last_run is None else terminal.ago(one.last_run.due_at),
+    )
+
+
+def _write(found: ScheduleView) -> None:
+    times, reason, error, last = found.schedule, found.status_reason, found.last_error, found.last_run
+    rows = (
+        ("schedule", f"{found.id}  {found.name}"),
+        ("owner", found.owner),
+        ("state", found.state if reason is None else f"{found.state}: {reason.message}"),
+        ("times", f"{times.cron}  {times.timezone}"),
+        ("until", "" if times.until is None else _when(times.until)),
+        ("overlap", times.overlap),
+        ("next", _when(found.next_at)),
+        ("last run", "" if last is None else f"{last.job_id}, due {_when(last.due_at)}"),
+        ("skipped", str(found.skipped) if found.skipped else ""),
+        ("last error", "" if error is None else f"{error.message} ({error.code}, {terminal.ago(error.at)})"),
+    )
+    for label, text in rows:
+        if text:
+            terminal.write(f"{label:<11}{terminal.plain(text)}")
+
+
+def _when(time: datetime | None) -> str:
+    return "never" if time is None else output.moment(time)
