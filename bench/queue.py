@@ -44,7 +44,7 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
     folder.mkdir()
     with up(folder, database=database) as service, service.client() as client:
         fits = script(folder / "code", "")
-        peer_starts = [_start(client, fits) for _ in range(REPEATS)]
+        peer_starts = [seconds_to_start(client, fits) for _ in range(REPEATS)]
         peer_idle_cpu_percent = _idle_cpu_percent(service)
         large = [client.submit(fits | {"resources": {"devices_per_node": 100 + n}}).id for n in range(REQUESTS)]
         _fill(service.database, large)
@@ -55,7 +55,7 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
             "the first pass over the queue",
             pause=0.1,
         )
-        starts = [_start(client, fits) for _ in range(REPEATS)]
+        starts = [seconds_to_start(client, fits) for _ in range(REPEATS)]
         cpu = _idle_cpu_percent(service)
         where = f"{WAITING:,} that do not fit wait, {name}"
         yield Row(f"POST to the start of a job that fits, {where}", "s", starts, _PEER, peer_starts, at_most=0.3)
@@ -67,7 +67,7 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
         yield Row(f"– a page of 100 of the queue, {where}", "ms", _reads(service, "/v1/queue?limit=100"), at_most=10.0)
 
 
-def _start(client: Client, spec: dict[str, object]) -> float:
+def seconds_to_start(client: Client, spec: dict[str, object]) -> float:
     """Returns the seconds from POST to the claim. Waits for the end of the job."""
     submitted = time.time()
     job_id = client.submit(spec).id

@@ -18,7 +18,8 @@ _POLL_S = 1.0
 _REST_S = 5.0
 """A duty that has failed is not done again before, whoever wakes this program."""
 _LONGEST_PAUSE_S = 1.0
-"""After a pass comes a pause as long as it took, but no longer: each end of a job wakes this program."""
+"""After a pass comes a pause as long as it took, but no longer: each end of a job wakes this program, and SQLite, which
+has one writer at a time, lets nobody else write while this one goes on at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +47,10 @@ class Controller:
             self._wait_for_database()
             while True:
                 began = self._clock()
-                if not self._run_due():
-                    with self._waiting():
-                        time.sleep(min(self._clock() - began, _LONGEST_PAUSE_S))
+                more = self._run_due()
+                with self._waiting():
+                    time.sleep(min(self._clock() - began, _LONGEST_PAUSE_S))
+                    if not more:
                         self._wait_for_wakeup(wakeups)
         except _Stopped:
             return

@@ -25,7 +25,7 @@ from torchyard.contract.pausing import PausePoint
 from torchyard.contract.points import spec_of
 from torchyard.contract.sweeps import Point, SweepState
 
-MOST = 100
+MOST = 50
 """The most trials that one transaction makes or asks: others can write after them."""
 
 _TOO_MANY_FAILED = "too_many_failed"
