@@ -118,7 +118,7 @@ def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -
         dry_run=wanted.dry_run,
     )
     if wanted.action == "delete" and result.done:
-        _collect(services)
+        collect_garbage(services)
     return ActionsView(
         matched=result.matched,
         done=result.done,
@@ -193,7 +193,7 @@ def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Respo
 def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Deletes a job that has ended, and everything that it stored: events, metrics, logs and checkpoints."""
     requests.act(services.store, "delete", job_id, caller=caller)
-    return Response(status_code=204, background=BackgroundTask(_collect, services))
+    return Response(status_code=204, background=BackgroundTask(collect_garbage, services))
 
 
 @router.get("/jobs/{job_id}/events")
@@ -207,16 +207,17 @@ def list_events(
     return page(EventView, found, telemetry.event, cursor=lambda event: str(event.seq))
 
 
+def collect_garbage(services: Services) -> None:
+    """Removes files of deleted jobs, after the answer."""
+    try:
+        cleanup.collect_garbage(services.store)
+    except (Unavailable, OSError) as error:
+        _log.warning("files of deleted jobs are left for a worker's sweep: %s", error)
+
+
 def _answer(job: JobFacts, caller: Principal, *, status: int = 200) -> Response:
     return Response(present.encoded_job(job, caller), status_code=status, media_type="application/json")
 
 
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:
     return present.encoded_job(queries.get(services.store, job_id, caller=caller), caller)
-
-
-def _collect(services: Services) -> None:
-    try:
-        cleanup.collect_garbage(services.store)
-    except (Unavailable, OSError) as error:
-        _log.warning("files of deleted jobs are left for a worker's sweep: %s", error)

@@ -6,6 +6,7 @@ import time
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
+from starlette.background import BackgroundTask
 from starlette.responses import Response
 
 from api.access.auth import JobReader, JobWriter
@@ -16,6 +17,7 @@ from api.parameters.idempotency import Keyed
 from api.parameters.paging import AfterNumber, AfterSweep, Limit, id_after, number_after, page
 from api.parameters.reads import Parts, in_turns, writes_in_turns
 from api.present import sweeps as present
+from api.routes.jobs import collect_garbage
 from api.services import Services, ServicesDep
 from store.commands import sweeps as commands
 from store.facts.sweeps import NewSweep, SweepFilter
@@ -151,15 +153,19 @@ def promote_trial(services: ServicesDep, caller: JobWriter, sweep_id: str, numbe
 
 
 @router.delete("/sweeps/{sweep_id}", status_code=204, responses=problems(Conflict), response_class=Response)
+@writes_in_turns
 def delete_sweep(
     services: ServicesDep,
     caller: JobWriter,
     sweep_id: str,
     jobs: Annotated[bool, Query(description="its jobs too, with everything that they stored")] = False,
-) -> Response:
+) -> Parts[Response]:
     """Deletes a sweep that has ended. Without `jobs`, its jobs stay, as jobs of no sweep."""
-    commands.delete(services.store, sweep_id, caller=caller, jobs=jobs)
-    return Response(status_code=204)
+    if jobs:
+        for _ in commands.delete_jobs(services.store, sweep_id, caller=caller):
+            yield
+    commands.delete(services.store, sweep_id, caller=caller)
+    return Response(status_code=204, background=BackgroundTask(collect_garbage, services) if jobs else None)
 
 
 def _checked(services: Services, sent: SweepSpec) -> Generator[None, None, tuple[SweepSpec, Spec]]:

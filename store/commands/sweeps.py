@@ -3,6 +3,8 @@
 All of them raise Unavailable, and NotFound and Forbidden for a sweep that is there.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -113,19 +115,22 @@ def promote(store: Store, sweep_id: str, number: int, *, caller: Caller) -> Tria
         return sweeps.trial_of(session, sweep, number)
 
 
-def delete(store: Store, sweep_id: str, *, caller: Caller, jobs: bool = False) -> None:
-    """Deletes a sweep that has ended. Its jobs stay, as jobs of no sweep; with `jobs`, they are deleted first.
+def delete_jobs(store: Store, sweep_id: str, *, caller: Caller) -> Iterator[str]:
+    """Deletes the jobs of a sweep that has ended, and yields the id of each.
 
-    These one by one: what was deleted stays deleted if it ends early. Raises Conflict if it has not ended.
+    What was deleted stays deleted if it ends early. Raises Conflict if the sweep has not ended.
     """
     with store.write("sweeps") as session:
         _check_ended(session, sweeps.lock(session, sweep_id, caller))
-        ids = sweeps.jobs_of(session, sweep_id) if jobs else ()
+        ids = sweeps.jobs_of(session, sweep_id)
     for job_id in ids:
-        try:
+        with suppress(NotFound):  # its owner has deleted it meanwhile
             requests.act(store, "delete", job_id, caller=caller)
-        except NotFound:
-            continue
+        yield job_id
+
+
+def delete(store: Store, sweep_id: str, *, caller: Caller) -> None:
+    """Deletes a sweep that has ended. The jobs that it still has stay, as jobs of no sweep. Raises Conflict."""
     with store.write("sweeps") as session:
         sweep = sweeps.lock(session, sweep_id, caller)
         _check_ended(session, sweep)

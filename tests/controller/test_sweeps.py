@@ -298,7 +298,9 @@ def test_a_sweep_that_has_ended_can_be_deleted(yard: Yard, *, jobs: bool) -> Non
         commands.delete(yard.store, sweep, caller=ADA)
     commands.ask(yard.store, "cancel", sweep, caller=ADA)
     yard.run()
-    commands.delete(yard.store, sweep, caller=ADA, jobs=jobs)
+    deleted = [*commands.delete_jobs(yard.store, sweep, caller=ADA)] if jobs else []
+    assert deleted == (ids if jobs else [])
+    commands.delete(yard.store, sweep, caller=ADA)
     with pytest.raises(NotFound):
         yard.get(sweep)
     left = yard.db.read(lambda session: session.execute(select(Job.id, Job.sweep_id)).all())
