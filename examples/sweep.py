@@ -1,14 +1,23 @@
-"""A sweep is a loop: it starts a job for each learning rate, waits for all, and fetches the best checkpoint."""
+"""A sweep from a program: makes it, waits for its end, prints its ranking, and fetches the best checkpoint."""
 
 from torchyard import Client
 
+SWEEP = {
+    "name": "digits-sweep",
+    "parameters": {"config.optimizer.lr": [0.1, 0.01, 0.001], "config.training.seed": "1..2"},
+    "monitor": "val/accuracy",
+    "mode": "max",
+    "job": {
+        "trainer": "image-classification",
+        "config": {"data": {"source": "digits"}, "training": {"epochs": 2}},
+    },
+}
+
 with Client() as client:
-    jobs = {
-        lr: client.run("ddp.py", folder="examples", args=["--lr", lr], name=f"sweep-{lr}") for lr in (0.1, 0.01, 0.001)
-    }
-    losses: dict[float, float] = {}
-    for lr, job in jobs.items():
-        if job.wait().state == "succeeded":
-            losses[lr] = job.metrics("train/loss")["train/loss"].values[-1]
-    best = min(losses, key=lambda lr: losses[lr])
-    print(f"best: lr {best}, {jobs[best].best_checkpoint().download('best.pt')}")
+    sweep = client.sweeps.wait(client.sweeps.create(SWEEP).id)
+    for trial in client.sweeps.trials(sweep.id):
+        print(trial.rank, trial.value, trial.point)
+    best = sweep.best
+    if best is not None and best.job_id is not None:
+        path = client.download(best.job_id, best.checkpoint_id, to="best.pt")
+        print(f"best: trial {best.trial} with {best.value:.4f}, {path}")

@@ -59,6 +59,14 @@ test("the head offers what the state and the role allow", () => {
   expect(offered({ owner: "bob" })).toEqual(["Kill"]);
 });
 
+test("the head of a trial leads to its sweep", () => {
+  const second = head(view({ sweep: { id: "swp_1", name: "lr", trial: 3, point: {} } })).host.querySelector(
+    ".second",
+  );
+  expect(textOf(second)).toContain("trial 3 of lr");
+  expect(second?.querySelector("a")?.getAttribute("href")).toMatch(/sweeps\/swp_1$/);
+});
+
 test("the head says where the job runs, how far it is and what was best", () => {
   const progress = { step: 5, fraction: 0.369, epoch: 7, epochs: 20, eta_seconds: 60 };
   const best = { metric: "val/iou", value: 0.5, epoch: 3, remeasured: 0.25 };

@@ -123,6 +123,16 @@ test("where not all jobs are counted, there may be more of each state, and more 
   expect(textsOf(show(Selected, { ...two, ...calls }), "button")).toContain("all 0+ that match");
 });
 
+test("the jobs of one sweep are listed until all are asked for", () => {
+  const changes: unknown[] = [];
+  const filter = filterOf(new URLSearchParams({ sweep: "swp_1" }));
+  const change = (made: unknown) => changes.push(made);
+  const host = show(Filters, { filter, counts: {}, total: 0, isCounted: true, change });
+  expect(host.querySelector(".sweep a")?.getAttribute("href")).toMatch(/sweeps\/swp_1$/);
+  click(host, "all jobs");
+  expect(changes).toEqual([{ sweep: null }]);
+});
+
 async function openList(): Promise<{ host: HTMLElement; asked: readonly Asked[] }> {
   const rows = ["a", "b", "c"].map((id) => job(id, id === "b" ? { owner: "bob" } : {}));
   const asked = serve(({ path, method }) => {
