@@ -82,6 +82,7 @@ for (const theme of ["light", "dark"] as const)
       "sweeps",
       `sweeps/${sweep.id}`,
       "models",
+      "settings",
       "compare",
       `compare?jobs=${trained.id},${runs.id}`,
     ];
