@@ -9,6 +9,7 @@ import re
 from urllib.parse import unquote
 
 import api.settings
+import controller.settings
 import worker.settings
 
 ROOT = Path(__file__).parents[1]
@@ -244,7 +245,7 @@ def _begins_one(name: str, known: Collection[str]) -> bool:
 @cache
 def _settings() -> dict[str, object]:
     """Returns the variables that the API and the workers read, with their defaults."""
-    programs = (api.settings.Settings, worker.settings.Settings)
+    programs = (api.settings.Settings, controller.settings.Settings, worker.settings.Settings)
     fields = {name: field for program in programs for name, field in program.model_fields.items()}
     return {f"TORCHYARD_{name.upper()}": field.default for name, field in fields.items()}
 
