@@ -1,0 +1,185 @@
+"""`edit`, `star`, `archive`, and commands on all jobs that a filter finds, against a real service without a worker."""
+
+from collections.abc import Generator
+import json
+from pathlib import Path
+import sys
+from typing import Any
+
+import pytest
+
+from tests.databases import SQLiteDatabases
+from tests.torchyard.cli.answered import is_clean_error
+from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.torchyard.cli.service import Team, serving_team
+from torchyard.client import Client
+
+SPEC: dict[str, Any] = {"trainer": "image-classification", "name": "digits"}
+HOSTILE = "# seen\x9b2J"
+
+
+@pytest.fixture(scope="module")
+def shared_team(tmp_path_factory: pytest.TempPathFactory) -> Generator[Team]:
+    folder = tmp_path_factory.mktemp("team")
+    with serving_team(folder, SQLiteDatabases(folder)) as team:
+        yield team
+
+
+@pytest.fixture
+def team(shared_team: Team, request: pytest.FixtureRequest) -> Team:
+    """The service, with a new user `ada` for each test."""
+    name = f"ada-{abs(hash(request.node.name))}"
+    shared_team.add(name)
+    shared_team.tokens["ada"] = shared_team.tokens[name]
+    return shared_team
+
+
+def submit(team: Team, **spec: Any) -> str:
+    with Client(team.url, team.tokens["ada"]) as client:
+        return client.submit({**SPEC, **spec}).id
+
+
+def job(team: Team, job_id: str) -> dict[str, Any]:
+    return json.loads(team.run("ada", "show", job_id, "--json").stdout)
+
+
+def listed(team: Team, *options: str) -> list[str]:
+    done = team.run("ada", "ps", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return [each["name"] for each in json.loads(done.stdout)]
+
+
+def test_edit_changes_what_is_given_and_leaves_the_rest(team: Team) -> None:
+    job_id = submit(team, labels={"a": "1", "b": "2"})
+    options = ["--name", "renamed", "--label", "a=3", "--unlabel", "b", "--priority", "-4", "--notes", "it *diverged*"]
+    done = team.run("ada", "edit", job_id, *options)
+    assert (done.returncode, done.stdout) == (0, f"{job_id}  renamed  a=3\n"), done.stderr
+    edited = job(team, job_id)
+    found = [edited[key] for key in ("name", "labels", "priority", "notes")]
+    assert found == ["renamed", {"a": "3"}, -4, "it *diverged*"]
+    assert listed(team, "--search", "DIVERGED") == ["renamed"]
+    shown = team.run("ada", "show", job_id).stdout
+    assert "notes\n  it *diverged*\n" in shown
+    assert team.run("ada", "edit", job_id, "--notes", "", "--json").returncode == 0
+    assert job(team, job_id)["notes"] == ""
+
+
+def test_notes_come_from_a_file_or_stdin(team: Team, tmp_path: Path) -> None:
+    job_id = submit(team)
+    (tmp_path / "notes.md").write_bytes(b"# one\r\n\ttwo\n")
+    assert team.run("ada", "edit", job_id, "--notes-file", "notes.md", cwd=tmp_path).returncode == 0
+    assert job(team, job_id)["notes"] == "# one\n\ttwo\n"
+    assert team.run("ada", "edit", job_id, "--notes-file", "-", stdin="three").returncode == 0
+    assert job(team, job_id)["notes"] == "three"
+    for content, said in ((b"\xff\xfe", "no text in UTF-8"), (b"\x1b[2J", "U+001B"), (b"x" * 100_000, "at most 65536")):
+        (tmp_path / "notes.md").write_bytes(content)
+        done = team.run("ada", "edit", job_id, "--notes-file", "notes.md", cwd=tmp_path)
+        assert done.returncode in {1, 2} and said in done.stderr
+        assert is_clean_error(done)
+    assert job(team, job_id)["notes"] == "three"
+
+
+def test_the_editor_writes_notes_and_overwrites_nobodys(team: Team, tmp_path: Path) -> None:
+    job_id = submit(team)
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import pathlib, sys\nfile = pathlib.Path(sys.argv[1])\nfile.write_text(file.read_text() + 'and more')\n"
+    )
+    variables = environment(team.url, team.tokens["ada"]) | {"VISUAL": f"{sys.executable} {editor}"}
+    for written in ("and more", "and moreand more"):
+        assert run_in_process(["edit", job_id, "--editor"], variables).returncode == 0
+        assert job(team, job_id)["notes"] == written
+    meanwhile = (
+        "from torchyard import Client\n"
+        f"Client({team.url!r}, {team.tokens['ada']!r}).update({job_id!r}, notes='theirs')\n"
+    )
+    editor.write_text(editor.read_text() + meanwhile)
+    done = run_in_process(["edit", job_id, "--editor"], variables)
+    assert (done.returncode, "have changed since you read them" in done.stderr) == (1, True)
+    assert job(team, job_id)["notes"] == "theirs"
+    editor.write_text("raise SystemExit(3)")
+    done = run_in_process(["edit", job_id, "--editor"], variables)
+    assert (done.returncode, "nothing was changed" in done.stderr) == (2, True)
+
+
+def test_a_filter_chooses_the_jobs(team: Team) -> None:
+    jobs = {name: submit(team, name=name, labels={"x": name[0]}) for name in ("a1", "a2", "b1")}
+    assert "cancel: 2 jobs" in team.run("ada", "cancel", "--label", "x=a", "--dry-run").stdout
+    refused = team.run("ada", "cancel", "--state", "queued", "--label", "x=a")
+    assert (refused.returncode, "use --yes" in refused.stderr) == (2, True)
+    done = team.run("ada", "cancel", "--state", "queued", "--label", "x=a", "--yes")
+    assert (done.returncode, done.stdout) == (0, "cancel: 2 jobs\n"), done.stderr
+    assert [job(team, jobs[name])["state"] for name in jobs] == ["cancelled", "cancelled", "queued"]
+    assert team.run("ada", "archive", "--label", "x=a").stdout == "archive: 2 jobs\n"
+    assert (listed(team), listed(team, "--archived")) == (["b1"], ["a2", "a1"])
+    assert job(team, "a1")["archived"], "by its name, as no other job has it"
+    assert team.run("ada", "archive", "a1", "--undo").stdout == "unarchive: 1 job\n"
+    assert team.run("ada", "edit", "--search", "1", "--label", "y=z").stdout == "label: 2 jobs\n"
+    assert [job(team, jobs[name])["labels"].get("y") for name in jobs] == ["z", None, "z"]
+    told = json.loads(team.run("ada", "rm", "--state", "cancelled", "--yes", "--json").stdout)
+    assert told == {"action": "delete", "matched": 1, "done": 1, "refused": []}
+    assert (listed(team), listed(team, "--archived")) == (["b1"], ["a2"])
+
+
+def test_a_filter_finds_nothing_of_others(team: Team) -> None:
+    submit(team, visibility="team")
+    team.add(bob := f"bob-{len(team.tokens)}")
+    for command in (["cancel", "--yes"], ["rm", "--yes"], ["pause"], ["archive"], ["edit", "--label", "a=b"]):
+        done = team.run(bob, *command, "--search", "digits", "--all")
+        assert (done.returncode, done.stdout.endswith(": 0 jobs\n")) == (0, True), (command, done.stdout)
+
+
+def test_stars_are_listed_and_removed(team: Team) -> None:
+    first = submit(team, name="first")
+    submit(team, name="second")
+    assert team.run("ada", "star", first).stdout == "star: 1 job\n"
+    assert listed(team, "--starred") == ["first"]
+    assert "first *" in team.run("ada", "ps").stdout
+    assert team.run("ada", "star", "--remove", "--search", "first").stdout == "unstar: 1 job\n"
+    assert listed(team, "--starred") == []
+
+
+def test_jobs_are_grouped_by_a_label(team: Team) -> None:
+    for value in ("a", "b", "b"):
+        submit(team, labels={"team": value})
+    team.run("ada", "cancel", submit(team))
+    lines = team.run("ada", "ps", "--group-by", "label:team").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["TEAM", "JOBS", "QUEUED", "CANCELLED"],
+        ["b", "2", "2"],
+        ["a", "1", "1"],
+        ["-", "1", "1"],
+    ]
+    told = json.loads(team.run("ada", "ps", "--group-by", "label:team", "--state", "queued", "--json").stdout)
+    assert told[0] == {"value": "b", "counts": {"queued": 2}, "total": 2}
+    assert team.run("ada", "ps", "--group-by", "team").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cancel"],
+        ["cancel", "digits", "--state", "queued"],
+        ["cancel", "digits", "--dry-run"],
+        ["rm", "--all", "--yes"],
+        ["edit", "digits"],
+        ["edit", "--label", "a=b"],
+        ["edit", "--state", "queued", "--name", "x"],
+        ["edit", "--editor", "--state", "queued"],
+        ["edit", "digits", "--notes", "a", "--notes-file", "b"],
+        ["star", "--label", "no-value"],
+    ],
+)
+def test_wrong_arguments_change_nothing(team: Team, arguments: list[str]) -> None:
+    submit(team)
+    done = team.run("ada", *arguments)
+    assert (done.returncode, is_clean_error(done)) == (2, True), done.stderr
+    assert listed(team) == ["digits"]
+
+
+def test_notes_do_not_control_the_terminal(team: Team) -> None:
+    job_id = submit(team)
+    refused = team.run("ada", "edit", job_id, "--notes", HOSTILE)
+    assert (refused.returncode, "U+009B" in refused.stderr) == (1, True)
+    team.run("ada", "edit", job_id, "--notes", "left\u202eright")
+    assert "left" in team.run("ada", "show", job_id).stdout
