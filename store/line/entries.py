@@ -11,7 +11,7 @@ COLUMNS = tuple(Base.metadata.tables["jobs"].c[name] for name in _NAMES)
 """What these functions read of a row."""
 
 
-def in_line(job: Any) -> bool:
+def is_in_line(job: Any) -> bool:
     """Returns whether the job is queued and does not wait for other jobs."""
     return job.state == JobState.QUEUED and job.not_before != HELD
 

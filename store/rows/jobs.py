@@ -10,7 +10,8 @@ from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import HELD, Allocation, Attempt, Job, Worker
 from store.facts.line import Left
-from store.line.entries import entry_of, in_line
+from store.line.conditions import in_line
+from store.line.entries import entry_of, is_in_line
 from store.rows import initial_files, job_events, reservations, signals, trials
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import NotFound
@@ -60,8 +61,8 @@ def get(session: Session, job_id: str) -> Job:
 
 
 def queued(session: Session, *, limit: int | None = None) -> list[tuple[str, int]]:
-    """Returns id and priority of the queued jobs, in the order in which they start."""
-    query = select(Job.id, Job.priority).where(Job.state == JobState.QUEUED)
+    """Returns id and priority of the jobs in the line, in the order in which they start."""
+    query = select(Job.id, Job.priority).where(in_line())
     return [(row.id, row.priority) for row in session.execute(query.order_by(Job.priority.desc(), Job.id).limit(limit))]
 
 
@@ -170,7 +171,7 @@ def announce(session: Session, job: Any) -> None:
 
     `job` is its row, or its columns.
     """
-    if in_line(job):
+    if is_in_line(job):
         announcement_of(session).enqueue(job.id, entry_of(job))
     else:
         announcement_of(session).dequeue(job.id, Left(job.lined_at))

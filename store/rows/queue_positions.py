@@ -6,14 +6,14 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.line.entries import in_line, standing_of
+from store.line.entries import is_in_line, standing_of
 from store.line.line import line_of
 from store.rows.credits import credits
 
 
 def ask_after_commit(session: Session, jobs: Iterable[Any]) -> None:
     """Has the positions of jobs that were just submitted found when they are announced: see `Store.places`."""
-    announcement, new = announcement_of(session), [standing_of(job) for job in jobs if in_line(job)]
+    announcement, new = announcement_of(session), [standing_of(job) for job in jobs if is_in_line(job)]
     if not new:
         return
     announcement.newcomers += new
@@ -22,7 +22,7 @@ def ask_after_commit(session: Session, jobs: Iterable[Any]) -> None:
 
 def queue_positions(session: Session, rows: Iterable[Any]) -> dict[str, int]:
     """Returns the positions of those jobs that are in the line, from 1, by id. `rows` have the columns of jobs."""
-    found = [standing_of(row) for row in rows if in_line(row)]
+    found = [standing_of(row) for row in rows if is_in_line(row)]
     if not found:
         return {}
     return line_of(session).positions(credits(session, {job.bucket for job in found}), found)

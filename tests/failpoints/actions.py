@@ -14,7 +14,18 @@ import time
 from api.submissions import Submissions
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
-from store.commands import batches, bundles, cleanup, models, notifications, requests, submission, sweeps, team
+from store.commands import (
+    batches,
+    bundles,
+    cleanup,
+    dependencies,
+    models,
+    notifications,
+    requests,
+    submission,
+    sweeps,
+    team,
+)
 from store.commands.bundles import Upload
 from store.commands.team import UserChange
 from store.facts.attempts import Claim
@@ -129,6 +140,13 @@ def submit_batch(settings: Settings, parts: int, answered: Path) -> None:
             wanted = {part * 10 + number: Submission(spec, SERVICE, "private") for number in range(10)}
             found |= batches.submit(store, wanted, whole=whole, atomic=False)
     answered.write_text(" ".join(map(str, found.values())))
+
+
+def settle(settings: Settings) -> None:
+    """Lets jobs go on, or fail, whose others have ended, as a controller does."""
+    with opened(settings) as store:
+        while dependencies.settle(store):
+            pass
 
 
 def collect(settings: Settings) -> None:

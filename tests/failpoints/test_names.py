@@ -17,6 +17,7 @@ import pytest
 from tests.failpoints import (
     test_attempts,
     test_bundles,
+    test_dependencies,
     test_identity,
     test_notifying,
     test_processes,
@@ -114,6 +115,7 @@ def test_every_failpoint_is_tested() -> None:
         *test_attempts.POINTS,
         *test_attempts.LOOKS,
         *test_bundles.POINTS,
+        *test_dependencies.POINTS,
         *test_identity.POINTS,
         *test_notifying.POINTS,
         *test_reservations.POINTS,

@@ -29,7 +29,7 @@ COMMITS = (
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
     *("fan_out", "claim_messages", "message_result", "clean_messages"),
     *("add_up_counts", "join_points", "move_aside", "identify", "sweep", "other"),
-    *("sweeps", "run_schedule", "make_trials", "ask_trials"),
+    *("sweeps", "run_schedule", "make_trials", "ask_trials", "dependencies"),
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")

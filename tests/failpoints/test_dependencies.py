@@ -1,0 +1,85 @@
+"""A controller is killed or delayed between the end of a job and what follows for those that wait for it."""
+
+from io import BytesIO
+import threading
+from typing import Any
+
+import pytest
+
+from store.blobs import Blobs
+from store.commands import batches
+from store.facts.callers import SERVICE
+from store.facts.output import NewCheckpoint
+from store.facts.submission import Submission
+from tests import line
+from tests.failpoints import actions
+from tests.failpoints.armed import started
+from tests.failpoints.fixture import FailpointFixture
+from tests.store.fixture import store_on
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.spec import parse_spec
+
+POINTS = [f"store.dependencies.{side}" for side in ("before", "after")]
+PLACES = [*POINTS, *(f"queue.announce.{side}" for side in ("before", "after"))]
+SPECS: list[dict[str, Any]] = [
+    {"name": "prep"},
+    {"name": "plain", "after": [{"job": "prep"}]},
+    {"name": "weights", "after": [{"job": "prep"}], "init_from": "${jobs.prep.best}"},
+    {"name": "rescue", "after": [{"job": "prep", "on": "failed"}]},
+    {"name": "behind", "after": [{"job": "rescue"}]},
+]
+
+
+@pytest.mark.parametrize("point", PLACES)
+def test_a_killed_controller_leaves_all_to_the_next(service: FailpointFixture, point: str) -> None:
+    ids = _ended(service)
+    with started(actions.settle, service.settings, plan=f"{point}=kill", log=service.log) as child:
+        assert child.wait() == -9
+        assert child.acted == [point]
+    actions.settle(service.settings)
+    _check(service, ids)
+
+
+@pytest.mark.parametrize("point", PLACES)
+def test_two_controllers_do_it_once(service: FailpointFixture, point: str) -> None:
+    ids = _ended(service)
+    with started(actions.settle, service.settings, plan=f"{point}=stop@1", log=service.log) as child:
+        child.wait_for_stop()
+        second = threading.Thread(target=actions.settle, args=(service.settings,))
+        second.start()
+        second.join(0.15)  # where the first one is SQLite's only writer, the second waits for it
+        child.go_on()
+        assert child.wait() == 0
+        second.join()
+    _check(service, ids)
+
+
+def _ended(service: FailpointFixture) -> dict[str, str]:
+    """Returns jobs by their names, of which the first has succeeded and nobody has looked at the others."""
+    wanted = {
+        place: Submission(
+            parse_spec({"trainer": "script", "config": {"code": "file:///code"}, **spec}), SERVICE, "team"
+        )
+        for place, spec in enumerate(SPECS)
+    }
+    made = batches.submit(store_on(service.database, queue=service.queue), wanted, whole=None, atomic=True)
+    ids = {spec["name"]: str(made[place]) for place, spec in enumerate(SPECS)}
+    claim = service.running(ids["prep"], service.worker())
+    blob = Blobs(service.settings.blobs).add(BytesIO(b"state"))
+    files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
+    manifest = Manifest(step=1, epoch=1, end_of_epoch=True, metrics={"val/loss": 0.5}, files=files)
+    service.record(claim, seq=0, checkpoints=[NewCheckpoint("epoch-1", manifest, files)])
+    service.end(claim, EndReason.COMPLETED)
+    return ids
+
+
+def _check(service: FailpointFixture, ids: dict[str, str]) -> None:
+    moves = {name: service.moves(job_id) for name, job_id in ids.items()}
+    assert moves["plain"] == moves["weights"] == ["queued"]
+    assert moves["rescue"] == moves["behind"] == ["queued", "failed"]
+    assert {row["job_id"] for row in service.everything()["initial_weights"]} == {ids["weights"]}
+    assert str(service.job(ids["weights"]).spec["init_from"]).startswith(f"{ids['prep']}/ckpt_")
+    line.sweep(service.queue, service.database)
+    assert sorted(line.waiting(service.queue)) == sorted([ids["plain"], ids["weights"]])
+    service.check_queue()
