@@ -1,4 +1,4 @@
-# One image for the migration, the API and the worker: docker-compose.yml says which of them a container is.
+# One image for the migration, the API, the controller and the worker: docker-compose.yml says which of them a container is.
 
 # The page, built by the Node of the lock.
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS page

@@ -63,6 +63,7 @@ class _Service(Collector):
             yield from _of_jobs(found)
             yield from _of_attempts(found)
             yield from _of_workers(found)
+            yield from _of_controllers(found)
             yield from _of_starts(found)
 
     def _stats(self) -> ServiceStats | None:
@@ -103,6 +104,12 @@ def _of_attempts(found: ServiceStats) -> Iterable[Metric]:
         age.add_metric([attempt.job_id, attempt.worker], attempt.lease_age / _SECONDS)
         lag.add_metric([attempt.job_id, attempt.worker], attempt.relay_lag / _SECONDS)
     return [age, lag]
+
+
+def _of_controllers(found: ServiceStats) -> Iterable[Metric]:
+    if found.controller_age is not None:
+        told = "Time since a controller, which does what is due without a request, did its duties."
+        yield GaugeMetricFamily("torchyard_controller_seen_age_seconds", told, found.controller_age / _SECONDS)
 
 
 def _of_workers(found: ServiceStats) -> Iterable[Metric]:

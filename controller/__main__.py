@@ -1,8 +1,10 @@
 """`python -P -m controller`: does what is due without a request, configured by `TORCHYARD_*` variables.
 
-Several may run at once. SIGTERM and SIGINT stop it with exit code 0.
+Several may run at once. SIGTERM and SIGINT stop it with exit code 0. With `--check` it only looks whether one has done
+its duties within the last minute, for a health check.
 """
 
+import argparse
 import logging
 import signal
 import sys
@@ -16,15 +18,25 @@ with paused():
     from controller.duties import duties_of
     from controller.loop import Controller
     from controller.settings import Settings
+    from store import probe
     from store.store import Store
 
 
+_SILENT_S = 60.0
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="controller", description="Does what is due without a request.")
+    parser.add_argument("--check", action="store_true", help="only say whether one runs, by the exit code")
+    check = parser.parse_args().check
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     make_files_private()
     try:
         inspection.forbid()
         settings = Settings.load()
+        if check:
+            age_s = probe.controller_age_s(settings.database)
+            return 0 if age_s is not None and age_s <= _SILENT_S else 1
         store = Store.of(settings, program="torchyard-controller")
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         enter_empty_folder(settings.root)

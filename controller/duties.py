@@ -2,6 +2,7 @@
 
 from controller.dependencies import Dependencies
 from controller.duty import Duty
+from controller.heartbeat import Heartbeat
 from controller.notifications.deliveries import Deliveries
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.schedules import Schedules
@@ -21,4 +22,5 @@ def duties_of(store: Store, settings: Settings) -> list[Duty]:
         FanOut(store),
         Deliveries(store, settings),
         Upkeep(store),
+        Heartbeat(store),
     ]

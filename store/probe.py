@@ -14,7 +14,7 @@ from store.blobs import Blobs
 from store.db.database import Database, now_us
 from store.db.revision import REVISION, revision_of
 from store.queue import missing_permissions, server_info
-from store.rows import secrets, targets
+from store.rows import controllers, secrets, targets
 from store.service_identity import Known
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}
@@ -92,6 +92,13 @@ def secret_key_ids(url: str) -> Sequence[str]:
         tables = inspect(session.connection()).get_table_names()
         used = {*secrets.key_ids(session)} if "secrets" in tables else set[str]()
         return sorted({*used, *targets.key_ids(session)} if "notification_targets" in tables else used)
+
+
+def controller_age_s(url: str) -> float | None:
+    """Returns the seconds since a controller did its duties; None if none ever has. Raises Unavailable."""
+    with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
+        age = controllers.age(session)
+    return None if age is None else age / 1_000_000
 
 
 def inspect_redis(url: str, *, service: str) -> RedisInfo:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from store.db.database import Snapshots, now_us
 from store.db.tables import Attempt, Job, Series, Worker
 from store.facts.attempts import LEASE
-from store.rows import jobs, workers
+from store.rows import controllers, jobs, workers
 from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import JobState
 
@@ -52,6 +52,8 @@ class ServiceStats:
     workers: list[WorkerStats]
     points: int
     """Number of stored metric points."""
+    controller_age: int | None
+    """Microseconds since a controller did its duties; None if none ever has."""
 
 
 def collect(store: Snapshots) -> ServiceStats:
@@ -69,6 +71,7 @@ def _collect(session: Session) -> ServiceStats:
         attempts=_open_attempts(session, now),
         workers=_seen_workers(session, now),
         points=int(session.scalar(select(func.sum(Series.count))) or 0),
+        controller_age=controllers.age(session),
     )
 
 

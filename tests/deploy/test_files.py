@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import api.settings
+import controller.settings
 from tests.deploy.compose import ROOT, TEXT, MissingVariableError, load
 import worker.settings
 
@@ -95,14 +96,15 @@ def test_the_files_that_compose_names_exist(config: dict[str, Any]) -> None:
         assert {*service.get("depends_on", ())} <= {*services}
         named = {volume.split(":")[0] for volume in service.get("volumes", ()) if not volume.startswith("/")}
         assert named <= {*config["volumes"]}
-    for name in ("worker-cpu", "worker-gpu", "api"):
+    for name in ("worker-cpu", "worker-gpu", "controller", "api"):
         assert services[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
     assert [name for name, service in services.items() if "ports" in service] == ["api"]
     assert services["api"]["ports"] == ["127.0.0.1:8000:8000"]
 
 
 def test_the_variables_that_compose_sets_are_settings(config: dict[str, Any]) -> None:
-    fields = {**api.settings.Settings.model_fields, **worker.settings.Settings.model_fields}
+    programs = (api.settings.Settings, controller.settings.Settings, worker.settings.Settings)
+    fields = {name: field for program in programs for name, field in program.model_fields.items()}
     known = {f"TORCHYARD_{field.upper()}" for field in fields}
     named = set(re.findall(r"\bTORCHYARD_[A-Z_]+\b", TEXT))
     assert named <= known

@@ -65,7 +65,7 @@ def test_the_declared_services_start_and_stop(stack: Stack, variables: dict[str,
         return [worker["state"] for worker in answer.json()["data"]]
 
     until(lambda: states() == ["ready"], what="the worker is ready", context=lambda: stack.log("worker-cpu"))
-    assert stack.stop_all() == [0, 0, 0]
+    assert stack.stop_all() == [0, 0, 0, 0]
 
 
 @pytest.mark.thorough
@@ -103,13 +103,15 @@ def test_the_declared_services_run_a_job_and_requeue_it_when_their_worker_is_sto
 
 
 def _start(stack: Stack, variables: dict[str, str]) -> None:
-    """Migrates the database, and starts the API and a worker."""
+    """Migrates the database, and starts the API, a worker and a controller."""
     _check_redis(stack.environment("api")["TORCHYARD_REDIS_URL"], variables["REDIS_PASSWORD"])
     migrated = stack.run("migrate")
     assert migrated.returncode == 0, migrated.stderr
     assert not stack.healthy("worker-cpu")
     stack.start("api")
     stack.start("worker-cpu")
+    assert not stack.healthy("controller")
+    stack.start("controller")
 
 
 def _url(stack: Stack) -> str:

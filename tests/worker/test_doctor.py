@@ -40,6 +40,7 @@ CHECKS = [
     "database",
     "service",
     "redis",
+    "controller",
 ]
 PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
 

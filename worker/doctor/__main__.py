@@ -63,6 +63,7 @@ def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Fi
     yield from _guarded("service", lambda: [services.check_service(settings)])
     yield from _guarded("secrets", lambda: services.check_secrets(settings))
     yield from _guarded("redis", lambda: [services.check_redis(settings, embedded=embedded_redis)])
+    yield from _guarded("controller", lambda: [services.check_controller(settings, embedded=embedded_redis)])
 
 
 def _of_host(settings: Settings) -> Iterator[Finding]:

@@ -15,6 +15,8 @@ from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
 
 _SKEW_S = 1.0
+_SILENT_S = 60.0
+"""After so many seconds without a sign, no controller runs."""
 _MIGRATE = "python -P -m migrations (torchyard up does it by itself)"
 
 
@@ -59,6 +61,22 @@ def check_secrets(settings: Settings) -> Iterator[Finding]:
         yield failed("secrets", fact, "give the API and all workers the same TORCHYARD_SECRET_KEY")
     elif used:
         yield ok("secrets", f"this host has the {len(used)} keys with which they are encrypted")
+
+
+def check_controller(settings: Settings, *, embedded: Path | None) -> Finding:
+    """Checks that a controller does its duties. `embedded` is that of `check_redis`."""
+    file = probe.sqlite_file(settings.database)
+    try:
+        age_s = None if file is not None and not file.exists() else probe.controller_age_s(settings.database)
+    except (ConfigError, Unavailable):
+        return warning("controller", "unknown whether one runs", "see `database`")
+    if age_s is not None and age_s <= _SILENT_S:
+        return ok("controller", f"one did its duties {max(age_s, 0):.0f} s ago")
+    if not settings.redis_url and embedded is None:
+        return ok("controller", "not running (starts with torchyard up)")
+    fact = "none has run yet" if age_s is None else f"none has done its duties for {age_s:.0f} s"
+    advice = "start `python -P -m controller`, or read its log: sweeps, schedules and notifications wait for it"
+    return warning("controller", fact, advice)
 
 
 def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:

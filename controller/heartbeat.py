@@ -1,0 +1,17 @@
+"""Tells that a controller runs: `torchyard doctor` and `/metrics` say when none has for a while."""
+
+from store.commands import controllers
+from store.store import Store
+
+
+class Heartbeat:
+    """A duty. It is the last of a pass: what stops the others stops it, too."""
+
+    interval_s = 10.0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self) -> bool:
+        controllers.report(self._store)
+        return False
