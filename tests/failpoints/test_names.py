@@ -14,6 +14,7 @@ from typing import get_args
 
 import pytest
 
+from tests.controller import test_schedules
 from tests.failpoints import (
     test_attempts,
     test_bundles,
@@ -119,6 +120,7 @@ def test_every_failpoint_is_tested() -> None:
         *test_identity.POINTS,
         *test_notifying.POINTS,
         *test_reservations.POINTS,
+        *test_schedules.POINTS,
         *test_sweeping.POINTS,
         *test_sweeping.ASIDE,
         *test_sweeps.POINTS,
