@@ -152,7 +152,13 @@ def promote_trial(services: ServicesDep, caller: JobWriter, sweep_id: str, numbe
     return present.trial(*queries.trial(services.store, sweep_id, number, caller=caller))
 
 
-@router.delete("/sweeps/{sweep_id}", status_code=204, responses=problems(Conflict), response_class=Response)
+@router.delete(
+    "/sweeps/{sweep_id}",
+    status_code=204,
+    responses=problems(Conflict),
+    response_class=Response,
+    response_model=None,
+)
 @writes_in_turns
 def delete_sweep(
     services: ServicesDep,
