@@ -19,13 +19,7 @@ from torchyard.contract.patches import JobPatch, parse_patch
 from torchyard.contract.requests import CodeLogin, Login, parse_request
 from torchyard.contract.schema import Schema
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
-from torchyard.contract.sweeps import MOST_SWEEP_BYTES, SweepSpec, parse_sweep
 
-_SWEEP = {
-    "parameters": {"config.optimizer.lr": [0.1, 0.01, 0.001], "config.training.seed": "1..3"},
-    "max_parallel": 4,
-    "job": {"trainer": "image-classification", "config": {"data": {"source": "digits"}}},
-}
 _MOST_LOGIN_BYTES = 4096
 _LOGIN_S = 5.0
 """Longest time for the whole body of a client that has not shown a credential yet."""
@@ -57,13 +51,6 @@ async def _spec_body(body: Body) -> bytes:
     """Raises TooLarge if the body is too large for a job spec."""
     if len(body) > MOST_SPEC_BYTES:
         raise TooLarge(f"the job spec has {len(body)} bytes: send at most {MOST_SPEC_BYTES}")
-    return body
-
-
-async def _sweep_body(body: Body) -> bytes:
-    """Raises TooLarge if the body is too large for a sweep."""
-    if len(body) > MOST_SWEEP_BYTES:
-        raise TooLarge(f"the sweep has {len(body)} bytes: submit at most {MOST_SWEEP_BYTES}")
     return body
 
 
@@ -127,7 +114,6 @@ def _code(sent: object) -> CodeLogin:
 
 
 SpecBody = Annotated[Spec, _parsed_by(parse_spec, bodies.SPEC, source=_spec_body)]
-SweepBody = Annotated[SweepSpec, _parsed_by(parse_sweep, bodies.json(SweepSpec, example=_SWEEP), source=_sweep_body)]
 PatchBody = Annotated[JobPatch, _parsed_by(parse_patch, bodies.json(JobPatch, example={"priority": 10}))]
 LoginBody = Annotated[Login | CodeLogin, _of_stranger(_login, bodies.json(Login, CodeLogin, example={"token": "ty_…"}))]
 CodeBody = Annotated[CodeLogin, _of_stranger(_code, bodies.json(CodeLogin, example={"code": "…"}))]

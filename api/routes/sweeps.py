@@ -12,10 +12,11 @@ from starlette.responses import Response
 from api.access.auth import JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
-from api.parameters.bodies import SweepBody, json_body
+from api.parameters.bodies import json_body
 from api.parameters.idempotency import Keyed
 from api.parameters.paging import AfterNumber, AfterSweep, Limit, id_after, number_after, page
 from api.parameters.reads import Parts, in_turns, writes_in_turns
+from api.parameters.sweeps import SweepBody
 from api.present import sweeps as present
 from api.routes.jobs import collect_garbage
 from api.services import Services, ServicesDep

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidSpec
-from torchyard.contract.spec import Spec, parse_spec, with_grace_within
+from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec, with_grace_within
 from torchyard.contract.sweeps import ADAPTIVE, Point, Range, SweepExtension, SweepSpec, grid_point, parse_sweep
 from torchyard.contract.team import Visibility
 
@@ -21,6 +22,8 @@ _THE_SAME = {
     "name": "trials have the name of the sweep and their numbers",
 }
 """Keys that no point may have, and why."""
+_MOST_SPECS_BYTES = 256 << 20
+"""The most bytes of the job specs of all trials together."""
 _MOST_NAME = 94
 """Characters of the sweep's name in those of its jobs."""
 
@@ -50,6 +53,7 @@ def resolved(sweep: SweepSpec, *, visibility: Visibility, longest_grace: timedel
     `visibility`: the default. `longest_grace`: the longest `stop_grace` of a job. Raises InvalidSpec.
     """
     _check_keys(sweep)
+    _check_size(sweep)
     job = dict(sweep.job)
     ranking = {"monitor": sweep.monitor, "mode": sweep.mode}
     policy = {**_policy(job), **{key: value for key, value in ranking.items() if value is not None}}
@@ -115,6 +119,21 @@ def _check_keys(sweep: SweepSpec) -> None:
     if inner:
         key, other = inner[0]
         raise _wrong(FieldError(_field(sweep, 0, key), f"is a part of {other}, which varies too"))
+
+
+def _check_size(sweep: SweepSpec) -> None:
+    size = len(to_json(sweep.job))
+    if size > MOST_SPEC_BYTES:
+        raise _wrong(FieldError("job", f"has {size} bytes, and a job spec at most {MOST_SPEC_BYTES}"))
+    largest = size + max((len(to_json(point)) for point in sweep.points), default=0)
+    largest += sum(_largest(values) for values in sweep.parameters.values())
+    if largest * sweep.size > _MOST_SPECS_BYTES:
+        whole = f"{sweep.size} job specs of up to {largest} bytes"
+        raise _wrong(FieldError("", f"there are {whole}, and all together have at most {_MOST_SPECS_BYTES}"))
+
+
+def _largest(values: Sequence[JsonValue] | Range) -> int:
+    return 0 if isinstance(values, Range) else max(len(to_json(value)) for value in values)
 
 
 def _policy(job: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

@@ -1,0 +1,172 @@
+"""What a sweep varies: the values that a key takes, how many trials there are, and their job specs."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controller.sweeps.proposing import points
+from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.points import checked_points, extended, resolved, spec_of
+from torchyard.contract.recipes import Script
+from torchyard.contract.sweeps import MOST_POINTS, Point, SweepExtension, SweepSpec, parse_sweep
+
+DAY = timedelta(days=1)
+RECIPE = {"trainer": "image-classification"}
+SCRIPT = {"trainer": "script", "config": {"code": "file:///code", "args": ["--lr", "1", "in.csv", "--fast", "--n=2"]}}
+
+
+def sweep(job: dict[str, Any] = RECIPE, **spec: Any) -> SweepSpec:
+    return parse_sweep({"job": job, **spec})
+
+
+def all_points(spec: SweepSpec) -> list[dict[str, Any]]:
+    return points(spec, first=0, count=spec.size + 1)
+
+
+def refusal(spec: SweepSpec) -> tuple[str, str]:
+    """Returns the first error of a sweep: its field and its message."""
+    with pytest.raises(InvalidSpec) as raised:
+        known, _ = resolved(spec, visibility="private", longest_grace=DAY)
+        for number, point in enumerate(checked_points(known)):
+            spec_of(known, number, point)
+    return raised.value.errors[0].field, raised.value.errors[0].message
+
+
+def options(value: Any, name: str = "lr") -> list[str]:
+    """Returns the arguments of a script when an option varies."""
+    config = spec_of(sweep(SCRIPT, parameters={f"args.{name}": [value]}), 0, {f"args.{name}": value}).config
+    assert isinstance(config, Script)
+    return config.args
+
+
+def test_the_last_key_of_a_grid_varies_fastest() -> None:
+    found = all_points(sweep(parameters={"a": [1, 2], "b": "1..2", "c": [None]}))
+    assert [tuple(point.values()) for point in found] == [(1, 1, None), (1, 2, None), (2, 1, None), (2, 2, None)]
+    assert list(found[0]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ("1..3", [1, 2, 3]),
+        ("-1..1", [-1, 0, 1]),
+        ({"min": 0, "max": 1, "step": 0.25}, [0.0, 0.25, 0.5, 0.75, 1.0]),
+        ({"min": 0.1, "max": 0.35, "step": 0.1}, [0.1, 0.2, 0.3]),
+        ({"min": 2, "max": 8, "step": 3, "integer": True}, [2, 5, 8]),
+    ],
+)
+def test_a_range_of_a_grid_has_its_numbers(values: Any, numbers: list[float]) -> None:
+    assert [point["a"] for point in all_points(sweep(parameters={"a": values}))] == numbers
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"parameters": {"a": "1..1000", "b": "1..1000"}}, f"there are 1000000 points, and at most {MOST_POINTS}"),
+        ({"parameters": {f"k{n}": "1..999999999999999" for n in range(50)}}, "points, and at most"),
+        ({"parameters": {"a": {"min": -1e308, "max": 1e308, "step": 1}}}, "too far apart"),
+        ({"parameters": {"a": {"min": 0, "max": 1e308, "step": 5e-324}}}, "points, and at most"),
+        ({"parameters": {"a": {"min": 0, "max": 1, "log": True, "step": 1}}}, "above 0"),
+        ({"parameters": {"a": {"min": 2, "max": 1}}}, "max 1 is below min 2"),
+        ({"parameters": {"a": []}}, "at least 1 value"),
+        ({"parameters": {"a": "one..two"}}, "a text such as 1..5"),
+        ({"method": "random", "parameters": {"a": [1]}, "trials": 1_000_000}, "1000000 points"),
+        ({"method": "list", "points": [{"a": 1}, {"b": 1}]}, "points.1 must have the keys of the first: a"),
+        ({"method": "list"}, "list needs points"),
+        ({"method": "array", "trials": 2, "parameters": {"a": [1]}}, "array has no parameters"),
+        ({"parameters": {"a": [1]}, "trials": 2}, "grid has no trials"),
+        ({}, "grid needs parameters"),
+    ],
+)
+def test_what_is_no_sweep_is_refused_before_points_are_made(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSpec) as raised:
+        sweep(**spec)
+    assert message in raised.value.errors[0].message
+
+
+def test_random_points_follow_from_the_seed_and_the_number() -> None:
+    varied = {"a": {"min": 1e-5, "max": 1, "log": True}, "b": {"min": 1, "max": 3, "integer": True}, "c": [True, "x"]}
+    spec = sweep(method="random", trials=200, parameters=varied)
+    found = all_points(spec)
+    assert points(spec, first=150, count=50) == found[150:]
+    assert all_points(spec.model_copy(update={"seed": 1})) != found
+    assert {point["b"] for point in found} == {1, 2, 3}
+    assert {str(point["c"]) for point in found} == {"True", "x"}
+    values = [point["a"] for point in found]
+    assert all(1e-5 <= value <= 1 for value in values)
+    assert 60 < len([value for value in values if value < 10**-2.5]) < 140, "as many in each half of the exponents"
+
+
+def test_an_option_of_a_script_is_replaced_where_it_is() -> None:
+    rest = ["in.csv", "--fast", "--n=2"]
+    assert options(2e-5) == ["--lr", "2e-05", *rest]
+    assert options("a b") == ["--lr", "a b", *rest]
+    assert options(3, "n") == ["--lr", "1", "in.csv", "--fast", "--n", "3"]
+    assert options(False, "fast") == ["--lr", "1", "in.csv", "--n=2"]
+    assert options(True, "fast") == ["--lr", "1", *rest]
+    assert options([1, 2], "new") == ["--lr", "1", *rest, "--new", "[1, 2]"]
+
+
+def test_values_reach_the_places_that_keys_name() -> None:
+    spec = sweep(
+        SCRIPT | {"env": {"A": "1"}}, name="n" * 100, method="array", trials=1, labels={"a": "sweep", "b": "sweep"}
+    )
+    point: Point = {"env.B": "2", "resources.devices_per_node": 2, "labels.b": "job", "config.checkpoints": ["*.pt"]}
+    found = spec_of(spec, 12, point)
+    assert found.env == {"A": "1", "B": "2"}
+    assert found.resources.devices_per_node == 2
+    assert found.labels == {"a": "sweep", "b": "job"}
+    assert found.name == f"{'n' * 94}-12"
+    assert spec.job == SCRIPT | {"env": {"A": "1"}}, "the sweep's own spec is as it was"
+
+
+def test_what_a_key_cannot_set_is_named() -> None:
+    assert refusal(sweep(parameters={"priority.x": [1]}))[0] == "parameters.priority.x"
+    assert refusal(sweep({**RECIPE, "priority": 1}, parameters={"priority.x": [1]}))[1] == (
+        "priority is no object, so there is no priority.x"
+    )
+    assert refusal(sweep(method="list", points=[{"priority": 1}, {"priority": 101}])) == (
+        "points.1.priority",
+        "must be at most 100 (at priority=101)",
+    )
+
+
+def test_the_ranking_is_that_of_the_job_or_of_the_sweep() -> None:
+    of_job, first = resolved(
+        sweep({**RECIPE, "checkpoint": {"monitor": "val/accuracy", "mode": "max"}}, parameters={"priority": [1]}),
+        visibility="team",
+        longest_grace=timedelta(seconds=10),
+    )
+    assert (of_job.monitor, of_job.mode, of_job.visibility) == ("val/accuracy", "max", "team")
+    assert first.stop_grace == timedelta(seconds=10)
+    assert of_job.job["stop_grace"] == "10s"
+    own, first = resolved(
+        sweep(monitor="train/loss", parameters={"priority": [1]}), visibility="team", longest_grace=DAY
+    )
+    assert (own.monitor, first.checkpoint.monitor) == ("train/loss", "train/loss")
+
+
+def test_the_job_specs_of_all_trials_have_a_size() -> None:
+    many = {"A": "a" * 30_000}
+    field, message = refusal(sweep(SCRIPT | {"env": many}, method="array", trials=MOST_POINTS))
+    assert (field, "10000 job specs of up to 30" in message) == ("", True)
+    assert (
+        refusal(sweep(SCRIPT | {"env": dict.fromkeys("ABCDEFGHI", "a" * 30_000)}, method="array", trials=1))[0] == "job"
+    )
+    values = ["a" * 30_000, *range(MOST_POINTS - 1)]
+    assert "job specs" in refusal(sweep(SCRIPT, parameters={"args.x": values}))[1]
+
+
+def test_only_what_a_method_has_can_be_added() -> None:
+    listed = sweep(method="list", points=[{"priority": 1}])
+    assert extended(listed, SweepExtension(points=[{"priority": 2}])).size == 2
+    assert extended(sweep(method="array", trials=2), SweepExtension(trials=3)).size == 5
+    for spec, more in (
+        (listed, SweepExtension(trials=1)),
+        (sweep(parameters={"a": [1]}), SweepExtension(points=[{"a": 2}])),
+        (listed, SweepExtension(points=[{"other": 2}])),
+        (sweep(method="array", trials=2), SweepExtension(trials=MOST_POINTS)),
+    ):
+        with pytest.raises(InvalidSpec):
+            extended(spec, more)
