@@ -186,13 +186,16 @@ class Training:
         position.complete_epoch(end_run=last or stops_early)
         if position.ended:
             self.contents.finish()
+        pauses = not position.ended and self._pauses()
+        if pauses and not evaluation.metrics:
+            evaluation = self._evaluate_at_pause() or evaluation
         if (
             position.ended
             or self._is_due(position.epoch, self.policy.every_epochs)
             or self._is_due(position.step, self.policy.every_steps)
         ):
             self.checkpoints.save(evaluation=evaluation)
-        elif self._pauses():
+        elif pauses:
             self.checkpoints.save(at_stop=True, evaluation=evaluation)
         position.begin_next_epoch()
         return True
@@ -202,7 +205,7 @@ class Training:
         return self.run.pauses_at(step=self.position.step, epochs=self.position.whole_epochs)
 
     def _evaluate_at_pause(self) -> Evaluation | None:
-        """Evaluates where the run pauses inside an epoch, as it is compared there. Changes nothing of its course."""
+        """Evaluates where the run pauses and no evaluation is due, as it is compared there. Its course is the same."""
         if not self._pauses() or self.learner.strategy.local:  # an evaluation would make the ranks' weights equal
             return None
         before = random_state()

@@ -89,11 +89,17 @@ def test_a_run_that_has_paused_goes_on_bit_equal_to_an_unbroken_one(
         assert unbroken.points(key).items() <= paused.points(key).items()
 
 
-def test_where_it_pauses_inside_an_epoch_it_is_evaluated(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("pause_at", "every_epochs"), [("steps:2", 1), ("epochs:1", None)])
+def test_it_is_evaluated_where_it_pauses(tmp_path: Path, pause_at: str, every_epochs: int | None) -> None:
     data = small_pictures(tmp_path, train=130, val=20)
-    trial = Trial(tmp_path / "trial", small(), data)
-    assert not trial.attempt("steps:2", ranks=1)
-    assert load(trial.newest())["metrics"]["val/loss"] == trial.points("val/loss")[2]
+    trial = Trial(tmp_path / "trial", {**small(), "evaluation": {"every_epochs": 3}}, data, every_epochs=every_epochs)
+    assert not trial.attempt(pause_at, ranks=1)
+    saved = load(trial.newest())
+    assert saved["metrics"]["val/loss"] == trial.points("val/loss")[saved["step"]]
+    assert trial.attempt(None, ranks=1)
+    unbroken = Trial(tmp_path / "unbroken", {**small(), "evaluation": {"every_epochs": 3}}, data)
+    assert unbroken.attempt(None, ranks=1)
+    assert same(load(trial.newest()), load(unbroken.newest()))
 
 
 def test_at_its_point_already_it_trains_no_step_and_at_its_end_it_completes(tmp_path: Path) -> None:
