@@ -146,7 +146,8 @@ def _options(usage: str) -> set[str]:
 
 
 def _options_of(name: str) -> set[str]:
-    return {option for parameter in commands()[name].params for option in parameter.opts}
+    found = commands()[name].params
+    return {option for parameter in found for option in (*parameter.opts, *parameter.secondary_opts)}
 
 
 def _commands(cell: str) -> set[str]:
