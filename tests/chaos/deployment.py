@@ -18,6 +18,7 @@ from tests.chaos import job_processes
 from tests.chaos.components import Component, Database, Program
 from tests.chaos.disk import Disk, disk
 from tests.chaos.proxy import Proxy, proxy
+from tests.chaos.receiver import Receiver, receiving
 from tests.postgresql import postgresql_server
 from tests.servers import free_port
 from torchyard.cli.up import redis_server
@@ -45,10 +46,16 @@ class Deployment:
     folder: Path
     disk: Disk
     components: dict[str, Component]
-    """`api`, the workers, `redis`, and `postgresql` if that is the database."""
+    """`api`, `controller`, the workers, `redis`, and `postgresql` if that is the database."""
     proxies: dict[str, Proxy]
+    receiver: Receiver
     url: str
     token: str
+
+    @property
+    def secret_key(self) -> str:
+        """The key of the users' secrets, which all programs have."""
+        return self.token * 2
 
     @property
     def code(self) -> Path:
@@ -113,6 +120,9 @@ def deployed(folder: Path, *, database: DatabaseKind) -> Generator[Deployment]:
         log = folder / "logs"
         api = [sys.executable, "-P", "-m", "api"]
         made.components["api"] = Program(api, env=environment | _data_dir(made, "api"), log=log / "api.log")
+        controller = [sys.executable, "-P", "-m", "controller"]
+        own = environment | _data_dir(made, "controller")
+        made.components["controller"] = Program(controller, env=own, log=log / "controller.log")
         for name in WORKERS:
             argv = [sys.executable, "-P", "-m", "worker"]
             made.components[name] = Program(argv, env=environment | _data_dir(made, name), log=log / f"{name}.log")
@@ -140,7 +150,8 @@ def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> 
         components["postgresql"] = Database(server)
         proxies["postgresql"] = stack.enter_context(proxy(server.socket))
     (folder / "redis-password").write_text(password)
-    return Deployment(folder, space, components, proxies, f"http://127.0.0.1:{free_port()}", secrets.token_hex(16))
+    url, token = f"http://127.0.0.1:{free_port()}", secrets.token_hex(16)
+    return Deployment(folder, space, components, proxies, stack.enter_context(receiving()), url, token)
 
 
 def _environment(made: Deployment) -> dict[str, str]:
@@ -153,6 +164,8 @@ def _environment(made: Deployment) -> dict[str, str]:
         "TORCHYARD_DATABASE_URL": database,
         "TORCHYARD_REDIS_URL": f"redis://:{password}@127.0.0.1:{redis}/0",
         "TORCHYARD_TOKEN": made.token,
+        "TORCHYARD_SECRET_KEY": made.secret_key,
+        "TORCHYARD_NOTIFY_ALLOW": f"127.0.0.1/32:{made.receiver.server_port}",
         "TORCHYARD_PORT": made.url.rpartition(":")[2],
         "TORCHYARD_API_PROCESSES": str(API_PROCESSES),
         "TORCHYARD_CPU_SLOTS": str(SLOTS),
@@ -172,7 +185,7 @@ def _data_dir(made: Deployment, name: str) -> dict[str, str]:
 
 def _end(made: Deployment) -> None:
     """Kills every process of the service and of its jobs."""
-    for name in ("api", *WORKERS, "redis"):
+    for name in ("api", "controller", *WORKERS, "redis"):
         if name in made.components:
             made.components[name].stop()
     jobs = {path.name for path in made.disk.folder.glob("*/runs/job_*")}

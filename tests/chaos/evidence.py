@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.chaos import job_history, job_processes
+from tests.chaos import job_history, job_processes, receiver
 from tests.chaos.deployment import Deployment
 from tests.chaos.faults import InjectedFaults
 from tests.chaos.job_history import JobHistory
@@ -14,6 +14,8 @@ from torchyard.client import Client
 
 _ORPHANS_S = 45.0
 """A worker that was stopped longer than its lease ends its attempts after it continues."""
+_TELLS_S = 240.0
+"""A message that a killed controller was sending waits for the end of its lease, and a refused one comes again."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Evidence:
             *self._still_held(),
             *self._orphans(),
             *self._of_each_job(),
+            *self._untold(),
         ]
 
     def _of_each_job(self) -> list[str]:
@@ -69,6 +72,14 @@ class Evidence:
             for device in worker.devices
             if device.job_id is not None and self.client.get(device.job_id).state.terminal
         ]
+
+    def _untold(self) -> list[str]:
+        """Returns a sentence for each end of a job that was not told as one message, and for each wrong message."""
+        self.deployment.keep_alive_until(lambda: receiver.is_settled(self.client), within=_TELLS_S, every=0.5)
+        ended = {chaos_job.job_id for chaos_job in self.chaos_jobs if chaos_job.over}
+        ended |= {history.job.id for history in self.references.values()}
+        told, digested = receiver.messages(self.client), receiver.in_digests(self.client)
+        return receiver.violations(self.deployment.receiver, told, ended, digested=digested)
 
     def _orphans(self) -> list[str]:
         ended = [chaos_job.job_id for chaos_job in self.chaos_jobs if chaos_job.over]

@@ -23,7 +23,16 @@ from torchyard.contract.job import JobState
 from torchyard.contract.views.checkpoints import CheckpointView
 
 Target = Literal[
-    "api", "api process", "worker", "warm process", "redis", "postgresql", "supervisor", "torchrun", "rank"
+    "api",
+    "api process",
+    "controller",
+    "worker",
+    "warm process",
+    "redis",
+    "postgresql",
+    "supervisor",
+    "torchrun",
+    "rank",
 ]
 Fault = Literal[
     "worker stopped for seconds",
@@ -49,6 +58,7 @@ _KILLS: dict[Target, int] = {
     "torchrun": 3,
     "api": 2,
     "api process": 3,
+    "controller": 3,
     "redis": 2,
     "postgresql": 2,
 }

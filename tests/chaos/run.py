@@ -41,6 +41,7 @@ def run(folder: Path, options: Options) -> Report:
     with deployed(folder, database=options.database) as made, made.client() as client:
         say = _Clock()
         say(f"chaos: seed {options.seed}, {options.kills} kills in {options.minutes:g} min; references first")
+        made.receiver.listen(client)
         references = _references(made, client, options.kinds)
         stream = JobSubmitter(made.client(), code=made.code, count=options.jobs, seed=options.seed, kinds=options.kinds)
         monitor = Monitor(made.client(patience=0), lambda: [chaos_job.job_id for chaos_job in list(stream.chaos_jobs)])
