@@ -69,7 +69,7 @@ export async function download(path: string, query: Query = {}): Promise<void> {
 export async function post<T>(
   path: string,
   body?: unknown,
-  method: "POST" | "PATCH" | "DELETE" = "POST",
+  method: "POST" | "PATCH" | "PUT" | "DELETE" = "POST",
   keepalive = false,
 ): Promise<T> {
   return read<T>(await send(method, url(path), body, null, keepalive));

@@ -51,8 +51,8 @@ test("the head offers what the state and the role allow", () => {
   const offered = (changes: Record<string, unknown>): readonly string[] => actions(head(view(changes)).host);
   expect(offered({})).toEqual(["Pause", "Cancel"]);
   expect(offered({ state: "paused" })).toEqual(["Resume", "Cancel"]);
-  expect(offered({ state: "failed" })).toEqual(["Retry", "Delete"]);
-  expect(offered({ state: "succeeded" })).toEqual(["Delete"]);
+  expect(offered({ state: "failed" })).toEqual(["Retry", "Archive", "Delete"]);
+  expect(offered({ state: "succeeded" })).toEqual(["Archive", "Delete"]);
   expect(offered({ owner: "bob" })).toEqual([]);
   expect(offered({ owner: "bob", state: "failed" })).toEqual(["Retry"]);
   signIn("operator", "jobs:read", "jobs:write");

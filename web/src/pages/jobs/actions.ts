@@ -11,17 +11,28 @@ const DOES: Record<Action, string> = {
   pause: "Pauses",
   resume: "Resumes",
   delete: "Deletes",
+  archive: "Archives",
+  unarchive: "Unarchives",
+  label: "Labels",
+  star: "Stars",
+  unstar: "Removes your stars from",
 };
 const DID: Record<Action, string> = {
   cancel: "Cancelled",
   pause: "Paused",
   resume: "Resumed",
   delete: "Deleted",
+  archive: "Archived",
+  unarchive: "Unarchived",
+  label: "Labelled",
+  star: "Starred",
+  unstar: "Removed your stars from",
 };
 
 /** Does it, a cancel or a delete only after the time for undo. Answers in a sentence. Throws ApiError. */
 export async function act(action: Action, chosen: Chosen): Promise<string> {
-  if (action === "pause" || action === "resume") return toSentence(action, await send(action, chosen, false));
+  if (action !== "cancel" && action !== "delete")
+    return toSentence(action, await send(action, chosen, false));
   const matched = "ids" in chosen ? chosen.ids.length : (await request(action, chosen, true, false)).matched;
   if (matched === 0) return `There is none to ${action}.`;
   let answer: ActionsView | null = null;
@@ -55,6 +66,9 @@ function bodyOf(filter: Filter): Record<string, unknown> {
   return {
     ...(filter.q === "" ? {} : { q: filter.q }),
     ...(filter.sweep === "" ? {} : { sweep: filter.sweep }),
+    ...(filter.label === "" ? {} : { label: [filter.label] }),
+    ...(filter.isStarred ? { starred: true } : {}),
+    ...(filter.isArchived ? { archived: true } : {}),
     ...(filter.states.length === 0 ? {} : { state: filter.states }),
   };
 }

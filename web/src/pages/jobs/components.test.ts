@@ -6,6 +6,7 @@ import { setQuery } from "../../router.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import { filterOf } from "./filter";
 import Filters from "./Filters.svelte";
+import Groups from "./Groups.svelte";
 import Head from "./Head.svelte";
 import Jobs from "./Jobs.svelte";
 import Row from "./Row.svelte";
@@ -106,10 +107,44 @@ test("selected jobs offer what may be done with them", () => {
   signIn("viewer", "jobs:read");
   expect(open(0)).toEqual(["2 selected", "all 1,000 that match", "Compare", "Clear"]);
   signIn("member", "jobs:read", "jobs:write");
-  const [offer, ...actions] = ["all 1,000 that match", "Pause", "Resume", "Cancel", "Delete", "Clear"];
+  const offer = "all 1,000 that match";
+  const actions = ["Star", "Pause", "Resume", "Cancel", "Archive", "Delete", "Clear"];
   expect(open(1)).toEqual(["2 selected", offer, "1 of them yours", "Compare", ...actions]);
-  expect(open(0)).toEqual(["2 selected", offer, "none of them yours", "Compare", "Clear"]);
+  expect(open(0)).toEqual(["2 selected", offer, "none of them yours", "Compare", "Star", "Clear"]);
   expect(open(1, true)).toEqual(["1,000 selected", ...actions]);
+});
+
+test("archived jobs are listed again or deleted", () => {
+  signIn("member", "jobs:read", "jobs:write");
+  const calls = { selectAll: () => undefined, clear: () => undefined, run: () => undefined };
+  const one = { ids: ["a"], changeable: 1, isAll: false, isArchived: true, matching: 1, isCounted: true };
+  expect(textsOf(show(Selected, { ...one, ...calls }), "button")).toEqual([
+    ...["Star", "Unarchive", "Delete", "Clear"],
+  ]);
+});
+
+test("jobs are grouped by a label, and a group lists its jobs", async () => {
+  const groups = [
+    { value: "roads", counts: { running: 2, failed: 1 }, total: 3 },
+    { value: null, counts: { queued: 1 }, total: 1 },
+  ];
+  const asked = serve(() => ({ data: [], has_more: false, groups, groups_complete: false }));
+  const chosen: string[] = [];
+  const filter = filterOf(new URLSearchParams("group=team&state=running,failed,queued"));
+  const host = show(Groups, { filter, count: 4, choose: (label) => chosen.push(label) });
+  await vi.advanceTimersByTimeAsync(1_000);
+  await settled();
+  expect(asked[0]?.query.get("group_by")).toBe("label:team");
+  expect(textsOf(host, "th")).toEqual(["team", "jobs", "running", "queued", "failed"]);
+  expect(textsOf(host, "tbody td")).toEqual(["roads", "3", "2", "", "1", "without it", "1", "", "1", ""]);
+  expect(textOf(host)).toContain("Of the newest 10,000 jobs");
+  click(host, "roads");
+  expect(chosen).toEqual(["team:roads"]);
+});
+
+test("a row says whether you have starred the job, and whether it has notes", () => {
+  expect(textOf(openRow({ starred: true, has_notes: true }).querySelector(".name"))).toBe("★ job a ¶");
+  expect(textOf(openRow({}).querySelector(".name"))).toBe("job a");
 });
 
 test("where not all jobs are counted, there may be more of each state, and more that match", () => {

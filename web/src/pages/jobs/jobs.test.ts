@@ -7,6 +7,7 @@ test("the address holds the filter", () => {
   expect(filter).toEqual({
     q: "digits",
     sweep: "swp_1",
+    ...{ label: "", isStarred: false, isArchived: false, groupBy: "" },
     states: ["running", "failed"],
     sort: "name",
     isReversed: true,
@@ -14,6 +15,7 @@ test("the address holds the filter", () => {
   expect(queryOf(filter)).toEqual({
     q: "digits",
     sweep: "swp_1",
+    ...{ label: null, starred: null, archived: null },
     state: ["running", "failed"],
     sort: "-name",
   });
@@ -23,9 +25,18 @@ test("what the address has and nobody knows is left out", () => {
   expect(queryOf(filterOf(new URLSearchParams("state=flying&sort=-colour")))).toEqual({
     q: null,
     sweep: null,
+    ...{ label: null, starred: null, archived: null },
     state: [],
     sort: "created",
   });
+});
+
+test("the address says which marks and which label jobs have", () => {
+  const filter = filterOf(new URLSearchParams("label=team:a b&starred=true&archived=true&group=team"));
+  expect(queryOf(filter)).toMatchObject({ label: "team:a b", starred: true, archived: true });
+  expect(filter.groupBy).toBe("team");
+  const wrong = filterOf(new URLSearchParams("label=no key:1&starred=1&group=no key"));
+  expect([wrong.label, wrong.isStarred, wrong.groupBy]).toEqual(["", false, ""]);
 });
 
 test("only rows near the screen are drawn", () => {
