@@ -235,6 +235,8 @@ def parse_sweep(raw: object) -> SweepSpec:
     wrong = unstorable(raw, most_values=_MOST_VALUES)
     if wrong is not None:
         raise InvalidSpec("the sweep is not valid", errors=(FieldError(*wrong),))
+    if (path := _huge(raw, ())) is not None:
+        raise InvalidSpec("the sweep is not valid", errors=(FieldError(".".join(path), "has more than 64 bits"),))
     try:
         return SweepSpec.model_validate(raw)
     except ValidationError as error:
@@ -248,6 +250,14 @@ def grid_point(parameters: Mapping[str, Sequence[JsonValue] | Range], number: in
         number, place = divmod(number, _size(values))
         point[key] = values.number(place) if isinstance(values, Range) else values[place]
     return {key: point[key] for key in parameters}
+
+
+def _huge(value: object, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Returns the place of a whole number that no database stores; `unstorable` has looked how deep it is nested."""
+    if isinstance(value, int):
+        return path if not -(2**63) <= value < 2**63 else None
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return next((found for key, item in parts if (found := _huge(item, (*path, str(key)))) is not None), None)
 
 
 def _size(values: Sequence[JsonValue] | Range) -> int:

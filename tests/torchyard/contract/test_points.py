@@ -85,6 +85,21 @@ def test_what_is_no_sweep_is_refused_before_points_are_made(spec: dict[str, Any]
     assert message in raised.value.errors[0].message
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"parameters": {"args.x": [10**5000]}},
+        {"parameters": {"args.x": [{"a": [-(2**63) - 1]}]}},
+        {"method": "list", "points": [{"args.x": 2**63}]},
+        {"parameters": {"priority": [1]}, "job": {**SCRIPT, "priority": 10**5000}},
+    ],
+)
+def test_a_number_that_no_database_stores_is_refused(spec: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpec) as raised:
+        parse_sweep({"job": SCRIPT, **spec})
+    assert raised.value.errors[0].message == "has more than 64 bits"
+
+
 def test_random_points_follow_from_the_seed_and_the_number() -> None:
     varied = {"a": {"min": 1e-5, "max": 1, "log": True}, "b": {"min": 1, "max": 3, "integer": True}, "c": [True, "x"]}
     spec = sweep(method="random", trials=200, parameters=varied)
