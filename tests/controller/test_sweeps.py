@@ -1,6 +1,7 @@
 """The sweeps of a controller: each trial is made once, and what is asked of a sweep reaches its jobs."""
 
 from collections.abc import Callable, Sequence
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from store.db.tables import Job, Message, SweepTrial
 from store.facts.callers import SERVICE, Caller
 from store.facts.notifications import NewTarget
 from store.facts.sweeps import NewSweep, TrialFacts, WholeSweep
+from store.facts.telemetry import MetricPoint
 from store.queries import attempts
 from store.queries import sweeps as queries
 from store.rows import quotas, users
@@ -133,6 +135,24 @@ def test_a_sweep_ends_when_its_trials_have_and_ranks_them(yard: Yard) -> None:
     best = yard.get(sweep).best
     assert best is not None
     assert (best.trial.number, best.trial.value, best.trial.job_id) == (1, 0.25, second)
+
+
+def test_a_run_without_a_checkpoint_is_ranked_by_its_newest_value(yard: Yard) -> None:
+    sweep = yard.sweep()
+    yard.run()
+    for job_id, values in zip(yard.ids(sweep), ([0.1, 0.75], [0.5], [0.25, math.nan]), strict=True):
+        claim = yard.db.running(job_id, yard.db.worker(f"box-{job_id}"))
+        points = [MetricPoint("val/loss", step, value, 1) for step, value in enumerate(values)]
+        yard.db.record(claim, seq=0, points=points)
+        told = {trial.job_id: trial.value for trial in yard.trials(sweep)}
+        assert told[job_id] == pytest.approx(values[-1], nan_ok=True), "also while it runs"
+        yard.db.end(claim, EndReason.COMPLETED)
+    found = queries.trials_of(yard.store, sweep, caller=ADA, sort="value", limit=10).items
+    assert [(trial.number, rank) for trial, rank in found] == [(1, 1), (0, 2), (2, None)]
+    assert math.isnan(found[2][0].value or 0.0)
+    best = yard.get(sweep).best
+    assert best is not None
+    assert (best.trial.number, best.checkpoint_id) == (1, None)
 
 
 def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None:
