@@ -15,7 +15,7 @@ from store.line.entries import entry_of, is_in_line
 from store.rows import initial_files, job_events, reservations, signals, trials
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState, Reason, sources
+from torchyard.contract.job import AT_RUNG, JobState, Reason, sources
 from torchyard.contract.notes import MOST_SEARCHED
 from torchyard.contract.notifications import EventKind
 from torchyard.contract.pausing import PausePoint
@@ -125,7 +125,8 @@ def transition(
 def _follow(session: Session, moved: Job, source: JobState, state: JobState) -> None:
     """Does what follows from the new state of a job."""
     kind = _TOLD.get(state)
-    if kind is not None and (source, state) != (JobState.PAUSED, JobState.QUEUED):  # a resume is its user's
+    is_resumed = (source, state) == (JobState.PAUSED, JobState.QUEUED)  # by its user, or its sweep
+    if kind is not None and not is_resumed and moved.reason_code != AT_RUNG:  # nobody has to do anything there
         signals.add_state(session, moved, kind)
     if state.terminal:
         initial_files.release(session, moved)

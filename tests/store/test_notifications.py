@@ -107,6 +107,19 @@ def test_each_change_of_a_job_is_told_to_its_owners_target(team: Team) -> None:
     assert {body["job"]["id"] for body in bodies} == {job_id}
 
 
+def test_a_trial_that_waits_for_its_promotion_is_not_told_as_paused(team: Team) -> None:
+    team.target()
+    db, worker = team.db, team.db.worker()
+    job_id = db.submit()
+    db.pause_at(job_id, epochs=1)
+    db.end(db.running(job_id, worker), EndReason.PAUSED, asked=False)
+    db.promote(job_id)
+    claim = db.running(job_id, worker)
+    db.pause(job_id)
+    db.end(claim, EndReason.PAUSED)
+    assert team.told() == [("ada", f"job.{kind}") for kind in ("started", "started", "paused")]
+
+
 def test_nothing_is_stored_if_nobody_wants_to_know(team: Team) -> None:
     team.target("eve")
     team.target("ada", kinds=DEFAULT_ON)
