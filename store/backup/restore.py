@@ -6,11 +6,15 @@ import os
 from pathlib import Path
 import shutil
 
+from sqlalchemy import inspect
+
 from store import service_identity
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, check_files, file_entry, read_list, read_manifest
 from store.blobs import Blobs
 from store.db.database import Database
+from store.db.tables import Message
+from store.rows import messages, signals
 from torchyard.contract.errors import ConfigError, Conflict
 from torchyard.host.recordfiles import sync_folder
 
@@ -50,10 +54,21 @@ def restore(
         if manifest.service is not None:
             blobs.mark(manifest.service)
         dump.load(url, folder.dump, revision=manifest.revision, rows=manifest.rows)
-    if manifest.service is not None:
-        with closing(Database(url)) as database:
+    with closing(Database(url)) as database:
+        if manifest.service is not None:
             service_identity.move(database, blobs)
+        _drop_outbox(database)
     return manifest, left_out
+
+
+def _drop_outbox(database: Database) -> None:
+    """Gives up the messages that waited when the backup was made: the service has sent most of them since."""
+    with database.read() as session:
+        if not inspect(session.connection()).has_table(Message.__tablename__):  # an earlier revision has no messages
+            return
+    with database.write("clean_messages") as session:
+        signals.forget_all(session)
+        messages.give_up_all(session, why="the service was restored from a backup")
 
 
 def _is_whole(blobs: Blobs, sha256: str) -> bool:

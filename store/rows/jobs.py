@@ -87,7 +87,7 @@ def transition(
         return None
     source = JobState(job.state)
     values |= _line_values(job, source, target, ran_us=values.get("ran_us", job.ran_us))
-    moved = session.scalars(
+    found = session.execute(
         update(Job)
         .where(Job.id == job_id, Job.state == source)
         .values(
@@ -100,11 +100,13 @@ def transition(
             finished_at=now_us() if target.terminal else None,
             **values,
         )
-        .returning(Job)
-        .execution_options(populate_existing=True, synchronize_session=False)
+        .returning(Job, signals.HAS_LISTENER)
+        .execution_options(populate_existing=True, synchronize_session=False),
+        signals.listener_values(job),
     ).first()
-    if moved is None:
+    if found is None:
         return None
+    moved, has_listener = found
     if source is JobState.QUEUED:
         claimed = target is JobState.STARTING and values.get("devices")
         reservations.free_place_of(session, job_id, starts_on=claimed[0]["worker"] if claimed else None)
@@ -118,16 +120,22 @@ def transition(
         attempt=moved.attempt or None,
         detail=detail,
     )
-    _follow(session, moved, source, target)
+    if has_listener:
+        _signal(session, moved, source, target)
+    _follow(session, moved, target)
     return moved
 
 
-def _follow(session: Session, moved: Job, source: JobState, state: JobState) -> None:
-    """Does what follows from the new state of a job."""
+def _signal(session: Session, moved: Job, source: JobState, state: JobState) -> None:
+    """Stores for targets what the job has become."""
     kind = _TOLD.get(state)
     is_resumed = (source, state) == (JobState.PAUSED, JobState.QUEUED)  # by its user, or its sweep
     if kind is not None and not is_resumed and moved.reason_code != AT_RUNG:  # nobody has to do anything there
         signals.add_state(session, moved, kind)
+
+
+def _follow(session: Session, moved: Job, state: JobState) -> None:
+    """Does what follows from the new state of a job."""
     if state.terminal:
         initial_files.release(session, moved)
     if moved.sweep_id is not None:

@@ -26,6 +26,20 @@ _WANTED = (
     .where(or_(_OWN, and_(_TARGETS.c.scope == "all", _OF_TEAM)))
     .where(or_(_TARGETS.c.kinds.like(bindparam("like", type_=String())), bindparam("asked", type_=BigInteger()) == 1))
 )
+HAS_LISTENER = (
+    select(1)
+    .where(
+        or_(
+            _TARGETS.c.owner == bindparam("of_owner", type_=String()),
+            and_(_TARGETS.c.scope == "all", bindparam("seen_by", type_=String()) == "team"),
+        )
+    )
+    .exists()
+)
+"""The condition that somebody may be told of a job at all: a column of what a change of its state returns.
+
+Its parameters are `listener_values`: SQLite would take the job's columns for those of the target.
+"""
 _WAITING = select(_SIGNALS.c.id).where(_SIGNALS.c.owner == bindparam("owner", type_=String())).limit(MOST_WAITING)
 _FEW = select(func.count()).select_from(_WAITING.subquery()).scalar_subquery() < MOST_WAITING
 # One step of an index for each owner, however many signals they have.
@@ -79,6 +93,11 @@ def add(
     _NEW.write(session, [{**whose, "kind": kind, "subject": subject, **written}])
 
 
+def listener_values(job: Job) -> dict[str, str]:
+    """Returns the parameters of `HAS_LISTENER`."""
+    return {"of_owner": job.owner, "seen_by": job.visibility}
+
+
 def add_state(session: Session, job: Job, kind: EventKind) -> None:
     """Stores that the job has entered the state that `kind` says, and why."""
     reason = {"code": job.reason_code, "message": brief(job.reason_message)}
@@ -108,6 +127,11 @@ def take(session: Session, owner: str, *, most: int) -> Sequence[Signal]:
         gone = delete(Signal).where(Signal.id.in_([row.id for row in found]))
         session.execute(gone, execution_options={"synchronize_session": False})
     return found
+
+
+def forget_all(session: Session) -> None:
+    """Removes all signals: nobody is told of them."""
+    session.execute(delete(Signal), execution_options={"synchronize_session": False})
 
 
 def brief(text: str) -> str:

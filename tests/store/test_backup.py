@@ -24,13 +24,15 @@ from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import Blobs
-from store.commands import cleanup, models
+from store.commands import cleanup, models, notifications
 from store.db.database import Database
-from store.facts.callers import Caller
+from store.facts.callers import SERVICE, Caller
 from store.facts.models import ModelVersionFacts, NewVersion
+from store.facts.notifications import NewTarget
 from store.facts.output import NewArtifact, NewCheckpoint, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import artifacts, bundles, deletion, leases
+from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from tests.api.service import ApiFixture
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, quick_on_sqlite
@@ -38,6 +40,7 @@ from tests.e2e.service import until
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.notifications import EventKind
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.team import Role
 
@@ -477,3 +480,26 @@ def _run(
         timeout=120,
         preexec_fn=prepare,
     )
+
+
+def test_what_was_to_be_told_is_not_told_again_by_a_restored_service(store: Store, databases: Databases) -> None:
+    live = store_on(store.db.database, blobs=store.blobs)
+    live.secret_keys = SecretKeys("0" * 64, store.folder / "no-file")
+    new = NewTarget("admin", "hook", "webhook", "https://example.com/", kinds=[EventKind.JOB_CANCELLED])
+    notifications.add_target(live, new, caller=SERVICE)
+    for _ in range(2):
+        store.db.cancel(store.db.submit(owner="admin"))
+        notifications.make_messages(live, "admin", most=1)
+    store.db.cancel(store.db.submit(owner="admin"))
+    make(store.url, store.blobs, store.target)
+    with databases.empty() as url:
+        restored(url, store.target, store.away)
+        with closing(Database(url)) as database:
+            there = StoreFixture(database).everything()
+            assert notifications.claim_messages(store_on(database), count=10, lease_s=60) == []
+    assert there["signals"] == []
+    assert [(row["next_at"], row["error"]) for row in there["messages"]] == [
+        (None, "the service was restored from a backup")
+    ] * 2
+    assert [row["name"] for row in there["notification_targets"]] == ["hook"]
+    assert len(store.db.everything()["signals"]) == 1

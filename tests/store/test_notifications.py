@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from controller.notifications.fan_out import FanOut
 from store.commands import notifications as commands
+from store.commands import secrets
 from store.db.database import in_us
 from store.db.tables import Base, Message, Signal
 from store.facts.callers import SERVICE
@@ -21,7 +22,7 @@ from store.facts.output import NewEvent
 from store.queries import notifications as queries
 from store.rows import edits, signals, targets, users
 from store.secret_keys import SecretKeys
-from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
+from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
 from torchyard.contract.job import EndReason
 from torchyard.contract.notifications import DEFAULT_ON, MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
@@ -440,3 +441,37 @@ def test_more_signals_than_anybody_makes_are_dropped(team: Team) -> None:
     assert list(queries.owners_with_signals(team.store)) == ["ada", "eve"]
     waiting = team.db.read(lambda session: session.scalars(select(Signal.owner)).all())
     assert (waiting.count("ada"), waiting.count("eve")) == (signals.MOST_WAITING, 1)
+
+
+def test_a_rotation_of_the_keys_seals_targets_again(team: Team) -> None:
+    team.target()
+    team.cancelled()
+    team.fan_out()
+    new = random.token_hex(32)
+    team.store.secret_keys = SecretKeys(f"{new},{KEY}", Path("/nowhere"))
+    assert secrets.rotate(team.store, caller=SERVICE) == 1
+    team.store.secret_keys = SecretKeys(new, Path("/nowhere"))
+    assert [message.target.address for message in team.claim()] == ["https://example.com/x?key=hidden"]
+
+
+def test_the_flood_of_one_user_delays_another_by_one_batch_at_most(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.notifications.fan_out._AT_ONCE", 5)
+    team.target()
+    team.target("eve")
+    for _ in range(20):
+        team.cancelled()
+    team.cancelled("eve")
+    assert FanOut(team.store).run()
+    kinds = [row.owner for row in team.messages()]
+    assert (kinds.count("ada"), kinds.count("eve")) == (5, 1)
+
+
+def test_a_change_of_state_without_a_target_takes_no_statement_more(team: Team) -> None:
+    team.target("eve")
+    job_id = team.db.submit()
+    with recorded_statements(team.db.database) as statements:
+        team.db.cancel(job_id)
+    assert [one for one in statements if "INTO signals" in one] == []
+    with recorded_statements(team.db.database) as statements:
+        team.cancelled("eve")
+    assert len([one for one in statements if "INTO signals" in one]) == 1
