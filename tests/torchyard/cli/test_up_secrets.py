@@ -17,12 +17,14 @@ from tests.e2e.service import Service, running, until
 from torchyard.host.datadir import redis_password_file
 
 SHELLS_TOKEN = "the-token-of-another-server"
+MAIL_PASSWORD = "the-password-of-the-mail-server"
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHYARD_TOKEN", SHELLS_TOKEN)
+        patch.setenv("TORCHYARD_SMTP_PASSWORD", MAIL_PASSWORD)
         patch.setenv("TORCHYARD_URL", "http://another.example.com")
         with running(Service(tmp_path_factory.mktemp("service"), slots=1, warm=False)) as service:
             yield service
@@ -41,6 +43,7 @@ def test_no_process_shows_the_token_and_only_the_api_gets_it(service: Service) -
     for name in ("worker", "controller", "redis"):
         text = " ".join(variables[name].values())
         assert service.server["token"] not in text and SHELLS_TOKEN not in text, name
+    assert [name for name, own in variables.items() if MAIL_PASSWORD in own.values()] == ["controller"]
     assert not [name for name in variables["redis"] if name.startswith("TORCHYARD_")]
     assert not {"TORCHYARD_HOST", "TORCHYARD_PORT"} & variables["worker"].keys()
     assert not {"TORCHYARD_ALLOW_PATHS", "TORCHYARD_CPU_SLOTS", "TORCHYARD_UMASK"} & variables["api"].keys()

@@ -27,6 +27,7 @@ _WORKER_STOP, _API_STOP, _CONTROLLER_STOP, _REDIS_STOP = 50.0, 4.0, 1.0, 4.0
 """Seconds that each program may take to stop. The sum is less than a minute."""
 _START_POLL_S, _RUN_POLL_S = 0.02, 0.2
 """Seconds between two checks of the programs: while they start, and while they run."""
+_MAIL = "TORCHYARD_SMTP_PASSWORD"
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ class Service:
         self._publish(url, token)
         on_ready(url, token)
         # Nobody waits for what it does, so it starts when the others have.
-        self._add("controller", programs.argv("controller"), env=self._settings(redis), keep=keep, starter=starter)
+        env = self._controller_environment(redis)
+        self._add("controller", programs.argv("controller"), env=env, keep=keep, starter=starter)
         while True:
             self._check_signals()
             if self._restart_dead() or self._last_was_forked():
@@ -137,6 +139,11 @@ class Service:
             "TORCHYARD_ALLOW_PATHS": format_allowed_paths(self._options.allow_paths),
             **({"TORCHYARD_CPU_SLOTS": str(slots)} if slots is not None else {}),
         }
+
+    def _controller_environment(self, redis: str) -> dict[str, str]:
+        """It alone gets the password of the mail server."""
+        mail = {name: os.environ[name] for name in (_MAIL,) if name in os.environ}
+        return {**self._settings(redis), **mail}
 
     def _settings(self, redis: str) -> dict[str, str]:
         """Returns the variables of a program that serves."""
@@ -272,9 +279,10 @@ class _StopRequested(Exception):
 
 
 def _environ(*, settings: bool = False) -> dict[str, str]:
-    """Returns this process's variables without `TORCHYARD_…`, or with them if `settings`, but for the token."""
+    """Returns this process's variables without `TORCHYARD_…`, or with them if `settings`, but what one alone gets."""
     own = {name: value for name, value in os.environ.items() if settings or not name.startswith("TORCHYARD_")}
     own.pop("TORCHYARD_TOKEN", None)
+    own.pop(_MAIL, None)
     return {**own, "PYTHONUNBUFFERED": "1"}
 
 
