@@ -41,6 +41,7 @@ def ps(
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only jobs with this label. Repeatable.")
     ] = None,
+    sweep: Annotated[str | None, typer.Option(metavar="SWEEP", help="Only the trials of this sweep.")] = None,
     search: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only jobs with this in their name, id, labels or notes.")
     ] = None,
@@ -72,6 +73,7 @@ def ps(
             "owner": None if every else client.me().name,
             "labels": labels,
             "q": search,
+            "sweep": None if sweep is None else client.sweeps.get(sweep).id,
             "created_after": created_after,
             "starred": starred or None,
             "archived": archived or None,

@@ -139,6 +139,14 @@ def test_stars_are_listed_and_removed(team: Team) -> None:
     assert listed(team, "--starred") == []
 
 
+def test_the_trials_of_a_sweep_are_listed_by_its_name(team: Team) -> None:
+    submit(team)
+    with Client(team.url, team.tokens["ada"]) as client:
+        made = client.sweeps.create({"name": "lrs", "method": "list", "points": [{"priority": 1}], "job": SPEC})
+    assert listed(team, "--sweep", made.name) == []
+    assert team.run("ada", "ps", "--sweep", "none").returncode == 1
+
+
 def test_jobs_are_grouped_by_a_label(team: Team) -> None:
     for value in ("a", "b", "b"):
         submit(team, labels={"team": value})
