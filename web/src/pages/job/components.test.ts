@@ -82,6 +82,16 @@ test("the head says where the job runs, how far it is and what was best", () => 
     expect(text).toContain(part);
 });
 
+test("the head names the jobs that must have ended before, as far as one may read them", () => {
+  const after = [
+    { job_id: "job_b", name: "prep", on: "succeeded", state: "running" },
+    { job_id: "job_c", name: null, on: "failed", state: null },
+  ];
+  const { host } = head(view({ state: "queued", after }));
+  expect(textOf(host.querySelector(".second"))).toContain("after prep (running), another job");
+  expect(textsOf(host, ".second a")).toEqual(["prep", "another job"]);
+});
+
 test("the head of a job that waits says what it asks for", () => {
   const asked = (state: string, more: Record<string, unknown> = {}): string => {
     const spec = { resources: { device: "cpu", nodes: 1, devices_per_node: 2, ...more } };

@@ -14,7 +14,7 @@ const job = {
   ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 3, position: 10 },
   ...{ created_at: "2026-01-01T00:00:00Z", metrics: {}, progress: { step: 0 } },
   ...{ spec: { resources: { nodes: 1, devices_per_node: 1 } } },
-  ...{ status_reason: { code: "running" }, devices: [], labels: {} },
+  ...{ status_reason: { code: "running" }, devices: [], labels: {}, after: [] },
 };
 const attempt = {
   ...{ number: 1, worker: "box-a", devices: [{ index: 0 }], start_step: 0, ended_at: null, end_reason: null },

@@ -11,7 +11,7 @@ export function view(changes: Record<string, unknown> = {}): JobView {
       status_reason: { code: "running", message: "" },
       spec: { resources: { device: "auto", nodes: 1, devices_per_node: 2 } },
     },
-    ...{ devices: [], labels: {}, card: {}, error: null },
+    ...{ devices: [], labels: {}, card: {}, error: null, after: [] },
     ...changes,
   } as unknown as JobView;
 }
