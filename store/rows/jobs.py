@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import case, select, update
+from sqlalchemy import Row, case, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -87,23 +87,7 @@ def transition(
         return None
     source = JobState(job.state)
     values |= _line_values(job, source, target, ran_us=values.get("ran_us", job.ran_us))
-    found = session.execute(
-        update(Job)
-        .where(Job.id == job_id, Job.state == source)
-        .values(
-            state=target,
-            version=Job.version + 1,
-            position=Job.position + 1,
-            reason_code=reason.code,
-            reason_message=reason.message,
-            reason_since=now_us(),
-            finished_at=now_us() if target.terminal else None,
-            **values,
-        )
-        .returning(Job, signals.HAS_LISTENER)
-        .execution_options(populate_existing=True, synchronize_session=False),
-        signals.listener_values(job),
-    ).first()
+    found = _move(session, job, source, target, reason=reason, values=values)
     if found is None:
         return None
     moved, has_listener = found
@@ -124,6 +108,29 @@ def transition(
         _signal(session, moved, source, target)
     _follow(session, moved, target)
     return moved
+
+
+def _move(
+    session: Session, job: Job, source: JobState, target: JobState, *, reason: Reason, values: Mapping[str, Any]
+) -> Row[*tuple[Job, bool]] | None:
+    """Returns the moved job and whether a target may want to be told; None if it is not in `source` any more."""
+    return session.execute(
+        update(Job)
+        .where(Job.id == job.id, Job.state == source)
+        .values(
+            state=target,
+            version=Job.version + 1,
+            position=Job.position + 1,
+            reason_code=reason.code,
+            reason_message=reason.message,
+            reason_since=now_us(),
+            finished_at=now_us() if target.terminal else None,
+            **values,
+        )
+        .returning(Job, signals.HAS_LISTENER)
+        .execution_options(populate_existing=True, synchronize_session=False),
+        signals.listener_values(job),
+    ).first()
 
 
 def _signal(session: Session, moved: Job, source: JobState, state: JobState) -> None:
