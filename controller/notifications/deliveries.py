@@ -1,9 +1,9 @@
 """Sends the messages that are due, and stores how that went."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 import logging
 import random
+from threading import Thread
 import time
 
 from controller.notifications import chat, webhooks
@@ -21,6 +21,8 @@ from torchyard.contract.notifications import TEST
 
 MOST_AT_ONCE = 16
 """Messages that one controller sends at the same time."""
+THREAD = "notifications"
+"""The name of the threads. They do not keep the program: what one leaves undone is sent again."""
 GIVEN_UP_AFTER_S = 24 * 3600.0
 _LEASE_S = 120.0
 """Longer than any exchange: DNS may take its own time."""
@@ -36,36 +38,37 @@ class Deliveries:
 
     interval_s = 1.0
 
-    def __init__(
-        self, store: Store, settings: NotificationSettings, *, http: Http | None = None, mail: Mail | None = None
-    ) -> None:
-        """`http` and `mail` are made of the settings if they are not given."""
+    def __init__(self, store: Store, settings: NotificationSettings, *, http: Http | None = None) -> None:
+        """`http` is made of the settings if it is not given."""
         self._store = store
         self._public_url = settings.public_url
         self._http = http or Http(settings.allowed)
-        self._mail = mail or Mail(settings)
-        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="notifications")
-        self._busy: set[Future[None]] = set()
+        self._mail = Mail(settings)
+        self._threads: list[Thread] = []
 
     def run(self) -> bool:
         """Gives due messages to the threads that are free. Returns False: each thread looks for more by itself."""
-        self._busy = {future for future in self._busy if not future.done()}
-        free = MOST_AT_ONCE - len(self._busy)
-        if free and queries.has_due_message(self._store):
-            for message in commands.claim_messages(self._store, count=free, lease_s=_LEASE_S):
-                self._busy.add(self._threads.submit(self._send_all, message))
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        for message in self._claimed(MOST_AT_ONCE - len(self._threads)):
+            self._threads.append(Thread(target=self._send_all, args=(message,), name=THREAD, daemon=True))
+            self._threads[-1].start()
         return False
 
-    def close(self) -> None:
-        """Waits for what is on its way."""
-        self._threads.shutdown(cancel_futures=True)
+    def _claimed(self, count: int) -> list[MessageFacts]:
+        """Takes up to `count` messages that are due. Writes nothing where there is none."""
+        if not count or not queries.has_due_message(self._store):
+            return []
+        return commands.claim_messages(self._store, count=count, lease_s=_LEASE_S)
 
-    def _send_all(self, message: MessageFacts | None) -> None:
+    def _send_all(self, message: MessageFacts) -> None:
         """Sends a message, and then others that are due meanwhile."""
         try:
-            while message is not None:
+            while True:
                 self._send(message)
-                message = next(iter(commands.claim_messages(self._store, count=1, lease_s=_LEASE_S)), None)
+                more = self._claimed(1)
+                if not more:
+                    return
+                [message] = more
         except TorchyardError as error:
             logging.warning("a message waits until its lease ends: %s", error)
 

@@ -15,7 +15,7 @@ from controller.notifications.deliveries import Deliveries
 from controller.notifications.fan_out import FanOut
 from controller.settings import Settings
 from store.store import Store
-from tests.controller.notifications.receivers import answering, receiver
+from tests.controller.notifications.receivers import answering, join_senders, receiver
 from tests.databases import SQLiteDatabases
 from tests.e2e.documented import blocks, environment_in, run_blocks, running_by
 from tests.e2e.service import until
@@ -91,7 +91,7 @@ def _sending(team: Team, folder: Path, *, port: int) -> Generator[None]:
         finally:
             ends.set()
             thread.join()
-            deliveries.close()
+            join_senders()
 
 
 @pytest.mark.parametrize(

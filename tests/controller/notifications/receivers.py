@@ -7,6 +7,8 @@ import socket
 import ssl
 import threading
 
+from controller.notifications.deliveries import THREAD
+
 _HEAD_S = 30.0
 
 
@@ -40,6 +42,13 @@ def answering(status: str = "200 OK", body: bytes = b"", *headers: str) -> Behav
 def silent(connection: socket.socket) -> None:
     """Answers nothing until the client leaves."""
     connection.recv(1)
+
+
+def join_senders() -> None:
+    """Waits for what is on its way."""
+    for thread in threading.enumerate():
+        if thread.name == THREAD:
+            thread.join()
 
 
 @contextmanager

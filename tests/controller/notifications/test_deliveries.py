@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from controller.notifications.deliveries import GIVEN_UP_AFTER_S, MOST_AT_ONCE, Deliveries, again_in_s
+from controller.notifications.deliveries import GIVEN_UP_AFTER_S, MOST_AT_ONCE, THREAD, Deliveries, again_in_s
 from controller.notifications.http import Http
 from controller.notifications.settings import NotificationSettings
 from store.commands import notifications as commands
@@ -31,7 +31,7 @@ from store.rows import users
 from store.secret_keys import SecretKeys
 from store.store import Store
 from tests.controller.notifications.mailboxes import mailbox
-from tests.controller.notifications.receivers import Receiver, answering, receiver
+from tests.controller.notifications.receivers import Receiver, answering, join_senders, receiver
 from tests.worker.attempt import wait_for
 from torchyard.contract.notifications import EventKind
 from torchyard.contract.team import Role
@@ -101,7 +101,7 @@ def deliveries(sender: Sender, *receivers: Receiver, **settings: Any) -> Generat
     try:
         yield made
     finally:
-        made.close()
+        join_senders()
 
 
 def send(duty: Deliveries, sender: Sender, *message_ids: str) -> None:
@@ -225,6 +225,7 @@ def test_a_receiver_that_hangs_delays_no_other_user(sender: Sender) -> None:
             others = [sender.message(sender.target(found.url(), owner="eve"))]
             send(duty, sender, *others)
             assert not any(sender.is_settled(message_id) for message_id in stuck)
+            assert all(thread.daemon for thread in threading.enumerate() if thread.name == THREAD)  # it can end
             released.set()
     assert [headers["webhook-id"] for headers, _ in found.requests] == others
 
