@@ -222,11 +222,16 @@ def _marks(job: JobView) -> list[str]:
     return [word for word, holds in (("starred", job.starred), ("archived", job.archived)) if holds]
 
 
+def _sweep(job: JobView) -> str:
+    found = job.sweep
+    return "" if found is None else f"{found.name} ({found.id}), trial {found.trial}"
+
+
 def _rows(job: JobView) -> list[tuple[str, str]]:
     rows = [("id", job.id), ("name", job.name), ("trainer", job.spec.trainer)]
     rows += [("owner", job.owner), ("visibility", job.visibility)]
     rows += [("state", f"{job.state}: {output.reason(job)}"), ("attempt", str(job.attempt))]
-    rows += [("retry of", job.retry_of or ""), ("init from", _initial(job))]
+    rows += [("retry of", job.retry_of or ""), ("init from", _initial(job)), ("sweep", _sweep(job))]
     rows += [("after" if place == 0 else "", text) for place, text in enumerate(output.after(job))]
     rows += [("priority", str(job.priority) if job.priority else "")]
     rows += [("git", output.git_of(job))]

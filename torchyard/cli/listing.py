@@ -9,7 +9,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect, label_of, moment
-from torchyard.cli.completion import job_names
+from torchyard.cli.completion import job_names, sweep_names
 from torchyard.cli.screen import redraw
 from torchyard.contract.job import JobState
 from torchyard.host import terminal
@@ -41,7 +41,9 @@ def ps(
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only jobs with this label. Repeatable.")
     ] = None,
-    sweep: Annotated[str | None, typer.Option(metavar="SWEEP", help="Only the trials of this sweep.")] = None,
+    sweep: Annotated[
+        str | None, typer.Option(metavar="SWEEP", help="Only the trials of this sweep.", autocompletion=sweep_names)
+    ] = None,
     search: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only jobs with this in their name, id, labels or notes.")
     ] = None,

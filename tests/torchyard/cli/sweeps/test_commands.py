@@ -8,7 +8,7 @@ import pytest
 
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
 from tests.torchyard.cli.terminal import in_terminal
-from tests.torchyard.client.answers import DATA, NOW, page, serve_checkpoint
+from tests.torchyard.client.answers import DATA, JOB, NOW, job, page, serve_checkpoint
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from tests.torchyard.client.test_sweeps import ID, OF_ONE, PATH, sent, sweep, trial
 from torchyard.cli import completion
@@ -201,6 +201,16 @@ def test_sweeps_are_listed(server: FakeServer) -> None:
     assert "No such sweeps. Submit one: " in run(server, "sweep", "ls").stderr
     wrong = run(server, "sweep", "ls", "--state", "done")
     assert (wrong.returncode, "'done' is no state of a sweep: it must be one of running" in wrong.stderr) == (2, True)
+
+
+def test_the_jobs_of_a_sweep_are_listed_and_say_so(server: FakeServer) -> None:
+    of_sweep = job(sweep={"id": ID, "name": "lr", "trial": 3, "point": {"config.optimizer.lr": 0.1}})
+    server.on("/v1/jobs", page([of_sweep]))
+    assert run(server, "ps", "--sweep", "lr").returncode == 0
+    assert server.requests[-1].query["sweep"] == [ID]
+    server.on(JOB, of_sweep)
+    server.on(f"{JOB}/checkpoints", page([]))
+    assert f"sweep      lr ({ID}), trial 3" in run(server, "show", "job_1").stdout.splitlines()
 
 
 def test_the_best_checkpoint_is_named_and_downloaded(server: FakeServer, tmp_path: Path) -> None:
