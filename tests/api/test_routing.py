@@ -26,6 +26,7 @@ OF_FASTAPI = {
     "DELETE /v1/tokens/{token_id}",
     "DELETE /v1/secrets/{name}",
     "DELETE /v1/notifications/targets/{target_id}",
+    "DELETE /v1/schedules/{schedule_id}",
     "DELETE /v1/models/{owner}/{name}",
     "DELETE /v1/models/{owner}/{name}/versions/{version}",
     "PUT /v1/quotas/users/{name}",
