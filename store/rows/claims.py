@@ -11,6 +11,7 @@ from store.db.database import in_us, now_us
 from store.db.stored_spec import parse_resources
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.facts.attempts import LEASE, Claim
+from store.line.entries import is_in_line
 from store.rows import checkpoints, jobs, quotas, reservations
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.fitting import fits_beside
@@ -56,8 +57,8 @@ def _claim(
 ) -> Claim:
     worker = _offering(session, placement, reservation=reservation, holder=holder)
     job = jobs.lock(session, job_id)
-    if job is None or job.state != JobState.QUEUED:
-        raise StaleClaim(f"job {job_id} is not queued")
+    if job is None or not is_in_line(job):
+        raise StaleClaim(f"job {job_id} is not queued, or waits for other jobs")
     pool_devices = _pool_devices(worker, job)
     if not pool_devices:
         _check_host(session, worker, job)

@@ -13,6 +13,7 @@ from store.db.tables import HELD, Attempt, Job
 from store.facts.attempts import Wanted
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE, WAITING
+from store.line.entries import is_in_line
 from store.rows import access, dependencies, jobs, quotas
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
@@ -138,7 +139,7 @@ def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str)
     # Always in one order: two schedulers that wait for each other's rows would deadlock.
     locked = {job_id: jobs.lock(session, job_id) for job_id in sorted({*victims, preemptor})}
     waiting, found = locked[preemptor], [locked[job_id] for job_id in victims]
-    if waiting is None or waiting.state != JobState.QUEUED:
+    if waiting is None or not is_in_line(waiting):
         return False
     if session.scalar(select(Job.id).where(Job.state.in_(_OPEN), Job.preempted_for == preemptor).limit(1)):
         return False

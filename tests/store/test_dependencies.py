@@ -438,3 +438,35 @@ def test_the_line_in_redis_is_compared_with_what_is_in_it(db: StoreFixture, stor
     job = submit(store, "prep")
     found = db.read(lambda session: session.execute(sweep._ROWS, {"ids": [first, job.id]}).all())  # pyright: ignore[reportPrivateUsage]
     assert [row.id for row in found] == [first]
+
+
+def test_a_worker_that_saw_the_job_before_it_was_held_does_not_start_it(db: StoreFixture, store: Store) -> None:
+    victim = db.running(db.submit(name="prep", preemptible=True), db.worker())
+    job = submit(store, "prep", priority=9)
+    assert db.claim(job.id, db.worker("box-b")) is None
+    assert not db.preempt(victim.job_id, preemptor=job.id)
+    assert waits(db, job.id)
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_a_submission_beside_the_end_of_the_other_waits_or_goes_on(db: StoreFixture, store: Store, turn: int) -> None:
+    first = db.submit(name=f"prep-{turn}")
+    claim = db.running(first, db.worker())
+    made = run_together(lambda: submit(store, first).id, lambda: db.end(claim, EndReason.COMPLETED))
+    assert isinstance(made[0], str), made
+    settle(store)
+    assert not waits(db, made[0])
+
+
+@pytest.mark.thorough
+def test_a_thousand_wait_for_one_and_a_thousand_for_each_other(db: StoreFixture, store: Store) -> None:
+    first = db.submit(name="first")
+    fan = [
+        each for _ in range(2) for each in batch(store, *({"name": "n", "after": [{"job": first}]} for _ in range(500)))
+    ]
+    chain = batch(store, *({"name": f"c{n}", "after": [{"job": f"c{n - 1}" if n else first}]} for n in range(500)))
+    chain += batch(store, *({"name": f"d{n}", "after": [{"job": f"d{n - 1}" if n else chain[-1]}]} for n in range(500)))
+    assert db.heads() == [first]
+    end(db, first, EndReason.DATA_ERROR)
+    assert settle(store) <= 22
+    assert {db.job(each).state for each in (*fan, *chain)} == {"failed"}
