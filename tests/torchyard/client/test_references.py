@@ -56,9 +56,21 @@ def test_a_name_comes_before_the_beginning_of_an_id(server: FakeServer, client: 
 
 @pytest.mark.parametrize("ref", ["job_", "job_019", "0192aa", "job_0192zz", "other"])
 def test_what_is_too_short_or_no_id_begins_none(server: FakeServer, client: Client, ref: str) -> None:
-    serve_jobs(server, FIRST)
+    server.on("/v1/jobs", page([]))
     with pytest.raises(NotFound, match="no job with the id or name"):
         client.get(ref)
+    assert not any("q" in request.query for request in server.requests)
+
+
+def test_an_archived_job_is_found_where_no_other_is_meant(server: FakeServer, client: Client) -> None:
+    server.on("/v1/jobs", page([]), page([]), page([job(id=SECOND, name="job_0192aa")]))
+    server.on(f"/v1/jobs/{SECOND}", job(id=SECOND, name="job_0192aa"))
+    assert client.get("job_0192aa").id == SECOND
+    assert [request.query for request in server.requests[1:-1]] == [
+        {"name": ["job_0192aa"], "limit": ["1"]},
+        {"q": ["job_0192aa"]},
+        {"name": ["job_0192aa"], "archived": ["true"], "limit": ["1"]},
+    ]
 
 
 def test_submit_get_retry_and_run_return_the_same_kind_of_job(server: FakeServer, client: Client) -> None:
