@@ -116,7 +116,7 @@ test("Escape empties a field and takes its filter back", async () => {
   const visited = await visit(browser, service);
   const { page } = visited;
   const fields = [
-    { path: "jobs", name: "Find jobs by name, id, owner or label", key: "q" },
+    { path: "jobs", name: "Find jobs by name, id, owner, label or notes", key: "q" },
     { path: `jobs/${other.id}?tab=curves`, name: "Filter keys", key: "filter" },
     { path: `jobs/${other.id}?tab=logs`, name: "Search the log", key: "q" },
   ];
