@@ -172,7 +172,8 @@ def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
     owner, spec = wanted.caller.name, wanted.spec
     gpus.check(session, spec.resources)
     secrets.check(session, owner, spec)
-    targets.check(session, owner, wanted.spec)
+    if wanted.trial is None and wanted.run is None and wanted.retry_of is None:
+        targets.check(session, owner, spec)  # a target that was removed later stops no trial, run or retry
     bundles.use(session, owner, bundles_of(spec))
     return initial_weights.pinned(session, wanted)
 

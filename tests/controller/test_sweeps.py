@@ -18,12 +18,13 @@ from store.facts.notifications import NewTarget
 from store.facts.sweeps import NewSweep, TrialFacts, WholeSweep
 from store.facts.telemetry import MetricPoint
 from store.queries import attempts
+from store.queries import notifications as notification_queries
 from store.queries import sweeps as queries
 from store.rows import quotas, users
 from store.secret_keys import SecretKeys
 from store.store import Store
 from tests.store.fixture import StoreFixture, checkpoint, run_together
-from torchyard.contract.errors import Conflict, Forbidden, NotFound
+from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.notifications import EventKind
 from torchyard.contract.points import checked_points, spec_of
@@ -349,6 +350,20 @@ def test_a_trial_is_told_to_the_targets_that_its_spec_names(yard: Yard) -> None:
     yard.end(yard.ids(sweep)[0])
     (message,) = told()
     assert (message.kind, message.body["data"]["job"]["trial"]) == ("job.succeeded", 0)
+
+
+def test_a_target_that_is_removed_stops_no_trial_that_names_it(yard: Yard) -> None:
+    told_of(yard)
+    job = {**SCRIPT, "notify": {"targets": ["hook"]}}
+    sweep = yard.sweep(job=job, max_parallel=1)
+    with pytest.raises(InvalidSpec):
+        yard.sweep(job=job, caller=BOB)
+    yard.run()
+    (target,) = notification_queries.list_targets(yard.store, "ada")
+    notifications.remove_target(yard.store, target.id, owner="ada", caller=ADA)
+    yard.end(yard.ids(sweep)[0])
+    yard.run()
+    assert [trial.state for trial in yard.trials(sweep)] == [JobState.SUCCEEDED, JobState.QUEUED]
 
 
 def told_of(yard: Yard) -> Callable[[], Sequence[Message]]:
