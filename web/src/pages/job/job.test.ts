@@ -13,6 +13,7 @@ let page: Record<string, unknown>;
 const job = {
   ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 3, position: 10 },
   ...{ metrics: {}, progress: { step: 0 }, status_reason: { code: "running" }, devices: [], after: [] },
+  labels: {},
   spec: { resources: { device: "auto", nodes: 1, devices_per_node: 1 } },
 };
 
