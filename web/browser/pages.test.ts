@@ -68,11 +68,12 @@ for (const theme of ["light", "dark"] as const)
   test(`no page has a serious fault for a screen reader in the ${theme} theme`, async () => {
     const visited = await visit(browser, service, "", { theme });
     const { page } = visited;
-    const tabs = ["curves", "logs", "checkpoints", "timeline", "spec", "card"];
+    const tabs = ["curves", "logs", "checkpoints", "timeline", "spec", "card", "notes"];
     const paths = [
       "",
       "jobs",
       "jobs?q=nothing-matches",
+      "jobs?group=team&starred=true",
       "jobs/job_that_is_not_there",
       ...tabs.map((tab) => `jobs/${trained.id}?tab=${tab}`),
       ...tabs.slice(0, 4).map((tab) => `jobs/${runs.id}?tab=${tab}&q=step`),
