@@ -12,10 +12,12 @@ from store.announcement import announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Job, Message, NotificationTarget, Signal, Sweep
 from store.rows import message_bodies, messages, signals, targets
-from torchyard.contract.notifications import DIGEST, EventKind
+from torchyard.contract.notifications import DIGEST, MESSAGES_AN_HOUR, EventKind
 
 DIGEST_AFTER = timedelta(hours=1)
 """So long a digest collects messages from the first that is too many."""
+_KEPT_FOR_OWN = MESSAGES_AN_HOUR // 2
+"""Of an administrator's hour, what the jobs of others leave for their own and for lost workers."""
 _LOST_AGAIN_US = in_us(timedelta(minutes=10))
 """A worker is lost once, however many of its attempts end within this time."""
 
@@ -82,12 +84,13 @@ class _Outbox:
             return
         if target.owner not in self.room:
             self.room[target.owner] = messages.room_of(self.session, target.owner)
-        digest = self._digest(target)
-        if digest is None and self.room[target.owner] > 0:
+        kept = 0 if signal.owner in {"", target.owner} else _KEPT_FOR_OWN
+        if self.room[target.owner] > kept:
             self.room[target.owner] -= 1
             messages.add(self.session, target, kind=signal.kind, subject=signal.subject, body=body)
             announcement_of(self.session).wake_controller()
             return
+        digest = self._digest(target)
         if digest is None:
             new = message_bodies.empty_digest(time=signal.time)
             after = DIGEST_AFTER.total_seconds()
