@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="of trouble; before and after it come some more")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of jobs")
+    parser.add_argument("--trials", type=int, default=20, help="of a sweep that the service makes meanwhile")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tests.chaos import job_history, job_processes, receiver
 from tests.chaos.deployment import Deployment
+from tests.chaos.experiments import Experiments
 from tests.chaos.faults import InjectedFaults
 from tests.chaos.job_history import JobHistory
 from tests.chaos.jobs import ChaosJob, Kind
@@ -27,6 +28,7 @@ class Evidence:
     references: Mapping[Kind, JobHistory]
     injected: InjectedFaults
     monitor: Monitor
+    experiments: Experiments
 
     def violations(self) -> list[str]:
         """Returns a sentence for each violation. Waits for processes that are about to end."""
@@ -38,6 +40,7 @@ class Evidence:
             *self._orphans(),
             *self._of_each_job(),
             *self._untold(),
+            *self.experiments.violations(),
         ]
 
     def _of_each_job(self) -> list[str]:
@@ -60,7 +63,7 @@ class Evidence:
     def _lost_or_doubled(self) -> list[str]:
         undisturbed = [history.job.id for history in self.references.values()]
         accepted = Counter([*(chaos_job.job_id for chaos_job in self.chaos_jobs), *undisturbed])
-        listed = Counter(job.id for job in self.client.list())
+        listed = Counter(job.id for job in self.client.list() if job.sweep is None and job.schedule_id is None)
         lost = [f"{job_id}: was accepted and is not listed" for job_id in accepted - listed]
         return lost + [f"{job_id}: was not accepted, or not so often, and is listed" for job_id in listed - accepted]
 
@@ -77,7 +80,7 @@ class Evidence:
         """Returns a sentence for each end of a job that was not told as one message, and for each wrong message."""
         self.deployment.keep_alive_until(lambda: receiver.is_settled(self.client), within=_TELLS_S, every=0.5)
         ended = {chaos_job.job_id for chaos_job in self.chaos_jobs if chaos_job.over}
-        ended |= {history.job.id for history in self.references.values()}
+        ended |= {history.job.id for history in self.references.values()} | self.experiments.told()
         told, digested = receiver.messages(self.client), receiver.in_digests(self.client)
         return receiver.violations(self.deployment.receiver, told, ended, digested=digested)
 

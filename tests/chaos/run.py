@@ -10,6 +10,7 @@ import time
 from tests.chaos import faults, job_history
 from tests.chaos.deployment import DatabaseKind, Deployment, deployed
 from tests.chaos.evidence import Evidence
+from tests.chaos.experiments import Experiments
 from tests.chaos.faults import FaultInjector
 from tests.chaos.job_history import JobHistory
 from tests.chaos.jobs import JobSubmitter, Kind, spec
@@ -31,6 +32,7 @@ class Options:
     minutes: float
     database: DatabaseKind
     kinds: Sequence[Kind]
+    trials: int
 
 
 def run(folder: Path, options: Options) -> Report:
@@ -43,6 +45,8 @@ def run(folder: Path, options: Options) -> Report:
         say(f"chaos: seed {options.seed}, {options.kills} kills in {options.minutes:g} min; references first")
         made.receiver.listen(client)
         references = _references(made, client, options.kinds)
+        experiments = Experiments(client, code=made.code, trials=options.trials)
+        experiments.begin()
         stream = JobSubmitter(made.client(), code=made.code, count=options.jobs, seed=options.seed, kinds=options.kinds)
         monitor = Monitor(made.client(patience=0), lambda: [chaos_job.job_id for chaos_job in list(stream.chaos_jobs)])
         planned = faults.plan(seed=options.seed, kills=options.kills, seconds=60 * options.minutes)
@@ -56,6 +60,8 @@ def run(folder: Path, options: Options) -> Report:
             stream.close()
             drained = made.keep_alive_until(lambda: not stream.is_alive(), within=_DRAIN_S)
             say("drained" if drained else "not drained")
+            ended = made.keep_alive_until(experiments.over, within=_DRAIN_S, every=1.0)
+            say("the sweep and the schedule have ended" if ended else "the sweep or the schedule goes on")
             made.keep_alive_until(lambda: not monitor.unrecovered, within=_LAST_LOOKS_S)
         finally:
             injector.close()
@@ -66,7 +72,14 @@ def run(folder: Path, options: Options) -> Report:
             if thread.failure is not None:
                 raise thread.failure
         evidence = Evidence(
-            made, client, stream.chaos_jobs, stream.unexpected_errors, references, injector.injected, monitor
+            made,
+            client,
+            stream.chaos_jobs,
+            stream.unexpected_errors,
+            references,
+            injector.injected,
+            monitor,
+            experiments,
         )
         found = evidence.violations()
         if found:

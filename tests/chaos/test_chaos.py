@@ -30,7 +30,7 @@ def scratch() -> Generator[Path]:
 @pytest.mark.parametrize(
     ("extent", "least"),
     [
-        (["--jobs", "1", "--kills", "2", "--minutes", "0.05", "--kinds", "script"], 1),
+        (["--jobs", "1", "--kills", "2", "--minutes", "0.05", "--kinds", "script", "--trials", "3"], 1),
         pytest.param(["--jobs", "4", "--kills", "15", "--minutes", "0.5"], 8, marks=pytest.mark.thorough),
     ],
     ids=["short", "long"],

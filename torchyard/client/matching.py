@@ -12,9 +12,8 @@ class Matching(TypedDict, total=False):
     """The jobs that meet every condition: one of the states, the exact other values, and all `labels`.
 
     `q` is a part of the name, the id, the owner, a label's value or the notes' beginning. `init_from`: the id of a job
-    that they start from. `sweep`: the id of theirs. `starred`: with your star, or without. `archived`: archived jobs,
-    in place of the others.
-    What is None holds for every job.
+    that they start from. `sweep`, `schedule`: the id of that whose trials or runs they are. `starred`: with your star,
+    or without. `archived`: archived jobs, in place of the others. What is None holds for every job.
     """
 
     state: Sequence[str] | None
@@ -23,8 +22,9 @@ class Matching(TypedDict, total=False):
     owner: str | None
     trainer: str | None
     init_from: str | None
-    labels: Mapping[str, str] | None
     sweep: str | None
+    schedule: str | None
+    labels: Mapping[str, str] | None
     starred: bool | None
     archived: bool | None
 
@@ -49,9 +49,8 @@ def query_of(matching: Listed) -> JobQuery:
 
 
 def _given(matching: Matching) -> dict[str, Any]:
-    found = {
-        key: matching.get(key) for key in ("q", "name", "owner", "trainer", "init_from", "sweep", "starred", "archived")
-    }
+    named = ("q", "name", "owner", "trainer", "init_from", "sweep", "schedule", "starred", "archived")
+    found = {key: matching.get(key) for key in named}
     state, labels = matching.get("state"), matching.get("labels")
     found["state"] = [*state] if state else None
     found["label"] = None if labels is None else [f"{key}:{value}" for key, value in labels.items()]
