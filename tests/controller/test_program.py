@@ -11,6 +11,12 @@ import pytest
 from tests.worker.attempt import wait_for
 
 
+def test_an_idle_controller_has_loaded_neither_optuna_nor_numpy() -> None:
+    code = "import sys, controller.duties; print(*{'optuna', 'numpy', 'croniter', 'torch'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_controller_without_a_database_says_so_once_and_a_signal_ends_it(
     number: signal.Signals, tmp_path: Path

@@ -38,6 +38,17 @@ def test_the_commands_of_sweeps_do_what_is_documented(tmp_path: Path) -> None:
     assert (tmp_path / "best.pt").stat().st_size > 0
 
 
+@pytest.mark.thorough
+def test_the_commands_of_schedules_do_what_is_documented(tmp_path: Path) -> None:
+    environment = environment_in(tmp_path)
+    with running_by(f"torchyard up --port {free_port()} --cpu-slots 1", tmp_path, environment):
+        said = run_blocks(blocks(_section("Schedules"), "sh"), tmp_path, environment)
+        with Client(data_dir=tmp_path / ".torchyard") as client:
+            assert [*client.schedules.list()] == [*client.list()] == []
+    for part in ("0 3 * * *  Europe/Berlin", "paused  next: never", "active  next: ", "removed"):
+        assert part in said
+
+
 def _section(heading: str) -> str:
     """Returns the text below a heading of the second level."""
     return DOCUMENT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
