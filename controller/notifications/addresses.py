@@ -8,14 +8,14 @@ address, however the name is resolved a moment later.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import ipaddress
-import socket
 
 from controller.notifications.failure import NotDelivered
+from controller.notifications.resolving import resolved
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.webaddress import WebAddress
 
-Resolve = Callable[[str, int], Sequence[str]]
-"""Returns the IP addresses of a name, for a port. Raises OSError if it has none."""
+Resolve = Callable[[str, float], Sequence[str]]
+"""Returns the IP addresses of a name, within so many seconds. Raises OSError if it has none, or takes longer."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -70,17 +70,11 @@ class Allowed:
         return any(port == listed and address in network for network, listed in self.networks)
 
 
-def resolved(name: str, port: int) -> Sequence[str]:
-    """Returns the IP addresses of a name, as the system knows them. Raises OSError."""
-    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    return [str(address[0]) for *_, address in found]
-
-
-def checked(to: WebAddress, allowed: Allowed, *, resolve: Resolve = resolved) -> list[str]:
+def checked(to: WebAddress, allowed: Allowed, *, timeout_s: float, resolve: Resolve = resolved) -> list[str]:
     """Returns the IP addresses of the host, if a notification may go to each of them. Raises NotDelivered."""
     try:
-        found = list(dict.fromkeys(resolve(to.host, to.port)))
-    except (OSError, UnicodeError):
+        found = list(dict.fromkeys(resolve(to.host, timeout_s)))
+    except OSError:
         raise NotDelivered(f"{to.host} cannot be resolved") from None
     if not found:
         raise NotDelivered(f"{to.host} has no address")

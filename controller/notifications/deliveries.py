@@ -25,7 +25,7 @@ THREAD = "notifications"
 """The name of the threads. They do not keep the program: what one leaves undone is sent again."""
 GIVEN_UP_AFTER_S = 24 * 3600.0
 _LEASE_S = 120.0
-"""Longer than any exchange: DNS may take its own time."""
+"""Longer than any exchange: one of mail has several steps."""
 _FIRST_S, _FACTOR, _LONGEST_S = 10.0, 3, 7200.0
 """Of the waits between two attempts, in seconds: 10, 30, 90, … and then every two hours."""
 

@@ -8,12 +8,13 @@ import time
 
 import httpcore2
 
-from controller.notifications.addresses import Allowed, Resolve, checked, resolved
+from controller.notifications.addresses import Allowed, Resolve, checked
 from controller.notifications.failure import NotDelivered
+from controller.notifications.resolving import resolved
 from torchyard.contract import webaddress
 
 EXCHANGE_S = 10.0
-"""Seconds of one exchange, from the first connection to the end of the answer."""
+"""Seconds of one exchange, from the name of the host to the end of the answer."""
 MOST_BYTES = 4096
 """Bytes of an answer that are read. They are not kept."""
 _LONGEST_WAIT_S = 3600.0
@@ -37,8 +38,9 @@ class Http:
             to = webaddress.parse(url)
         except ValueError as error:
             raise NotDelivered(str(error), final=True) from None
-        addresses = checked(to, self.allowed, resolve=self.resolve)
-        network = _Pinned(addresses[:_MOST_ADDRESSES], ends_at=time.monotonic() + self.exchange_s)
+        ends_at = time.monotonic() + self.exchange_s
+        addresses = checked(to, self.allowed, timeout_s=self.exchange_s, resolve=self.resolve)
+        network = _Pinned(addresses[:_MOST_ADDRESSES], ends_at=ends_at)
         sent = {"Host": to.authority, "User-Agent": "torchyard", "Accept-Encoding": "identity", "Connection": "close"}
         try:
             with httpcore2.ConnectionPool(ssl_context=self.tls, network_backend=network, max_connections=1) as pool:

@@ -23,14 +23,17 @@ NOT_PUBLIC = [
 ]
 """Loopback, private, link-local, shared, multicast and unspecified, those of protocols, and IPv4 in forms of IPv6."""
 
+LONG_S = 120.0
+"""More than any name takes here."""
+
 
 def _to(host: str, port: int = 443) -> webaddress.WebAddress:
     return webaddress.WebAddress(secure=True, host=host, port=port, target="/")
 
 
 def _answering(*addresses: str):
-    def resolve(name: str, port: int) -> Sequence[str]:
-        del name, port
+    def resolve(name: str, timeout_s: float) -> Sequence[str]:
+        del name, timeout_s
         return addresses
 
     return resolve
@@ -40,7 +43,7 @@ def _answering(*addresses: str):
 def test_what_is_not_public_is_refused_though_a_name_has_a_public_address_too(address: str) -> None:
     for found in ([address], ["8.8.8.8", address], [address, "2606:4700::1111"]):
         with pytest.raises(NotDelivered, match="not public") as refused:
-            checked(_to("hook.example.com"), Allowed(), resolve=_answering(*found))
+            checked(_to("hook.example.com"), Allowed(), timeout_s=LONG_S, resolve=_answering(*found))
         assert refused.value.final
         assert address not in refused.value.message
 
@@ -49,32 +52,37 @@ def test_what_is_not_public_is_refused_though_a_name_has_a_public_address_too(ad
     "address", ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.63.0.1", "2606:4700::1111", "2a00:1450::1"]
 )
 def test_public_addresses_are_taken(address: str) -> None:
-    assert checked(_to("hook.example.com"), Allowed(), resolve=_answering(address, address)) == [address]
+    assert checked(_to("hook.example.com"), Allowed(), timeout_s=LONG_S, resolve=_answering(address, address)) == [
+        address
+    ]
 
 
 @pytest.mark.parametrize("port", [22, 25, 6379, 8080, 5432])
 def test_other_ports_are_refused(port: int) -> None:
     with pytest.raises(NotDelivered, match=f"port {port} is not allowed"):
-        checked(_to("hook.example.com", port), Allowed(), resolve=_answering("8.8.8.8"))
+        checked(_to("hook.example.com", port), Allowed(), timeout_s=LONG_S, resolve=_answering("8.8.8.8"))
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
 def test_the_system_resolves_names_and_addresses(name: str) -> None:
     with pytest.raises(NotDelivered, match="not public"):
-        checked(_to(name), Allowed())
+        checked(_to(name), Allowed(), timeout_s=LONG_S)
 
 
 @pytest.mark.parametrize("name", ["no-such-host.invalid", "a" * 63 + ".invalid"])
 def test_a_name_without_an_address_may_have_one_later(name: str) -> None:
     with pytest.raises(NotDelivered, match="cannot be resolved") as failed:
-        checked(_to(name), Allowed())
+        checked(_to(name), Allowed(), timeout_s=LONG_S)
     assert not failed.value.final
 
 
 def test_a_listed_network_is_allowed_at_its_port_alone() -> None:
     allowed = Allowed.parse(" 10.1.0.0/16:8065, [fd00::/8]:443,")
-    assert checked(_to("chat", 8065), allowed, resolve=_answering("10.1.2.3")) == ["10.1.2.3"]
-    assert checked(_to("chat"), allowed, resolve=_answering("fd12::1", "8.8.8.8")) == ["fd12::1", "8.8.8.8"]
+    assert checked(_to("chat", 8065), allowed, timeout_s=LONG_S, resolve=_answering("10.1.2.3")) == ["10.1.2.3"]
+    assert checked(_to("chat"), allowed, timeout_s=LONG_S, resolve=_answering("fd12::1", "8.8.8.8")) == [
+        "fd12::1",
+        "8.8.8.8",
+    ]
     for host, port, addresses in (
         ("chat", 443, ["10.1.2.3"]),
         ("chat", 8065, ["10.2.0.1"]),
@@ -83,15 +91,17 @@ def test_a_listed_network_is_allowed_at_its_port_alone() -> None:
         ("chat", 443, ["::ffff:10.1.2.3"]),
     ):
         with pytest.raises(NotDelivered):
-            checked(_to(host, port), allowed, resolve=_answering(*addresses))
+            checked(_to(host, port), allowed, timeout_s=LONG_S, resolve=_answering(*addresses))
 
 
 def test_a_listed_name_is_allowed_whatever_its_addresses_are() -> None:
     allowed = Allowed.parse("Chat.internal.:8065,mail.internal:443")
-    assert checked(_to("chat.internal", 8065), allowed, resolve=_answering("127.0.0.1")) == ["127.0.0.1"]
+    assert checked(_to("chat.internal", 8065), allowed, timeout_s=LONG_S, resolve=_answering("127.0.0.1")) == [
+        "127.0.0.1"
+    ]
     for host, port in (("chat.internal", 443), ("x.chat.internal", 8065), ("internal", 8065)):
         with pytest.raises(NotDelivered):
-            checked(_to(host, port), allowed, resolve=_answering("127.0.0.1"))
+            checked(_to(host, port), allowed, timeout_s=LONG_S, resolve=_answering("127.0.0.1"))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import gzip
 from pathlib import Path
 import socket
 import ssl
+import threading
 
 import pytest
 
@@ -41,8 +42,8 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_the_checked_address(
     """DNS that answers with another address a moment later changes nothing."""
     answers = [["127.0.0.1"], ["127.0.0.2"]]
 
-    def resolve(name: str, port: int) -> Sequence[str]:
-        assert (name, port) == ("rebinding.test", found.port)
+    def resolve(name: str, timeout_s: float) -> Sequence[str]:
+        assert (name, timeout_s) == ("rebinding.test", 20.0)
         return answers.pop(0)
 
     with receiver() as found:
@@ -173,6 +174,17 @@ def test_a_server_that_accepts_and_says_nothing_is_left(secure: bool) -> None:
     assert f"did not answer within {SHORT_S:g} s" in error.message
 
 
+def test_a_name_that_is_resolved_late_leaves_less_time_to_its_receiver() -> None:
+    def resolve(name: str, timeout_s: float) -> Sequence[str]:
+        del name
+        threading.Event().wait(timeout_s)
+        return ["127.0.0.1"]
+
+    with receiver(silent) as found:
+        assert not _fails(found, resolve=resolve, exchange_s=SHORT_S).final
+    assert found.requests == []
+
+
 def test_a_server_that_accepts_nobody_is_left() -> None:
     with (
         socket.create_server(("127.0.0.1", 0), backlog=0) as listening,
@@ -256,5 +268,5 @@ def test_the_default_verifies_certificates() -> None:
     assert Http(Allowed()).tls.check_hostname
 
 
-def _answering(addresses: Sequence[str]) -> Callable[[str, int], Sequence[str]]:
-    return lambda name, port: addresses
+def _answering(addresses: Sequence[str]) -> Callable[[str, float], Sequence[str]]:
+    return lambda name, timeout_s: addresses
