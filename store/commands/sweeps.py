@@ -20,7 +20,7 @@ from store.rows.idempotency import KeyTaken
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import Reason
-from torchyard.contract.points import added_points, extended, spec_of
+from torchyard.contract.points import extended
 from torchyard.contract.spec import Spec
 from torchyard.contract.sweeps import SweepExtension, SweepState
 
@@ -28,14 +28,17 @@ Action = Literal["pause", "resume", "cancel"]
 
 _PAUSED = Reason("paused", "paused by its owner")
 _CANCELLING = Reason("cancelled", "cancelled by its owner")
+_NAMES = frozenset({"after", "init_from"})
+"""Keys of a job spec whose names mean what they do now, for all trials."""
 _EXTENDABLE = (SweepState.RUNNING, SweepState.PAUSED, SweepState.FINISHED)
 
 
 def submit(store: Store, new: NewSweep, first: Spec) -> tuple[WholeSweep, bool]:
     """Stores a sweep, of which `first` is the job spec of trial 0. Returns it, and whether it was there before.
 
-    It was, if an earlier request with the same key has made it. The weights that its job spec names in `init_from` are
-    those of this moment for all trials. Raises IdempotencyMismatch, and what `store.rows.submissions.check` does.
+    It was, if an earlier request with the same key has made it. The weights and jobs that its job spec names in
+    `init_from` and `after` are those of this moment for all trials. Raises IdempotencyMismatch, and what
+    `store.rows.submissions.check` does.
     """
     while True:
         try:
@@ -68,6 +71,8 @@ def ask(store: Store, action: Action, sweep_id: str, *, caller: Caller) -> Whole
 def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller) -> WholeSweep:
     """Adds trials to a sweep, or changes how many run at once. One that has finished begins again.
 
+    The job specs of points are not looked at: one that is wrong is a failed trial.
+
     Raises Conflict for one that was cancelled or has failed, and InvalidSpec for what cannot be added.
     """
     while True:
@@ -75,8 +80,6 @@ def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller)
             sweep = sweeps.get(session, sweep_id, caller)
             spec, known = sweeps.spec_of(sweep), sweep.version
         wider = extended(spec, more)
-        for number, point in added_points(spec, wider):
-            spec_of(wider, number, point)
         with store.write("sweeps") as session:
             sweep = sweeps.lock(session, sweep_id, caller)
             if sweep.version != known:
@@ -144,8 +147,8 @@ def _submit(session: Session, new: NewSweep, first: Spec) -> tuple[WholeSweep, b
         return sweeps.whole(session, known), True
     checked = submissions.check(session, Submission(first, new.caller, new.visibility))
     spec = new.spec
-    if "init_from" in spec.job:
-        spec = spec.model_copy(update={"job": {**spec.job, "init_from": checked.spec.init_from}})
+    named = checked.spec.model_dump(mode="json", include={*_NAMES.intersection(spec.job)})
+    spec = spec.model_copy(update={"job": {**spec.job, **named}})
     sweep = sweeps.add(session, replace(new, spec=spec))
     audit.add(session, new.caller, "sweep.submit", sweep.id)
     return sweeps.whole(session, sweep), False

@@ -91,6 +91,7 @@ def store_locked(
 
 def check(session: Session, wanted: Submission) -> Submission:
     """Returns the submission as it would be stored, whatever the quota has room for. Raises as `store_one` does."""
+    wanted = after.resolved(session, wanted)
     initial_weights.lock_sources(session, initial_weights.sources_of([wanted.spec]))
     spec = pools.resolved(session, wanted.spec, wanted.caller.name)
     return _with_what_it_names(session, replace(wanted, spec=spec))

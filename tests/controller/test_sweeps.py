@@ -293,6 +293,21 @@ def test_a_finished_sweep_goes_on_with_what_is_added(yard: Yard) -> None:
     assert yard.state(sweep) is SweepState.RUNNING
 
 
+def test_the_trials_of_a_sweep_wait_for_the_jobs_that_were_meant_at_its_submission(yard: Yard) -> None:
+    meant = yard.db.submit(name="prepare")
+    sweep = yard.sweep(job=SCRIPT | {"after": [{"job": "prepare"}]})
+    yard.db.submit(name="prepare")
+    yard.run()
+    assert {yard.db.job(job_id).spec["after"][0]["job"] for job_id in yard.ids(sweep)} == {meant}
+    assert {trial.state for trial in yard.trials(sweep)} == {JobState.QUEUED}
+
+
+def test_a_sweep_after_a_job_that_is_not_there_is_refused(yard: Yard) -> None:
+    with pytest.raises(InvalidSpec) as raised:
+        yard.sweep(job=SCRIPT | {"after": [{"job": "absent"}]})
+    assert raised.value.errors[0].message == "there is no job absent"
+
+
 def test_a_sweep_is_its_owners(yard: Yard) -> None:
     sweep = yard.sweep()
     acts: list[Callable[[], Any]] = [
