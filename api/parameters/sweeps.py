@@ -1,16 +1,17 @@
-"""Reads the bodies of sweeps, each of whose trials counts as a request."""
+"""Reads the bodies of sweeps and of what is added to them. Each trial counts as a request."""
 
 from typing import Annotated
 
 from fastapi import Depends
 
-from api.access.access import AccessDep
+from api.access.access import Access, AccessDep
 from api.access.auth import Principal, authenticate
 from api.openapi import bodies
 from api.parameters.bodies import Body, parsed_json
 from api.services import ServicesDep
 from torchyard.contract.errors import TooLarge
-from torchyard.contract.sweeps import MOST_SWEEP_BYTES, SweepSpec, parse_sweep
+from torchyard.contract.requests import parse_request
+from torchyard.contract.sweeps import MOST_POINTS, MOST_SWEEP_BYTES, SweepExtension, SweepSpec, parse_sweep
 
 _EXAMPLE = {
     "parameters": {"config.optimizer.lr": [0.1, 0.01, 0.001], "config.training.seed": "1..3"},
@@ -27,11 +28,26 @@ async def _sweep(
     if len(body) > MOST_SWEEP_BYTES:
         raise TooLarge(f"the sweep has {len(body)} bytes: submit at most {MOST_SWEEP_BYTES}")
     sweep = await services.parses.begin(caller.key, lambda: parse_sweep(parsed_json(body)))
-    more = sweep.size - 1
-    if more:
-        await access.requests.take(caller.key, advice=f"{caller.name} has sent too many trials", cost=more)
+    await _count(access, caller, sweep.size)
     return sweep
+
+
+@bodies.declares(bodies.json(SweepExtension, example={"trials": 20}))
+async def _extension(
+    services: ServicesDep, access: AccessDep, caller: Annotated[Principal, Depends(authenticate)], body: Body
+) -> SweepExtension:
+    """Parses what is added to a sweep. Raises InvalidRequest and TooManyRequests."""
+    more = await services.parses.begin(caller.key, lambda: parse_request(SweepExtension, parsed_json(body)))
+    await _count(access, caller, min(more.size, MOST_POINTS))
+    return more
+
+
+async def _count(access: Access, caller: Principal, trials: int) -> None:
+    if trials > 1:  # the request itself is one
+        await access.requests.take(caller.key, advice=f"{caller.name} has sent too many trials", cost=trials - 1)
 
 
 SweepBody = Annotated[SweepSpec, Depends(_sweep)]
 """A route's parameter: a sweep, whose job spec is not looked at yet."""
+ExtensionBody = Annotated[SweepExtension, Depends(_extension)]
+"""A route's parameter: what is added to a sweep."""

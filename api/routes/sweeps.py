@@ -1,6 +1,6 @@
 """Submits, lists, shows, changes and deletes sweeps, and ranks their trials."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 import re
 import time
 from typing import Annotated, Any
@@ -12,11 +12,10 @@ from starlette.responses import Response
 from api.access.auth import JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
-from api.parameters.bodies import json_body
 from api.parameters.idempotency import Keyed
 from api.parameters.paging import AfterNumber, AfterSweep, Limit, id_after, number_after, page
 from api.parameters.reads import Parts, in_turns, writes_in_turns
-from api.parameters.sweeps import SweepBody
+from api.parameters.sweeps import ExtensionBody, SweepBody
 from api.present import sweeps as present
 from api.routes.jobs import collect_garbage
 from api.services import Services, ServicesDep
@@ -26,15 +25,13 @@ from store.queries import sweeps as queries
 from store.queries.sweeps import TrialSort
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from torchyard.contract.filters import Text
-from torchyard.contract.points import checked_points, resolved, spec_of
+from torchyard.contract.points import added_points, checked_points, extended, resolved, spec_of
 from torchyard.contract.spec import Spec, with_grace_within
-from torchyard.contract.sweeps import SweepExtension, SweepSpec, SweepState
+from torchyard.contract.sweeps import Point, SweepSpec, SweepState
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.sweeps import SweepResolved, SweepSummary, SweepView, TrialView
 
 router = guarded("sweeps", Unavailable)
-
-ExtensionBody = Annotated[SweepExtension, json_body(SweepExtension, example={"trials": 20})]
 
 
 async def _number(sweep_id: str, number: str) -> int:
@@ -139,10 +136,13 @@ def cancel_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> Swe
     return present.sweep(commands.ask(services.store, "cancel", sweep_id, caller=caller))
 
 
-@router.post("/sweeps/{sweep_id}/extend", responses=problems(Conflict))
+@router.post("/sweeps/{sweep_id}/extend", response_model=SweepView, responses=problems(Conflict))
 @writes_in_turns
-def extend_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str, more: ExtensionBody) -> SweepView:
+def extend_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str, more: ExtensionBody) -> Parts[SweepView]:
     """Adds trials or points, or changes how many trials run at once. A sweep that has finished begins again."""
+    before = queries.get(services.store, sweep_id, caller=caller).spec
+    wider = extended(before, more)
+    yield from _check(services, wider, added_points(before, wider))
     return present.sweep(commands.extend(services.store, sweep_id, more, caller=caller))
 
 
@@ -179,10 +179,15 @@ def _checked(services: Services, sent: SweepSpec) -> Generator[None, None, tuple
     """Returns the sweep with every default filled in, and the job spec of trial 0. Raises InvalidSpec."""
     settings = services.settings
     spec, first = resolved(sent, visibility=settings.visibility, longest_grace=settings.max_stop_grace)
+    yield from _check(services, spec, enumerate(checked_points(spec)))
+    return spec, first
+
+
+def _check(services: Services, spec: SweepSpec, points: Iterable[tuple[int, Point]]) -> Generator[None, None, None]:
+    """Checks the job specs of trials, by their numbers and points. Raises InvalidSpec."""
     began = time.monotonic()
-    for number, point in enumerate(checked_points(spec)):
-        with_grace_within(spec_of(spec, number, point), settings.max_stop_grace)
+    for number, point in points:
+        with_grace_within(spec_of(spec, number, point), services.settings.max_stop_grace)
         if time.monotonic() - began > _PART_S:
             yield
             began = time.monotonic()
-    return spec, first

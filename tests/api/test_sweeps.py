@@ -1,13 +1,17 @@
 """Sweeps over HTTP: what is accepted and refused, who may do what, and what is told."""
 
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 from httpx2 import Response
 import pytest
 
+from bench.load import post
 from controller.sweeps.duty import Sweeps
 from tests.api import test_problems
 from tests.api.service import SPEC, ApiFixture, both_databases
+from tests.api.serving import api_thread
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
 
@@ -195,6 +199,30 @@ def test_a_trial_is_promoted_and_a_sweep_extended(service: ApiFixture) -> None:
     assert_problem(service.client.post(f"/v1/sweeps/{sweep}/extend", json={"trials": 2}), "invalid_spec")
     answer = service.client.post(f"/v1/sweeps/{sweep}/extend", json={"max_parallel": 2})
     assert answer.json()["max_parallel"] == 2
+
+
+def test_what_is_added_to_a_sweep_is_checked_as_the_sweep_was(service: ApiFixture) -> None:
+    sweep = submitted(service, method="list", parameters={}, points=[{"stop_grace": "1s"}])["id"]
+    answer = service.client.post(f"/v1/sweeps/{sweep}/extend", json={"points": [{"stop_grace": "3650d"}]})
+    assert_problem(answer, "invalid_spec")
+    assert service.get(f"/v1/sweeps/{sweep}")["trials"]["total"] == 1
+
+
+def test_trials_that_are_added_count_as_requests(service: ApiFixture) -> None:
+    service.act_as("ada")
+    sweep = submitted(service, method="array", parameters={}, trials=1)["id"]
+    ada = service.client.headers["Authorization"].removeprefix("Bearer ")
+    settings = service.settings
+    with api_thread(settings.data_dir, settings.database, settings.redis, max_requests_per_second=2) as url:
+        parts = urlsplit(url)
+
+        def status(trials: int) -> bytes:
+            with socket.create_connection((parts.hostname or "", parts.port or 0)) as connection:
+                connection.sendall(post(f"/v1/sweeps/{sweep}/extend", {"trials": trials}, token=ada))
+                return connection.recv(12).split()[1]
+
+        assert [status(15), status(15)] == [b"200", b"429"]
+    assert service.get(f"/v1/sweeps/{sweep}")["trials"]["total"] == 16
 
 
 def test_lists_have_the_sweeps_that_one_may_read(service: ApiFixture) -> None:

@@ -11,7 +11,16 @@ from pydantic_core import to_json
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec, with_grace_within
-from torchyard.contract.sweeps import ADAPTIVE, Point, Range, SweepExtension, SweepSpec, grid_point, parse_sweep
+from torchyard.contract.sweeps import (
+    ADAPTIVE,
+    MOST_SWEEP_BYTES,
+    Point,
+    Range,
+    SweepExtension,
+    SweepSpec,
+    grid_point,
+    parse_sweep,
+)
 from torchyard.contract.team import Visibility
 
 _ARGS = "args."
@@ -103,7 +112,11 @@ def extended(sweep: SweepSpec, more: SweepExtension) -> SweepSpec:
         changes["points"] = [*sweep.points, *more.points]
     if "max_parallel" in more.model_fields_set:
         changes["max_parallel"] = more.max_parallel
-    return parse_sweep({**sweep.model_dump(mode="json"), **changes})
+    found = parse_sweep({**sweep.model_dump(mode="json"), **changes})
+    _check_size(found)
+    if more.points is not None and (size := len(to_json(found))) > MOST_SWEEP_BYTES:
+        raise _wrong(FieldError("points", f"the sweep would have {size} bytes, and has at most {MOST_SWEEP_BYTES}"))
+    return found
 
 
 def added_points(before: SweepSpec, after: SweepSpec) -> Iterator[tuple[int, Point]]:

@@ -229,6 +229,11 @@ class SweepExtension(Schema):
             raise ValueError("send trials, points or max_parallel")
         return self
 
+    @property
+    def size(self) -> int:
+        """How many trials it adds."""
+        return (self.trials or 0) + len(self.points or ())
+
 
 def parse_sweep(raw: object) -> SweepSpec:
     """The sweep in `raw` (parsed JSON or YAML). Its job spec is not looked at yet. Raises InvalidSpec."""

@@ -182,6 +182,8 @@ def test_only_what_a_method_has_can_be_added() -> None:
         (sweep(parameters={"a": [1]}), SweepExtension(points=[{"a": 2}])),
         (listed, SweepExtension(points=[{"other": 2}])),
         (sweep(method="array", trials=2), SweepExtension(trials=MOST_POINTS)),
+        (sweep(SCRIPT | {"env": {"A": "a" * 30_000}}, method="array", trials=1), SweepExtension(trials=9_000)),
+        (sweep(method="list", points=[{"args.x": "a" * 600_000}]), SweepExtension(points=[{"args.x": "a" * 600_000}])),
     ):
         with pytest.raises(InvalidSpec):
             extended(spec, more)
