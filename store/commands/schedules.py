@@ -10,7 +10,7 @@ from store.db.tables import Schedule
 from store.facts.callers import Caller
 from store.facts.schedules import Due, NewSchedule, ScheduleFacts
 from store.facts.submission import ScheduledRun, Submission, Submitted
-from store.rows import audit, due_schedules, intents, owners, savepoints, schedules, submissions
+from store.rows import audit, due_schedules, intents, owners, savepoints, schedules, submissions, targets
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotFound, TorchyardError, Unavailable
 from torchyard.contract.schedules import SchedulePatch
@@ -20,8 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 def add(store: Store, new: NewSchedule) -> ScheduleFacts:
-    """Stores a schedule. Raises InvalidSpec for one that never comes, and Conflict if the owner has too many."""
+    """Stores a schedule. Raises InvalidSpec, and Conflict if the owner has too many.
+
+    The targets in `notify` are checked now, as no run is refused for one that is missing; the rest at each run.
+    """
     with store.write("change") as session:
+        targets.check(session, new.caller.name, new.spec)
         made = schedules.add(session, new)
         audit.add(session, new.caller, "schedule.add", made.id)
         return made

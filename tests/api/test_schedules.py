@@ -102,6 +102,20 @@ def test_a_schedule_is_paused_resumed_changed_and_deleted(service: ApiFixture) -
     assert_problem(service.client.get(path), 404, "not_found")
 
 
+def test_a_schedule_names_targets_that_its_owner_has_when_it_is_added(service: ApiFixture) -> None:
+    named = {**NIGHTLY, "notify": {"targets": ["hook"]}}
+    answer = service.client.post("/v1/schedules", json=named)
+    assert_problem(answer, 422, "invalid_spec")
+    assert [error["field"] for error in answer.json()["errors"]] == ["notify.targets.0"]
+    assert service.get("/v1/schedules")["data"] == []
+    target = {"name": "hook", "kind": "webhook", "address": "https://example.com/"}
+    hook = service.client.post("/v1/notifications/targets", json=target).json()["id"]
+    path = f"/v1/schedules/{service.client.post('/v1/schedules', json=named).json()['id']}"
+    assert service.client.delete(f"/v1/notifications/targets/{hook}").status_code == 204
+    for paused in (True, False):
+        assert service.client.patch(path, json={"paused": paused}).status_code == 200, "its spec cannot be changed"
+
+
 def test_another_users_private_schedule_is_not_there(service: ApiFixture) -> None:
     service.act_as("bob")
     private, shared = (
