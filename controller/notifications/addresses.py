@@ -8,6 +8,7 @@ address, however the name is resolved a moment later.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import ipaddress
+import logging
 
 from controller.notifications.failure import NotDelivered
 from controller.notifications.resolving import resolved
@@ -61,6 +62,10 @@ class Allowed:
                 names.add((place.lower().removesuffix("."), int(port)))
         return cls(frozenset(names), tuple(networks))
 
+    def has_port(self, port: int) -> bool:
+        """Returns whether anything is listed with this port."""
+        return any(port == listed for _, listed in (*self.names, *self.networks))
+
     def has_name(self, to: WebAddress) -> bool:
         """Returns whether the host is listed by its name, whatever its addresses are."""
         return (to.host, to.port) in self.names
@@ -71,18 +76,24 @@ class Allowed:
 
 
 def checked(to: WebAddress, allowed: Allowed, *, timeout_s: float, resolve: Resolve = resolved) -> list[str]:
-    """Returns the IP addresses of the host, if a notification may go to each of them. Raises NotDelivered."""
+    """Returns the IP addresses of the host, if a notification may go to each of them. Raises NotDelivered.
+
+    All that can be wrong with a name is told alike, and tried again alike: a user could learn else which names the
+    operator's network has. The log says it.
+    """
+    if to.port not in _PORTS and not allowed.has_port(to.port):
+        raise NotDelivered(f"port {to.port} is not allowed: 80 and 443 are, and what the operator lists", final=True)
     try:
         found = list(dict.fromkeys(resolve(to.host, timeout_s)))
-    except OSError:
-        raise NotDelivered(f"{to.host} cannot be resolved") from None
-    if not found:
-        raise NotDelivered(f"{to.host} has no address")
-    if allowed.has_name(to):
+    except OSError as error:
+        raise _refused(to, str(error)) from None
+    if found and allowed.has_name(to):
         return found
-    for text in found:
-        if not _may_reach(text, to.port, allowed):
-            raise NotDelivered(_refusal(to, text), final=True)
+    wrong = [text for text in found if not _may_reach(text, to.port, allowed)]
+    if found == wrong == [to.host]:
+        raise NotDelivered(f"{to.host} at port {to.port} is neither public nor listed by the operator", final=True)
+    if wrong or not found:
+        raise _refused(to, f"not public, nor listed: {', '.join(wrong)}" if wrong else "has no address")
     return found
 
 
@@ -101,9 +112,6 @@ def _may_reach(text: str, port: int, allowed: Allowed) -> bool:
     return allowed.has_address(address, port) or (port in _PORTS and is_public(address))
 
 
-def _refusal(to: WebAddress, address: str) -> str:
-    """Says why, without the address behind a name: that would tell about the operator's network."""
-    if to.port not in _PORTS:
-        return f"port {to.port} is not allowed: 80 and 443 are, and what the operator lists"
-    what = address if address == to.host else "an address of this host"
-    return f"{what} is not public, and the operator has not listed it"
+def _refused(to: WebAddress, why: str) -> NotDelivered:
+    logging.warning("no notification goes to %s, port %d: %s", to.host, to.port, why)
+    return NotDelivered(f"{to.host} has no address that notifications may go to: a public or a listed one")
