@@ -99,9 +99,14 @@ def checked(to: WebAddress, allowed: Allowed, *, timeout_s: float, resolve: Reso
 
 def is_public(address: _Address) -> bool:
     """Returns whether the address is one of the internet's, of one host."""
-    if isinstance(address, ipaddress.IPv6Address) and address not in _PUBLIC_6:
+    if isinstance(address, ipaddress.IPv6Address) and (address not in _PUBLIC_6 or _is_isatap(address)):
         return False
     return not any(address.version == network.version and address in network for network in _NOT_PUBLIC)
+
+
+def _is_isatap(address: ipaddress.IPv6Address) -> bool:
+    """Returns whether it ends in `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d`: a router may send it to that IPv4 address."""
+    return int(address) >> 32 & 0xFFFFFFFF in (0x00005EFE, 0x02005EFE)
 
 
 def _may_reach(text: str, port: int, allowed: Allowed) -> bool:

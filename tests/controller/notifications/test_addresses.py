@@ -19,6 +19,7 @@ NOT_PUBLIC = [
     *("::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:127.0.0.1", "::127.0.0.1", "::8.8.8.8"),
     *("64:ff9b::127.0.0.1", "64:ff9b::169.254.169.254", "64:ff9b:1::10.0.0.1"),
     *("2002:7f00:1::", "2002:a9fe:a9fe::1", "2001:0:7f00:1::", "2001:0:4136:e378:8000:63bf:3fff:fdd2"),
+    *("2606:4700::5efe:10.0.0.1", "2606:4700::200:5efe:127.0.0.1", "2a00:1450:0:1:0:5efe:a9fe:a9fe"),
     *("2001:db8::1", "2001:10::1", "2001:20::1", "3fff::1", "5f00::1", "4000::1"),
 ]
 """Loopback, private, link-local, shared, multicast and unspecified, those of protocols, and IPv4 in forms of IPv6."""
@@ -78,7 +79,7 @@ def test_an_address_that_is_not_public_is_given_up(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.63.0.1", "2606:4700::1111", "2a00:1450::1"]
+    "address", ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.63.0.1", "2606:4700::1111", "2a00:1450::1", "2a00::5eff:a00:1"]
 )
 def test_public_addresses_are_taken(address: str) -> None:
     assert checked(_to("hook.example.com"), Allowed(), timeout_s=LONG_S, resolve=_answering(address, address)) == [
