@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidSpec
+from torchyard.contract.recipes import Recipe
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec, with_grace_within
 from torchyard.contract.sweeps import (
     ADAPTIVE,
@@ -51,9 +52,12 @@ def spec_of(sweep: SweepSpec, number: int, point: Point) -> Spec:
         except ValueError as error:
             raise _wrong(FieldError(_field(sweep, number, key), str(error))) from None
     try:
-        return parse_spec(raw)
+        found = parse_spec(raw)
     except InvalidSpec as error:
         raise _wrong(*(_placed(sweep, number, point, each) for each in error.errors)) from None
+    if (short := _too_short(sweep, found)) is not None:
+        raise _wrong(_placed(sweep, number, point, short))
+    return found
 
 
 def resolved(sweep: SweepSpec, *, visibility: Visibility, longest_grace: timedelta) -> tuple[SweepSpec, Spec]:
@@ -226,6 +230,21 @@ def _with_option(args: Sequence[Any], option: str, value: JsonValue) -> list[Jso
 
 def _is_option(following: Sequence[Any]) -> bool:
     return not following or (isinstance(following[0], str) and following[0].startswith("--"))
+
+
+def _too_short(sweep: SweepSpec, job: Spec) -> FieldError | None:
+    """Returns what is wrong with a job that ends before the last rung: it would be compared with longer ones there.
+
+    The length of a script is not known, nor how many steps an epoch has.
+    """
+    if sweep.halving is None or not isinstance(job.config, Recipe):
+        return None
+    training, last, unit = job.config.training, sweep.halving.max, sweep.halving.unit
+    name, length = ("epochs", training.epochs) if unit == "epochs" else ("max_steps", training.max_steps)
+    if length is None or length >= last:
+        return None
+    to_do = f"set it to {last} or more, or halving.max to {length} at most"
+    return FieldError(f"config.training.{name}", f"is {length}, and halving.max is {last} {unit}: {to_do}")
 
 
 def _placed(sweep: SweepSpec, number: int, point: Point, error: FieldError) -> FieldError:

@@ -20,6 +20,10 @@ def sweep(job: dict[str, Any] = RECIPE, **spec: Any) -> SweepSpec:
     return parse_sweep({"job": job, **spec})
 
 
+def halved(job: dict[str, Any], **spec: Any) -> SweepSpec:
+    return sweep(job, method="asha", trials=9, **spec)
+
+
 def all_points(spec: SweepSpec) -> list[dict[str, Any]]:
     return points(spec, first=0, count=spec.size + 1)
 
@@ -145,6 +149,47 @@ def test_what_a_key_cannot_set_is_named() -> None:
         "points.1.priority",
         "must be at most 100 (at priority=101)",
     )
+
+
+EPOCHS, STEPS = "config.training.epochs", "config.training.max_steps"
+
+
+@pytest.mark.parametrize(
+    ("training", "varied", "halving", "field", "message"),
+    [
+        ({}, {}, {"max": 9}, f"job.{EPOCHS}", "is 3, and halving.max is 9 epochs: set it to 9 or more, or"),
+        ({"epochs": 8}, {}, {"max": 9}, f"job.{EPOCHS}", "or halving.max to 8 at most"),
+        ({}, {EPOCHS: [9, 5, 9]}, {"max": 9}, f"parameters.{EPOCHS}", "is 5, and halving.max is 9 epochs"),
+        ({}, {EPOCHS: "2..20"}, {"max": 9}, f"parameters.{EPOCHS}", "(at priority=1, config.training.epochs=2)"),
+        ({"max_steps": 80}, {}, {"max": 90, "unit": "steps"}, f"job.{STEPS}", "is 80, and halving.max is 90 steps"),
+        ({}, {STEPS: [90, 80]}, {"max": 90, "unit": "steps"}, f"parameters.{STEPS}", "is 80, and halving.max is 90"),
+    ],
+)
+def test_a_job_that_ends_before_the_last_rung_is_refused(
+    training: dict[str, Any], varied: dict[str, Any], halving: dict[str, Any], field: str, message: str
+) -> None:
+    job = RECIPE | {"config": {"training": training}}
+    spec = halved(job, parameters={"priority": [1], **varied}, halving={"min": 1, **halving})
+    found = refusal(spec)
+    assert found[0] == field
+    assert message in found[1]
+
+
+@pytest.mark.parametrize(
+    ("job", "halving"),
+    [
+        (RECIPE, {"max": 3}),
+        (RECIPE, {"max": 2}),
+        (RECIPE, {"max": 1000, "unit": "steps"}),
+        (RECIPE | {"config": {"training": {"max_steps": 90}}}, {"max": 90, "unit": "steps"}),
+        (RECIPE | {"config": {"training": {"max_steps": 5}}}, {"max": 3}),
+        (SCRIPT, {"max": 1000}),
+    ],
+)
+def test_a_job_that_may_reach_the_last_rung_is_taken(job: dict[str, Any], halving: dict[str, Any]) -> None:
+    spec = halved(job, parameters={"priority": [1]}, halving={"min": 1, **halving})
+    known, _ = resolved(spec, visibility="private", longest_grace=DAY)
+    assert known.halving == spec.halving
 
 
 def test_the_ranking_is_that_of_the_job_or_of_the_sweep() -> None:
