@@ -52,7 +52,7 @@ def trial(store: Snapshots, sweep_id: str, number: int, *, caller: Caller) -> tu
 
 
 def due(store: Snapshots) -> list[DueSweep]:
-    """Returns all sweeps that have not ended, oldest first, for a controller."""
+    """Returns the sweeps with which there may be something to do, oldest first, for a controller."""
     with store.read() as session:
         return sweeps.due(session)
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 import json
 from typing import Any, cast
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import ColumnElement, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -193,9 +193,9 @@ def spec_of(sweep: Sweep) -> SweepSpec:
 
 
 def due(session: Session) -> list[DueSweep]:
-    """Returns the sweeps that have not ended, oldest first."""
-    states = [state for state in SweepState if not state.ended]
-    found = session.scalars(select(Sweep).where(Sweep.state.in_(states)).order_by(Sweep.id)).all()
+    """Returns the sweeps with which there may be something to do, oldest first."""
+    is_due = or_(Sweep.state != SweepState.PAUSED, Sweep.asked.is_not(None))
+    found = session.scalars(select(Sweep).where(_is_open(), is_due).order_by(Sweep.id)).all()
     counted = trials.counts(session, [sweep.id for sweep in found]) if found else {}
     return [_due(sweep, counted[sweep.id]) for sweep in found]
 
@@ -244,6 +244,10 @@ def failed_trials(session: Session, sweep_id: str) -> int:
     """Returns how many trials have failed."""
     query = select(func.count()).where(SweepTrial.sweep_id == sweep_id, SweepTrial.outcome == JobState.FAILED)
     return session.execute(query).scalar_one()
+
+
+def _is_open() -> ColumnElement[bool]:
+    return Sweep.state.in_([state for state in SweepState if not state.ended])
 
 
 @lru_cache(maxsize=64)

@@ -172,6 +172,15 @@ def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None
     assert yard.state(sweep) is SweepState.RUNNING
 
 
+def test_a_paused_sweep_costs_a_controller_nothing(yard: Yard) -> None:
+    sweep = yard.sweep()
+    commands.ask(yard.store, "pause", sweep, caller=ADA)
+    yard.run()
+    assert queries.due(yard.store) == []
+    commands.ask(yard.store, "resume", sweep, caller=ADA)
+    assert [each.id for each in queries.due(yard.store)] == [sweep]
+
+
 def test_a_sweep_cancelled_in_the_middle_makes_no_more_and_ends(yard: Yard) -> None:
     sweep = yard.sweep(parameters={"args.x": list(range(250))})
     yard.duty.run()
