@@ -10,7 +10,7 @@ from store.db.tables import Schedule
 from store.facts.callers import Caller
 from store.facts.schedules import NewSchedule, ScheduleFacts
 from store.ids import is_id, new_id
-from store.rows import access, cron
+from store.rows import access, cron, users
 from torchyard.contract import schedules as contract
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
@@ -25,6 +25,7 @@ _PAUSED = Reason("paused", "paused by its owner")
 def add(session: Session, new: NewSchedule) -> ScheduleFacts:
     """Stores a schedule. Raises InvalidSpec for one that never comes, and Conflict if the owner has too many."""
     owner = new.caller.name
+    users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     if (count := session.scalar(select(func.count()).where(Schedule.owner == owner)) or 0) >= MOST:
         raise Conflict(f"{owner} has {count} schedules, and may have {MOST}: delete some first")
     visibility = new.spec.visibility or new.visibility

@@ -319,6 +319,15 @@ def test_an_owner_has_few_schedules(yard: Yard, monkeypatch: pytest.MonkeyPatch)
     yard.add(caller=BOB)
 
 
+def test_requests_at_the_same_moment_add_no_more_schedules_than_an_owner_may_have(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.rows.schedules.MOST", 2)
+    yard.add()
+    results = run_together(*[yard.add] * 4)
+    assert sum(isinstance(result, Conflict) for result in results) == 3
+
+
 def test_a_pass_with_nothing_due_reads_once(yard: Yard, database: Database) -> None:
     for _ in range(3):
         yard.add()
