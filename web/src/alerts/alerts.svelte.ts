@@ -100,9 +100,18 @@ async function lookAgain(watcher: Watcher, owner: string): Promise<void> {
     const active = new Set(page.data.map((job) => job.id));
     const ended = [...watcher.positions().keys()].filter((id) => !active.has(id));
     for (const job of page.data) watcher.take(job);
-    for (const id of ended.slice(0, MOST_JOBS)) watcher.take(await get<JobView>(`v1/jobs/${id}`));
+    for (const id of ended.slice(0, MOST_JOBS)) await lookAt(watcher, id);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error; // it looks again with the next change
+  }
+}
+
+async function lookAt(watcher: Watcher, id: string): Promise<void> {
+  try {
+    watcher.take(await get<JobView>(`v1/jobs/${id}`));
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 404) throw error;
+    watcher.forget(id);
   }
 }
 

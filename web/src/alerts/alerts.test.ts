@@ -227,6 +227,23 @@ test("what ended while there was no connection is told afterwards", async () => 
   alerts.stop();
 });
 
+test("a job that is gone hides none that has ended", async () => {
+  FakeNotification.permission = "granted";
+  localStorage.setItem("torchyard-alerts", "ends");
+  answers["v1/jobs"] = { data: [job({ id: "job_0" }), job()], has_more: false, next: null };
+  const { alerts } = await newTab();
+  alerts.start("ada");
+  await settled();
+  answers = {
+    "v1/jobs": { data: [], has_more: false },
+    "v1/jobs/job_1": job({ state: "succeeded", finished_at: AT }),
+  };
+  heard({ kind: "changed", topic: "jobs" });
+  await settled();
+  expect(shown.map(({ title }) => title)).toEqual(["digits succeeded"]);
+  alerts.stop();
+});
+
 test("messages are read once a minute, after those that were there", async () => {
   FakeNotification.permission = "granted";
   localStorage.setItem("torchyard-alerts", "warnings");
