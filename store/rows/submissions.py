@@ -34,6 +34,7 @@ from store.rows.idempotency import Answer, KeyTaken
 from store.rows.quotas import Room
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import FieldError, InvalidSpec, TorchyardError, Unavailable
+from torchyard.contract.spec import Spec
 from torchyard.contract.team import Resource
 
 Outcome = Submitted | Exception | None
@@ -91,6 +92,7 @@ def store_locked(
 
 def check(session: Session, wanted: Submission) -> Submission:
     """Returns the submission as it would be stored, whatever the quota has room for. Raises as `store_one` does."""
+    _check_no_schedule(wanted.spec)
     wanted = after.resolved(session, wanted)
     initial_weights.lock_sources(session, initial_weights.sources_of([wanted.spec]))
     spec = pools.resolved(session, wanted.spec, wanted.caller.name)
@@ -159,8 +161,7 @@ def _checked_one(session: Session, wanted: Submission, room: Room) -> Submission
 
     Raises what `store.commands.submission.submit` does.
     """
-    if wanted.spec.schedule is not None:
-        raise _has_schedule()
+    _check_no_schedule(wanted.spec)
     owner = wanted.caller.name
     spec = pools.resolved(session, wanted.spec, owner)
     room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
@@ -179,9 +180,10 @@ def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
     return initial_weights.pinned(session, wanted)
 
 
-def _has_schedule() -> InvalidSpec:
-    message = "a job with a schedule is sent to POST /v1/schedules, as `torchyard submit` does with one"
-    return InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", message),))
+def _check_no_schedule(spec: Spec) -> None:
+    if spec.schedule is not None:
+        message = "a job with a schedule is sent alone to POST /v1/schedules, as `torchyard submit` does with one"
+        raise InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", message),))
 
 
 def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:

@@ -208,6 +208,12 @@ def test_what_is_added_to_a_sweep_is_checked_as_the_sweep_was(service: ApiFixtur
     assert service.get(f"/v1/sweeps/{sweep}")["trials"]["total"] == 1
 
 
+def test_a_sweep_has_no_schedule(service: ApiFixture) -> None:
+    answer = service.client.post("/v1/sweeps", json=body(job={**SPEC, "schedule": "0 3 * * *"}))
+    assert_problem(answer, "invalid_spec")
+    assert answer.json()["errors"][0]["field"] == "schedule"
+
+
 def test_trials_that_are_added_count_as_requests(service: ApiFixture) -> None:
     service.act_as("ada")
     sweep = submitted(service, method="array", parameters={}, trials=1)["id"]
