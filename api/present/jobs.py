@@ -131,7 +131,7 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
 def _withheld(facts: ListedJob) -> dict[str, Any]:
     shown = _summary(facts, starred=False)
     of_lists = {"labels": {}, "has_notes": False, "metrics": {}, "progress": _NO_PROGRESS}
-    nothing = of_lists | {"best": None, "error": None, "sweep": None}
+    nothing = of_lists | {"best": None, "error": None, "sweep": None, "schedule_id": None}
     return shown | nothing | {"status_reason": shown["status_reason"] | {"message": ""}}
 
 

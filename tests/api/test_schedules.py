@@ -129,3 +129,15 @@ def test_another_users_private_schedule_is_not_there(service: ApiFixture) -> Non
     assert_problem(service.client.patch(f"/v1/schedules/{shared}", json={"paused": True}), 403, "forbidden")
     service.act_as("vic", Role.VIEWER)
     assert_problem(service.client.post("/v1/schedules", json=NIGHTLY), 403, "forbidden")
+
+
+def test_an_operator_does_not_see_of_which_schedule_a_private_job_is(service: ApiFixture) -> None:
+    service.act_as("alice")
+    schedule = added(service)["id"]
+    store = service.app.state.services.store
+    with store.write("test") as session:
+        session.get_one(Schedule, schedule).next_at = 1
+    Schedules(store).run()
+    assert [row["schedule_id"] for row in service.get("/v1/jobs")["data"]] == [schedule]
+    service.act_as("opal", Role.OPERATOR)
+    assert [row["schedule_id"] for row in service.get("/v1/jobs")["data"]] == [None]
