@@ -19,7 +19,7 @@ from store.rows import audit, intents, owners, submissions, sweeps, trials
 from store.rows.idempotency import KeyTaken
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.job import Reason
+from torchyard.contract.job import CANCELLED_BY_OWNER, Reason
 from torchyard.contract.points import extended
 from torchyard.contract.spec import Spec
 from torchyard.contract.sweeps import SweepExtension, SweepState
@@ -27,7 +27,7 @@ from torchyard.contract.sweeps import SweepExtension, SweepState
 Action = Literal["pause", "resume", "cancel"]
 
 _PAUSED = Reason("paused", "paused by its owner")
-_CANCELLING = Reason("cancelled", "cancelled by its owner")
+_CANCELLING = Reason("cancelled", CANCELLED_BY_OWNER)
 _NAMES = frozenset({"after", "init_from"})
 """Keys of a job spec whose names mean what they do now, for all trials."""
 _EXTENDABLE = (SweepState.RUNNING, SweepState.PAUSED, SweepState.FINISHED)

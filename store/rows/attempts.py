@@ -158,6 +158,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")
     report = verified(session, closed.Attempt, job, report, requested_stops=requested_stops, ran_us=closed.ran_us)
+    report = outcome.with_who_cancelled(session, job, report)
     stopped_for = job.preempted_for if report.reason is EndReason.PREEMPTED else None
     ending = {"end_reason": report.reason, "detail": report.message, "stopped_for": stopped_for}
     session.execute(update(Attempt).where(_is(claim)).values(**ending))
@@ -171,10 +172,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
         ran_us=closed.ran_us,
         by_itself=EndReason.PAUSED not in requested_stops,
     )
-    row, held = closed.Attempt, Counter(released)
-    if row.pool_devices:  # what nodes have told of their devices counts for nothing
-        held = Counter({job.device_request: row.pool_devices})
-    usage.add(session, job.owner, held, began=row.ended_at - closed.ran_us, ended=row.ended_at)
+    _add_usage(session, job, closed.Attempt, Counter(released), ran_us=closed.ran_us)
     if state is JobState.SUCCEEDED:
         usage.note_length(session, job.owner, job.trainer, job.ran_us)
     return state
@@ -194,6 +192,14 @@ def rescue(session: Session, claim: Claim) -> bool:
     end(session, claim, ExitReport(reason=EndReason.WORKER_LOST, message=f"the lease of worker {name} expired"))
     signals.add(session, EventKind.WORKER_LOST, worker=(late.worker_id, name))
     return True
+
+
+def _add_usage(session: Session, job: Job, attempt: Attempt, held: Counter[str], *, ran_us: int) -> None:
+    """Adds what the attempt held of each kind of device to the use of the job's owner."""
+    if attempt.pool_devices:  # what nodes have told of their devices counts for nothing
+        held = Counter({job.device_request: attempt.pool_devices})
+    assert attempt.ended_at is not None
+    usage.add(session, job.owner, held, began=attempt.ended_at - ran_us, ended=attempt.ended_at)
 
 
 def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter) -> None:

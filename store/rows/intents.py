@@ -17,7 +17,7 @@ from store.line.entries import is_in_line
 from store.rows import access, dependencies, jobs, quotas
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import AT_RUNG, EndReason, JobState, Reason
+from torchyard.contract.job import AT_RUNG, CANCELLED_BY_OWNER, EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
@@ -59,7 +59,7 @@ def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE, *, g
     if state.terminal:
         raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
     if state not in _OPEN:
-        reason = Reason("cancelled", "cancelled by its owner")
+        reason = Reason("cancelled", cancelled_by(session, job))
         return _move(session, job_id, JobState.CANCELLED, reason=reason, cancel_requested_at=now_us())
     requested_at = now_us() if job.cancel_requested_at is None else job.cancel_requested_at
     seconds = job.cancel_grace_s if grace is None else grace // timedelta(seconds=1)
@@ -68,6 +68,17 @@ def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE, *, g
         data = {"level": "warning", "text": stopping.message}
         jobs.add_event(session, job_id, type="message", attempt=job.attempt, data=data)
     return _store_request(session, job, stopping, cancel_requested_at=requested_at, cancel_grace_s=seconds)
+
+
+def cancelled_by(session: Session, job: Job) -> str:
+    """Returns who has cancelled the job, which is locked: its owner, or the run of its schedule that replaced it."""
+    if job.schedule_id is None or job.due_at is None:
+        return CANCELLED_BY_OWNER
+    # A run is cancelled for its schedule only after the next one was submitted.
+    newer = select(Job.id).where(Job.schedule_id == job.schedule_id, Job.due_at > job.due_at)
+    if job.cancel_requested_at is not None:
+        newer = newer.where(Job.created_at <= job.cancel_requested_at)
+    return CANCELLED_BY_OWNER if session.scalar(newer.limit(1)) is None else "replaced by the next run of its schedule"
 
 
 def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:

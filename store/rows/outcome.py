@@ -10,7 +10,7 @@ from store.db.database import now_us
 from store.db.tables import Job
 from store.rows import intents, jobs
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import AT_RUNG, CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
+from torchyard.contract.job import AT_RUNG, CANCELLED_BY_OWNER, CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport
 from torchyard.contract.text import headline
@@ -18,6 +18,13 @@ from torchyard.contract.text import headline
 _MAX_BACKOFF_S = 60
 _NO_FAILURE = {EndReason.PAUSED, EndReason.PREEMPTED}
 """Ends that do not count towards the crash-loop cap and need no backoff."""
+
+
+def with_who_cancelled(session: Session, job: Job, report: ExitReport) -> ExitReport:
+    """Returns the report of an attempt with who has cancelled the job, which its worker does not know."""
+    if report.reason is not EndReason.CANCELLED:
+        return report
+    return replace(report, message=report.message.replace(CANCELLED_BY_OWNER, intents.cancelled_by(session, job)))
 
 
 def apply(
@@ -41,7 +48,10 @@ def apply(
     without = 0 if published_checkpoint else job.attempts_without_checkpoint + failed
     backoff_s = min(2 ** (without - 1), _MAX_BACKOFF_S) if without and failed else 0
     point = PausePoint.of(job.pause_at) if by_itself and job.pause_at is not None else None
-    state, reason = _next_state(job, report, attempts_without_checkpoint=without, backoff_s=backoff_s, point=point)
+    cancelled = None if job.cancel_requested_at is None else intents.cancelled_by(session, job)
+    state, reason = _next_state(
+        job, report, attempts_without_checkpoint=without, backoff_s=backoff_s, point=point, cancelled=cancelled
+    )
     retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.to_dict()
     error["code"] = error.pop("reason")
@@ -67,18 +77,24 @@ def _preempted_by(session: Session, preemptor: str) -> str:
 
 
 def _next_state(
-    job: Job, report: ExitReport, *, attempts_without_checkpoint: int, backoff_s: int, point: PausePoint | None
+    job: Job,
+    report: ExitReport,
+    *,
+    attempts_without_checkpoint: int,
+    backoff_s: int,
+    point: PausePoint | None,
+    cancelled: str | None,
 ) -> tuple[JobState, Reason]:
     """Returns the next state with its reason. The job's row is locked, so its requests cannot change meanwhile.
 
-    `point`: where the attempt was to pause, if it was not asked to stop.
+    `point`: where the attempt was to pause, if it was not asked to stop. `cancelled`: who has cancelled it, if it is.
     """
     outcome = OUTCOMES[report.reason]
     code, message = str(report.reason), headline(report.message) or report.reason.replace("_", " ")
     if outcome.state.terminal:
         return outcome.state, Reason(code, message)
-    if job.cancel_requested_at is not None:
-        return JobState.CANCELLED, Reason("cancelled", f"cancelled by its owner; its last attempt ended: {message}")
+    if cancelled is not None:
+        return JobState.CANCELLED, Reason("cancelled", f"{cancelled}; its last attempt ended: {message}")
     limit = job.stored_spec.max_restarts
     used_up = outcome.counted and job.restarts >= limit
     if not report.may_retry or used_up or attempts_without_checkpoint >= CRASH_LOOP_CAP:

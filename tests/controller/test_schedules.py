@@ -25,7 +25,7 @@ from store.store import Store
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
-from torchyard.contract.job import JobState
+from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason, JobState
 from torchyard.contract.schedules import SchedulePatch, ScheduleState
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Resource, Role
@@ -141,6 +141,34 @@ def test_a_run_cancels_the_one_before(yard: Yard) -> None:
     yard.due(schedule_id)
     assert yard.db.job(claim.job_id).cancel_requested_at is not None, "a running one saves a checkpoint first"
     assert yard.jobs()[-1].state == JobState.QUEUED
+
+
+def test_a_replaced_run_says_that_the_next_one_replaced_it(yard: Yard) -> None:
+    schedule_id, worker = yard.add(overlap="cancel"), yard.db.worker()
+    yard.due(schedule_id)
+    claim = yard.db.running(yard.jobs()[0].id, worker, "slot-0")
+    yard.due(schedule_id)
+    yard.due(schedule_id)
+    yard.db.end(claim, EndReason.CANCELLED, f"{CANCELLED_BY_OWNER}; killed after a grace of 1s")
+    ran, waited, newest = yard.jobs()
+    assert waited.reason_message == "replaced by the next run of its schedule"
+    assert ran.reason_message == yard.db.attempt(claim).detail == f"{waited.reason_message}; killed after a grace of 1s"
+    yard.db.cancel(newest.id)
+    assert yard.jobs()[2].reason_message == CANCELLED_BY_OWNER
+
+
+def test_a_run_whose_worker_is_lost_says_who_cancelled_it(yard: Yard) -> None:
+    schedule_id, worker = yard.add(overlap="cancel"), yard.db.worker()
+    for asks_first in (False, True):
+        yard.due(schedule_id)
+        job = yard.jobs()[-1]
+        claim = yard.db.running(job.id, worker, "slot-0")
+        if asks_first:
+            yard.db.cancel(job.id)
+        yard.due(schedule_id)
+        yard.db.end(claim, EndReason.WORKER_LOST, "lost")
+        told = CANCELLED_BY_OWNER if asks_first else "replaced by the next run of its schedule"
+        assert yard.db.job(job.id).reason_message == f"{told}; its last attempt ended: lost"
 
 
 def test_a_run_that_replaces_one_that_was_deleted_meanwhile_goes_on(yard: Yard) -> None:

@@ -61,6 +61,8 @@ AT_RUNG = "rung"
 """The code of the reason of a trial that has paused by itself, and waits for its promotion."""
 WAITS_FOR_JOBS = "waits_for_jobs"
 """The code of the reason of a queued job that waits for other jobs."""
+CANCELLED_BY_OWNER = "cancelled by its owner"
+"""What a cancelled job and its attempt say, unless the service has asked for it."""
 WAITING_IN_SLURM = "waiting_in_slurm"
 """The code of the reason of a job that starts in a pool, and waits in its cluster's queue. The message is Slurm's."""
 

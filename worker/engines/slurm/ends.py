@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from torchyard.contract.job import EndReason
+from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason
 from torchyard.contract.records import ExitReport
 from worker.engines.slurm.listing import Job
 
 _REQUESTS = {
-    EndReason.CANCELLED: "cancelled by its owner",
+    EndReason.CANCELLED: CANCELLED_BY_OWNER,
     EndReason.PAUSED: "paused",
     EndReason.PREEMPTED: "preempted; the job goes back to the queue",
 }
