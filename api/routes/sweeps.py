@@ -48,6 +48,7 @@ _PART_S = 0.02
 
 _CREATED: dict[int | str, dict[str, Any]] = {
     201: {"model": SweepView, "headers": headers("Location", "Idempotent-Replayed")},
+    **problems(Conflict),
 }
 
 

@@ -57,7 +57,7 @@ def ask(store: Store, action: Action, sweep_id: str, *, caller: Caller) -> Whole
         sweep = sweeps.lock(session, sweep_id, caller)
         state = SweepState(sweep.state)
         if state.ended and not (action == "cancel" and state is SweepState.CANCELLED):
-            raise Conflict(f"sweep {sweep_id} has {state}: only one that has not ended can do this")
+            raise Conflict(f"sweep {sweep_id} is {state}: only one that has not ended can do this")
         if action == "cancel" and not state.ended and state is not SweepState.CANCELLING:
             sweeps.move(session, sweep, SweepState.CANCELLING, reason=_CANCELLING, asked="cancel", asked_to=0)
         elif action == "pause" and state is not SweepState.PAUSED:
@@ -73,7 +73,8 @@ def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller)
 
     The job specs of points are not looked at: one that is wrong is a failed trial.
 
-    Raises Conflict for one that was cancelled or has failed, and InvalidSpec for what cannot be added.
+    Raises Conflict for one that was cancelled or has failed, InvalidSpec for what cannot be added, and as
+    `store.rows.sweeps.check_room` does.
     """
     while True:
         with store.read() as session:
@@ -85,9 +86,10 @@ def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller)
             if sweep.version != known:
                 continue
             if sweep.state not in _EXTENDABLE:
-                raise Conflict(f"sweep {sweep_id} is {sweep.state}: it cannot be extended")
+                raise Conflict(f"sweep {sweep_id} is {sweep.state}: it cannot be extended; submit another one")
             sweeps.change(session, sweep, spec=wider.model_dump(mode="json"), total=wider.size)
             if sweep.state == SweepState.FINISHED and sweep.total > sweep.next_number:
+                sweeps.check_room(session, sweep.owner)
                 sweeps.move(session, sweep, SweepState.RUNNING, reason=sweeps.STARTED)
             sweeps.wake(session)
             audit.add(session, caller, "sweep.extend", sweep_id)

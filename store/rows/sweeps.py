@@ -22,6 +22,8 @@ from torchyard.contract.job import AT_RUNG, JobState, Reason
 from torchyard.contract.sweeps import SweepSpec, SweepState
 from torchyard.contract.team import Visibility
 
+MOST_OPEN = 100
+"""Sweeps of one owner that have not ended: a controller looks at each of them in each pass."""
 STARTED = Reason("running", "makes its trials as there is room for them")
 _FROM: dict[SweepState, frozenset[SweepState]] = {
     SweepState.RUNNING: frozenset({SweepState.PAUSED, SweepState.FINISHED}),
@@ -35,7 +37,8 @@ _FROM: dict[SweepState, frozenset[SweepState]] = {
 
 
 def add(session: Session, new: NewSweep) -> Sweep:
-    """Stores a sweep, of which `monitor` and `mode` are known. Raises KeyTaken."""
+    """Stores a sweep, of which `monitor` and `mode` are known. Raises KeyTaken, and as `check_room` does."""
+    check_room(session, new.caller.name)
     spec, keyed = new.spec, new.keyed
     sweep_id = new_id("swp")
     values = {
@@ -62,6 +65,18 @@ def add(session: Session, new: NewSweep) -> Sweep:
         raise KeyTaken("a key was used at the same moment")
     wake(session)
     return session.get_one(Sweep, sweep_id)
+
+
+def check_room(session: Session, owner: str) -> None:
+    """Raises Conflict if the owner has as many sweeps that have not ended as one may have.
+
+    Requests at the same moment may pass it together: a few more do no harm, and nobody has to wait.
+    """
+    query = select(func.count()).select_from(Sweep).where(_is_open(), Sweep.owner == owner)
+    if (count := session.scalar(query) or 0) >= MOST_OPEN:
+        raise Conflict(
+            f"{owner} has {count} sweeps that have not ended, and may have {MOST_OPEN}: wait for some, or cancel them"
+        )
 
 
 def answered(session: Session, new: NewSweep) -> Sweep | None:

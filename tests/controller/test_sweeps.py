@@ -172,6 +172,24 @@ def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None
     assert yard.state(sweep) is SweepState.RUNNING
 
 
+def test_an_owner_has_few_sweeps_that_have_not_ended(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.rows.sweeps.MOST_OPEN", 2)
+    finished = yard.sweep(method="list", points=[{"args.x": 1}])
+    yard.run()
+    yard.end(yard.ids(finished)[0])
+    yard.run()
+    yard.sweep()
+    last = yard.sweep()
+    with pytest.raises(Conflict, match="ada has 2 sweeps that have not ended"):
+        yard.sweep()
+    with pytest.raises(Conflict, match="ada has 2 sweeps"):
+        commands.extend(yard.store, finished, SweepExtension(points=[{"args.x": 2}]), caller=ADA)
+    yard.sweep(caller=BOB)
+    commands.ask(yard.store, "cancel", last, caller=ADA)
+    yard.run()
+    yard.sweep()
+
+
 def test_a_paused_sweep_costs_a_controller_nothing(yard: Yard) -> None:
     sweep = yard.sweep()
     commands.ask(yard.store, "pause", sweep, caller=ADA)

@@ -54,7 +54,7 @@ class SweepState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing happens any more by itself. `extend` and `promote` begin it again."""
+        """Whether nothing happens any more by itself."""
         return self in {SweepState.FINISHED, SweepState.CANCELLED, SweepState.FAILED}
 
 
@@ -215,7 +215,7 @@ class SweepSpec(Schema):
 
 
 class SweepExtension(Schema):
-    """What can be added to a sweep; one that has ended begins again."""
+    """What can be added to a sweep; one that has finished begins again."""
 
     trials: Count | None = Field(default=None, description="so many more, of `random`, `tpe`, `asha` and `array`")
     points: Annotated[list[dict[Key, JsonValue]], Field(min_length=1, max_length=MOST_POINTS)] | None = Field(

@@ -169,7 +169,7 @@ def extend(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Add trials to a sweep, or change how many of its jobs run at once. One that has ended begins again."""
+    """Add trials to a sweep, or change how many of its jobs run at once. One that has finished begins again."""
     from torchyard.cli.sweeps import table
     from torchyard.cli.sweeps.submitting import points_of
 

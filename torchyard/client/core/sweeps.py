@@ -89,7 +89,7 @@ class SweepsCore:
         points: Sequence[Mapping[str, Any]] | None = None,
         max_parallel: int | None = None,
     ) -> SweepView:
-        """Adds so many trials, or these points to a list, or changes how many run at once; one that has ended begins
+        """Adds so many trials, or these points to a list, or changes how many run at once; one that has finished begins
         again. Raises InvalidRequest.
         """
         more = {"trials": trials, "points": points, "max_parallel": max_parallel}
