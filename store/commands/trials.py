@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from store.db.tables import Sweep
 from store.facts.callers import Caller
 from store.facts.submission import Submission, Submitted, TrialOf
-from store.rows import batches, intents, jobs, owners, sweeps, trials
+from store.rows import batches, due_sweeps, intents, jobs, owners, sweeps, trials
 from store.store import Store
 from torchyard.contract.errors import (
     Conflict,
@@ -62,7 +62,7 @@ def ask(store: Store, sweep_id: str) -> bool:
         sweep = _locked(session, sweep_id)
         if sweep is None or sweep.asked is None:
             return False
-        found = sweeps.to_ask(session, sweep, limit=MOST)
+        found = due_sweeps.to_ask(session, sweep, limit=MOST)
         for job_id in sorted(job_id for _, job_id in found):
             _ask(session, sweep.asked, job_id)
         more = len(found) == MOST
@@ -77,7 +77,7 @@ def stop(store: Store, sweep_id: str) -> bool:
         most = None if sweep is None else sweep.spec.get("max_failed")
         if sweep is None or most is None or sweep.state != SweepState.RUNNING:
             return False
-        failed = sweeps.failed_trials(session, sweep_id)
+        failed = due_sweeps.failed_trials(session, sweep_id)
         if failed < most:
             return False
         reason = Reason(_TOO_MANY_FAILED, f"{failed} trials have failed, and max_failed is {most}")
@@ -99,7 +99,7 @@ def promote(store: Store, sweep_id: str, wanted: Mapping[int, int]) -> bool:
         if caller is None:
             return False
         done, reason = False, sweeps.STARTED
-        for number, job_id in sweeps.waiting(session, sweep_id):
+        for number, job_id in due_sweeps.waiting(session, sweep_id):
             try:
                 if number in wanted:
                     done |= intents.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
@@ -152,9 +152,9 @@ def _acting(session: Session, sweep: Sweep) -> Caller | None:
 
 def _stop_early(session: Session, sweep: Sweep) -> bool:
     """Cancels some trials that wait at a rung, if none can come to one any more. Returns whether it did."""
-    if sweeps.running_trials(session, sweep.id):
+    if due_sweeps.running_trials(session, sweep.id):
         return False
-    found = sweeps.waiting(session, sweep.id)[:MOST]
+    found = due_sweeps.waiting(session, sweep.id)[:MOST]
     for _, job_id in found:
         job = jobs.lock(session, job_id)
         if job is not None and job.pause_at is not None:

@@ -10,7 +10,7 @@ from store.facts import pages
 from store.facts.callers import SERVICE, Caller
 from store.facts.pages import FactPage
 from store.facts.sweeps import DueSweep, RankedTrials, SweepFacts, SweepFilter, TrialFacts, WholeSweep
-from store.rows import sweeps, trials
+from store.rows import due_sweeps, sweeps, trials
 from torchyard.contract.errors import NotFound
 
 TrialSort = Literal["value", "number"]
@@ -54,7 +54,7 @@ def trial(store: Snapshots, sweep_id: str, number: int, *, caller: Caller) -> tu
 def due(store: Snapshots) -> list[DueSweep]:
     """Returns the sweeps with which there may be something to do, oldest first, for a controller."""
     with store.read() as session:
-        return sweeps.due(session)
+        return due_sweeps.due(session)
 
 
 def all_trials(store: Snapshots, sweep_id: str) -> list[TrialFacts]:

@@ -5,7 +5,7 @@ from functools import lru_cache
 import json
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -13,12 +13,12 @@ from store.db.database import now_us
 from store.db.tables import Job, Sweep, SweepTrial
 from store.db.upsert import upsert
 from store.facts.callers import SERVICE, Caller
-from store.facts.sweeps import ACTIVE, DueSweep, NewSweep, SweepFacts, SweepFilter, TrialFacts, WholeSweep
+from store.facts.sweeps import NewSweep, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.ids import is_id, new_id
 from store.rows import access, sweep_ends, trials
 from store.rows.idempotency import KeyTaken
 from torchyard.contract.errors import Conflict, Forbidden, IdempotencyMismatch, NotFound
-from torchyard.contract.job import AT_RUNG, JobState, Reason
+from torchyard.contract.job import JobState, Reason
 from torchyard.contract.sweeps import SweepSpec, SweepState
 from torchyard.contract.team import Visibility
 
@@ -72,7 +72,7 @@ def check_room(session: Session, owner: str) -> None:
 
     Requests at the same moment may pass it together: a few more do no harm, and nobody has to wait.
     """
-    query = select(func.count()).select_from(Sweep).where(_is_open(), Sweep.owner == owner)
+    query = select(func.count()).select_from(Sweep).where(is_open(), Sweep.owner == owner)
     if (count := session.scalar(query) or 0) >= MOST_OPEN:
         raise Conflict(
             f"{owner} has {count} sweeps that have not ended, and may have {MOST_OPEN}: wait for some, or cancel them"
@@ -207,38 +207,14 @@ def spec_of(sweep: Sweep) -> SweepSpec:
     return _parsed(json.dumps(sweep.spec))
 
 
-def due(session: Session) -> list[DueSweep]:
-    """Returns the sweeps with which there may be something to do, oldest first."""
-    is_due = or_(Sweep.state != SweepState.PAUSED, Sweep.asked.is_not(None))
-    found = session.scalars(select(Sweep).where(_is_open(), is_due).order_by(Sweep.id)).all()
-    counted = trials.counts(session, [sweep.id for sweep in found]) if found else {}
-    return [_due(sweep, counted[sweep.id]) for sweep in found]
-
-
-def to_ask(session: Session, sweep: Sweep, *, limit: int) -> Sequence[tuple[int, str]]:
-    """Returns the numbers and jobs of the next trials that have not ended."""
-    query = select(SweepTrial.number, SweepTrial.job_id).where(
-        SweepTrial.sweep_id == sweep.id, SweepTrial.outcome.is_(None), SweepTrial.number >= sweep.asked_to
-    )
-    return [(row.number, row.job_id) for row in session.execute(query.order_by(SweepTrial.number).limit(limit))]
-
-
-def waiting(session: Session, sweep_id: str) -> Sequence[tuple[int, str]]:
-    """Returns the numbers and jobs of the trials that wait at a rung, in the order in which jobs are locked."""
-    query = select(SweepTrial.number, Job.id).join(Job, Job.id == SweepTrial.job_id)
-    waits = (SweepTrial.sweep_id == sweep_id, Job.state == JobState.PAUSED, Job.reason_code == AT_RUNG)
-    return [(row.number, row.id) for row in session.execute(query.where(*waits).order_by(Job.id))]
-
-
-def running_trials(session: Session, sweep_id: str) -> int:
-    """Returns how many trials wait for a worker, or run."""
-    query = select(func.count(Job.id)).join(SweepTrial, Job.id == SweepTrial.job_id)
-    return session.execute(query.where(SweepTrial.sweep_id == sweep_id, Job.state.in_(ACTIVE))).scalar_one()
-
-
 def jobs_of(session: Session, sweep_id: str) -> Sequence[str]:
     """Returns the ids of all jobs of a sweep, also of those that another one has gone on with."""
     return session.scalars(select(Job.id).where(Job.sweep_id == sweep_id).order_by(Job.id)).all()
+
+
+def is_open() -> ColumnElement[bool]:
+    """Returns the condition that a sweep has not ended."""
+    return Sweep.state.in_([state for state in SweepState if not state.ended])
 
 
 def trial_of(session: Session, sweep: Sweep, number: int) -> TrialFacts:
@@ -253,16 +229,6 @@ def open_trials(session: Session, sweep_id: str) -> int:
     """Returns how many trials have not ended."""
     query = select(func.count()).where(SweepTrial.sweep_id == sweep_id, SweepTrial.outcome.is_(None))
     return session.execute(query).scalar_one()
-
-
-def failed_trials(session: Session, sweep_id: str) -> int:
-    """Returns how many trials have failed."""
-    query = select(func.count()).where(SweepTrial.sweep_id == sweep_id, SweepTrial.outcome == JobState.FAILED)
-    return session.execute(query).scalar_one()
-
-
-def _is_open() -> ColumnElement[bool]:
-    return Sweep.state.in_([state for state in SweepState if not state.ended])
 
 
 @lru_cache(maxsize=64)
@@ -293,18 +259,4 @@ def _facts(sweep: Sweep, counted: dict[JobState, int]) -> SweepFacts:
         created_at=sweep.created_at,
         finished_at=sweep.finished_at,
         counts=counted,
-    )
-
-
-def _due(sweep: Sweep, counted: dict[JobState, int]) -> DueSweep:
-    return DueSweep(
-        id=sweep.id,
-        spec=spec_of(sweep),
-        state=SweepState(sweep.state),
-        asked=sweep.asked,
-        total=sweep.total,
-        made=sweep.next_number,
-        active=sum(counted.get(state, 0) for state in ACTIVE),
-        open=sum(count for state, count in counted.items() if not state.terminal),
-        failed=counted.get(JobState.FAILED, 0),
     )
