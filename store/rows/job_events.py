@@ -83,7 +83,7 @@ def add(
 
 
 def causes_told(session: Session, job_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Returns of which causes the jobs have warnings,: ids and causes."""
+    """Returns of which causes the jobs have warnings: ids and causes."""
     cause = JobEvent.data["cause"].as_string()
     told = select(JobEvent.job_id, cause).where(JobEvent.job_id.in_(job_ids), JobEvent.type == "message")
     return {(row[0], row[1]) for row in session.execute(told.where(cause.is_not(None)))}

@@ -69,8 +69,9 @@ def set_body(session: Session, message_id: str, body: Mapping[str, Any]) -> None
 
 
 def has_due(session: Session) -> bool:
-    """Returns whether a message is due that nobody sends."""
-    return session.execute(select(exists().where(_is_due()))).scalar_one()
+    """Returns whether a message is due that nobody sends, and whose target is told something now."""
+    heard = exists().where(NotificationTarget.id == Message.target_id, targets.is_heard())
+    return session.execute(select(exists().where(_is_due(), heard))).scalar_one()
 
 
 def claim(session: Session, keys: SecretKeys, *, count: int, lease_s: float) -> list[MessageFacts]:

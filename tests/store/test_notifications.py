@@ -160,7 +160,9 @@ def test_who_is_disabled_or_no_administrator_any_more_is_told_nothing(team: Team
     team.cancelled(visibility="team")
     assert len(team.told()) == 2
     assert team.claim() == []
+    assert not queries.has_due_message(team.store), "a controller would write in vain, again and again"
     team.db.write(lambda session: users.change(session, "ada", disabled=False))
+    assert queries.has_due_message(team.store)
     assert [message.target.owner for message in team.claim()] == ["ada"]
 
 
