@@ -13,6 +13,8 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.sweeps import ADAPTIVE, Halving, Point, SweepState
 
 _log = logging.getLogger(__name__)
+_MOST_SAMPLED = 4
+"""Points that one step proposes by results: after thousands of trials each takes a second, in which others wait."""
 
 
 class Sweeps:
@@ -49,7 +51,8 @@ class Sweeps:
             return trials.stop(self._store, sweep.id)
         if sweep.spec.halving is not None and (found := self._promotions(sweep, sweep.spec.halving)):
             return trials.promote(self._store, sweep.id, found)
-        room = min(sweep.spec.parallel - sweep.active, sweep.total - sweep.made, trials.MOST)
+        most = _MOST_SAMPLED if sweep.spec.method in ADAPTIVE else trials.MOST
+        room = min(sweep.spec.parallel - sweep.active, sweep.total - sweep.made, most)
         if room > 0:
             return trials.make(self._store, sweep.id, self._points(sweep, room), first=sweep.made)
         return sweep.made == sweep.total and not sweep.active and trials.settle(self._store, sweep.id)
