@@ -366,7 +366,7 @@ def test_a_sweep_that_has_ended_can_be_deleted(yard: Yard, *, jobs: bool) -> Non
     commands.delete(yard.store, sweep, caller=ADA)
     with pytest.raises(NotFound):
         yard.get(sweep)
-    left = yard.db.read(lambda session: session.execute(select(Job.id, Job.sweep_id)).all())
+    left = yard.db.read(lambda session: session.execute(select(Job.id, Job.sweep_id).order_by(Job.id)).all())
     assert [*map(tuple, left)] == ([] if jobs else [(job_id, None) for job_id in ids])
     assert yard.db.read(lambda session: session.scalar(select(func.count()).select_from(SweepTrial))) == 0
 
