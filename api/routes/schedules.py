@@ -9,6 +9,7 @@ from api.access.auth import JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import SpecBody, json_body
+from api.parameters.idempotency import Keyed
 from api.parameters.paging import AfterSchedule, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import schedules as present
@@ -28,21 +29,22 @@ router = guarded("schedules", Unavailable)
 PatchBody = Annotated[SchedulePatch, json_body(SchedulePatch, example={"paused": True})]
 
 _CREATED: dict[int | str, dict[str, Any]] = {
-    201: {"model": ScheduleView, "headers": headers("Location")},
+    201: {"model": ScheduleView, "headers": headers("Location", "Idempotent-Replayed")},
     **problems(Conflict),
 }
 
 
 @router.post("/schedules", status_code=201, response_model=ScheduleView, responses=_CREATED)
-def add_schedule(services: ServicesDep, caller: JobWriter, sent: SpecBody) -> Response:
+def add_schedule(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed: Keyed) -> Response:
     """Adds a schedule: a job spec with its key `schedule`. The service submits the job each time, for its owner."""
     if sent.schedule is None:
         raise InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", "is missing"),))
     spec = with_grace_within(sent, services.settings.max_stop_grace)
-    new = NewSchedule(spec, sent.schedule, caller, services.settings.visibility)
-    made = present.schedule(commands.add(services.store, new))
-    location = {"Location": f"/v1/schedules/{made.id}"}
-    return Response(made.model_dump_json(), status_code=201, headers=location, media_type="application/json")
+    new = NewSchedule(spec, sent.schedule, caller, services.settings.visibility, keyed)
+    made, replayed = commands.add(services.store, new)
+    sent_headers = {"Location": f"/v1/schedules/{made.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
+    body = present.schedule(made).model_dump_json()
+    return Response(body, status_code=201, headers=sent_headers, media_type="application/json")
 
 
 @router.get("/schedules")

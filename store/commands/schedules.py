@@ -11,6 +11,7 @@ from store.facts.callers import Caller
 from store.facts.schedules import Due, NewSchedule, ScheduleFacts
 from store.facts.submission import ScheduledRun, Submission, Submitted
 from store.rows import audit, due_schedules, intents, owners, savepoints, schedules, submissions, targets
+from store.rows.idempotency import KeyTaken
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotFound, TorchyardError, Unavailable
 from torchyard.contract.schedules import SchedulePatch
@@ -19,16 +20,18 @@ from torchyard.contract.spec import parse_spec
 logger = logging.getLogger(__name__)
 
 
-def add(store: Store, new: NewSchedule) -> ScheduleFacts:
-    """Stores a schedule. Raises InvalidSpec, and Conflict if the owner has too many.
+def add(store: Store, new: NewSchedule) -> tuple[ScheduleFacts, bool]:
+    """Stores a schedule. Returns it, and whether an earlier request with the same key has made it.
 
     The targets in `notify` are checked now, as no run is refused for one that is missing; the rest at each run.
+    Raises InvalidSpec, IdempotencyMismatch, and Conflict if the owner has too many.
     """
-    with store.write("change") as session:
-        targets.check(session, new.caller.name, new.spec)
-        made = schedules.add(session, new)
-        audit.add(session, new.caller, "schedule.add", made.id)
-        return made
+    while True:
+        try:
+            with store.write("change") as session:
+                return _add(session, new)
+        except KeyTaken:
+            continue
 
 
 def change(store: Store, schedule_id: str, patch: SchedulePatch, *, caller: Caller) -> ScheduleFacts:
@@ -55,6 +58,16 @@ def do(store: Store, due: Due) -> bool:
         if found is not None:
             _run(session, found)
         return found is not None
+
+
+def _add(session: Session, new: NewSchedule) -> tuple[ScheduleFacts, bool]:
+    known = None if new.keyed is None else schedules.answered(session, new.keyed)
+    if known is not None:
+        return known, True
+    targets.check(session, new.caller.name, new.spec)
+    made = schedules.add(session, new)
+    audit.add(session, new.caller, "schedule.add", made.id)
+    return made, False
 
 
 def _run(session: Session, due: tuple[Schedule, bool]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.facts.callers import Caller
+from store.facts.submission import KeyedRequest
 from torchyard.contract.schedules import Schedule, ScheduleState
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility
@@ -12,12 +13,16 @@ from torchyard.contract.team import Visibility
 
 @dataclass(frozen=True)
 class NewSchedule:
-    """A job spec with a `schedule`. `visibility`: the default visibility, for a spec that sets none."""
+    """A job spec with a `schedule`. `visibility`: the default visibility, for a spec that sets none.
+
+    `keyed`: the request, if it has an idempotency key.
+    """
 
     spec: Spec
     schedule: Schedule
     caller: Caller
     visibility: Visibility
+    keyed: KeyedRequest | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

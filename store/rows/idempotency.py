@@ -51,11 +51,16 @@ def find_answers(session: Session, requests: Collection[KeyedRequest]) -> dict[t
 def answer_of(request: KeyedRequest, row: IdempotencyKey) -> Answer:
     """Returns the answer that is stored for the request's key. Raises IdempotencyMismatch if another one has it."""
     if row.fingerprint != request.fingerprint:
-        raise IdempotencyMismatch(
-            f"the key {request.key!r} came with another request before, which made job {row.job_id}: "
-            "send a new key with a new request"
-        )
+        raise mismatch(request, f"job {row.job_id}")
     return Answer(job_id=row.job_id, status=row.status, location=row.location)
+
+
+def mismatch(request: KeyedRequest, made: str) -> IdempotencyMismatch:
+    """Returns the error of a request whose key came with another one before, which made this."""
+    return IdempotencyMismatch(
+        f"the key {request.key!r} came with another request before, which made {made}: "
+        "send a new key with a new request"
+    )
 
 
 def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> None:

@@ -7,10 +7,13 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Schedule
+from store.db.upsert import upsert
 from store.facts.callers import Caller
 from store.facts.schedules import NewSchedule, ScheduleFacts
+from store.facts.submission import KeyedRequest
 from store.ids import is_id, new_id
 from store.rows import access, cron, users
+from store.rows.idempotency import KeyTaken, mismatch
 from torchyard.contract import schedules as contract
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
@@ -23,31 +26,46 @@ _PAUSED = Reason("paused", "paused by its owner")
 
 
 def add(session: Session, new: NewSchedule) -> ScheduleFacts:
-    """Stores a schedule. Raises InvalidSpec for one that never comes, and Conflict if the owner has too many."""
+    """Stores a schedule. Raises InvalidSpec for one that never comes, and Conflict if the owner has too many.
+
+    Raises KeyTaken if another transaction has stored one with the same key.
+    """
     owner = new.caller.name
     users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     if (count := session.scalar(select(func.count()).where(Schedule.owner == owner)) or 0) >= MOST:
         raise Conflict(f"{owner} has {count} schedules, and may have {MOST}: delete some first")
     visibility = new.spec.visibility or new.visibility
     spec = new.spec.model_copy(update={"schedule": None, "visibility": visibility})
-    row = Schedule(
-        id=new_id("sch"),
-        owner=owner,
-        name=spec.name,
-        visibility=visibility,
-        spec=spec.model_dump(mode="json"),
-        schedule=new.schedule.model_dump(mode="json"),
-        overlap=new.schedule.overlap,
-        bundles=" ".join(sorted(set(bundles_of(spec).values()))),
-        state=ScheduleState.ACTIVE,
-        next_at=cron.check(new.schedule, now(session)),
-        skipped=0,
-        refused=0,
-    )
-    session.add(row)
-    session.flush()
-    session.refresh(row)
-    return _told(row)
+    schedule_id = new_id("sch")
+    values = {
+        "id": schedule_id,
+        "owner": owner,
+        "name": spec.name,
+        "visibility": visibility,
+        "spec": spec.model_dump(mode="json"),
+        "schedule": new.schedule.model_dump(mode="json"),
+        "overlap": new.schedule.overlap,
+        "bundles": " ".join(sorted(set(bundles_of(spec).values()))),
+        "state": ScheduleState.ACTIVE,
+        "next_at": cron.check(new.schedule, now(session)),
+        "skipped": 0,
+        "refused": 0,
+        "idempotency_key": None if new.keyed is None else new.keyed.key,
+        "fingerprint": None if new.keyed is None else new.keyed.fingerprint,
+    }
+    made = upsert(session, Schedule).on_conflict_do_nothing(index_elements=["owner", "idempotency_key"])
+    if session.execute(made.returning(Schedule.id), values).first() is None:
+        raise KeyTaken("a key was used at the same moment")
+    return _told(session.get_one(Schedule, schedule_id))
+
+
+def answered(session: Session, keyed: KeyedRequest) -> ScheduleFacts | None:
+    """Returns the schedule that an earlier request with the same key has made. Raises IdempotencyMismatch."""
+    query = select(Schedule).where(Schedule.owner == keyed.owner, Schedule.idempotency_key == keyed.key)
+    found = session.scalars(query).first()
+    if found is not None and found.fingerprint != keyed.fingerprint:
+        raise mismatch(keyed, f"schedule {found.id}")
+    return None if found is None else _told(found)
 
 
 def get(session: Session, schedule_id: str, caller: Caller) -> ScheduleFacts:

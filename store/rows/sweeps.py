@@ -16,8 +16,8 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.sweeps import NewSweep, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.ids import is_id, new_id
 from store.rows import access, sweep_ends, trials
-from store.rows.idempotency import KeyTaken
-from torchyard.contract.errors import Conflict, Forbidden, IdempotencyMismatch, NotFound
+from store.rows.idempotency import KeyTaken, mismatch
+from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import JobState, Reason
 from torchyard.contract.sweeps import SweepSpec, SweepState
 from torchyard.contract.team import Visibility
@@ -86,10 +86,7 @@ def answered(session: Session, new: NewSweep) -> Sweep | None:
     query = select(Sweep).where(Sweep.owner == new.keyed.owner, Sweep.idempotency_key == new.keyed.key)
     found = session.scalars(query).first()
     if found is not None and found.fingerprint != new.keyed.fingerprint:
-        raise IdempotencyMismatch(
-            f"the key {new.keyed.key!r} came with another request before, which made sweep {found.id}: "
-            "send a new key with a new request"
-        )
+        raise mismatch(new.keyed, f"sweep {found.id}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from httpx2 import Response
 import pytest
 
 from controller.schedules import Schedules
@@ -114,6 +115,19 @@ def test_a_schedule_names_targets_that_its_owner_has_when_it_is_added(service: A
     assert service.client.delete(f"/v1/notifications/targets/{hook}").status_code == 204
     for paused in (True, False):
         assert service.client.patch(path, json={"paused": paused}).status_code == 200, "its spec cannot be changed"
+
+
+def test_a_repeated_request_with_a_key_adds_one_schedule(service: ApiFixture) -> None:
+    def post(**changes: Any) -> Response:
+        return service.client.post("/v1/schedules", json=NIGHTLY | changes, headers={"Idempotency-Key": "once"})
+
+    first, again = post(), post()
+    assert (again.status_code, again.json()) == (201, first.json())
+    assert "idempotent-replayed" not in first.headers and again.headers["idempotent-replayed"] == "true"
+    assert_problem(post(name="other"), 422, "idempotency_mismatch")
+    assert len(service.get("/v1/schedules")["data"]) == 1
+    service.act_as("bob")
+    assert post().json()["id"] != first.json()["id"], "keys are each user's own"
 
 
 def test_another_users_private_schedule_is_not_there(service: ApiFixture) -> None:

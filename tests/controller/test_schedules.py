@@ -18,6 +18,7 @@ from store.db.database import Database, now_us
 from store.db.tables import Job, Schedule
 from store.facts.callers import SERVICE, Caller
 from store.facts.schedules import NewSchedule, ScheduleFacts
+from store.facts.submission import KeyedRequest
 from store.queries import schedules as queries
 from store.rows import bundles, quotas, users
 from store.rows.due_schedules import MOST_REFUSED
@@ -50,7 +51,7 @@ class Yard:
     def add(self, cron: str = "* * * * *", *, caller: Caller = ADA, job: dict[str, Any] = SCRIPT, **how: Any) -> str:
         spec = parse_spec({**job, "schedule": {"cron": cron, **how}})
         assert spec.schedule is not None
-        return commands.add(self.store, NewSchedule(spec, spec.schedule, caller, "private")).id
+        return commands.add(self.store, NewSchedule(spec, spec.schedule, caller, "private"))[0].id
 
     def change(self, schedule_id: str, *, caller: Caller = ADA, **patch: Any) -> ScheduleFacts:
         return commands.change(self.store, schedule_id, SchedulePatch.model_validate(patch), caller=caller)
@@ -354,6 +355,15 @@ def test_requests_at_the_same_moment_add_no_more_schedules_than_an_owner_may_hav
     yard.add()
     results = run_together(*[yard.add] * 4)
     assert sum(isinstance(result, Conflict) for result in results) == 3
+
+
+def test_requests_with_one_key_at_once_add_one_schedule(yard: Yard) -> None:
+    spec = parse_spec({**SCRIPT, "schedule": "0 3 * * *"})
+    assert spec.schedule is not None
+    new = NewSchedule(spec, spec.schedule, ADA, "private", KeyedRequest("ada", "once", "f" * 64))
+    added = run_together(*[lambda: commands.add(yard.store, new)] * 4)
+    assert not [each for each in added if isinstance(each, Exception)]
+    assert len(queries.newest_first(yard.store, caller=ADA, owner=None, limit=10).items) == 1
 
 
 def test_a_pass_with_nothing_due_reads_once(yard: Yard, database: Database) -> None:

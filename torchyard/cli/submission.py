@@ -78,8 +78,8 @@ def submit(
     if len(found) > 1 and follow:
         raise typer.BadParameter(f"there are {len(found)} jobs, and --follow watches one")
     scheduled = [each.place for each in found if each.spec.get("schedule") is not None]
-    if scheduled and (len(found) > 1 or follow or idempotency_key is not None):
-        raise typer.BadParameter(f"{scheduled[0]} has a schedule: submit it alone, without --follow or a key")
+    if scheduled and (len(found) > 1 or follow):
+        raise typer.BadParameter(f"{scheduled[0]} has a schedule: submit it alone, without --follow")
     options = {"name": name, "visibility": visibility, "init_from": init_from}
     own = {key: value for key, value in options.items() if value is not None}
     specs = [each.spec | own for each in found]
@@ -93,7 +93,8 @@ def submit(
         if scheduled:
             from torchyard.cli.schedules import added
 
-            return added(client.schedules.create(specs[0]), as_json=as_json)
+            made = client.schedules.create(specs[0], idempotency_key=idempotency_key)
+            return added(made, as_json=as_json)
         if len(specs) > 1:
             places = [each.place for each in found]
             with _naming(places):

@@ -17,6 +17,7 @@ class Schedule(Base):
         CheckConstraint("(next_at IS NOT NULL) = (state = 'active')", name="due_iff_active"),
         Index("ix_schedules_next_at", "next_at"),
         Index("ix_schedules_owner_id", "owner", "id"),
+        Index("ix_schedules_key", "owner", "idempotency_key", unique=True),
         Index(
             "ix_schedules_replaced",
             "replaced",
@@ -57,4 +58,7 @@ class Schedule(Base):
     """Runs in a row that were refused."""
     last_error: Mapped[dict[str, Any] | None] = mapped_column(Document)
     """`{code, message, at}` of the newest refusal, if no run was accepted since."""
+    idempotency_key: Mapped[str | None] = mapped_column(String(255))
+    fingerprint: Mapped[str | None] = mapped_column(String(64))
+    """Of the request with that key: as of `IdempotencyKey`."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())

@@ -8,7 +8,7 @@ import pytest
 from tests.torchyard.client.answers import NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from torchyard.client import Client
-from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, ServerUnreachable
+from torchyard.contract.errors import Conflict, InvalidSpec, NotFound
 
 PATH, ID = "/v1/schedules", "sch_0192a0"
 OF_ONE = f"{PATH}/{ID}"
@@ -38,15 +38,17 @@ def sent(server: FakeServer) -> Any:
     return json.loads(server.requests[-1].body)
 
 
-def test_a_schedule_is_created_with_the_id_of_a_named_job_and_never_twice(server: FakeServer, client: Client) -> None:
+def test_a_schedule_is_created_with_the_id_of_a_named_job_and_sent_again_with_its_key(
+    server: FakeServer, client: Client
+) -> None:
     server.on("/v1/jobs", page([job(id=f"job_{'1' * 32}")]))
     server.on(f"/v1/jobs/job_{'1' * 32}", job(id=f"job_{'1' * 32}"))
     server.on(PATH, Answer(schedule(), 201))
     assert client.schedules.create({**SPEC, "init_from": "digits/best"}).schedule.cron == "0 3 * * *"
     assert sent(server) == {**SPEC, "init_from": f"job_{'1' * 32}/best"}
     server.on(PATH, Answer(status=0), Answer(schedule(), 201))
-    with pytest.raises(ServerUnreachable):
-        client.schedules.create(SPEC)
+    client.schedules.create(SPEC, idempotency_key="nightly")
+    assert [request.headers["Idempotency-Key"] for request in server.requests[-2:]] == ["nightly", "nightly"]
     server.on(PATH, problem("invalid_spec", 422, errors=[{"field": "schedule.cron", "message": "never comes"}]))
     with pytest.raises(InvalidSpec, match=r"schedule\.cron: never comes"):
         client.schedules.create(SPEC)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from torchyard.client.calls.call import JSON, LONGEST_PAGE, Call, Spec, encoded, segment
+from torchyard.client.calls.call import JSON, LONGEST_PAGE, Call, Spec, encoded, idempotency, segment
 from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.views.base import Page, View
 from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
@@ -11,8 +11,8 @@ from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
 _PATH = "/v1/schedules"
 
 
-def create(spec: Spec) -> Call[ScheduleView]:
-    return Call(ScheduleView, "POST", _PATH, content=_encoded(spec), headers=JSON, repeatable=False)
+def create(spec: Spec, *, key: str | None) -> Call[ScheduleView]:
+    return Call(ScheduleView, "POST", _PATH, content=_encoded(spec), headers={**JSON, **idempotency(key)})
 
 
 def get(schedule_id: str) -> Call[ScheduleView]:

@@ -18,14 +18,14 @@ class SchedulesCore:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def create(self, spec: Spec) -> ScheduleView:
-        """Adds a schedule: a job spec with its key `schedule`. It is not repeated if the connection breaks.
+    async def create(self, spec: Spec, *, idempotency_key: str | None = None) -> ScheduleView:
+        """Adds a schedule: a job spec with its key `schedule`. It is added once even if the connection breaks.
 
         The `init_from` may have the name of a job, as in `submit`. Raises InvalidSpec, and Conflict if one has too
         many.
         """
         (exact,) = await with_ids(self._connection, [spec])
-        return await self._connection.answer(calls.create(exact))
+        return await self._connection.answer(calls.create(exact, key=idempotency_key))
 
     async def get(self, ref: str) -> ScheduleView:
         """Returns the schedule with the id `ref`, else the newest of that name, else the only one whose id begins so.
