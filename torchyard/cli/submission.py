@@ -50,7 +50,8 @@ def submit(
     init_from: Annotated[
         str | None,
         typer.Option(
-            metavar="JOB/REF", help="Overrides the spec's weights to start from: digits/best, or model:NAME@VERSION."
+            metavar="JOB/REF",
+            help="Overrides the spec's weights to start from: digits/best, SWEEP/best, or model:NAME@VERSION.",
         ),
     ] = None,
     atomic: Annotated[

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from torchyard.client.calls import files as files_calls
 from torchyard.client.calls import jobs as calls
+from torchyard.client.calls import sweeps as sweep_calls
 from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
@@ -61,10 +62,30 @@ async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) 
 async def with_ids(connection: Connection, specs: Sequence[S]) -> list[S]:
     """Returns the specs with the id in place of the name of a job in each `init_from`, such as `digits/best`.
 
+    With `best`, where there is no such job, the name may be that of a sweep.
     Raises as `find_job` and `find_checkpoint` do.
     """
     found: dict[str, str] = {}
     return [await _with_id(connection, spec, found) for spec in specs]
+
+
+async def sweep_id_of(connection: Connection, ref: str) -> str:
+    """Returns the id of the newest sweep of the name `ref`, else the only one that begins with it.
+
+    Raises NotFound, and Conflict if several ids begin with it.
+    """
+    begun: dict[str, str] = {}
+    where = {"name": None if ref.startswith("swp_") else ref}
+    async with aclosing(connection.pages(sweep_calls.sweeps(where))) as sweeps:
+        async for sweep in sweeps:
+            if sweep.name == ref:
+                return sweep.id
+            if sweep.id.startswith(ref):
+                begun[sweep.id] = f"{sweep.name}, {sweep.state}"
+    found = only_id(ref, begun)
+    if found is None:
+        raise NotFound(f"there is no sweep with the id or name {ref!r}")
+    return found
 
 
 async def free_name(connection: Connection, name: str) -> str:
@@ -108,11 +129,26 @@ async def _with_id(connection: Connection, spec: S, found: dict[str, str]) -> S:
     if not isinstance(named, str) or named.startswith(MODEL) or is_exact(named) or "/" not in named:
         return spec  # what is wrong with it, the server says
     if named not in found:
-        job, _, ref = named.rpartition("/")
-        job_id = (await find_job(connection, job)).id
-        exact = f"{job_id}/{ref}"
-        found[named] = exact if is_exact(exact) else f"{job_id}/{(await find_checkpoint(connection, job_id, ref)).id}"
+        found[named] = await _exact(connection, *named.rsplit("/", 1))
     return cast("S", {**cast("Mapping[str, Any]", spec), "init_from": found[named]})
+
+
+async def _exact(connection: Connection, name: str, ref: str) -> str:
+    try:
+        job_id = (await find_job(connection, name)).id
+    except NotFound:
+        if ref != "best":
+            raise
+        return f"{await _sweep_instead(connection, name)}/best"
+    exact = f"{job_id}/{ref}"
+    return exact if is_exact(exact) else f"{job_id}/{(await find_checkpoint(connection, job_id, ref)).id}"
+
+
+async def _sweep_instead(connection: Connection, name: str) -> str:
+    try:
+        return await sweep_id_of(connection, name)
+    except NotFound:
+        raise NotFound(f"there is no job and no sweep with the id or name {name!r}") from None
 
 
 async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> str | None:

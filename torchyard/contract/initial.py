@@ -20,7 +20,7 @@ _MODEL = f"{MODEL}{MODEL_REF}"
 INIT_FROM = allowing(
     f"^({_CHECKPOINT}|{_BEST_OF_SWEEP}|{_OF_AFTER}|{_MODEL})$",
     "job_…/REF, where REF is best, latest, epoch-N, step-N or ckpt_…, or swp_…/best, or ${jobs.NAME.REF} of a job in "
-    "`after`, or model:NAME@VERSION (`torchyard submit` also takes the name of a job for job_…)",
+    "`after`, or model:NAME@VERSION (`torchyard submit` also takes the name of a job or a sweep for its id)",
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.torchyard.client.answers import JOB, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
+from tests.torchyard.client.test_sweeps import sweep
 from torchyard.client import Client
 from torchyard.contract.errors import Conflict, NotFound
 
@@ -134,7 +135,25 @@ def test_a_spec_may_name_a_job_in_init_from(server: FakeServer, client: Client) 
     client.submit_batch([{"init_from": text} for text in (f"{FIRST}/epoch-3", "model:cracks@3", "best")])
     assert len(server.requests) == 4, "nothing was asked for what is exact, or is no reference"
     with pytest.raises(NotFound, match="no job with the id or name 'nothing'"):
-        client.exact_init_from("nothing/best")
+        client.exact_init_from("nothing/latest")
+
+
+def test_the_best_of_a_sweep_is_named_where_no_job_has_its_name(server: FakeServer, client: Client) -> None:
+    first, second = (f"swp_0192a{digit}{'0' * 27}" for digit in "01")
+    sweeps = [sweep(id=first, name="lrs"), sweep(id=second, name="lrs")]
+    server.on("/v1/jobs", page([]))
+    server.on("/v1/sweeps", page(sweeps))
+    assert client.exact_init_from("lrs/best") == f"{first}/best"
+    assert server.requests[-1].query["name"] == ["lrs"]
+    assert client.exact_init_from("swp_0192a1/best") == f"{second}/best"
+    with pytest.raises(NotFound, match="no job with the id or name 'lrs'"):
+        client.exact_init_from("lrs/latest")
+    server.on("/v1/sweeps", page([]))
+    with pytest.raises(NotFound, match="no job and no sweep with the id or name 'lrs'"):
+        client.exact_init_from("lrs/best")
+    server.on("/v1/jobs", page([job(id=FIRST, name="lrs")]))
+    server.on(f"/v1/jobs/{FIRST}", job(id=FIRST))
+    assert client.exact_init_from("lrs/best") == f"{FIRST}/best", "a job goes before a sweep"
 
 
 def test_the_beginning_of_a_checkpoints_id_is_found_for_init_from(server: FakeServer, client: Client) -> None:

@@ -73,7 +73,7 @@ def run(
     ] = None,
     init_from: Annotated[
         str | None,
-        typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, or model:NAME@VERSION."),
+        typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, SWEEP/best, or model:NAME@VERSION."),
     ] = None,
     after: Annotated[
         list[str] | None,

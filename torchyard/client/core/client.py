@@ -37,7 +37,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
     async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJob:
         """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
         the server knows the key, it is the job of the first call with that key. The `init_from` of a spec that is a
-        dict may have the name of a job in place of its id: `digits/best`.
+        dict may have the name of a job in place of its id, `digits/best`, or where no job has it, that of a sweep.
         """
         (exact,) = await with_ids(self._connection, [spec])
         return AsyncJob(self, await self._connection.answer(calls.submit(exact, key=idempotency_key)))
@@ -105,7 +105,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         return (await self._connection.answer(calls.validate(exact))).spec
 
     async def exact_init_from(self, text: str) -> str:
-        """Returns an `init_from` with ids in place of the name of a job, such as `digits/best`.
+        """Returns an `init_from` with ids in place of the name of a job or a sweep, such as `digits/best`.
 
         Raises NotFound, and Conflict if several ids begin with what is given.
         """

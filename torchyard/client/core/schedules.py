@@ -21,7 +21,7 @@ class SchedulesCore:
     async def create(self, spec: Spec, *, idempotency_key: str | None = None) -> ScheduleView:
         """Adds a schedule: a job spec with its key `schedule`. It is added once even if the connection breaks.
 
-        The `init_from` may have the name of a job, as in `submit`. Raises InvalidSpec, and Conflict if one has too
+        The `init_from` may have a name, as in `submit`. Raises InvalidSpec, and Conflict if one has too
         many.
         """
         (exact,) = await with_ids(self._connection, [spec])

@@ -1,14 +1,13 @@
 """The operations on sweeps."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 import time
 from typing import Any, Literal, cast
 
 from torchyard.client.calls import sweeps as calls
 from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
-from torchyard.client.references import only_id, with_ids
+from torchyard.client.references import sweep_id_of, with_ids
 from torchyard.client.transport import Transport
 from torchyard.contract.errors import NotFound
 from torchyard.contract.sweeps import SweepState
@@ -28,7 +27,7 @@ class SweepsCore:
     async def create(self, spec: Spec, *, idempotency_key: str | None = None) -> SweepView:
         """Submits a sweep, once even if the connection breaks, and returns it. The service makes its jobs.
 
-        The `init_from` of its job may have the name of a job, as in `submit`. Raises InvalidSpec and QuotaExceeded.
+        The `init_from` of its job may have a name, as in `submit`. Raises InvalidSpec and QuotaExceeded.
         """
         return await self._connection.answer(calls.create(await self._exact(spec), key=idempotency_key))
 
@@ -49,7 +48,7 @@ class SweepsCore:
                 return await self._connection.answer(calls.get(ref))
             except NotFound:
                 pass  # a sweep may have such a name
-        return await self._connection.answer(calls.get(await self._id_of(ref)))
+        return await self._connection.answer(calls.get(await sweep_id_of(self._connection, ref)))
 
     def list(
         self,
@@ -128,16 +127,3 @@ class SweepsCore:
             return spec  # what is wrong with it, the server says
         (exact,) = await with_ids(self._connection, [cast("Mapping[str, Any]", job)])
         return {**cast("Mapping[str, Any]", spec), "job": exact}
-
-    async def _id_of(self, ref: str) -> str:
-        begun: dict[str, str] = {}
-        async with aclosing(self.list(name=None if ref.startswith("swp_") else ref)) as sweeps:
-            async for sweep in sweeps:
-                if sweep.name == ref:
-                    return sweep.id
-                if sweep.id.startswith(ref):
-                    begun[sweep.id] = f"{sweep.name}, {sweep.state}"
-        found = only_id(ref, begun)
-        if found is None:
-            raise NotFound(f"there is no sweep with the id or name {ref!r}")
-        return found
