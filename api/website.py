@@ -23,6 +23,7 @@ _ADDRESSES = (
         "/jobs/{rest:path}",
         "/sweeps",
         "/sweeps/{rest:path}",
+        "/schedules",
         "/compare",
         "/models",
         "/settings",

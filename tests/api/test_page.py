@@ -25,6 +25,7 @@ ADDRESSES = (
     "/jobs/x/logs",
     "/sweeps",
     "/sweeps/swp_0197f3c2a9b47c1e8d20f6b1c4e5a703",
+    "/schedules",
     "/compare",
     "/models",
     "/settings",

@@ -55,6 +55,8 @@ before(async () => {
   const job = { ...digits("lr"), priority: -100 };
   const varied = { name: "lr", max_parallel: 1, parameters: { "config.optimizer.lr": [0.1, 0.01] }, job };
   sweep = await service.ask("v1/sweeps", { method: "POST", body: varied });
+  const yearly = { ...digits("yearly"), schedule: "0 3 1 1 *" };
+  await service.ask("v1/schedules", { method: "POST", body: yearly });
 });
 
 after(async () => {
@@ -82,6 +84,7 @@ for (const theme of ["light", "dark"] as const)
       `jobs/${waits.id}`,
       "sweeps",
       `sweeps/${sweep.id}`,
+      "schedules",
       "models",
       "settings",
       "compare",

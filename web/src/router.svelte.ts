@@ -2,7 +2,8 @@
 import { BASE } from "./base";
 
 export interface Route {
-  readonly page: "now" | "jobs" | "job" | "sweeps" | "sweep" | "compare" | "models" | "settings" | "unknown";
+  readonly page:
+    "now" | "jobs" | "job" | "sweeps" | "sweep" | "schedules" | "compare" | "models" | "settings" | "unknown";
   readonly jobId: string | null;
   readonly sweepId: string | null;
   readonly query: URLSearchParams;
@@ -85,6 +86,7 @@ function read(): Route {
   if (first === "sweeps" && second === undefined) return { page: "sweeps", ...plain };
   if (first === "sweeps" && second !== undefined && rest.length === 0)
     return { page: "sweep", ...plain, sweepId: second };
+  if (first === "schedules" && second === undefined) return { page: "schedules", ...plain };
   if (first === "compare" && second === undefined) return { page: "compare", ...plain };
   if (first === "models" && second === undefined) return { page: "models", ...plain };
   if (first === "settings" && second === undefined) return { page: "settings", ...plain };

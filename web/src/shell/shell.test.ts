@@ -29,6 +29,7 @@ function shell(load: () => Promise<{ default: typeof Mark }> = () => Promise.res
     job: page("job"),
     sweeps: page("sweeps"),
     sweep: page("sweep"),
+    schedules: page("schedules"),
     compare: page("compare"),
     models: page("models"),
     settings: page("settings"),
