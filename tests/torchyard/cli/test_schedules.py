@@ -24,9 +24,10 @@ def test_submit_sends_a_spec_with_a_schedule_there(server: FakeServer, tmp_path:
     server.on(PATH, Answer(schedule(), 201))
     text = "trainer: image-classification\nschedule: {cron: 0 3 * * *, until: 2030-01-01T00:00:00Z}\n"
     (tmp_path / "nightly.yaml").write_text(text)
-    done = run_process(["submit", "nightly.yaml"], environment_of(server), cwd=tmp_path)
+    done = run_process(["submit", "nightly.yaml", "--idempotency-key", "once"], environment_of(server), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{ID}\n"), done.stderr
     assert sent(server)["schedule"] == {"cron": "0 3 * * *", "until": "2030-01-01T00:00:00Z"}
+    assert server.requests[-1].headers["Idempotency-Key"] == "once"
     assert f"schedules show {ID}" in done.stderr
 
 
