@@ -32,6 +32,7 @@ PUBLIC = {
             "/sweeps/{rest:path}",
             "/compare",
             "/models",
+            "/schedules",
             "/settings",
             "/login",
             "/assets/{name:path}",

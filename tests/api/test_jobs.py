@@ -66,7 +66,7 @@ def test_a_list_shows_summaries_and_the_job_itself_everything(service: ApiFixtur
     assert set(job["metrics"]) == set(keys)
     shown = dict.fromkeys(("train/loss", "val/loss", "val/accuracy"), "NaN")
     assert row == {
-        **{key: value for key, value in job.items() if key not in {"spec", "card", "init_from", "after"}},
+        **{key: value for key, value in job.items() if key not in {"spec", "card", "init_from", "after", "notes"}},
         "metrics": shown,
         "error": {**job["error"], "traceback": None},
     }

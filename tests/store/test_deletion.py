@@ -93,7 +93,8 @@ def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[
     team = {"users", "tokens", "browser_sessions", "quotas", "secrets", "audit", "login_codes", "failed_logins"}
     queue = {"waiting_reasons", "reservations", "usage", "run_lengths", "job_counts"}
     kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions", "sweeps", "sweep_trials"}
-    others = {"workers", "device_samples", "service", *kept, *queue, *team}
+    told = {"schedules", "notification_targets", "signals", "messages"}
+    others = {"workers", "device_samples", "service", *kept, *queue, *team, *told}
     return {table: rows for table, rows in everything.items() if table not in others}
 
 

@@ -18,7 +18,7 @@ MATCHING: Listed = {**CHOSEN, "labels": {"team": "a:b"}}  # pyright: ignore[repo
 
 
 def test_an_action_reads_the_filter_that_the_client_sends() -> None:
-    call = jobs.act("cancel", ids=None, where=filter_of(MATCHING), now=False, dry_run=True)
+    call = jobs.act("cancel", ids=None, where=filter_of(MATCHING), now=False, labels=None, dry_run=True)
     read = parse_request(JobActions, json.loads(call.content or "")).filter
     assert read == JobFilter(**CHOSEN, label=["team:a:b"])
     assert (read.state, list(read.labels)) == ([JobState.QUEUED], [("team", "a:b")])

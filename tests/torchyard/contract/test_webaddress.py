@@ -38,5 +38,5 @@ def test_an_address_has_one_reading(address: str, host: str, port: int, target: 
     ],
 )
 def test_what_programs_read_in_different_ways_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="address|host|port|xn--"):
+    with pytest.raises(ValueError, match=r"address|host|port|xn--"):
         webaddress.parse(address)
