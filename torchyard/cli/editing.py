@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 import os
 from pathlib import Path
 import shlex
@@ -18,6 +19,8 @@ from torchyard.cli.choosing import DryRun, Everybody, Filter, Found, Having, InS
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from torchyard.client import Client
     from torchyard.contract.views.jobs import JobView
 
@@ -117,16 +120,39 @@ def _changed(
     client: Client, ref: str, labels: dict[str, str | None], given: dict[str, Any], *, editor: bool
 ) -> JobView:
     """Changes a job and returns it. Raises Conflict, also if others have written notes while the editor was open."""
+    job = client.get(ref).view
+    edited = _edited(job) if editor else {}
+    with _kept(job, edited.get("notes")):
+        return _stored(client, job, labels, {**given, **edited})
+
+
+def _stored(client: Client, job: JobView, labels: dict[str, str | None], given: dict[str, Any]) -> JobView:
     from torchyard.contract.errors import Conflict
 
-    job = client.get(ref).view
-    if editor:
-        given = {**given, **_edited(job)}
     if labels:
         refused = client.act("label", [job.id], set_labels=labels).refused
         if refused:
             raise Conflict(refused[0].message)
     return client.update(job.id, **given) if given else client.get(job.id).view
+
+
+@contextmanager
+def _kept(job: JobView, written: str | None) -> Generator[None]:
+    """Keeps what was written in the editor, and says where, if the block raises TorchyardError."""
+    from torchyard.contract.errors import TorchyardError
+
+    try:
+        yield
+    except TorchyardError:
+        if written is not None:
+            with tempfile.NamedTemporaryFile(
+                "w", prefix=f"{job.name}-", suffix=".md", encoding="utf-8", delete=False
+            ) as file:
+                file.write(written)
+            terminal.note(
+                f"What you wrote is in {file.name}: {output.command()} edit {job.id} --notes-file FILE stores it."
+            )
+        raise
 
 
 def _edited(job: JobView) -> dict[str, str | None]:

@@ -30,8 +30,8 @@ class JobsCore(Core):
         self, *, sort: JobSort = "created", limit: int | None = None, **matching: Unpack[Listed]
     ) -> AsyncGenerator[JobSummary]:
         """Yields the jobs that match every argument, newest first: `state` (one of these), `q`, `name`, `owner`,
-        `trainer`, `init_from` (the id of the job from which they start), `labels` (all of them), `sweep` (its id),
-        `starred`, `archived`, `created_after` and `created_before`. `get` returns all of a job.
+        `trainer`, `init_from` (the id of the job from which they start), `labels` (all of them), `sweep` and `schedule`
+        (their ids), `starred`, `archived`, `created_after` and `created_before`. `get` returns all of a job.
 
         `q` is a part of the name, the id, the owner, a label's value or the notes' beginning. With `archived`, archived
         jobs are listed in place of the others. A `sort` with a leading `-` is reversed. Raises
@@ -43,8 +43,8 @@ class JobsCore(Core):
     async def count(self, **matching: Unpack[Matching]) -> Mapping[JobState, int]:
         """Returns how many jobs that match every argument, as those of `list`, are in each state.
 
-        States without any are left out. A `state` changes nothing. With another argument than `owner`, the newest 1,000
-        that match are counted of more than 10,000 jobs.
+        States without any are left out. A `state` changes nothing. With another argument than `owner` and `archived`,
+        the newest 1,000 that match are counted of more than 10,000 jobs.
         """
         return (await self._connection.answer(calls.counts(filter_of(matching)))).counts or {}
 
