@@ -87,7 +87,6 @@ def test_the_editor_writes_notes_and_overwrites_nobodys(team: Team, tmp_path: Pa
         "import pathlib, sys\nfile = pathlib.Path(sys.argv[1])\nfile.write_text(file.read_text() + 'and more')\n"
     )
     variables = environment(team.url, team.tokens["ada"]) | {"VISUAL": f"{sys.executable} {editor}"}
-    variables["TMPDIR"] = str(tmp_path)
     for written in ("and more", "and moreand more"):
         assert run_in_process(["edit", job_id, "--editor"], variables).returncode == 0
         assert job(team, job_id)["notes"] == written
@@ -101,6 +100,7 @@ def test_the_editor_writes_notes_and_overwrites_nobodys(team: Team, tmp_path: Pa
     assert job(team, job_id)["notes"] == "theirs"
     [kept] = re.findall(r"What you wrote is in (\S+\.md):", done.stderr)
     assert Path(kept).read_text() == "and moreand moreand more"
+    Path(kept).unlink()
     editor.write_text("raise SystemExit(3)")
     done = run_in_process(["edit", job_id, "--editor"], variables)
     assert (done.returncode, "nothing was changed" in done.stderr) == (2, True)
