@@ -158,6 +158,8 @@ def change(session: Session, sweep: Sweep, **values: Any) -> None:
 def remove(session: Session, sweep: Sweep) -> None:
     """Removes a locked sweep and its trials. Its jobs stay, as jobs of no sweep."""
     quietly = {"synchronize_session": False}
+    # Always in one order: others that lock several jobs would wait for this, and this for them.
+    session.execute(select(Job.id).where(Job.sweep_id == sweep.id).order_by(Job.id).with_for_update())
     jobs = update(Job).where(Job.sweep_id == sweep.id).values(sweep_id=None, trial=None, version=Job.version + 1)
     session.execute(jobs, execution_options=quietly)
     session.execute(delete(SweepTrial).where(SweepTrial.sweep_id == sweep.id), execution_options=quietly)

@@ -288,6 +288,16 @@ def test_a_deleted_schedule_leaves_its_runs(yard: Yard) -> None:
         yard.get(schedule_id)
 
 
+def test_a_schedule_that_cannot_be_read_holds_up_no_other(yard: Yard) -> None:
+    broken, sound = yard.add(), yard.add()
+    change = update(Schedule).where(Schedule.id == broken).values(schedule={"cron": "by a newer program"})
+    yard.db.write(lambda session: session.execute(change))
+    yard.pass_time(broken, 2 * MINUTE_US)
+    yard.due(sound)
+    (job,) = yard.jobs()
+    assert job.schedule_id == sound
+
+
 def test_two_controllers_submit_a_run_once(yard: Yard) -> None:
     schedule_id = yard.add(overlap="cancel")
     for runs in range(1, 6):
