@@ -3,6 +3,8 @@
 from pathlib import Path
 import sys
 
+import pytest
+
 from tests.api.service import TOKEN
 from tests.databases import SQLiteDatabases
 from tests.e2e.documented import blocks, environment_in, run_blocks
@@ -12,6 +14,7 @@ from torchyard.client import Client
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.thorough
 def test_the_commands_do_what_the_document_says(tmp_path: Path) -> None:
     section = (ROOT / "docs" / "experiments.md").read_text().partition("\n## Notes and labels\n")[2]
     first, bulk = blocks(section, "sh")
