@@ -16,7 +16,7 @@ _LONGEST_WAIT_S = 10.0
 _POLL_S = 1.0
 """Seconds between two looks while Redis, which wakes this program, or the database does not answer."""
 _REST_S = 5.0
-"""A duty that has failed is not done again before, whoever wakes this program."""
+"""Seconds for which a duty rests after it has failed. A wake-up does not shorten them."""
 _LONGEST_PAUSE_S = 1.0
 """After a pass comes a pause as long as it took, but no longer: each end of a job wakes this program, and SQLite, which
 has one writer at a time, lets nobody else write while this one goes on at once."""

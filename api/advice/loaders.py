@@ -34,7 +34,7 @@ def more(facts: Facts, wait: float) -> tuple[str, str]:
 
 
 def _cpus(facts: Facts) -> tuple[float, int] | tuple[None, None]:
-    """Returns the CPUs of the job, or else of its host, and a rank's share of them. None if the worker reports none."""
+    """Returns how many CPUs the job may use, or its host has, and the share of one rank. None: no worker tells it."""
     ranks, own = max(len(facts.job.devices), 1), facts.job.spec.resources.cpus
     if own is not None:
         return own, max(int(own / ranks), 1)

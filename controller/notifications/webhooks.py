@@ -11,7 +11,7 @@ _PREFIX = "whsec_"
 
 
 def body_of(body: Mapping[str, Any]) -> bytes:
-    """Returns the JSON that is sent, and signed byte by byte."""
+    """Returns the bytes of JSON that are signed and sent."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 

@@ -93,7 +93,7 @@ def _submitted(session: Session, row: Schedule) -> Submitted:
 
 
 def _cancel(store: Store, schedule_id: str) -> bool:
-    """Cancels the run that a newer one has replaced."""
+    """Cancels the earlier run of a schedule, as a newer one has taken its place."""
     with store.write("run_schedule") as session:
         row = due_schedules.lock_replaced(session, schedule_id)
         if row is None or row.replaced is None:

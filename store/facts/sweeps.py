@@ -139,5 +139,5 @@ class DueSweep:
     active: int
     """Trials that wait or run."""
     open: int
-    """Trials that have not ended, with those that are paused."""
+    """Number of trials that have not ended. Paused ones count."""
     failed: int

@@ -32,7 +32,7 @@ def next_after(schedule: Schedule, time: int) -> int | None:
 
 
 def check(schedule: Schedule, now: int) -> int:
-    """Does what `next_after` does. Raises InvalidSpec if there is no such time, too."""
+    """Returns what `next_after` returns. Raises InvalidSpec where that returns None, too."""
     found = next_after(schedule, now)
     if found is None:
         field, end = ("cron", "") if schedule.until is None else ("until", f" before {schedule.until.isoformat()}")

@@ -25,7 +25,10 @@ _WORDS = {
 
 
 def of_signal(signal: Signal) -> dict[str, Any]:
-    """Returns the message of a signal. `title` has words of ours and names alone; `text` may be a job's."""
+    """Returns the body of the message that tells of a signal.
+
+    `title` is written by the service, from names. `text` may be what a job wrote.
+    """
     kind = EventKind(signal.kind)
     subject, name = next((key, signal.data[key]["name"]) for key in ("job", "sweep", "worker") if key in signal.data)
     text = signal.data.get("text") or signal.data.get("reason", {}).get("message", "")

@@ -9,7 +9,7 @@ from torchyard.contract.notifications import EventKind
 
 
 def signal(session: Session, sweep: Sweep) -> None:
-    """Stores for targets how the sweep has ended, and what its best trial is."""
+    """Adds the signal that the sweep has ended, with its state and its best trial."""
     subject = SweepSubject(sweep.id, sweep.name, sweep.owner, sweep.visibility)
     if not signals.wanted(session, EventKind.SWEEP_FINISHED, sweep=subject):
         return

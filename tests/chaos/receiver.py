@@ -85,7 +85,10 @@ def is_settled(client: Client) -> bool:
 
 
 def violations(receiver: Receiver, told: Sequence[MessageView], ended: Collection[str], *, digested: int) -> list[str]:
-    """Returns a sentence for each job that was not told exactly one message, and for each message that is wrong."""
+    """Returns a sentence for each promise that is broken.
+
+    Each ended job has one message or is in a digest; each message is delivered, with one body, and signed.
+    """
     of_jobs = Counter(each.subject for each in told)
     silent = [job_id for job_id in ended if not of_jobs[job_id]]
     found = [f"{job_id}: {of_jobs[job_id]} messages tell its end" for job_id in ended if of_jobs[job_id] > 1]

@@ -45,7 +45,7 @@ class Yard:
             db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
 
     def sweep(self, *, caller: Caller = ADA, **spec: Any) -> str:
-        """Submits a sweep over the option `x` of a script; 3 points if the spec does not say."""
+        """Submits a sweep that varies the argument `x` of a script. Without `parameters` in `spec` it has 3 points."""
         varied = {} if "points" in spec or spec.get("method") == "array" else {"parameters": {"args.x": [1, 2, 3]}}
         parsed = parse_sweep({"name": "tune", "job": SCRIPT, **varied, **spec})
         known = parsed.model_copy(update={"monitor": "val/loss", "mode": "min"})

@@ -1,4 +1,4 @@
-"""Completes names and ids of jobs and sweeps in a shell. If the server is slow or away, there are none and no error."""
+"""Completes names and ids of jobs and sweeps in a shell. Offers none, and no error, if the server is slow or away."""
 
 from typing import Any
 

@@ -105,7 +105,7 @@ class QuotaExceeded(TorchyardError):
 
 
 class OwnerDisabled(TorchyardError):
-    """The owner of what is due may submit no jobs any more."""
+    """The owner of a sweep, a schedule or a waiting job may not submit jobs any more."""
 
     code = "owner_disabled"
     status = 403

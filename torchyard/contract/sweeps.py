@@ -210,7 +210,7 @@ class SweepSpec(Schema):
 
     @property
     def parallel(self) -> int:
-        """The most trials that wait or run at once."""
+        """The largest number of trials that are queued, starting or running at once."""
         return self.max_parallel or (PARALLEL if self.method in ADAPTIVE else MOST_POINTS)
 
 

@@ -12,7 +12,7 @@ from torchyard.host.untrusted import read_untrusted
 
 
 def pause_of(environ: Mapping[str, str]) -> "Pause":
-    """Returns the pause that this attempt is started for. Its program begins where its checkpoint was saved."""
+    """Returns the pause that the variables of this attempt ask for, as far as the resumed checkpoint has come."""
     text, run = environ.get(Env.PAUSE_AT), environ.get(Env.RUN_DIR)
     if not text or not run:
         return Pause(None, Path())

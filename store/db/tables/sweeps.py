@@ -50,7 +50,7 @@ class Sweep(Base):
     """The number of the next trial, and how many there are."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255))
     fingerprint: Mapped[str | None] = mapped_column(String(64))
-    """Of the request with that key: as of `IdempotencyKey`."""
+    """The digest of the request that came with `idempotency_key`, as in `IdempotencyKey`."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
 

@@ -73,7 +73,7 @@ def best(found: BestTrial) -> str:
 
 
 def point_text(point: Mapping[str, Any]) -> str:
-    """Formats `lr 0.001, seed 1`."""
+    """Formats a point for people: `lr 0.001, seed 1`."""
     names = short_keys([*point])
     return ", ".join(f"{names[key]} {value_text(value)}" for key, value in point.items())
 
