@@ -1,11 +1,25 @@
 /** The page's address: a path below the page's folder, and the query, which holds the whole view. */
 import { BASE } from "./base";
 
+/** The pages by the first part of their addresses. */
+const PAGES = {
+  "": "now",
+  jobs: "jobs",
+  sweeps: "sweeps",
+  schedules: "schedules",
+  compare: "compare",
+  models: "models",
+  settings: "settings",
+} as const;
+/** The pages of one thing, by the first part of their addresses. Its id is the second. */
+const PAGES_OF_ONE = { jobs: "job", sweeps: "sweep" } as const;
+
+export type PageName = (typeof PAGES)[keyof typeof PAGES] | (typeof PAGES_OF_ONE)[keyof typeof PAGES_OF_ONE];
+
 export interface Route {
-  readonly page:
-    "now" | "jobs" | "job" | "sweeps" | "sweep" | "schedules" | "compare" | "models" | "settings" | "unknown";
-  readonly jobId: string | null;
-  readonly sweepId: string | null;
+  readonly page: PageName | "unknown";
+  /** Of the thing that the page shows. */
+  readonly id: string | null;
   readonly query: URLSearchParams;
 }
 
@@ -77,18 +91,8 @@ function clicked(event: MouseEvent): void {
 
 function read(): Route {
   const query = new URLSearchParams(location.search);
-  const [first, second, ...rest] = location.pathname.slice(ROOT.length).split("/").filter(Boolean);
-  const plain = { jobId: null, sweepId: null, query };
-  if (first === undefined) return { page: "now", ...plain };
-  if (first === "jobs" && second === undefined) return { page: "jobs", ...plain };
-  if (first === "jobs" && second !== undefined && rest.length === 0)
-    return { page: "job", ...plain, jobId: second };
-  if (first === "sweeps" && second === undefined) return { page: "sweeps", ...plain };
-  if (first === "sweeps" && second !== undefined && rest.length === 0)
-    return { page: "sweep", ...plain, sweepId: second };
-  if (first === "schedules" && second === undefined) return { page: "schedules", ...plain };
-  if (first === "compare" && second === undefined) return { page: "compare", ...plain };
-  if (first === "models" && second === undefined) return { page: "models", ...plain };
-  if (first === "settings" && second === undefined) return { page: "settings", ...plain };
-  return { page: "unknown", ...plain };
+  const [first = "", id = null, ...rest] = location.pathname.slice(ROOT.length).split("/").filter(Boolean);
+  const pages: Readonly<Record<string, PageName>> = id === null ? PAGES : PAGES_OF_ONE;
+  const page = rest.length === 0 && Object.hasOwn(pages, first) ? pages[first] : undefined;
+  return { page: page ?? "unknown", id, query };
 }

@@ -28,6 +28,7 @@ test("addresses name pages", () => {
     "jobs/job_1/x",
     "sweeps/a/b",
     "x",
+    "constructor",
   ].map((path) => {
     navigate(href(path));
     return route().page;
@@ -41,13 +42,13 @@ test("addresses name pages", () => {
     "schedules",
     "compare",
     "models",
-    ...Array(3).fill("unknown"),
+    ...Array(4).fill("unknown"),
   ]);
 });
 
 test("a job's address has its id and its query", () => {
   navigate(href("jobs/job_1", { x: "time", q: "a b" }));
-  expect(route()).toMatchObject({ page: "job", jobId: "job_1", sweepId: null });
+  expect(route()).toMatchObject({ page: "job", id: "job_1" });
   expect(route().query.get("q")).toBe("a b");
 });
 

@@ -35,7 +35,7 @@ beforeEach(() => {
     tell = listener;
     return () => undefined;
   });
-  page = mount(Job, { target: document.body, props: { jobId: "job_a" } });
+  page = mount(Job, { target: document.body, props: { id: "job_a" } });
 });
 
 afterEach(async () => {

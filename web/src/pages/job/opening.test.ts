@@ -77,7 +77,7 @@ const READS = {
 
 test.each(Object.entries(READS))("opening a job at its %s reads nothing twice", async (tab, reads) => {
   setQuery({ tab });
-  page = mount(Job, { target: document.body, props: { jobId: "job_a" } });
+  page = mount(Job, { target: document.body, props: { id: "job_a" } });
   await settled();
   const stream = await streams.next();
   await stream.send("ready", "");
@@ -96,7 +96,7 @@ test.each(Object.entries(READS))("opening a job at its %s reads nothing twice", 
 
 test("after a break of the stream, what is shown is read again", async () => {
   setQuery({ tab: "timeline" });
-  page = mount(Job, { target: document.body, props: { jobId: "job_a" } });
+  page = mount(Job, { target: document.body, props: { id: "job_a" } });
   await settled();
   const first = await streams.next();
   await first.send("ready", "");

@@ -35,7 +35,7 @@ beforeEach(() => {
 });
 
 afterEach(async () => {
-  vi.runAllTimers();
+  vi.runOnlyPendingTimers();
   await removeAll();
   vi.unstubAllGlobals();
   vi.useRealTimers();

@@ -47,7 +47,7 @@ beforeEach(() => {
 });
 
 afterEach(async () => {
-  vi.runAllTimers();
+  vi.runOnlyPendingTimers();
   await removeAll();
   vi.unstubAllGlobals();
   vi.useRealTimers();

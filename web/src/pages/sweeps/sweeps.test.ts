@@ -76,7 +76,7 @@ async function open(
   trials: readonly TrialView[] = TRIALS,
 ): Promise<{ host: HTMLElement; asked: readonly Asked[] }> {
   const asked = serve(({ path }) => (path.endsWith("/trials") ? { data: trials, has_more: false } : view));
-  const host = show(Sweep, { sweepId: "swp_1" });
+  const host = show(Sweep, { id: "swp_1" });
   await settled();
   return { host, asked };
 }
@@ -213,7 +213,7 @@ test("what the service refuses is told", async () => {
   serve(({ path, method }) =>
     method === "POST" ? null : path.endsWith("/trials") ? { data: [], has_more: false } : sweep(),
   );
-  const host = show(Sweep, { sweepId: "swp_1" });
+  const host = show(Sweep, { id: "swp_1" });
   await settled();
   expect(textOf(host)).toContain("No trial is made yet.");
   click(host, "Pause");
