@@ -17,6 +17,7 @@ const mounted: { shown: Record<string, unknown>; host: HTMLElement }[] = [];
 /** Shows a component until `removeAll`. Returns the element that holds it. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- as Svelte's own mount
 export function show<C extends Component<any>>(component: C, props: ComponentProps<C>): HTMLElement {
+  document.dispatchEvent(new Event("visibilitychange")); // sets the page's clock: a test before may have moved it
   const host = document.createElement("main");
   document.body.append(host);
   mounted.push({ shown: mount(component, { target: host, props }), host });
