@@ -1,12 +1,12 @@
 """Serves the page that is built from `web/`: one HTML file for all its addresses, and its assets."""
 
 from dataclasses import dataclass
-from functools import cached_property
 import gzip
 import hashlib
 import mimetypes
 from pathlib import Path
 import re
+from threading import Lock
 
 from fastapi import FastAPI, Request, Response
 
@@ -83,11 +83,26 @@ class _Asset:
         return Response(self.content, headers=headers, media_type=self.media_type)
 
 
+@dataclass(frozen=True)
+class _Build:
+    """A build of the page as it was read. `marks` tell it from a later one."""
+
+    marks: tuple[int, ...]
+    index: bytes
+    assets: dict[str, _Asset]
+
+
 class Website:
-    """The page in `folder`. All its files are read at the first request: no request opens a file by name."""
+    """The page in `folder`. All its files are read together: no request opens a file by name.
+
+    A build that is newer is read at the next request. Tabs that loaded the one before still find its files.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._read: _Build | None = None
+        self._before: dict[str, _Asset] = {}
+        self._lock = Lock()
 
     @property
     def is_built(self) -> bool:
@@ -95,11 +110,12 @@ class Website:
 
     def index(self, request: Request) -> Response:
         """Returns the page at one of its addresses; if it is not built, a page that says how to build it."""
-        if not self.is_built:
+        build = self._build()
+        if build is None:
             return Response(_NOT_BUILT, status_code=404, media_type="text/html")
         # The page refers to its assets from the root of the service, which may be a folder of a proxy.
         up = b"../" * (request.scope["raw_path"].count(b"/") - 1)
-        content = self._index.replace(b'="./', b'="' + up) if up else self._index
+        content = build.index.replace(b'="./', b'="' + up) if up else build.index
         etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
         headers = {**_PAGE_HEADERS, "ETag": etag}
         if etags.is_current(request, etag):
@@ -108,24 +124,31 @@ class Website:
 
     def asset(self, request: Request, name: str) -> Response:
         """Returns a file of the build. Raises NotFound."""
-        found = self._assets.get(name) if self.is_built else None
+        build = self._build()
+        found = None if build is None else build.assets.get(name) or self._before.get(name)
         if found is None:
             raise NotFound(f"there is no file /assets/{name[:200]}")
         return found.answer(request)
 
-    @property
-    def _index(self) -> bytes:
-        return self._build[0]
+    def _build(self) -> _Build | None:
+        """Returns the build that lies in the folder, or None without one."""
+        try:
+            marks = self._marks()
+            with self._lock:
+                if self._read is None or self._read.marks != marks:
+                    self._before, self._read = ({} if self._read is None else self._read.assets), self._new(marks)
+                return self._read
+        except FileNotFoundError:  # there is none, or the next one is being written
+            return None
 
-    @property
-    def _assets(self) -> dict[str, _Asset]:
-        return self._build[1]
+    def _marks(self) -> tuple[int, ...]:
+        index, assets = (self._folder / _INDEX).stat(), (self._folder / "assets").stat()
+        return (index.st_mtime_ns, index.st_size, index.st_ino, assets.st_mtime_ns)
 
-    @cached_property
-    def _build(self) -> tuple[bytes, dict[str, _Asset]]:
+    def _new(self, marks: tuple[int, ...]) -> _Build:
         folder = self._folder / "assets"
         assets = {path.relative_to(folder).as_posix(): _read(path) for path in folder.rglob("*") if path.is_file()}
-        return (self._folder / _INDEX).read_bytes(), assets
+        return _Build(marks, (self._folder / _INDEX).read_bytes(), assets)
 
 
 def install(app: FastAPI, folder: Path) -> None:

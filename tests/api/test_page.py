@@ -94,6 +94,24 @@ def test_a_file_whose_name_says_nothing_of_its_content_is_asked_for_again(servic
     assert (answer.text, answer.headers["Cache-Control"]) == ("hello", "public, no-cache")
 
 
+def test_a_newer_build_is_shown_at_the_next_request(service: ApiFixture, tmp_path: Path) -> None:
+    folder = build_page(tmp_path)
+    with TestClient(create_app(service.settings, page_folder=folder)) as client:
+        first = client.get("/")
+        (folder / "assets" / "index-N3wN3w12.js").write_bytes(b"new")
+        (folder / SCRIPT_PATH[1:]).unlink()
+        (folder / "index.html").write_text(INDEX.replace("index-BxK3a9Zq.js", "index-N3wN3w12.js"))
+        again = client.get("/", headers={"If-None-Match": first.headers["ETag"]})
+        assert (again.status_code, "index-N3wN3w12.js" in again.text) == (200, True)
+        assert client.get("/assets/index-N3wN3w12.js").text == "new"
+        assert client.get(SCRIPT_PATH).content == SCRIPT  # for tabs that loaded the build before
+        (folder / "index.html").unlink()
+        assert client.get("/").status_code == 404
+        assert client.get("/assets/index-N3wN3w12.js").status_code == 404
+        (folder / "index.html").write_text(INDEX)
+        assert client.get("/").status_code == 200
+
+
 def test_a_large_script_is_compressed_for_those_who_accept_it(browser: TestClient) -> None:
     small = browser.get(SCRIPT_PATH, headers={"Accept-Encoding": "gzip"})
     assert (small.headers["Content-Encoding"], small.content) == ("gzip", SCRIPT)

@@ -110,6 +110,7 @@ class Session {
 
   /** Returns who is signed in; null for nobody. Throws ApiError. */
   private async who(): Promise<MeView | null> {
+    if (secret() === null) return null; // no request can succeed without it
     try {
       return await get<MeView>("v1/me");
     } catch (error) {

@@ -46,9 +46,14 @@ test("a link's code is not spent before its account is accepted", async () => {
   location.hash = "#code=abc";
   await session.begin();
   expect([session.stage, session.offer?.owner.name, session.offer?.me]).toEqual(["offered", "mallory", null]);
-  expect(asked.map(({ path }) => path)).toEqual(["GET /v1/me", "POST /v1/session/codes/check"]);
+  expect(asked.map(({ path }) => path)).toEqual(["POST /v1/session/codes/check"]);
   session.decline();
   expect([session.stage, kept()]).toEqual(["out", null]);
+});
+
+test("a browser without a session is shown the login, and nothing is asked that must be refused", async () => {
+  await session.begin();
+  expect([session.stage, session.notice, asked]).toEqual(["out", null, []]);
 });
 
 test("who is signed in stays so, unless the link's account is accepted", async () => {
