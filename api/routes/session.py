@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -15,13 +15,18 @@ from api.parameters.bodies import CodeBody, LoginBody, json_body
 from api.present.times import time
 from api.services import Services, ServicesDep
 from store.commands import team
+from store.queries import team as queries
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
-from torchyard.contract.requests import CodeLogin, FileLink, Login
+from torchyard.contract.requests import CodeLogin, FileLink, Login, Preferences
 from torchyard.contract.views.team import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
 
 router = unguarded("team", NotAuthorized, Unavailable, Forbidden, TooManyRequests, prefix="/v1")
 
 LinkBody = Annotated[FileLink, json_body(FileLink, example={"path": f"/v1/jobs/{JOB}/logs/download"})]
+
+PreferencesBody = Annotated[
+    Preferences, json_body(Preferences, example={"preferences": {"charts": {"folded": ["lr"]}}})
+]
 
 
 async def _from_here(request: Request) -> None:
@@ -50,7 +55,8 @@ async def open_session(request: Request, services: ServicesDep, login: LoginBody
         httponly=True,
         samesite="strict",
     )
-    return SessionView(**_me(principal).model_dump(), csrf=opened.csrf)
+    me = await run_in_threadpool(_with_preferences, services, principal)
+    return SessionView(**me.model_dump(), csrf=opened.csrf)
 
 
 @router.post("/session/codes", status_code=201)
@@ -99,9 +105,22 @@ def make_file_link(services: ServicesDep, caller: Account, asked: LinkBody) -> F
 
 
 @router.get("/me")
-async def get_me(caller: Account) -> MeView:
+async def get_me(
+    services: ServicesDep,
+    caller: Account,
+    preferences: Annotated[bool, Query(description="also read what the page keeps for the user")] = False,
+) -> MeView:
     """Returns who makes the request, and what they may do."""
-    return _me(caller)
+    if not preferences:
+        return _me(caller)
+    return await run_in_threadpool(_with_preferences, services, caller)
+
+
+@router.put("/me/preferences", status_code=204, response_class=Response)
+def keep_preferences(services: ServicesDep, caller: Account, kept: PreferencesBody) -> Response:
+    """Stores how the caller wants the page to be, in place of what was stored: JSON of at most 32 KiB."""
+    team.keep_preferences(services.store, kept.preferences, caller=caller)
+    return Response(status_code=204)
 
 
 async def _principal(request: Request, services: Services, login: Login | CodeLogin) -> Principal:
@@ -113,3 +132,7 @@ async def _principal(request: Request, services: Services, login: Login | CodeLo
 
 def _me(caller: Principal) -> MeView:
     return MeView(name=caller.name, role=caller.role, scopes=sorted(caller.scopes), token_id=caller.token_id)
+
+
+def _with_preferences(services: Services, caller: Principal) -> MeView:
+    return _me(caller).model_copy(update={"preferences": queries.preferences_of(services.store, caller.name)})

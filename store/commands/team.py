@@ -3,9 +3,11 @@
 All of them raise Unavailable.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import select
 
@@ -13,7 +15,7 @@ from store.commands import requests
 from store.db.tables import Job
 from store.facts.callers import Caller
 from store.facts.team import NewLoginCode, OpenedSession, TokenFacts, UserFacts
-from store.rows import access, audit, logins, tokens, users
+from store.rows import access, audit, logins, preferences, tokens, users
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound, TooManyRequests
 from torchyard.contract.job import JobState
@@ -118,6 +120,12 @@ def close_session(store: Store, digest: str, *, caller: Caller) -> None:
         tokens.close_session(session, digest)
         access.announce(session, caller.name)
         audit.add(session, caller, "session.close", caller.name)
+
+
+def keep_preferences(store: Store, document: Mapping[str, Any], *, caller: Caller) -> None:
+    """Stores the caller's preferences in place of those before. Not audited: they change nothing for others."""
+    with store.write("team") as session:
+        preferences.put(session, caller.name, document)
 
 
 def count_failed_login(store: Store, caller: Caller, address: str, *, most: int, audited: bool) -> None:

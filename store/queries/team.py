@@ -1,6 +1,7 @@
 """Users and what they have, and who makes a request. All of them raise Unavailable."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from store.db.database import Snapshots
 from store.facts import pages
@@ -16,7 +17,7 @@ from store.facts.team import (
     TokenFacts,
     UserFacts,
 )
-from store.rows import audit, logins, quotas, secrets, tokens, users
+from store.rows import audit, logins, preferences, quotas, secrets, tokens, users
 
 
 def list_users(store: Snapshots, *, limit: int, after: str | None) -> FactPage[UserFacts]:
@@ -54,6 +55,12 @@ def quota_usage(store: Snapshots, name: str) -> QuotaUsage:
     with store.read() as session:
         users.get(session, name)
         return QuotaUsage(quotas.limits_of(session, name), quotas.usage(session, name))
+
+
+def preferences_of(store: Snapshots, user: str) -> Mapping[str, Any]:
+    """Returns what the page keeps for the user."""
+    with store.read() as session:
+        return preferences.of(session, user)
 
 
 def of_token(store: Snapshots, token: str) -> Identity | None:

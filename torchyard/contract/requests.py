@@ -3,7 +3,8 @@
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic_core import to_json
 
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.filters import NO_CONTROLS, JobFilter
@@ -29,6 +30,8 @@ MOST_JOBS = 10_000
 MOST_ATOMIC_JOBS = 500
 """The most jobs of a batch of which all are stored, or none."""
 MOST_BATCH_BYTES = 16 << 20
+MOST_PREFERENCES_BYTES = 32_768
+"""The most bytes of a user's preferences, as JSON."""
 _MOST_BATCH_KEYS = 10
 _MOST_VALUES = 2500
 """The most keys and values in a request: each may cost an error message. `MOST_ACTIONS` ids are fewer."""
@@ -110,6 +113,19 @@ class CodeLogin(Schema):
     """What a browser on the service's machine may send instead: a login code."""
 
     code: Annotated[str, Field(min_length=1, max_length=100)]
+
+
+def _small(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    size = len(to_json(document))
+    if size > MOST_PREFERENCES_BYTES:
+        raise ValueError(f"has {size} bytes of JSON: preferences have at most {MOST_PREFERENCES_BYTES}")
+    return document
+
+
+class Preferences(Schema):
+    """How a user wants the page to be. Only the page knows what they mean."""
+
+    preferences: Annotated[dict[str, JsonValue], AfterValidator(_small)]
 
 
 class FileLink(Schema):

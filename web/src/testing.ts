@@ -60,7 +60,7 @@ export async function settled(): Promise<void> {
 }
 
 export function signIn(role: MeView["role"], ...scopes: MeView["scopes"]): void {
-  session.me = { name: "ada", role, scopes, token_id: null };
+  session.me = { name: "ada", role, scopes, token_id: null, preferences: {} };
   session.stage = "in";
 }
 

@@ -17,7 +17,17 @@ from store.db.tables.schedules import Schedule
 from store.db.tables.service import Service
 from store.db.tables.stars import Star
 from store.db.tables.sweeps import Sweep, SweepTrial
-from store.db.tables.team import AuditEntry, BrowserSession, FailedLogins, LoginCode, Quota, Secret, Token, User
+from store.db.tables.team import (
+    AuditEntry,
+    BrowserSession,
+    FailedLogins,
+    LoginCode,
+    Preferences,
+    Quota,
+    Secret,
+    Token,
+    User,
+)
 
 __all__ = [
     "HELD",
@@ -48,6 +58,7 @@ __all__ = [
     "ModelVersion",
     "NotificationTarget",
     "PointChunk",
+    "Preferences",
     "Quota",
     "Reservation",
     "RunLengths",

@@ -115,6 +115,16 @@ class Secret(Base):
     updated_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
 
 
+class Preferences(Base):
+    """What the page keeps for a user."""
+
+    __tablename__ = "preferences"
+
+    owner: Mapped[str] = mapped_column(String(100), primary_key=True)
+    document: Mapped[dict[str, Any]]
+    updated_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+
+
 class AuditEntry(Base):
     """Who did what. Rows are only added, in the transaction of the change."""
 

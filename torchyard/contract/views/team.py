@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Literal
 
+from pydantic import JsonValue
+
 from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.views.base import View
 
@@ -42,6 +44,8 @@ class MeView(View):
     scopes: list[Scope]
     token_id: str | None = None
     """None for the bootstrap administrator's token."""
+    preferences: dict[str, JsonValue] | None = None
+    """What the page keeps for the user. None where it was not asked for."""
 
 
 class SessionView(MeView):

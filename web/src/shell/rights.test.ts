@@ -38,7 +38,7 @@ test("members and operators change their own jobs, administrators all; operators
 test("what is refused has the page ask again what it may do", async () => {
   signedIn("member", "jobs:read", "jobs:write");
   const answer = (target: string): Response =>
-    target.endsWith("v1/me")
+    target.includes("v1/me")
       ? new Response(JSON.stringify({ name: "ada", role: "viewer", scopes: ["jobs:read"], token_id: null }))
       : new Response("{}", { status: 403 });
   vi.stubGlobal("fetch", (target: string) => Promise.resolve(answer(target)));

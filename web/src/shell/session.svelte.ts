@@ -18,6 +18,7 @@ interface Offer {
   readonly me: MeView | null;
 }
 
+const ME = ["v1/me", { preferences: true }] as const;
 const AGAIN_MS = 3_000;
 const OLD_LINK =
   "This link has expired or was used before: it is good once, for a minute. Run this for a new one:";
@@ -75,7 +76,7 @@ class Session {
   /** Asks again what the account may do: an administrator may have changed it. */
   private async review(): Promise<void> {
     if (this.stage !== "in") return;
-    const me = await get<MeView>("v1/me").catch(() => null);
+    const me = await get<MeView>(...ME).catch(() => null);
     if (me !== null && this.stage === "in") this.me = me;
   }
 
@@ -112,7 +113,7 @@ class Session {
   private async who(): Promise<MeView | null> {
     if (secret() === null) return null; // no request can succeed without it
     try {
-      return await get<MeView>("v1/me");
+      return await get<MeView>(...ME);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 401) throw error;
       this.notice = error.code === "session_ended" ? ENDED : null;
