@@ -7,7 +7,15 @@ export interface Colour {
 }
 
 const SLOTS = 8;
-const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
+const DASHES: readonly (readonly number[])[] = [
+  ...[[], [6, 3], [2, 3], [8, 3, 2, 3]],
+  // Of more than 32, as many as are compared.
+  ...[
+    [12, 3],
+    [1, 2],
+    [8, 3, 2, 3, 2, 3],
+  ],
+];
 
 /** Returns a job's colour. Among jobs that are shown together no two look alike, and the older job keeps its own. */
 export function colourOf(jobId: string, shown: readonly string[] = [jobId]): Colour {

@@ -32,6 +32,13 @@ export class Columns {
     this.#ema = new Ema(smooth);
   }
 
+  /** Returns rows of zeros, to be filled. */
+  static empty(rows: number): Columns {
+    const found = new Columns(0);
+    found.#reserve(rows);
+    return found;
+  }
+
   /** Takes over what the service answered. */
   static of(curve: Pick<Curve, "points" | "columns">, smooth: number): Columns {
     const found = new Columns(smooth);

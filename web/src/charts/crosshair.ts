@@ -2,6 +2,12 @@
 import type { Colour } from "./colours";
 import type { Line } from "./line";
 
+export interface Band {
+  readonly jobs: number;
+  readonly min: number;
+  readonly max: number;
+}
+
 export interface CrosshairPoint {
   /** Of the job. */
   readonly id: string;
@@ -11,6 +17,8 @@ export interface CrosshairPoint {
   readonly step: number;
   readonly time: number;
   readonly attempt: number;
+  /** Of a group: how far its band reaches there, and how many of its jobs have points. */
+  readonly band: Band | null;
   readonly value: number;
   /** What the line shows there: the value, or the smoothed one. */
   readonly shown: number;
@@ -36,7 +44,12 @@ export function pointsAt(lines: readonly Line[], x: number, smooth: boolean): re
       step: line.columns.step[row] ?? 0,
       time: line.columns.time[row] ?? 0,
       attempt: line.columns.attempt[row] ?? 1,
+      band: line.isBand ? bandAt(line, row) : null,
       value: line.columns.mean[row] ?? NaN,
       shown: line.shown(smooth)[row] ?? NaN,
     }));
+}
+
+function bandAt({ columns }: Line, row: number): Band {
+  return { jobs: columns.weight[row] ?? 0, min: columns.min[row] ?? NaN, max: columns.max[row] ?? NaN };
 }

@@ -6,10 +6,17 @@ import type { Span } from "./span";
 
 const FEW_POINTS = 50;
 
-/** With more lines, bands and raw curves would hide them. */
-export const BANDS_UP_TO = 4;
+const BANDS_UP_TO = 4;
+
+/** Says whether bands and raw curves are drawn: of many lines they would hide them, but for the bands of groups. */
+export function hasBands(lines: readonly Line[]): boolean {
+  return lines.length <= BANDS_UP_TO || lines.some((line) => line.isBand);
+}
 
 export class Line {
+  /** Whether it stands for several jobs. */
+  readonly isBand: boolean = false;
+
   constructor(
     readonly jobId: string,
     readonly name: string,
@@ -21,6 +28,11 @@ export class Line {
     /** All rows, where `columns` are finer ones of a part. */
     readonly whole: Columns = columns,
   ) {}
+
+  /** The jobs' own lines, from which this one is made. */
+  get sources(): readonly Line[] {
+    return [this];
+  }
 
   /** Returns the place of a row on the x axis. */
   x(row: number, columns: Columns = this.columns): number {

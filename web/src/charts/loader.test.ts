@@ -174,6 +174,17 @@ test("a pause hears nothing, and after it all is read again", async () => {
   expect([follows, steps()]).toEqual([1, [1, 2]]);
 });
 
+test("of many jobs each curve comes with fewer points, so that a chart has no more than of ten", async () => {
+  const many = (count: number): CurveJob[] =>
+    Array.from({ length: count }, (_, i) => ({ ...job(), id: i === 0 ? "job_a" : `job_${i}` }));
+  curves.want("train/loss");
+  for (const count of [10, 20, 50]) {
+    await curves.open(many(count));
+    await vi.advanceTimersByTimeAsync(10);
+  }
+  expect(curvesAskedFor().map((query) => query.get("max_points"))).toEqual(["1500", "750", "300"]);
+});
+
 test("a zoom reads finer rows of what is shown, once it has settled", async () => {
   series = [curve("train/loss", [1, 2, 3, 4, 5, 6, 7, 8], { points: 8000 })];
   await readAttempts();

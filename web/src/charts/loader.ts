@@ -14,6 +14,9 @@ export type ReadAttempts = (jobId: string) => Promise<void>;
 
 const POINTS_OF_AN_ANSWER = 100_000;
 const AGAIN_MS = 1000;
+/** Curves of a chart that come with all their points; of more, each comes with fewer, so that a chart stays as quick. */
+const WHOLE = 10;
+const LEAST_POINTS = 300;
 
 export class CurveLoader {
   readonly zoom: Zoom;
@@ -157,7 +160,8 @@ export class CurveLoader {
       this.#stale.has(key) || !(store.isLoaded(key) || this.#loading.has(key));
     const keys = [...this.#wanted.keys()].filter((key) => store.keys.has(key) && isNeeded(key));
     if ([...this.#loading.keys()].some((key) => this.#stale.has(key))) this.#abortReading();
-    const most = Math.max(1, Math.floor(POINTS_OF_AN_ANSWER / (MOST_POINTS * store.jobs.length)));
+    const points = pointsOf(store.jobs.length);
+    const most = Math.max(1, Math.floor(POINTS_OF_AN_ANSWER / (points * store.jobs.length)));
     for (let i = 0; i < keys.length; i += most) void this.#read(keys.slice(i, i + most));
   }
 
@@ -169,7 +173,7 @@ export class CurveLoader {
     }
     const { smooth, ghost, jobs } = this.store;
     try {
-      const query = { job: idsOf(jobs), key: keys, smooth, max_points: MOST_POINTS };
+      const query = { job: idsOf(jobs), key: keys, smooth, max_points: pointsOf(jobs.length) };
       const { series } = await readCurves({ ...query, hidden: ghost }, signal);
       if (!signal.aborted) this.#put(keys, series, smooth);
     } catch (error) {
@@ -195,6 +199,10 @@ export class CurveLoader {
     this.#reading.abort();
     this.#reading = new AbortController();
   }
+}
+
+function pointsOf(jobs: number): number {
+  return Math.max(LEAST_POINTS, Math.round(MOST_POINTS * Math.min(1, WHOLE / jobs)));
 }
 
 function idsOf(jobs: readonly CurveJob[]): readonly string[] {

@@ -1,5 +1,5 @@
 /** Paints lines, bands, seams and ticks at the edge on a canvas, from typed rows, at most a few points a pixel. */
-import { BANDS_UP_TO, type Line } from "./line";
+import { hasBands, type Line } from "./line";
 import { rowsWithin } from "./range";
 import type { Theme } from "./theme";
 import { Trace, xOf, type Area } from "./trace";
@@ -26,10 +26,10 @@ export function paint(
   ctx.clip();
   ctx.lineJoin = "bevel";
   paintSeams(ctx, area, lines, theme);
-  const hasBands = lines.length <= BANDS_UP_TO;
-  for (const line of lines) paintUnder(ctx, area, line, view, theme, hasBands);
+  const withBands = hasBands(lines);
+  for (const line of lines) paintUnder(ctx, area, line, view, theme, withBands);
   for (const line of lines) paintOver(ctx, area, line, view, theme);
-  for (const line of lines) paintTicks(ctx, area, line, theme, hasBands);
+  for (const line of lines) paintTicks(ctx, area, line, theme, withBands);
   ctx.restore();
 }
 
@@ -39,15 +39,15 @@ function paintUnder(
   line: Line,
   view: PaintView,
   theme: Theme,
-  hasBands: boolean,
+  withBands: boolean,
 ): void {
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
   ctx.fillStyle = colour;
   const smooth = view.smooth && line.isSmoothed();
-  ctx.globalAlpha = smooth ? 0.1 : 0.18;
-  if (hasBands && trace.hasBand()) ctx.fill(trace.band());
-  if (smooth && hasBands) {
+  ctx.globalAlpha = smooth && !line.isBand ? 0.1 : 0.18;
+  if (withBands && trace.hasBand()) ctx.fill(trace.band());
+  if (smooth && withBands) {
     ctx.globalAlpha = 0.25;
     stroke(ctx, area, colour, 1, line.colour.dash, trace.path(line.columns.mean));
   }
@@ -130,7 +130,7 @@ function paintTicks(
   area: Area,
   line: Line,
   theme: Theme,
-  hasBands: boolean,
+  withBands: boolean,
 ): void {
   const { columns } = line;
   const [from, to] = rowsWithin(line, area.x);
@@ -149,8 +149,8 @@ function paintTicks(
         size * 1.5,
       );
     }
-    if ((hasBands ? (columns.max[i] ?? NaN) : mean) > area.y.max) triangle(ctx, own, x, area.top, size);
-    else if ((hasBands ? (columns.min[i] ?? NaN) : mean) < area.y.min && !area.log)
+    if ((withBands ? (columns.max[i] ?? NaN) : mean) > area.y.max) triangle(ctx, own, x, area.top, size);
+    else if ((withBands ? (columns.min[i] ?? NaN) : mean) < area.y.min && !area.log)
       triangle(ctx, own, x, bottom, -size);
   }
 }

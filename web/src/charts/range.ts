@@ -1,5 +1,5 @@
 /** Which part of the y axis a chart shows, and what that leaves out. */
-import { BANDS_UP_TO, type Line } from "./line";
+import { hasBands, type Line } from "./line";
 import type { Span } from "./span";
 
 export interface YView {
@@ -34,7 +34,7 @@ export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
   const spans: Span[] = [];
   for (const line of lines) {
     const { columns } = line;
-    const edges = edgesOf(line, lines.length);
+    const edges = edgesOf(line, hasBands(lines));
     const [from, to] = rowsWithin(line, x);
     rows += to - from;
     for (let i = from; i < to; i++) {
@@ -76,11 +76,9 @@ interface Edges {
 }
 
 /** Returns the lowest and highest values of a line's rows, or twice its means where bands are not drawn. */
-function edgesOf({ columns }: Line, lines: number): Edges {
+function edgesOf({ columns }: Line, withBands: boolean): Edges {
   const { min, max, mean } = columns;
-  return lines > BANDS_UP_TO
-    ? { bottoms: mean, tops: mean, means: mean }
-    : { bottoms: min, tops: max, means: mean };
+  return withBands ? { bottoms: min, tops: max, means: mean } : { bottoms: mean, tops: mean, means: mean };
 }
 
 /** Returns the extremes of what can be drawn, or null. Of a bucket that reaches to 0 a logarithmic axis shows the mean. */
@@ -148,7 +146,7 @@ function padded(spans: readonly Span[], log: boolean): Span {
 function countOutside(lines: readonly Line[], x: Span, y: Span, log: boolean): [number, number] {
   let [above, below] = [0, 0];
   for (const line of lines) {
-    const { bottoms, tops } = edgesOf(line, lines.length);
+    const { bottoms, tops } = edgesOf(line, hasBands(lines));
     const [from, to] = rowsWithin(line, x);
     for (let i = from; i < to; i++) {
       const bottom = bottoms[i] ?? NaN;

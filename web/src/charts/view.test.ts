@@ -19,6 +19,11 @@ test("no two of ten jobs look alike, and eight are solid", () => {
   expect(found.filter((colour) => colour.dash.length === 0)).toHaveLength(8);
 });
 
+test("no two of the fifty jobs that are compared look alike", () => {
+  const all = Array.from({ length: 50 }, (_, i) => `job_0199${i}`);
+  expect(new Set(all.map((id) => JSON.stringify(colourOf(id, all)))).size).toBe(50);
+});
+
 test("a view survives the address", () => {
   const view = {
     x: "trained" as const,
@@ -28,6 +33,7 @@ test("a view survives the address", () => {
     log: ["train/loss", "lr"],
     wide: ["val/iou"],
     hide: ["job_1"],
+    isRange: true,
     filter: "loss & more",
     paused: true,
     zoom: { min: 1710.5, max: 2000 },

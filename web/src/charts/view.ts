@@ -15,6 +15,8 @@ export interface ChartsView {
   readonly wide: readonly string[];
   /** Jobs whose curves are not drawn. */
   readonly hide: readonly string[];
+  /** Bands of groups reach from the least to the greatest value. */
+  readonly isRange: boolean;
   readonly filter: string;
   /** Takes in nothing new. */
   readonly paused: boolean;
@@ -34,6 +36,7 @@ export function readView(query: URLSearchParams): ChartsView {
     log: listOf(query.get("log")),
     wide: listOf(query.get("wide")),
     hide: listOf(query.get("hide")),
+    isRange: query.get("spread") === "range",
     filter: query.get("filter") ?? "",
     paused: query.get("live") === "0",
     zoom: spanOf(query.get("zoom")),
@@ -55,6 +58,7 @@ export function queryOf(view: Partial<ChartsView>): Record<string, string | null
   if (view.log !== undefined) found["log"] = view.log.join(",") || null;
   if (view.wide !== undefined) found["wide"] = view.wide.join(",") || null;
   if (view.hide !== undefined) found["hide"] = view.hide.join(",") || null;
+  if (view.isRange !== undefined) found["spread"] = view.isRange ? "range" : null;
   if (view.paused !== undefined) found["live"] = view.paused ? "0" : null;
   if (view.filter !== undefined) found["filter"] = view.filter || null;
   if (view.zoom !== undefined)

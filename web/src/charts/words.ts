@@ -1,6 +1,7 @@
 /** What a chart says in words, for those who do not see it and for what a line cannot show. */
 import { number } from "../text/number";
 import type { XKind } from "./axis";
+import type { Band } from "./crosshair";
 import { countText, placeText } from "./labels";
 import type { Line } from "./line";
 import type { Measure } from "./range";
@@ -19,6 +20,20 @@ export function notesOf(measure: Measure): readonly string[] {
   if (above > 0) notes.push(`${countText(above)} above`);
   if (below > 0) notes.push(`${countText(below)} below`);
   return notes;
+}
+
+/** Returns what the bands of groups show: `mean ± standard deviation of 2 to 5 jobs`. */
+export function bandNote(lines: readonly Line[], isRange: boolean): string {
+  const counts = lines.flatMap((line) => (line.isBand ? line.sources.length : []));
+  if (counts.length === 0) return "A band needs two jobs with points.";
+  const [least, most] = [Math.min(...counts), Math.max(...counts)];
+  const jobs = least === most ? `${most}` : `${least} to ${most}`;
+  return `mean ${isRange ? "and range" : "± standard deviation"} of ${jobs} jobs, where two or more have points`;
+}
+
+/** Returns how far a band reaches at one place: `0.12 … 0.34 · 3 jobs`. */
+export function bandText({ min, max, jobs }: Band): string {
+  return `${number(min)} … ${number(max)} · ${several(jobs, "job", "jobs")}`;
 }
 
 /** Returns one sentence on a chart. */
