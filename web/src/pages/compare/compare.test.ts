@@ -1,8 +1,12 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 import type { JobView } from "../../api/wire";
-import { ranFor, tableKeys } from "./compared";
+import { bestOf, columnsOf, deltaOf, orderOf, settingsOf, type Column } from "./columns";
+import { ranFor, tableKeys, type Compared } from "./compared";
 import { specRows } from "./diff";
+import { groupingsOf, groupsOf } from "./groups";
+import { moved } from "./order";
+import { queryOf, readCompare } from "./view";
 
 test("specs are laid beside one another by path", () => {
   const rows = specRows([
@@ -35,4 +39,105 @@ test("a job ran from its start to its end, or to now", () => {
   expect(ranFor(job({ started_at, finished_at: "2026-01-01T00:01:00Z" }))).toBe(60);
   expect(ranFor(job({ started_at }), Date.parse("2026-01-01T00:00:09Z"))).toBe(9);
   expect(ranFor(job({ started_at: null }))).toBeNull();
+});
+
+function column(values: readonly (number | string | null)[], changes: Partial<Column> = {}): Column {
+  const texts = values.map(String);
+  return { id: "v", title: "v", better: "min", isNumeric: true, values, texts, ...changes };
+}
+
+test("settings that differ come with those of the config first, and never the name", () => {
+  const specs = [
+    { name: "a", labels: { team: "x" }, config: { lr: 1 }, after: [1] },
+    { name: "b", labels: { team: "y" }, config: { lr: 2 }, after: [] },
+  ];
+  expect(settingsOf(specs).map(({ path }) => path)).toEqual(["config.lr", "labels.team", "after"]);
+});
+
+test("a metric is better as the jobs say that watch it, or as its name says", () => {
+  const spec = { checkpoint: { monitor: "val/loss", mode: "max" } };
+  const views = [{ spec, state: "running", metrics: {}, started_at: null }];
+  const jobs = views.map((view) => ({ view }) as unknown as Compared);
+  const found = columnsOf(jobs, [], ["val/loss", "val/iou", "odd"], 0);
+  expect(found.slice(2, 5).map(({ better }) => better)).toEqual(["max", "max", null]);
+});
+
+test("the best of a column is the least or the greatest number, where they differ", () => {
+  expect(bestOf(column([3, 1, null, 2]))).toBe(1);
+  expect(bestOf(column([3, NaN, Infinity, 2], { better: "max" }))).toBe(3);
+  expect(bestOf(column([1, 1]))).toBeNull();
+  expect(bestOf(column([1, 2], { better: null }))).toBeNull();
+});
+
+test("a difference has its sign, its share of the baseline, and a verdict", () => {
+  expect(deltaOf(0.9, 0.8, "max")).toEqual({ text: "+0.1000", percent: "+12%", verdict: "better" });
+  expect(deltaOf(-2, -1, "max")).toEqual({ text: "−1", percent: "−100%", verdict: "worse" });
+  expect(deltaOf(1, 0, "min")).toEqual({ text: "+1", percent: "", verdict: "worse" });
+  expect(deltaOf(3, 2, null)?.verdict).toBeNull();
+  expect(deltaOf(2, 2, "min")?.verdict).toBe("equal");
+  expect([deltaOf(NaN, 1, "min"), deltaOf("a", 1, null), deltaOf(null, 1, "min")]).toEqual([
+    null,
+    null,
+    null,
+  ]);
+});
+
+test("rows are sorted by numbers, words and states; those without a value come last both ways", () => {
+  const names = ["a", "b", "c", "d"];
+  const sorted = (values: readonly (number | string | null)[], by = "v", id = "v"): string =>
+    orderOf([column(values, { id })], names, by)
+      .map((place) => names[place])
+      .join("");
+  expect(sorted([2, null, 10, 1])).toBe("dacb");
+  expect(sorted([2, NaN, 10, 1], "-v")).toBe("cadb");
+  expect(sorted(["x10", "x9", "x1", null])).toBe("cbad");
+  expect(sorted(["failed", "running", "queued", "succeeded"], "state", "state")).toBe("bcda");
+  expect([sorted([1, 2, 3, 4], "-name"), sorted([1, 2, 3, 4], "gone")]).toEqual(["dcba", "abcd"]);
+});
+
+test("an item moves to a place within the list", () => {
+  expect(moved(["a", "b", "c"], "a", 1)).toEqual(["b", "a", "c"]);
+  expect(moved(["a", "b", "c"], "c", -1)).toEqual(["c", "a", "b"]);
+  expect(moved(["a", "b", "c"], "a", 9)).toEqual(["b", "c", "a"]);
+});
+
+test("a view survives the address; no metric at all is a choice, too", () => {
+  for (const metrics of [null, [], ["val/loss", "lr"]]) {
+    const view = { base: "job_1", sort: "-name", group: "config.lr", metrics };
+    const query = Object.entries(queryOf(view)).filter(([, value]) => value !== null) as [string, string][];
+    expect(readCompare(new URLSearchParams(query))).toEqual(view);
+  }
+});
+
+function member(id: string, lr: number, labels: Record<string, string>, sweep: string | null): Compared {
+  const view = { id, labels, sweep: sweep && { name: sweep }, spec: { name: id, config: { lr }, labels } };
+  return { id, view, colour: { slot: 1, dash: [] }, devices: "" } as unknown as Compared;
+}
+
+test("jobs are grouped by what some of them share: a sweep, a label or a setting", () => {
+  const jobs = [
+    member("a", 0.1, { seed: "1" }, "lr"),
+    member("b", 0.1, { seed: "2" }, null),
+    member("c", 1, { seed: "1", "odd.key": "x,y" }, "lr"),
+  ];
+  expect(groupingsOf(jobs.map(({ view }) => view)).map(({ id }) => id)).toEqual([
+    ...["sweep", "config.lr", "label:odd.key", "label:seed"],
+  ]);
+  const named = (by: string): unknown =>
+    groupsOf(jobs, by).map(({ name, jobs: ids }) => [name, ids.join("")]);
+  expect(named("config.lr")).toEqual([
+    ["lr 0.1", "ab"],
+    ["lr 1", "c"],
+  ]);
+  expect(named("label:seed")).toEqual([
+    ["seed 1", "ac"],
+    ["seed 2", "b"],
+  ]);
+  expect(named("sweep")).toEqual([
+    ["sweep lr", "ac"],
+    ["sweep none", "b"],
+  ]);
+  const odd = groupsOf(jobs, "label:odd.key");
+  expect(odd.every(({ id }) => !id.includes(","))).toBe(true);
+  expect(new Set(odd.map(({ colour }) => colour.slot)).size).toBe(2);
 });

@@ -16,6 +16,14 @@ export function ranFor(job: JobView, now: number = Date.now()): number | null {
   return ((job.finished_at ? Date.parse(job.finished_at) : now) - Date.parse(job.started_at)) / 1000;
 }
 
+/** As many as the service answers at once. */
+export const MOST_COMPARED = 50;
+
+/** Returns all metrics of the jobs, those of most jobs first, evaluation before training. */
+export function metricKeys(jobs: readonly JobView[]): readonly string[] {
+  return tableKeys(jobs, Infinity);
+}
+
 /** Returns the keys whose newest values the table shows: those of most jobs, evaluation before training. */
 export function tableKeys(jobs: readonly JobView[], most: number): readonly string[] {
   const counts = new Map<string, number>();

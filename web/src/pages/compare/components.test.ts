@@ -10,6 +10,7 @@ import Compare from "./Compare.svelte";
 import Picker from "./Picker.svelte";
 import Results from "./Results.svelte";
 import SpecDiff from "./SpecDiff.svelte";
+import type { CompareView } from "./view";
 
 let tell: (event: LiveEvent) => void;
 
@@ -93,17 +94,88 @@ test("the picker finds jobs by name, leaves out those that are chosen, and takes
   expect(chosen).toEqual(["c"]);
 });
 
+const PLAIN: CompareView = { base: null, sort: "", group: "", metrics: null };
+
+function results(jobs: readonly Compared[], view: Partial<CompareView> = {}) {
+  const said: unknown[] = [];
+  const host = show(Results, {
+    ...{ jobs, view: { ...PLAIN, ...view }, change: (changes: Partial<CompareView>) => said.push(changes) },
+    ...{ remove: (id: string) => said.push(id), reorder: (ids: readonly string[]) => said.push(ids) },
+  });
+  return { host, said };
+}
+
 test("the table has values of each job, and a way to remove it", () => {
-  const removed: string[] = [];
   const jobs = [
     compared("a", { metrics: { "val/iou": 0.5 }, started_at: new Date().toISOString() }),
     compared("b", { best: { metric: "val/iou", value: 0.25 } }),
   ];
-  const host = show(Results, { jobs, remove: (id) => removed.push(id) });
-  expect(textsOf(host, "th.number")).toEqual(["best", "val/iou", "ran for"]);
+  const { host, said } = results(jobs);
+  expect(textsOf(host, "th.number")).toEqual(["best val/iou", "val/iou", "ran for"]);
   expect(textsOf(host, "tbody tr:first-child td.number").slice(0, 2)).toEqual(["—", "0.5000"]);
   click(host.querySelector("tbody tr:last-child") ?? host, "✕");
-  expect(removed).toEqual(["b"]);
+  expect(said).toEqual(["b"]);
+});
+
+const lr = (value: number): Record<string, unknown> => ({ spec: { config: { lr: value }, trainer: "x" } });
+const THREE = [
+  compared("a", { ...lr(0.1), metrics: { "val/iou": 0.5 } }),
+  compared("b", { ...lr(0.01), metrics: { "val/iou": 0.6 } }),
+  compared("c", { ...lr(1), metrics: { "val/iou": 0.4 } }),
+];
+
+test("what differs in the specs is a column, and the best value of a metric is marked", () => {
+  const { host } = results(THREE);
+  expect(textsOf(host, "thead th").slice(2, 5)).toEqual(["state", "config.lr", "best"]);
+  expect(textsOf(host, "tbody td:nth-child(4)")).toEqual(["0.1", "0.01", "1"]);
+  const marked = [...host.querySelectorAll("[aria-label=best]")].map((sign) => textOf(sign.closest("tr")));
+  expect(marked.map((row) => row.slice(0, 5))).toEqual(["job b"]);
+});
+
+test("a baseline is chosen, and the others say how far they are from it, and whether that is better", () => {
+  const { host, said } = results(THREE, { base: "a" });
+  expect(textsOf(host, "tbody td:nth-child(6)")).toEqual([
+    "0.5000",
+    "0.6000 +0.1000 +20%",
+    "0.4000 −0.1000 −20%",
+  ]);
+  const verdicts = [...host.querySelectorAll("td:nth-child(6) .delta svg")];
+  expect(verdicts.map((sign) => sign.getAttribute("aria-label"))).toEqual(["better", "worse"]);
+  host.querySelectorAll<HTMLInputElement>("input[type=radio]")[2]?.click();
+  click(host, "No baseline");
+  expect(said).toEqual([{ base: "c" }, { base: null }]);
+});
+
+test("a column sorts one way, the other way, and not at all", () => {
+  const press = (sort: string): unknown => {
+    const { host, said } = results(THREE, { sort });
+    const head = [...host.querySelectorAll<HTMLElement>("th button")].find((item) =>
+      textOf(item).startsWith("val/iou"),
+    );
+    head?.click();
+    return [textsOf(host, "tbody td.name"), said[0]];
+  };
+  expect(press("last:val/iou")).toEqual([["job c", "job a", "job b"], { sort: "-last:val/iou" }]);
+  expect(press("-last:val/iou")).toEqual([["job b", "job a", "job c"], { sort: "" }]);
+  expect(press("")).toEqual([["job a", "job b", "job c"], { sort: "last:val/iou" }]);
+});
+
+test("a row moves by the arrow keys of its handle, from where it is seen", () => {
+  const { host, said } = results(THREE, { sort: "-last:val/iou" });
+  const handle = host.querySelector("[aria-label^='Move job a']");
+  handle?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true, cancelable: true }));
+  expect(said).toEqual([{ sort: "" }, ["a", "b", "c"]]);
+});
+
+test("metrics of the table are chosen by name", () => {
+  const { host, said } = results([compared("a", { metrics: { loss: 1, "val/iou": 1 } })], {
+    metrics: ["loss"],
+  });
+  const boxes = [...host.querySelectorAll<HTMLInputElement>("details input[type=checkbox]")];
+  expect(boxes.map((box) => box.checked)).toEqual([false, true]);
+  boxes[0]?.click();
+  click(host, "As at first");
+  expect(said).toEqual([{ metrics: ["loss", "val/iou"] }, { metrics: null }]);
 });
 
 test("specs show where they differ, and all of it when asked", () => {

@@ -1,0 +1,67 @@
+/** Compared jobs in groups: by their sweep, a label, or a setting. */
+import type { JobView } from "../../api/wire";
+import type { BandGroup } from "../../charts/bands";
+import { colourOf } from "../../charts/colours";
+import { settingsOf } from "./columns";
+import type { Compared } from "./compared";
+import { specRows } from "./diff";
+
+export interface Grouping {
+  /** As the address names it: `sweep`, `label:KEY`, or a path of the spec such as `config.lr`. */
+  readonly id: string;
+  readonly title: string;
+}
+
+/** Returns by what the jobs can be grouped: what differs among them, and is the same in at least two. */
+export function groupingsOf(jobs: readonly JobView[]): readonly Grouping[] {
+  const settings = settingsOf(jobs.map((job) => job.spec));
+  const sweep = { id: "sweep", title: "sweep", values: valuesOf(jobs, "sweep") };
+  const rows = settings.map(({ path, values }) => {
+    const label = path.startsWith("labels.") ? path.slice("labels.".length) : null;
+    return label === null
+      ? { id: path, title: path, values }
+      : { id: `label:${label}`, title: `label ${label}`, values };
+  });
+  return [sweep, ...rows].filter(({ values }) => {
+    const different = new Set(values).size;
+    return different > 1 && different < jobs.length;
+  });
+}
+
+/** Returns the groups in the order of their first jobs. Jobs without a value are one group. */
+export function groupsOf(jobs: readonly Compared[], by: string): readonly BandGroup[] {
+  const values = valuesOf(
+    jobs.map((job) => job.view),
+    by,
+  );
+  const members = new Map<string, string[]>();
+  for (const [place, { id }] of jobs.entries()) {
+    const name = nameOf(values[place] ?? null);
+    members.set(name, [...(members.get(name) ?? []), id]);
+  }
+  const ids = [...members.keys()].map(idOf);
+  const title = by.split(/[.:]/).at(-1) ?? by;
+  return [...members].map(([name, found]) => ({
+    id: idOf(name),
+    name: `${title} ${name}`,
+    colour: colourOf(idOf(name), ids),
+    jobs: found,
+  }));
+}
+
+/** The address holds lists with commas. */
+function idOf(name: string): string {
+  return `group:${encodeURIComponent(name)}`;
+}
+
+/** Returns a value of each job as JSON, or null. */
+function valuesOf(jobs: readonly JobView[], by: string): readonly (string | null)[] {
+  if (by === "sweep") return jobs.map((job) => (job.sweep ? JSON.stringify(job.sweep.name) : null));
+  const path = by.startsWith("label:") ? `labels.${by.slice("label:".length)}` : by;
+  const found = specRows(jobs.map((job) => job.spec)).find((row) => row.path === path);
+  return found?.values ?? jobs.map(() => null);
+}
+
+function nameOf(value: string | null): string {
+  return value === null || value === "null" ? "none" : value.replace(/^"(.*)"$/, "$1");
+}

@@ -1,0 +1,32 @@
+/** What Compare shows, as the query of its address holds it. */
+export interface CompareView {
+  /** The job from which the others differ; null for none. */
+  readonly base: string | null;
+  /** The id of the column that sorts, with a `-` for the other way; empty for the order of the address. */
+  readonly sort: string;
+  /** By what the jobs are grouped in the curves; empty for not at all. */
+  readonly group: string;
+  /** Metrics in the table; null for those that are chosen by themselves. */
+  readonly metrics: readonly string[] | null;
+}
+
+export function readCompare(query: URLSearchParams): CompareView {
+  const metrics = query.get("metrics");
+  return {
+    base: query.get("base"),
+    sort: query.get("sort") ?? "",
+    group: query.get("group") ?? "",
+    metrics: metrics === null ? null : metrics.split(",").filter(Boolean),
+  };
+}
+
+/** Returns what to change in the query. */
+export function queryOf(view: Partial<CompareView>): Record<string, string | null> {
+  const found: Record<string, string | null> = {};
+  if (view.base !== undefined) found["base"] = view.base;
+  if (view.sort !== undefined) found["sort"] = view.sort || null;
+  if (view.group !== undefined) found["group"] = view.group || null;
+  // A comma alone: none. Without the key, those that are chosen by themselves are shown.
+  if (view.metrics !== undefined) found["metrics"] = view.metrics && (view.metrics.join(",") || ",");
+  return found;
+}
