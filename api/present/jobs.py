@@ -20,6 +20,7 @@ from store.facts.jobs import (
     ListedJob,
     QueuedJob,
 )
+from store.facts.submission import Prospect
 from torchyard.contract.codec import json_number
 from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
@@ -33,6 +34,7 @@ from torchyard.contract.views.jobs import (
     InitialView,
     JobGroup,
     ProgressView,
+    ProspectView,
     QueueEntry,
     WaitingReason,
 )
@@ -126,6 +128,12 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
         not_before=time_or_none(facts.not_before),
         created_at=time(facts.created_at),
     )
+
+
+def prospect(facts: Prospect) -> ProspectView:
+    if facts.reason is None:
+        return ProspectView(fits=True, position=facts.position)
+    return ProspectView(fits=False, code=facts.reason.code, message=facts.reason.message, position=facts.position)
 
 
 def _withheld(facts: ListedJob) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+from fastapi import Query
 from starlette.responses import Response
 
 from api.access.auth import JobId, JobReader, JobWriter
@@ -32,10 +33,24 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 @router.post("/jobs/validate", responses=problems(Unavailable))
 @in_turns
-def validate_spec(services: ServicesDep, caller: JobReader, sent: SpecBody) -> SpecView:
-    """Returns the spec with every default filled in, or its errors. Nothing is stored."""
+def validate_spec(
+    services: ServicesDep,
+    caller: JobReader,
+    sent: SpecBody,
+    place: Annotated[bool, Query(description="also say what the job would wait for")] = False,
+) -> SpecView:
+    """Returns the spec with every default filled in, or its errors. Nothing is stored.
+
+    With `place`, secrets, GPUs and targets that are not there are errors, too.
+    """
     spec = _within_limits(services, sent)
-    return SpecView(spec=queries.resolved(services.store, spec, caller=caller))
+    if not place:
+        return SpecView(spec=queries.resolved(services.store, spec, caller=caller))
+    settings = services.settings
+    spec, prospect = queries.placed(
+        services.store, spec, caller=caller, visibility=settings.visibility, max_stop_grace=settings.max_stop_grace
+    )
+    return SpecView(spec=spec, waits_for=present.prospect(prospect))
 
 
 @router.post("/jobs", status_code=201, responses=_CREATED)

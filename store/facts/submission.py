@@ -91,6 +91,16 @@ class Retry:
 
 
 @dataclass(frozen=True)
+class Prospect:
+    """What would become of a job if it were submitted now."""
+
+    reason: Reason | None
+    """Why it would not start at once; None if it would."""
+    position: int | None = None
+    """Its place in the queue, from 1; None if it would not be in it."""
+
+
+@dataclass(frozen=True)
 class Submitted:
     """A job that was created by this request or, if `replayed`, by an earlier one with the same key."""
 

@@ -66,13 +66,13 @@ def resolved_together(
     return {place: each for place, each in checked.items() if place not in errors}, errors
 
 
-def checked(session: Session, caller: Caller, spec: Spec) -> Spec:
-    """Returns the spec as `resolved` would have it; nothing is locked. Raises InvalidSpec."""
-    if not spec.after:
-        return spec
-    found = _Found(session, caller, Beside({}))
-    named = found.ids(0, spec.after)
-    return _checked(Submission(spec, caller, "private"), named, found.jobs(named)).spec
+def checked(session: Session, wanted: Submission) -> Submission:
+    """Returns what `resolved` would; nothing is locked. Raises InvalidSpec."""
+    if not wanted.spec.after:
+        return wanted
+    found = _Found(session, wanted.caller, Beside({}))
+    named = found.ids(0, wanted.spec.after)
+    return _checked(wanted, named, found.jobs(named))
 
 
 class _Found:

@@ -161,10 +161,11 @@ def check_submission(session: Session, owner: str, *, devices: int, priority: in
 class Room:
     """What quotas leave for the submissions of one transaction. What users have is counted once."""
 
-    def __init__(self, session: Session, limits: Mapping[str, Mapping[Resource, int]]) -> None:
-        """`limits`: those of every user who has any."""
+    def __init__(self, session: Session, limits: Mapping[str, Mapping[Resource, int]], *, locks: bool = True) -> None:
+        """`limits`: those of every user who has any. `locks`: otherwise, others may submit meanwhile."""
         self._session = session
         self._limits = limits
+        self._locks = locks
         self._queued: dict[str, int] = {}
         self._stored: set[str] = set()
         """Users whose stored bytes leave room."""
@@ -177,7 +178,8 @@ class Room:
         check_priority(owner, priority, limits)
         if (most := limits.get(Resource.QUEUED)) is not None:
             if owner not in self._queued:
-                users.lock(self._session, owner)
+                if self._locks:
+                    users.lock(self._session, owner)
                 self._queued[owner] = queued_jobs(self._session, owner)
             _check_queued(owner, self._queued[owner], most=most)
         if owner not in self._stored:
