@@ -1,6 +1,6 @@
 /** Small curves of the monitored metric, for the rows on the screen. */
-import { ApiError, get } from "../../api/client";
-import type { JobSummary, MetricsAnswer } from "../../api/wire";
+import { ApiError, get } from "../api/client";
+import type { JobSummary, MetricsAnswer } from "../api/wire";
 
 const MOST_JOBS = 50;
 const POINTS = 32;
