@@ -25,7 +25,7 @@ from torchyard.contract.codec import json_number
 from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import SPEC
-from torchyard.contract.views.attempts import AttemptDevice, AttemptView
+from torchyard.contract.views.attempts import AttemptDevice, AttemptView, StoppedForView
 from torchyard.contract.views.jobs import (
     AfterView,
     BestView,
@@ -90,7 +90,7 @@ def group(facts: LabelGroup) -> JobGroup:
 
 def attempt(facts: ListedAttempt) -> AttemptView:
     """Returns the view of a run of a job."""
-    ended = facts.ended_at
+    ended, other = facts.ended_at, facts.stopped_for
     return AttemptView(
         number=facts.number,
         worker=facts.worker,
@@ -109,6 +109,7 @@ def attempt(facts: ListedAttempt) -> AttemptView:
             )
             for device in facts.devices
         ],
+        stopped_for=None if other is None else StoppedForView(owner=other.owner, job_id=other.job_id, name=other.name),
         duration_seconds=None if ended is None else (ended - facts.started_at) / 1_000_000,
     )
 

@@ -221,6 +221,15 @@ class HeldBefore:
 
 
 @dataclass(frozen=True)
+class StoppedFor:
+    """The job that has taken the place of an attempt. Its id and name are of what the caller may read."""
+
+    owner: str
+    job_id: str | None
+    name: str | None
+
+
+@dataclass(frozen=True)
 class ListedAttempt:
     """A run of a job."""
 
@@ -233,6 +242,8 @@ class ListedAttempt:
     detail: str | None
     start_step: int
     devices: Sequence[HeldBefore]
+    stopped_for: StoppedFor | None = None
+    """None also if that job was deleted since."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def attempts(store: Snapshots, job_id: str, *, caller: Caller, after: int, limit
     """Returns attempts of a job that are numbered above `after`, oldest first."""
     with store.read() as session:
         access.readable_job(session, job_id, caller)
-        return attempt_facts.listed(session, job_id, after=after, limit=limit)
+        return attempt_facts.listed(session, job_id, caller=caller, after=after, limit=limit)
 
 
 def stacks(store: Snapshots, job_id: str, *, caller: Caller) -> Stacks:

@@ -1,12 +1,16 @@
 """What is told of the attempts of a job, each with its worker and its devices."""
 
+from collections.abc import Collection
+
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store.db.tables import Allocation, Attempt, Worker
+from store.db.tables import Allocation, Attempt, Job, Worker
 from store.facts import pages
-from store.facts.jobs import HeldBefore, ListedAttempt
+from store.facts.callers import Caller
+from store.facts.jobs import HeldBefore, ListedAttempt, StoppedFor
 from store.facts.pages import FactPage
+from store.rows import access
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason
 
@@ -14,9 +18,9 @@ _TOLD = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step
 """Columns that are told as they are."""
 
 
-def listed(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[ListedAttempt]:
+def listed(session: Session, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[ListedAttempt]:
     """Returns the attempts numbered above `after`, oldest first, with a fixed number of statements."""
-    query = select(Attempt.id, Attempt.worker_id, *(getattr(Attempt, name) for name in _TOLD))
+    query = select(Attempt.id, Attempt.worker_id, Attempt.stopped_for, *(getattr(Attempt, name) for name in _TOLD))
     query = query.where(Attempt.job_id == job_id, Attempt.number > after).order_by(Attempt.number)
     found = pages.first(session.execute(query.limit(limit + 1)).all(), limit)
     rows = found.items
@@ -37,15 +41,25 @@ def listed(session: Session, job_id: str, *, after: int, limit: int) -> FactPage
     for attempt_id, worker_id, node, uuid in held:
         device = HeldBefore(workers[worker_id].name, node, uuid, known.get((worker_id, uuid)))
         devices.setdefault(attempt_id, []).append(device)
+    others = _stopped_for(session, {row.stopped_for for row in rows if row.stopped_for is not None}, caller)
     attempts = [
         ListedAttempt(
             **{name: getattr(row, name) for name in _TOLD},
             worker=workers[row.worker_id].name,
             devices=devices.get(row.id, []),
+            stopped_for=others.get(row.stopped_for),
         )
         for row in rows
     ]
     return FactPage(attempts, found.has_more)
+
+
+def _stopped_for(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str | None, StoppedFor]:
+    if not job_ids:
+        return {}
+    readable = access.readable(caller).label("readable")
+    found = session.execute(select(Job.id, Job.owner, Job.name, readable).where(Job.id.in_(job_ids)))
+    return {row.id: StoppedFor(row.owner, *((row.id, row.name) if row.readable else (None, None))) for row in found}
 
 
 def count_ended(session: Session, job_id: str, reason: EndReason, *, since: int) -> int:

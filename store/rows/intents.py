@@ -60,13 +60,12 @@ def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE, *, g
         raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
     if state not in _OPEN:
         reason = Reason("cancelled", cancelled_by(session, job))
-        return _move(session, job_id, JobState.CANCELLED, reason=reason, cancel_requested_at=now_us())
+        return _move(session, job_id, JobState.CANCELLED, caller, reason=reason, cancel_requested_at=now_us())
     requested_at = now_us() if job.cancel_requested_at is None else job.cancel_requested_at
     seconds = job.cancel_grace_s if grace is None else grace // timedelta(seconds=1)
     stopping = Reason("stopping", _of_cancel(grace))
-    if grace is not None:
-        data = {"level": "warning", "text": stopping.message}
-        jobs.add_event(session, job_id, type="message", attempt=job.attempt, data=data)
+    level = "info" if grace is None else "warning"
+    _tell(session, job, stopping.message, caller, level=level)
     return _store_request(session, job, stopping, cancel_requested_at=requested_at, cancel_grace_s=seconds)
 
 
@@ -95,8 +94,9 @@ def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Jo
         return _store_request(session, job, Reason("paused", "paused by its owner"), pause_requested_at=now_us())
     if state not in _OPEN:
         reason = Reason("paused", "paused by its owner")
-        return _move(session, job_id, JobState.PAUSED, reason=reason, pause_requested_at=now_us())
+        return _move(session, job_id, JobState.PAUSED, caller, reason=reason, pause_requested_at=now_us())
     stopping = Reason("stopping", "pause requested: the job saves a checkpoint and then gives its devices back")
+    _tell(session, job, stopping.message, caller)
     return _store_request(session, job, stopping, pause_requested_at=now_us())
 
 
@@ -119,11 +119,12 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
             values["pause_at"] = None
         if held:
             announcement_of(session).wake_controller()
-        return _move(session, job_id, JobState.QUEUED, reason=reason, **values)
+        return _move(session, job_id, JobState.QUEUED, caller, reason=reason, **values)
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job
     running_on = Reason(state, "the pause was withdrawn before it took effect")
+    _tell(session, job, running_on.message, caller)
     return _store_request(session, job, running_on, pause_requested_at=None)
 
 
@@ -201,10 +202,21 @@ def _refuse_ended(job: Job, what: str) -> None:
         raise Conflict(f"job {job.id} is being cancelled, and cannot be {what}")
 
 
-def _move(session: Session, job_id: str, target: JobState, *, reason: Reason, **values: Any) -> Job:
-    moved = jobs.transition(session, job_id, target, reason=reason, **values)
+def _move(session: Session, job_id: str, target: JobState, caller: Caller, *, reason: Reason, **values: Any) -> Job:
+    moved = jobs.transition(session, job_id, target, reason=reason, detail=_by(caller), **values)
     assert moved is not None, f"job {job_id} is locked, but has changed state"
     return moved
+
+
+def _tell(session: Session, job: Job, text: str, caller: Caller, *, level: str = "info") -> None:
+    """Adds to the events what was asked of the open attempt, which changes the job's state only later."""
+    data = {"level": level, "text": text} | _by(caller)
+    jobs.add_event(session, job.id, type="message", attempt=job.attempt, data=data)
+
+
+def _by(caller: Caller) -> dict[str, Any]:
+    """Returns what an event says of who asked for it: nothing of the service itself."""
+    return {} if caller == SERVICE else {"by": caller.name}
 
 
 def _store_request(session: Session, job: Job, reason: Reason, **values: object) -> Job:

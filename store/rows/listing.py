@@ -176,9 +176,10 @@ def _beginning(name: str, role: Role, sort: JobSort) -> Select[str]:
 
 def _conditions(where: JobFilter, caller: Caller) -> list[ColumnElement[bool]]:
     # Neither is shown in the rows of jobs that the caller may only list, so it must not find them either.
-    withheld = where.labels or where.model_fields_set & {"init_from", "sweep", "schedule"}
+    withheld = where.labels or where.model_fields_set & {"init_from", "retry_of", "sweep", "schedule"}
     found = [access.readable(caller) if withheld else access.listed(caller)]
     equal = {"owner": Job.owner, "name": Job.name, "trainer": Job.trainer, "schedule": Job.schedule_id}
+    equal["retry_of"] = Job.retry_of
     found += [column == getattr(where, name) for name, column in equal.items() if name in where.model_fields_set]
     if "init_from" in where.model_fields_set:
         found.append(initial_files.starts_from(where.init_from))

@@ -145,6 +145,13 @@ def test_a_retry_may_name_the_checkpoint_that_it_goes_on_from(service: ApiFixtur
     assert "did you mean from?" in wrong.json()["errors"][0]["message"]
 
 
+def test_the_retries_of_a_job_are_found(service: ApiFixture) -> None:
+    old = finished(service, 5)
+    new = service.client.post(f"/v1/jobs/{old}/retry", json={}).json()["id"]
+    assert [job["id"] for job in service.get("/v1/jobs", retry_of=old)["data"]] == [new]
+    assert service.get("/v1/jobs", retry_of=new)["data"] == []
+
+
 def test_a_job_says_what_it_starts_from_and_who_starts_from_it(service: ApiFixture) -> None:
     old = finished(service, 5)
     (saved,) = service.get(f"/v1/jobs/{old}/checkpoints")["data"]

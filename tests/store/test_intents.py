@@ -5,12 +5,13 @@ from datetime import timedelta
 import pytest
 
 from store.facts.callers import Caller
-from store.facts.jobs import AT_ONCE
-from store.rows import deletion, intents
+from store.facts.jobs import AT_ONCE, StoppedFor
+from store.rows import attempt_facts, deletion, edits, intents
 from store.rows.intents import requested_stop
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Role
 
 
@@ -114,6 +115,7 @@ def test_the_grace_of_a_cancel_only_becomes_shorter(db: StoreFixture) -> None:
     assert db.cancel(claim.job_id, grace=AT_ONCE).version == db.cancel(claim.job_id).version == forced.version
     messages = [event.data["text"] for event in db.events(claim.job_id) if event.type == "message"]
     assert messages == [
+        "cancel requested: the job may save a checkpoint before it stops",
         "cancel requested: the job is killed after 30s at most",
         "forced cancel requested: the job is killed, and may save nothing more",
     ]
@@ -233,3 +235,42 @@ def test_a_draining_worker_claims_nothing(db: StoreFixture) -> None:
     assert db.moves(job_id) == ["queued"]
     db.drain(worker, drain=False)
     assert db.starting(job_id, worker).number == 1
+
+
+def test_events_say_who_asked_for_a_pause_a_resume_and_a_cancel(db: StoreFixture) -> None:
+    eve = Caller("eve", Role.ADMIN)
+    waiting, claim = db.submit(), db.running(db.submit(), db.worker())
+    for job_id in (waiting, claim.job_id):
+        for ask in (intents.request_pause, intents.resume, intents.request_cancel):
+            db.write(lambda session, ask=ask, job_id=job_id: ask(session, job_id, eve))
+    assert [event.data.get("by") for event in db.events(waiting)] == [None, "eve", "eve", "eve"]
+    said = [event.data for event in db.events(claim.job_id) if event.type == "message"]
+    assert [(data["text"].split(":")[0], data["by"]) for data in said] == [
+        ("pause requested", "eve"),
+        ("the pause was withdrawn before it took effect", "eve"),
+        ("cancel requested", "eve"),
+    ]
+
+
+def test_the_service_names_nobody_for_what_it_does_itself(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
+    db.pause(claim.job_id)
+    assert ["by" in event.data for event in db.events(claim.job_id) if event.type == "message"] == [False]
+
+
+@pytest.mark.parametrize(
+    ("name", "visibility", "named"), [("eve", "private", True), ("ada", "private", False), ("ada", "team", True)]
+)
+def test_an_attempt_names_the_job_that_took_its_place_to_who_may_read_that(
+    db: StoreFixture, name: str, visibility: str, named: bool
+) -> None:
+    victim = db.running(db.submit(preemptible=True), db.worker())
+    high = db.submit(owner="eve", name="high", priority=5)
+    db.write(lambda session: edits.change(session, high, JobPatch.model_validate({"visibility": visibility})))
+    assert db.preempt(victim.job_id, preemptor=high)
+    db.end(victim, EndReason.PREEMPTED)
+    caller = Caller(name, Role.MEMBER)
+    (attempt,) = db.read(
+        lambda session: attempt_facts.listed(session, victim.job_id, caller=caller, after=0, limit=9)
+    ).items
+    assert attempt.stopped_for == StoppedFor("eve", *((high, "high") if named else (None, None)))

@@ -12,8 +12,9 @@ class Matching(TypedDict, total=False):
     """The jobs that meet every condition: one of the states, the exact other values, and all `labels`.
 
     `q` is a part of the name, the id, the owner, a label's value or the notes' beginning. `init_from`: the id of a job
-    that they start from. `sweep`, `schedule`: the id of that whose trials or runs they are. `starred`: with your star,
-    or without. `archived`: archived jobs, in place of the others. What is None holds for every job.
+    that they start from; `retry_of`: of one that they retry. `sweep`, `schedule`: the id of that whose trials or runs
+    they are. `starred`: with your star, or without. `archived`: archived jobs, in place of the others. What is None
+    holds for every job.
     """
 
     state: Sequence[str] | None
@@ -22,6 +23,7 @@ class Matching(TypedDict, total=False):
     owner: str | None
     trainer: str | None
     init_from: str | None
+    retry_of: str | None
     sweep: str | None
     schedule: str | None
     labels: Mapping[str, str] | None
@@ -49,7 +51,7 @@ def query_of(matching: Listed) -> JobQuery:
 
 
 def _given(matching: Matching) -> dict[str, Any]:
-    named = ("q", "name", "owner", "trainer", "init_from", "sweep", "schedule", "starred", "archived")
+    named = ("q", "name", "owner", "trainer", "init_from", "retry_of", "sweep", "schedule", "starred", "archived")
     found = {key: matching.get(key) for key in named}
     state, labels = matching.get("state"), matching.get("labels")
     found["state"] = [*state] if state else None

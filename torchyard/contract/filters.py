@@ -67,6 +67,7 @@ class JobFilter(Schema):
     owner: Annotated[Text, Field(description="the owner; if left out, of all owners whose jobs you may see")] = UNSET
     trainer: Annotated[Text, Field(description="exactly this trainer")] = UNSET
     init_from: Annotated[Text, Field(description="starts from a checkpoint of the job with this id")] = UNSET
+    retry_of: Annotated[Text, Field(description="a retry of the job with this id")] = UNSET
     sweep: Annotated[Text, Field(description="a trial of the sweep with this id")] = UNSET
     schedule: Annotated[Text, Field(description="runs of the schedule with this id")] = UNSET
     label: Annotated[list[Label], Field(max_length=32, description="`key:value`; a job must have all of them")] = UNSET

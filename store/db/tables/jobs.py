@@ -31,6 +31,7 @@ IN_LINE = f"(not_before IS NULL OR not_before < {HELD})"
 """The condition that a queued job is in the line."""
 NEVER_TRIMMED = 2**62
 """Sentinel: never trimmed."""
+_IS_RETRY = text("retry_of IS NOT NULL")
 _IS_ARCHIVED = text("archived_at IS NOT NULL")
 
 
@@ -85,6 +86,7 @@ class Job(Base):
             sqlite_where=text("schedule_id IS NOT NULL"),
             postgresql_where=text("schedule_id IS NOT NULL"),
         ),
+        Index("ix_jobs_retry_of", "retry_of", "id", sqlite_where=_IS_RETRY, postgresql_where=_IS_RETRY),
         Index("ix_jobs_archived", "id", sqlite_where=_IS_ARCHIVED, postgresql_where=_IS_ARCHIVED),
     )
 

@@ -17,6 +17,14 @@ class AttemptDevice(View):
     """The number of its node, from 0. Its host is among the devices of the job, if this is the newest attempt."""
 
 
+class StoppedForView(View):
+    """The job that has taken the place of an attempt. `job_id` and `name` are null if you may not read it."""
+
+    owner: str
+    job_id: str | None
+    name: str | None
+
+
 class AttemptView(View):
     """One run of a job."""
 
@@ -30,5 +38,7 @@ class AttemptView(View):
     start_step: int
     """The step from which it resumed. Points of earlier attempts beyond it are hidden by default."""
     devices: list[AttemptDevice]
+    stopped_for: StoppedForView | None = None
+    """Of a preempted one: for which job. Null also if that was deleted since, or a cluster has preempted it."""
     duration_seconds: float | None = None
     """None as long as it runs."""
