@@ -36,6 +36,8 @@ class Principal(Caller):
     scopes: frozenset[Scope] = frozenset()
     session: str = ""
     """The digest of the browser's session, if the request was made in one."""
+    use_is_stale: bool = False
+    """Whether that session was not used within the last minute."""
 
     @property
     def key(self) -> str:
@@ -67,7 +69,10 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
         raise SessionEnded("the session has ended: log in again")
     if request.method not in _SAFE:
         check_origin(request)
-    return await _admitted(access, found, request)
+    admitted = await _admitted(access, found, request)
+    if admitted.use_is_stale:
+        await access.note(_mark_used, access, admitted)
+    return admitted
 
 
 async def authenticate_download(
@@ -103,7 +108,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
         access.identities.remember(token, found, read_at=read_at)
         admitted = await _admitted(access, _principal(found), request)
         if found.use_is_stale:
-            await access.note(_mark_used, access, found.token_id)
+            await access.note(_mark_used, access, admitted)
         return admitted
     await _count_failed_login(access, request, what="tokens")
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
@@ -241,11 +246,14 @@ def _is_still_valid(access: Access, principal: Principal) -> bool:
     return now is not None and now.role is principal.role
 
 
-def _mark_used(access: Access, token_id: str) -> None:
+def _mark_used(access: Access, caller: Principal) -> None:
     try:
-        team.mark_token_used(access.store, token_id)
+        if caller.session:
+            team.mark_session_used(access.store, caller.session, address=caller.address)
+        elif caller.token_id is not None:
+            team.mark_token_used(access.store, caller.token_id)
     except Unavailable as error:
-        _log.warning("the last use of a token is not stored: %s", error.message)
+        _log.warning("the last use of a token or of a session is not stored: %s", error.message)
 
 
 def _of_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
@@ -259,7 +267,9 @@ def _of_session(access: Access, digest: str) -> Principal | None:
 
 def _in_session(access: Access, found: BrowserSessionFacts | None) -> Principal | None:
     principal = None if found is None else _of_credential(access, found.credential)
-    return None if found is None or principal is None else replace(principal, session=found.digest)
+    if found is None or principal is None:
+        return None
+    return replace(principal, session=found.digest, use_is_stale=found.use_is_stale)
 
 
 def _of_code(access: Access, code: str) -> Principal | None:

@@ -56,6 +56,7 @@ _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "role": ("a role", ["member"]),
     "name": ("a name", ["alice"]),
     "token_id": ("the token's id", ["tok_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "session_id": ("the session's id", ["ses_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "target_id": ("the target's id", ["ntf_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "sha256": ("the sha256 of the bundle's tar", ["7" * 64]),

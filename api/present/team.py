@@ -4,10 +4,19 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from api.present.times import time, time_or_none
-from store.facts.team import AuditFacts, QuotaFacts, QuotaUsage, SecretFacts, TokenFacts, UserFacts
+from store.facts.team import (
+    AuditFacts,
+    ListedSession,
+    QuotaFacts,
+    QuotaUsage,
+    SecretFacts,
+    TokenFacts,
+    UserFacts,
+)
 from torchyard.contract.team import DEFAULT_SHARE, Resource, Role, Scope
 from torchyard.contract.views.team import (
     AuditView,
+    BrowserSessionView,
     QuotaUse,
     QuotaView,
     SecretView,
@@ -38,6 +47,19 @@ def token(facts: TokenFacts) -> TokenView:
         expires_at=time_or_none(facts.expires_at),
         used_at=time_or_none(facts.used_at),
         revoked_at=time_or_none(facts.revoked_at),
+    )
+
+
+def browser_session(facts: ListedSession, *, current: str) -> BrowserSessionView:
+    """Returns the view of a session. `current`: the digest of the one in which the request was made."""
+    return BrowserSessionView(
+        id=facts.id,
+        token_id=facts.credential if facts.credential.startswith("tok_") else None,
+        address=facts.address,
+        created_at=time(facts.created_at),
+        used_at=time_or_none(facts.used_at),
+        expires_at=time(facts.expires_at),
+        current=facts.digest == current,
     )
 
 

@@ -1,4 +1,4 @@
-"""Users, tokens, and the audit."""
+"""Users, their tokens and sessions, and the audit."""
 
 import re
 from typing import Annotated
@@ -12,19 +12,20 @@ from api.parameters.bodies import json_body
 from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
 from api.parameters.reads import in_turns
 from api.present import team as present
-from api.services import ServicesDep
+from api.present.times import microseconds
+from api.services import Services, ServicesDep
 from store.commands import team
 from store.commands.team import UserChange
 from store.facts.callers import BOOTSTRAP
-from store.facts.team import AuditFilter
+from store.facts.team import AuditFilter, digest_of
 from store.ids import is_id
 from store.queries import team as queries
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
-from torchyard.contract.filters import NO_NUL
+from torchyard.contract.filters import NO_NUL, Instant
 from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch
 from torchyard.contract.team import Scope
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.team import AuditView, NewTokenView, TokenView, UserView
+from torchyard.contract.views.team import AuditView, BrowserSessionView, NewTokenView, TokenView, UserView
 
 router = guarded("team", Forbidden, Unavailable)
 
@@ -105,6 +106,21 @@ def revoke_token(services: ServicesDep, caller: TokenOwner, token_id: str) -> No
     team.revoke_token(services.store, token_id, user=user, caller=caller)
 
 
+@router.get("/sessions")
+@in_turns
+def list_sessions(services: ServicesDep, caller: TokenOwner) -> Page[BrowserSessionView]:
+    """Lists the browsers in which one is signed in, the last used first."""
+    found = queries.list_sessions(services.store, caller.name, credential=_credential(services, caller))
+    return Page[BrowserSessionView](data=[present.browser_session(each, current=caller.session) for each in found])
+
+
+@router.delete("/sessions/{session_id}", status_code=204)
+def end_session(services: ServicesDep, caller: TokenOwner, session_id: str) -> None:
+    """Signs one's browser out. Its open streams end, and it shows the login."""
+    credential = _credential(services, caller)
+    team.end_session(services.store, session_id, user=caller.name, credential=credential, caller=caller)
+
+
 @router.get("/audit")
 @in_turns
 def list_audit(
@@ -112,15 +128,32 @@ def list_audit(
     services: ServicesDep,
     caller: Auditor,
     who: Annotated[Text | None, Query(description="only this user's")] = None,
-    action: Annotated[Text | None, Query(description="only this action, such as `job.cancel`")] = None,
+    action: Annotated[
+        Text | None, Query(description="only this action, such as `job.cancel`; `job` is all of its kind")
+    ] = None,
     object: Annotated[Text | None, Query(description="only about this object, such as a job's id")] = None,
+    outcome: Annotated[Text | None, Query(description="only `ok`, or the code of an error")] = None,
+    since: Annotated[Instant | None, Query(alias="from", description="not before this time (RFC 3339)")] = None,
+    until: Annotated[Instant | None, Query(alias="to", description="not after this time (RFC 3339)")] = None,
     limit: Limit = 100,
     after: AfterNumber = None,
 ) -> Page[AuditView]:
-    """Lists what was done, newest first."""
+    """Lists what was done, newest first.
+
+    A request looks at 100,000 entries at most: where a filter fits few, a page may be empty and have a `next`.
+    """
     before = number_after(after) if after is not None else None
-    found = queries.list_audit(services.store, AuditFilter(who, action, object), limit=limit, before=before)
-    return page(AuditView, found, present.audit_entry, cursor=lambda entry: str(entry.id))
+    begins, ends = (None if each is None else microseconds(each) for each in (since, until))
+    where = AuditFilter(who, action, object, outcome, begins, ends)
+    found = queries.list_audit(services.store, where, limit=limit, before=before)
+    cursor = None if found.next is None else str(found.next)
+    data = [*map(present.audit_entry, found.entries)]
+    return Page[AuditView](data=data, has_more=cursor is not None, next=cursor)
+
+
+def _credential(services: Services, caller: Principal) -> str | None:
+    """Returns what the sessions of the bootstrap administrator's token have as their credential, if it is theirs."""
+    return digest_of(services.access.token) if caller.name == BOOTSTRAP else None
 
 
 def _owner(caller: Principal, user: str | None) -> str:

@@ -1,7 +1,7 @@
 """An index of the retries of a job
 
 Revision ID: 0045
-Revises: 0042
+Revises: 0044
 """
 
 from alembic import op
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0045"
-down_revision = "0042"
+down_revision = "0044"
 branch_labels = None
 depends_on = None
 

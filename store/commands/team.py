@@ -96,7 +96,7 @@ def revoke_token(store: Store, token_id: str, *, user: str | None, caller: Calle
 def open_session(store: Store, credential: str, *, caller: Caller) -> OpenedSession:
     """Opens a browser session, and returns it with its two secrets."""
     with store.write("team") as session:
-        opened = tokens.open_session(session, credential)
+        opened = tokens.open_session(session, credential, address=caller.address)
         audit.add(session, caller, "session.open", caller.name)
         return opened
 
@@ -128,6 +128,18 @@ def keep_preferences(store: Store, document: Mapping[str, Any], *, caller: Calle
         preferences.put(session, caller.name, document)
 
 
+def end_session(store: Store, session_id: str, *, user: str, credential: str | None, caller: Caller) -> None:
+    """Ends one of the user's browser sessions, as `store.rows.tokens.sessions_of` has them. Raises NotFound."""
+    with store.write("team") as session:
+        theirs = tokens.sessions_of(session, user, credential=credential)
+        found = next((each for each in theirs if each.id == session_id), None)
+        if found is None:
+            raise NotFound(f"there is no session {session_id[:100]!r}")
+        tokens.close_session(session, found.digest)
+        access.announce(session, user)
+        audit.add(session, caller, "session.end", f"{session_id} of {user}")
+
+
 def count_failed_login(store: Store, caller: Caller, address: str, *, most: int, audited: bool) -> None:
     """Counts a failed login of an address, and adds it to the audit if it is to be.
 
@@ -148,6 +160,12 @@ def mark_token_used(store: Store, token_id: str) -> None:
     """Stores that the token is used now."""
     with store.write("team") as session:
         tokens.mark_used(session, token_id)
+
+
+def mark_session_used(store: Store, digest: str, *, address: str) -> None:
+    """Stores that the browser session is used now, and from where."""
+    with store.write("team") as session:
+        tokens.mark_session_used(session, digest, address=address)
 
 
 def _cancel_jobs(store: Store, owner: str, caller: Caller) -> None:

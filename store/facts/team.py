@@ -62,6 +62,25 @@ class BrowserSessionFacts:
     digest: str
     csrf_digest: str
     credential: str
+    use_is_stale: bool = False
+    """Whether it was not used within the last minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession:
+    """A session of a browser, as its user sees it."""
+
+    digest: str
+    credential: str
+    created_at: int
+    expires_at: int
+    used_at: int | None
+    address: str
+
+    @property
+    def id(self) -> str:
+        """Returns what names it to its user. Whoever knows it learns neither of its secrets."""
+        return f"ses_{digest_of(f'id of {self.digest}')[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +127,24 @@ class AuditFacts:
 
 @dataclass(frozen=True)
 class AuditFilter:
-    """A list shows the entries that meet every condition."""
+    """A list shows the entries that meet every condition. Times are microseconds since the epoch."""
 
     who: str | None = None
     action: str | None = None
+    """The action, or the part of several before their dot."""
     object: str | None = None
+    outcome: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True)
+class AuditPage:
+    """Entries of the audit, newest first."""
+
+    entries: Sequence[AuditFacts]
+    next: int | None
+    """The id before which the search goes on; None: nothing more can match."""
 
 
 @dataclass(frozen=True)

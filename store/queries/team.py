@@ -7,10 +7,11 @@ from store.db.database import Snapshots
 from store.facts import pages
 from store.facts.pages import FactPage
 from store.facts.team import (
-    AuditFacts,
     AuditFilter,
+    AuditPage,
     BrowserSessionFacts,
     Identity,
+    ListedSession,
     QuotaFacts,
     QuotaUsage,
     SecretFacts,
@@ -32,10 +33,16 @@ def list_tokens(store: Snapshots, user: str, *, limit: int, before: str | None) 
         return pages.first(tokens.list_of(session, user, limit=limit + 1, before=before), limit)
 
 
-def list_audit(store: Snapshots, where: AuditFilter, *, limit: int, before: int | None) -> FactPage[AuditFacts]:
-    """Returns entries of the audit, newest first; with `before` (an id), only older ones."""
+def list_sessions(store: Snapshots, user: str, *, credential: str | None) -> Sequence[ListedSession]:
+    """Returns the user's browser sessions, as `store.rows.tokens.sessions_of` does."""
     with store.read() as session:
-        return pages.first(audit.entries(session, where, limit=limit + 1, before=before), limit)
+        return tokens.sessions_of(session, user, credential=credential)
+
+
+def list_audit(store: Snapshots, where: AuditFilter, *, limit: int, before: int | None) -> AuditPage:
+    """Returns entries of the audit, as `store.rows.audit.entries` does."""
+    with store.read() as session:
+        return audit.entries(session, where, limit=limit, before=before)
 
 
 def list_secrets(store: Snapshots, owner: str) -> Sequence[SecretFacts]:

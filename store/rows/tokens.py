@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
 from store.db.tables import Base, BrowserSession, Token
-from store.facts.team import BrowserSessionFacts, Identity, OpenedSession, TokenFacts, digest_of
+from store.facts.team import BrowserSessionFacts, Identity, ListedSession, OpenedSession, TokenFacts, digest_of
 from store.ids import new_id
 from store.rows import access, columns, users
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
@@ -20,6 +20,7 @@ _PREFIX = "ty"
 _USE_US = 60_000_000
 _SESSION = timedelta(days=7)
 _DELETED_PER_CALL = 100
+_MOST_ADDRESS = 64
 MAX_TOKENS = 100
 """Of one user, which are neither revoked nor expired."""
 MAX_SESSIONS = 100
@@ -133,8 +134,8 @@ def revoke(session: Session, token_id: str, *, user: str | None) -> str:
     return row.user
 
 
-def open_session(session: Session, credential: str) -> OpenedSession:
-    """Opens a browser session for a credential."""
+def open_session(session: Session, credential: str, *, address: str = "") -> OpenedSession:
+    """Opens a browser session for a credential. `address`: from where."""
     expired = select(BrowserSession.digest).where(BrowserSession.expires_at < now_us()).limit(_DELETED_PER_CALL)
     session.execute(delete(BrowserSession).where(BrowserSession.digest.in_(expired)))
     theirs = select(BrowserSession.digest).where(BrowserSession.credential == credential)
@@ -146,6 +147,8 @@ def open_session(session: Session, credential: str) -> OpenedSession:
         csrf_digest=digest_of(csrf),
         credential=credential,
         expires_at=now_us() + in_us(_SESSION),
+        used_at=now_us(),
+        address=address[:_MOST_ADDRESS],
     )
     session.add(row)
     session.flush()
@@ -161,10 +164,30 @@ def find_session(session: Session, cookie: str, *, csrf: str) -> BrowserSessionF
 
 def find_session_by_digest(session: Session, digest: str) -> BrowserSessionFacts | None:
     """Returns the session whose cookie has this digest, or None if it has ended."""
-    told = columns.of(BrowserSessionFacts, BrowserSession)
+    is_stale = or_(BrowserSession.used_at.is_(None), BrowserSession.used_at < now_us() - _USE_US)
+    told = (*columns.of(BrowserSessionFacts, BrowserSession), is_stale)
     query = select(*told).where(BrowserSession.digest == digest, BrowserSession.expires_at > now_us())
     row = session.execute(query).first()
     return None if row is None else BrowserSessionFacts(*row)
+
+
+def mark_session_used(session: Session, digest: str, *, address: str) -> None:
+    """Stores that the session is used now, and from where."""
+    used = {"used_at": now_us(), "address": address[:_MOST_ADDRESS]}
+    session.execute(update(BrowserSession).where(BrowserSession.digest == digest).values(used))
+
+
+def sessions_of(session: Session, user: str, *, credential: str | None) -> Sequence[ListedSession]:
+    """Returns the user's browser sessions that have not ended, the last used first.
+
+    `credential`: the digest of the bootstrap administrator's token, if the user is that one.
+    """
+    theirs = BrowserSession.credential.in_(select(Token.id).where(Token.user == user, _IS_LIVE))
+    if credential is not None:
+        theirs = or_(theirs, BrowserSession.credential == credential)
+    last = func.coalesce(BrowserSession.used_at, BrowserSession.created_at)
+    query = select(*columns.of(ListedSession, BrowserSession)).where(theirs, BrowserSession.expires_at > now_us())
+    return [ListedSession(*row) for row in session.execute(query.order_by(last.desc(), BrowserSession.digest))]
 
 
 def close_session(session: Session, digest: str) -> None:

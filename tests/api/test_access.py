@@ -94,6 +94,8 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("GET", "/v1/me", None, Role.VIEWER, 200),
     ("PUT", "/v1/me/preferences", {"preferences": {}}, Role.VIEWER, 204),
     ("GET", "/v1/tokens", None, Role.VIEWER, 200),
+    ("GET", "/v1/sessions", None, Role.VIEWER, 200),
+    ("DELETE", f"/v1/sessions/ses_{'0' * 32}", None, Role.VIEWER, 404),
     ("GET", "/v1/quotas/users/alice", None, Role.VIEWER, 200),
     ("POST", "/v1/workers/wrk_00000000000000000000000000000000/drain", None, Role.OPERATOR, 404),
     ("GET", "/metrics", None, Role.OPERATOR, 200),

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from starlette.testclient import TestClient
 
 from api.access.links import LIFETIME_S, FileLinks
@@ -253,3 +253,68 @@ def test_a_link_is_good_for_a_minute_and_made_with_the_services_own_key() -> Non
     assert session_of("secret") == SESSION
     now = ends
     assert session_of("secret") is None
+
+
+def sessions_of(browser: Browser) -> list[dict[str, Any]]:
+    return browser.client.get("/v1/sessions", headers=browser.own).json()["data"]
+
+
+@both_databases
+def test_a_user_sees_the_own_sessions_and_ends_another_of_them(browser: Browser) -> None:
+    first = browser.client.cookies[browser.cookie_name]
+    old = browser.own | {"Cookie": f"{browser.cookie_name}={first}"}
+    browser.own = browser.own | {"X-CSRF-Token": browser.log_in()}
+    newer, older = sorted(sessions_of(browser), key=lambda each: each["created_at"], reverse=True)
+    assert [newer["current"], older["current"]] == [True, False]
+    assert {each["address"] for each in (newer, older)} == {"testclient"}
+    assert newer["token_id"] == browser.client.get("/v1/me", headers=browser.own).json()["token_id"]
+    browser.client.cookies.clear()
+    assert browser.client.get("/v1/me", headers=old).status_code == 200
+    ended = browser.client.delete(f"/v1/sessions/{newer['id']}", headers=old)
+    assert (ended.status_code, ended.content) == (204, b"")
+    listed = browser.client.get("/v1/sessions", headers=old).json()["data"]
+    assert [(each["id"], each["current"]) for each in listed] == [(older["id"], True)]
+
+
+def test_what_names_a_session_opens_nothing_and_ends_none_of_another_user(browser: Browser) -> None:
+    (own,) = sessions_of(browser)
+    cookie = browser.client.cookies[browser.cookie_name]
+    assert digest_of(cookie)[:32] not in own["id"]
+    browser.service.act_as("bob")
+    authorization = {"Authorization": browser.client.headers["Authorization"]}
+    browser.service.act_as("admin")
+    bootstrap = {"Authorization": browser.client.headers.pop("Authorization")}
+    for others in (authorization, bootstrap):
+        assert browser.another_client.get("/v1/sessions", headers=others).json()["data"] == []
+        refused = browser.another_client.delete(f"/v1/sessions/{own['id']}", headers=others)
+        assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
+    for wrong in (own["id"], f"ses_{'0' * 32}", "a%00b", digest_of(cookie)):
+        opened = browser.another_client.get("/v1/me", headers={"Cookie": f"{browser.cookie_name}={wrong}"})
+        assert opened.status_code == 401
+    assert browser.client.get("/v1/me", headers=browser.own).status_code == 200
+
+
+def test_the_administrators_sessions_are_listed_too(service: ApiFixture) -> None:
+    csrf = service.client.post("/v1/session", json={"token": TOKEN}).json()["csrf"]
+    (listed,) = service.get("/v1/sessions")["data"]
+    assert (listed["token_id"], listed["current"]) == (None, False), "the request was made with the token itself"
+    del service.client.headers["Authorization"]
+    own = {"Origin": "http://testserver", "X-CSRF-Token": csrf}
+    assert service.client.delete(f"/v1/sessions/{listed['id']}", headers=own).status_code == 204
+    assert service.client.get("/v1/me", headers=own).status_code == 401
+
+
+@both_databases
+def test_a_session_that_is_used_says_when_to_the_minute(browser: Browser) -> None:
+    def last_use() -> Any:
+        with browser.service.database.read() as session:
+            return session.execute(select(BrowserSession.used_at, BrowserSession.address)).one()
+
+    before = last_use()
+    assert browser.client.get("/v1/me", headers=browser.own).status_code == 200
+    assert last_use() == before, "it was used within the minute"
+    with browser.service.database.write() as session:
+        session.execute(update(BrowserSession).values(used_at=before.used_at - 120_000_000, address="elsewhere"))
+    assert browser.client.get("/v1/me", headers=browser.own).status_code == 200
+    assert last_use().used_at >= before.used_at
+    assert last_use().address == "testclient"

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from store.db.database import in_us, now_us
 from store.db.tables import AuditEntry, BrowserSession, Token
@@ -315,6 +315,54 @@ def test_a_refused_change_is_not_in_the_audit_and_a_failed_login_is(service: Api
     assert audited(service) == before
     assert status(service, "ty_wrong_\x1b") == 401
     assert audited(service) == [*before, ("", "login", "", "not_authorized")]
+
+
+@both_databases
+def test_the_audit_is_searched_by_kind_outcome_and_time(service: ApiFixture) -> None:
+    service.act_as("alice")
+    job_id = service.submit()["id"]
+    status(service, "ty_wrong")
+    service.act_as("admin")
+
+    def actions(**filters: str) -> list[str]:
+        return [entry["action"] for entry in service.get("/v1/audit", **filters)["data"]]
+
+    assert actions() == ["login", "job.submit", "token.make", "user.add"]
+    assert actions(action="job") == ["job.submit"]
+    assert actions(action="jo") == []
+    assert actions(action="job_") == []
+    assert actions(outcome="not_authorized") == ["login"]
+    assert actions(outcome="ok", object=job_id) == ["job.submit"]
+    times = [entry["time"] for entry in service.get("/v1/audit")["data"]]
+    assert "login" in actions(**{"from": times[0]})
+    assert actions(**{"to": times[0], "from": times[3]}) == actions()
+    assert actions(to="2020-01-01T00:00:00Z") == actions(**{"from": "2100-01-01T00:00:00Z"}) == []
+
+
+@both_databases
+def test_a_search_of_the_audit_looks_at_few_entries_and_goes_on_where_it_ended(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "MOST_SEARCHED", 10)
+    with service.database.write() as session:
+        hour = 3_600_000_000
+        first = now_us() - 100 * hour
+        for number in range(45):
+            done = {"who": "alice" if number in {0, 30} else "bob", "action": "job.cancel", "object": str(number)}
+            rest = {"time": first + number * hour, "address": "", "outcome": "ok", "request_id": ""}
+            session.execute(insert(AuditEntry).values(**done, **rest))
+    pages: list[list[str]] = []
+    after: str | None = None
+    while not pages or after is not None:
+        query = {"who": "alice", **({} if after is None else {"after": after})}
+        answer = service.get("/v1/audit", **query)
+        pages.append([entry["object"] for entry in answer["data"]])
+        after = answer["next"]
+    assert pages == [[], ["30"], [], [], ["0"]]
+    times = {entry["object"]: entry["time"] for entry in service.get("/v1/audit", limit=50)["data"]}
+    assert service.get("/v1/audit", who="alice", to=times["35"])["data"][0]["object"] == "30"
+    recent = service.get("/v1/audit", **{"who": "alice", "from": times["36"]})
+    assert (recent["data"], recent["has_more"]) == ([], False), "nothing older can match"
 
 
 def test_an_audit_line_in_the_log_has_no_control_characters(

@@ -24,6 +24,7 @@ VALUES = {
     "version": "1",
     "role": "member",
     "token_id": "tok_0197f3c2a9b47c1e8d20f6b1c4e5a703",
+    "session_id": "ses_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "worker_id": "wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "sweep_id": "swp_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "number": "0",

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 def audit(
     *,
     who: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
-    action: Annotated[str | None, typer.Option(help="Only this action, such as job.cancel.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only this action, such as job.cancel; job is any of it.")] = None,
     on: Annotated[str | None, typer.Option("--object", help="Only what was done to this, such as a job's id.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only ok, or the code of an error.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most entries to list.")] = 100,
     as_json: Json = False,
 ) -> None:
     """List who did what on the server, newest first. For administrators."""
     with connect() as client:
-        found = [*client.audit(who=who, action=action, object=on, limit=limit)]
+        found = [*client.audit(who=who, action=action, object=on, outcome=outcome, limit=limit)]
     if as_json:
         return output.write_json(found)
     headers = ("TIME", "WHO", "ACTION", "OBJECT", "OUTCOME", "ADDRESS", "TOKEN", "REQUEST")

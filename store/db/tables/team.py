@@ -58,6 +58,10 @@ class BrowserSession(Base):
     """The id of the token, or the SHA-256 of the bootstrap administrator's. The session ends with it."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     expires_at: Mapped[int] = mapped_column(BigInteger)
+    used_at: Mapped[int | None] = mapped_column(BigInteger)
+    """The last use, to the minute. None: it was opened before this was stored, and not used since."""
+    address: Mapped[str] = mapped_column(String(64), default="", server_default="")
+    """From where it was used last."""
 
 
 class LoginCode(Base):

@@ -1,6 +1,6 @@
 """The operations on users, tokens, quotas and the audit, by both clients."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 import json
 from typing import Any
 
@@ -79,6 +79,17 @@ def test_the_audit_is_filtered(server: FakeServer, client: Client) -> None:
     assert [entry.id for entry in client.audit(who="ada", action="job.cancel", object="job_1", limit=2)] == [2, 1]
     query = {"who": ["ada"], "action": ["job.cancel"], "object": ["job_1"], "limit": ["2"]}
     assert [request.query for request in server.requests] == [query]
+
+
+def test_the_audit_is_searched_by_outcome_and_time_over_pages_without_a_match(
+    server: FakeServer, client: Client
+) -> None:
+    server.on("/v1/audit", page([], more=True, next="9"), page([_entry(2)]))
+    noon = datetime(2026, 11, 27, 12, tzinfo=timezone(timedelta(hours=1)))
+    assert [entry.id for entry in client.audit(outcome="ok", since=noon, until=noon)] == [2]
+    first, second = [request.query for request in server.requests]
+    assert (first["from"], first["to"], first["outcome"]) == (*[["2026-11-27T11:00:00+00:00"]] * 2, ["ok"])
+    assert second["after"] == ["9"]
 
 
 def test_what_may_not_arrive_twice_is_sent_once(server: FakeServer, client: Client) -> None:

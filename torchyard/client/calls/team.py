@@ -1,7 +1,7 @@
 """Calls about users, tokens, quotas, secrets and the audit."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 import json
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from torchyard.contract.team import Resource
 from torchyard.contract.views.base import Page, View
 from torchyard.contract.views.team import (
     AuditView,
+    BrowserSessionView,
     LoginCodeView,
     MeView,
     NewTokenView,
@@ -75,6 +76,14 @@ def revoke_token(token_id: str) -> Call[View]:
     return Call(View, "DELETE", f"/v1/tokens/{segment(token_id)}")
 
 
+def sessions() -> Call[Page[BrowserSessionView]]:
+    return Call(Page[BrowserSessionView], "GET", "/v1/sessions")
+
+
+def end_session(session_id: str) -> Call[View]:
+    return Call(View, "DELETE", f"/v1/sessions/{segment(session_id)}", repeatable=False)
+
+
 def quotas() -> Call[Page[QuotaView]]:
     return Call(Page[QuotaView], "GET", "/v1/quotas")
 
@@ -107,9 +116,20 @@ def rotate_secrets() -> Call[RotationView]:
     return Call(RotationView, "POST", "/v1/secrets/rotate")
 
 
-def audit(*, who: str | None, action: str | None, object: str | None, limit: int | None) -> Call[Page[AuditView]]:
+def audit(
+    *,
+    who: str | None,
+    action: str | None,
+    object: str | None,
+    outcome: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int | None,
+) -> Call[Page[AuditView]]:
     size = LARGE_PAGE if limit is None else max(1, min(limit, LARGE_PAGE))
-    params: Params = {"who": who, "action": action, "object": object, "limit": size}
+    begins, ends = (None if time is None else time.astimezone(UTC).isoformat() for time in (since, until))
+    params: Params = {"who": who, "action": action, "object": object, "outcome": outcome, "limit": size}
+    params |= {"from": begins, "to": ends}
     return Call(Page[AuditView], "GET", "/v1/audit", params)
 
 

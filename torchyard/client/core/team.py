@@ -1,7 +1,7 @@
 """The operations on users, tokens, quotas, secrets and the audit, as `ClientCore` has them."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from torchyard.client.calls import team as calls
@@ -10,6 +10,7 @@ from torchyard.client.core.base import Core
 from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.views.team import (
     AuditView,
+    BrowserSessionView,
     LoginCodeView,
     MeView,
     NewTokenView,
@@ -79,6 +80,14 @@ class TeamCore(Core):
         """Revokes a token at once. Raises NotFound."""
         await self._connection.send(calls.revoke_token(token_id))
 
+    def sessions(self) -> AsyncGenerator[BrowserSessionView]:
+        """Yields the browsers in which the caller is signed in, the last used first."""
+        return self._connection.pages(calls.sessions())
+
+    async def end_session(self, session_id: str) -> None:
+        """Signs one of the caller's browsers out. Raises NotFound."""
+        await self._connection.send(calls.end_session(session_id))
+
     def quotas(self) -> AsyncGenerator[QuotaView]:
         """Yields the limits that are set for roles and users."""
         return self._connection.pages(calls.quotas())
@@ -117,7 +126,13 @@ class TeamCore(Core):
         who: str | None = None,
         action: str | None = None,
         object: str | None = None,
+        outcome: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[AuditView]:
-        """Yields what was done, newest first, where every given argument matches."""
-        return self._connection.pages(calls.audit(who=who, action=action, object=object, limit=limit), limit=limit)
+        """Yields what was done, newest first, where every given argument matches. `action` may be a kind: `job`."""
+        call = calls.audit(
+            who=who, action=action, object=object, outcome=outcome, since=since, until=until, limit=limit
+        )
+        return self._connection.pages(call, limit=limit)

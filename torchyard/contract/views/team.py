@@ -55,6 +55,22 @@ class SessionView(MeView):
     """Every request with the cookie sends it as `X-CSRF-Token`. It is told this once."""
 
 
+class BrowserSessionView(View):
+    """A browser that is signed in."""
+
+    id: str
+    token_id: str | None
+    """The token that opened it, with which it ends. None: the bootstrap administrator's."""
+    address: str
+    """From where it was used last; empty if that is not known."""
+    created_at: datetime
+    used_at: datetime | None
+    """The last use, to the minute."""
+    expires_at: datetime
+    current: bool
+    """Whether the request was made in it."""
+
+
 class FileLinkView(View):
     """A link to one file, which needs neither a header nor a cookie."""
 
