@@ -25,6 +25,7 @@ OF_FASTAPI = {
     "DELETE /v1/bundles/{sha256}",
     "DELETE /v1/tokens/{token_id}",
     "DELETE /v1/secrets/{name}",
+    "DELETE /v1/sessions/{session_id}",
     "DELETE /v1/notifications/targets/{target_id}",
     "DELETE /v1/schedules/{schedule_id}",
     "DELETE /v1/models/{owner}/{name}",
