@@ -26,6 +26,7 @@ from api.routes import (
     health,
     jobs,
     logs,
+    media,
     models,
     notifications,
     quotas,
@@ -93,7 +94,7 @@ def token_of(settings: Settings) -> str:
 
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
-    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts)
+    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts, media)
     areas = (
         submission,
         batches,

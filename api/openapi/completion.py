@@ -16,6 +16,7 @@ from torchyard.contract.errors import (
     TorchyardError,
     UrlTooLong,
 )
+from torchyard.contract.media import MEDIA_TYPES
 from torchyard.contract.views.telemetry import EventKind
 
 DESCRIPTION = """\
@@ -37,6 +38,7 @@ TAGS = [
     {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
     {"name": "models", "description": "Checkpoints that stay under a name, version by version."},
     {"name": "artifacts", "description": "Other files that a job left."},
+    {"name": "media", "description": "What a job shows at its steps: pictures, tables, texts and others."},
     {"name": "bundles", "description": "Upload code and data for jobs, each as one tar that its sha256 names."},
     {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
     {"name": "team", "description": "Users, their tokens, sessions of browsers, and the audit."},
@@ -61,6 +63,8 @@ _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "sha256": ("the sha256 of the bundle's tar", ["7" * 64]),
     "ref": ("a checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best"]),
+    "media_id": ("the id of an item", ["med_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "part": ("a picture of the item: `image`, `truth` or `predicted`", ["image"]),
     "path": ("a file's path, as it is listed", ["model.safetensors"]),
 }
 
@@ -93,10 +97,11 @@ _PART: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _showing_pictures(download: dict[str, Any]) -> dict[str, Any]:
+def _showing(download: dict[str, Any], *types: str) -> dict[str, Any]:
     responses: dict[int | str, dict[str, Any]] = {**download["responses"]}
-    for status in (200, 206):
-        responses[status] = responses[status] | {"content": responses[status]["content"] | {"image/png": _BYTES}}
+    for status in responses.keys() & {200, 206}:
+        content = responses[status]["content"] | dict.fromkeys(types, _BYTES)
+        responses[status] = responses[status] | {"content": content}
     return {**download, "responses": responses}
 
 
@@ -107,10 +112,12 @@ DOWNLOAD: dict[str, Any] = {
     "openapi_extra": {"parameters": [components.parameter(name) for name in ("Range", "If-Range", "If-None-Match")]},
 }
 """The arguments of the decorator of a route that sends a file."""
-DOWNLOAD_FILE = _showing_pictures(DOWNLOAD)
+DOWNLOAD_FILE = _showing(DOWNLOAD, "image/png")
 """The same for a file that may be a picture, which a browser shows."""
 DOWNLOAD_HEAD: dict[str, Any] = DOWNLOAD | {"responses": _WHOLE, "openapi_extra": CONDITIONAL}
 """The same for `HEAD`, which ignores ranges."""
+DOWNLOAD_PICTURE = _showing(DOWNLOAD, *MEDIA_TYPES)
+"""The same for a picture."""
 
 
 def _event(kinds: list[str], schema: str, *, has_id: bool = True) -> dict[str, Any]:

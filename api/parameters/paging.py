@@ -12,12 +12,15 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
 from store.facts.jobs import ListCursor, ListedJob, QueueCursor, has_number, sort_key
+from store.facts.media import MediaPlace
 from store.facts.pages import FactPage
 from store.ids import Prefix, is_id
 from torchyard.contract.errors import InvalidCursor
 from torchyard.contract.filters import JobSort
+from torchyard.contract.media import LARGEST_NUMBER
 from torchyard.contract.models import MODEL_NAME
 from torchyard.contract.requests import USER_NAME
+from torchyard.contract.text import METRIC_KEY, METRIC_KEY_LENGTH, storable
 from torchyard.contract.views.base import Page, View
 
 T = TypeVar("T")
@@ -30,6 +33,8 @@ POSITIONS = "^job_[0-9a-f]{32}:[0-9]{1,18}(,job_[0-9a-f]{32}:[0-9]{1,18})*$"
 """The pattern of a cursor in a stream of several jobs."""
 BUNDLE = "^[0-9]{1,18}:[0-9a-f]{64}$"
 """The pattern of a cursor in a list of bundles."""
+MEDIA = f"^[0-9]{{1,19}}:[0-9]{{1,{len(str(LARGEST_NUMBER))}}}:{METRIC_KEY.removeprefix('^')}"
+"""The pattern of a cursor in a list of media: step, number and key."""
 
 _MODEL = f"{USER_NAME.removesuffix('$')}/{MODEL_NAME.removeprefix('^')}"
 _SORTED = re.compile(r"((?P<sort>[a-z-]{1,20}):(?P<key>[A-Za-z0-9._@-]{0,100}):)?(?P<id>job_[0-9a-f]{32})")
@@ -39,10 +44,10 @@ _STANDING = struct.Struct(">qhb5x")
 """Key, priority and whether over quota, of a position in the queue: one block of the cipher."""
 
 
-def _cursor(pattern: str) -> Any:
+def _cursor(pattern: str, *, most: int = 200) -> Any:
     # The pattern is for the document only: a cursor that does not match raises InvalidCursor.
     description = "`next` of the previous page"
-    return Query(max_length=200, description=description, json_schema_extra={"pattern": pattern})
+    return Query(max_length=most, description=description, json_schema_extra={"pattern": pattern})
 
 
 AfterNumber = Annotated[str | None, _cursor(NUMBER)]
@@ -57,6 +62,7 @@ AfterMessage = Annotated[str | None, _cursor("^msg_[0-9a-f]{32}$")]
 AfterBundle = Annotated[str | None, _cursor(BUNDLE)]
 AfterName = Annotated[str | None, _cursor(USER_NAME)]
 AfterModel = Annotated[str | None, _cursor(_MODEL)]
+AfterMedia = Annotated[str | None, _cursor(MEDIA, most=30 + METRIC_KEY_LENGTH)]
 AfterQueueEntry = Annotated[str | None, _cursor("^[0-9a-f]{64}$")]
 
 
@@ -118,6 +124,17 @@ def model_after(cursor: str | None) -> tuple[str, str] | None:
         raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
     owner, _, name = cursor.partition("/")
     return owner, name
+
+
+def media_after(cursor: str | None) -> MediaPlace | None:
+    """Returns the place of the last item of the previous page. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    step, _, rest = cursor.partition(":")
+    if re.fullmatch(MEDIA, cursor) is None or int(step) >= 2**63:
+        raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list")
+    number, _, key = rest.partition(":")
+    return MediaPlace(storable(key), int(step), int(number))
 
 
 class QueueCursors:

@@ -12,23 +12,27 @@ from api.http import etags
 from api.services import Services
 from api.transfers.files import FileResponse, Span, disposition, spans_of
 from api.transfers.permits import permit
+from torchyard.contract.media import MEDIA_TYPES
 from torchyard.contract.rundir import STATE_FILE
 
 BYTES = "application/octet-stream"
 PICTURE = "image/png"
+_SHOWN = frozenset(MEDIA_TYPES)
 _PICTURE_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 """Keeps a browser that shows the bytes from running or loading anything: a job wrote them."""
 
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes in the blob store, and under which name to send them. A browser shows a `PICTURE`, and saves others."""
+    """Bytes in the blob store, and under which name to send them. A browser shows a picture, and saves others."""
 
     sha256: str
     _: KW_ONLY
     size: int
     name: str
     media_type: str = BYTES
+    fixed: bool = False
+    """Whether the address never has other bytes."""
 
 
 def suffix_of(path: str) -> str:
@@ -48,11 +52,13 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
     """
     headers = {
         "ETag": f'"{blob.sha256}"',
-        "Cache-Control": "private, no-cache",
-        "Content-Disposition": disposition(blob.name, inline=blob.media_type == PICTURE),
+        "Cache-Control": "private, max-age=31536000, immutable" if blob.fixed else "private, no-cache",
+        "Content-Disposition": disposition(blob.name, inline=blob.media_type in _SHOWN),
         "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(blob.sha256)).decode()}:",
     }
-    if blob.media_type == PICTURE:
+    if blob.fixed:  # another user of the same browser asks anew
+        headers["Vary"] = "Authorization, Cookie"
+    if blob.media_type in _SHOWN:
         headers |= _PICTURE_HEADERS
     if etags.is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)

@@ -1,7 +1,7 @@
 """What the page keeps for each user
 
 Revision ID: 0042
-Revises: 0039
+Revises: 0040
 """
 
 from alembic import op
@@ -11,7 +11,7 @@ from migrations.turns import limit_lock_waits
 from store.db.database import Document
 
 revision = "0042"
-down_revision = "0039"
+down_revision = "0040"
 branch_labels = None
 depends_on = None
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from store import service_identity
 from store.backup.contents import create_private
 from store.db.database import Database
-from store.db.tables import Artifact, Bundle, Checkpoint, InitialWeights, ModelVersion
+from store.db.tables import Artifact, Bundle, Checkpoint, InitialWeights, MediaPicture, ModelVersion
 from store.service_identity import Known
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.host.recordfiles import sync_folder
@@ -160,8 +160,9 @@ def _read_snapshot(session: Session) -> Snapshot:
         if table.__tablename__ in tables:  # an earlier revision has no initial weights or models
             listed = session.scalars(select(table.files).execution_options(yield_per=1000))
             blobs |= {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
-    blobs |= {row.sha256: row.size for row in session.execute(select(Bundle.sha256, Bundle.size))}
-    blobs |= {row.sha256: row.size for row in session.execute(select(Artifact.sha256, Artifact.size))}
+    for table in (Bundle, Artifact, MediaPicture):
+        if table.__tablename__ in tables:  # an earlier revision has no media
+            blobs |= {row.sha256: row.size for row in session.execute(select(table.sha256, table.size))}
     service = service_identity.read(session) if "service" in tables else None
     return Snapshot(revision, rows, blobs, service if service is not None and service.blobs is not None else None)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from store.facts.media import NewMedia
 from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
@@ -66,6 +67,7 @@ class Batch:
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
     artifacts: list[NewArtifact] = field(default_factory=list[NewArtifact])
+    media: list[NewMedia] = field(default_factory=list[NewMedia])
     remeasured: Remeasured | None = None
     """The last one counts: a run measures one checkpoint again."""
     progress: dict[str, Any] | None = None
@@ -91,6 +93,8 @@ class Room:
 
     stored: Sequence[StoredArtifact]
     left: int | None
+    media_bytes: int = 0
+    """Bytes of what the job's runs show."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,10 @@ class OutputLimits:
     """Checkpoints of the attempt that are stored at will; then one a minute."""
     artifacts: int | None = 1000
     """Files of one job."""
+    media: int | None = 5000
+    """Items of one job that its runs show."""
     artifact_bytes: int | None = 10 << 30
-    """Bytes of these files."""
+    """Bytes of these files and items."""
 
 
 DEFAULTS = OutputLimits()

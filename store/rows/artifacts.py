@@ -9,7 +9,7 @@ from store.db.tables import Artifact, Job
 from store.facts.checkpoints import ArtifactFacts
 from store.facts.output import NewArtifact, Room, StoredArtifact
 from store.ids import new_id
-from store.rows import columns, garbage, quotas
+from store.rows import columns, garbage, media_limits, quotas
 from torchyard.contract.errors import NotFound
 
 _TOLD = columns.of(ArtifactFacts, Artifact)
@@ -52,7 +52,8 @@ def room(session: Session, job_id: str) -> Room:
     """Returns what is stored of the job, and how much more may be."""
     query = select(Artifact.path, Artifact.attempt, Artifact.size).where(Artifact.job_id == job_id)
     stored = [StoredArtifact(*row) for row in session.execute(query)]
-    return Room(stored, quotas.bytes_left(session, session.get_one(Job, job_id).owner))
+    left = quotas.bytes_left(session, session.get_one(Job, job_id).owner)
+    return Room(stored, left, media_bytes=media_limits.media_bytes(session, job_id))
 
 
 def _at_or_below(path: str) -> ColumnElement[bool]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+import json
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, func, select, update
@@ -20,6 +21,7 @@ from store.rows import (
     jobs,
     leases,
     logs,
+    media,
     metrics,
     node_devices,
     outcome,
@@ -114,7 +116,7 @@ def record(
         values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
     row = _fenced_update(session, claim, Attempt.relay_seq == seq, **values)
     meter = OutputMeter(limits, row, rest=f"runs/{claim.job_id}/{claim.number} in the worker's data directory")
-    _add_output(session, claim, batch, meter)
+    _add_output(session, claim, batch, meter, limits)
     if batch.card is not None:
         jobs.set_card(session, claim.job_id, batch.card)
     if batch.progress is not None:
@@ -202,7 +204,7 @@ def _add_usage(session: Session, job: Job, attempt: Attempt, held: Counter[str],
     usage.add(session, job.owner, held, began=attempt.ended_at - ran_us, ended=attempt.ended_at)
 
 
-def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter) -> None:
+def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter, limits: OutputLimits) -> None:
     """Stores what the batch adds to the job's lists, within the limits."""
     job_id, attempt = claim.job_id, claim.number
     if count := len(batch.points) + len(batch.curves):
@@ -226,10 +228,22 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
         checkpoints.note_remeasured(session, job_id, attempt=attempt, event=batch.remeasured)
     if batch.artifacts:
         artifacts.add(session, job_id, attempt=attempt, new=batch.artifacts)
+    if batch.media:
+        _add_media(session, claim, batch, meter, limits)
     for text in meter.notices:
         jobs.add_event(session, job_id, type="message", attempt=attempt, data={"level": "warning", "text": text})
     if warnings or meter.notices:
         signals.add_warnings(session, jobs.get(session, job_id), [*warnings, *meter.notices])
+
+
+def _add_media(session: Session, claim: Claim, batch: Batch, meter: OutputMeter, limits: OutputLimits) -> None:
+    """Stores what the attempt shows, and an event of each key, so that a page knows when to read again."""
+    added = media.add(session, claim.job_id, attempt=claim.number, new=batch.media, limits=limits)
+    for data in added.told:
+        if meter.takes_message(json.dumps(data)):
+            jobs.add_event(session, claim.job_id, type="media", attempt=claim.number, data=data)
+    if added.why is not None:
+        meter.mark_cut("media", f"no more of what this attempt shows is stored: {added.why}")
 
 
 def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: Any) -> Counted:

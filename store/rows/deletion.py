@@ -28,7 +28,7 @@ from store.db.tables import (
     Star,
 )
 from store.facts.callers import SERVICE, Caller
-from store.rows import access, dependencies, garbage, trials
+from store.rows import access, dependencies, garbage, media, trials
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 
@@ -49,7 +49,7 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     listed = session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id))
     files = {str(file["sha256"]) for files in listed for file in files}
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))
-    garbage.add_blobs(session, {*files, *artifacts})
+    garbage.add_blobs(session, {*files, *artifacts, *media.remove(session, job_id)})
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
     dependencies.note_deleted(session, job)
     stored = (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, InitialWeights, Dependency, Star)

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import column
 
-from store.db.tables import Artifact, Bundle, Checkpoint, Garbage, InitialWeights, ModelVersion
+from store.db.tables import Artifact, Bundle, Checkpoint, Garbage, InitialWeights, MediaPicture, ModelVersion
 from store.db.upsert import upsert
 
 
@@ -58,10 +58,12 @@ def remove(session: Session, removed: Collection[str]) -> None:
 
 def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
     """Returns those of `wanted` that a row refers to, in one pass over all that lists files."""
-    bundles = session.scalars(select(Bundle.sha256).where(Bundle.sha256.in_(wanted)).distinct())
-    artifacts = session.scalars(select(Artifact.sha256).where(Artifact.sha256.in_(wanted)).distinct())
+    single = (
+        session.scalars(select(table.sha256).where(table.sha256.in_(wanted)).distinct())
+        for table in (Bundle, Artifact, MediaPicture)
+    )
     listed = (_among_files(session, table, wanted) for table in (Checkpoint, InitialWeights, ModelVersion))
-    return {*bundles, *artifacts}.union(*listed)
+    return set[str]().union(*single, *listed)
 
 
 def _among_files(

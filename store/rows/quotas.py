@@ -19,6 +19,7 @@ from store.db.tables import (
     Checkpoint,
     InitialWeights,
     Job,
+    Media,
     ModelVersion,
     Quota,
 )
@@ -30,7 +31,7 @@ from torchyard.contract.job import JobState
 from torchyard.contract.team import Resource
 
 _CLAIMED = (Resource.DEVICES, Resource.RUNNING)
-COUNTED = "checkpoints, models, artifacts, metrics, logs and bundles"
+COUNTED = "checkpoints, models, artifacts, media, metrics, logs and bundles"
 """What `Resource.STORED_BYTES` counts."""
 _VERSION = (ModelVersion.owner, ModelVersion.name, ModelVersion.version)
 _WAITING = (JobState.QUEUED, JobState.PAUSED)
@@ -66,17 +67,18 @@ def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
 def stored_bytes(session: Session, owner: str) -> int:
     """Returns the bytes of what the user's jobs have stored, and of the user's models and bundles.
 
-    Jobs store checkpoints, artifacts, metric points, log lines and messages. What was trimmed counts no more. A
+    Jobs store checkpoints, artifacts, media, metric points, log lines and messages. What was trimmed counts no more. A
     checkpoint of the user's that is a version of a model, or of several, counts once. What was removed counts while a
     job of the user's that starts from it has not ended.
     """
     checkpoints = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
     artifacts = select(func.coalesce(func.sum(Artifact.size), 0)).join(Job, Job.id == Artifact.job_id)
+    media = select(func.coalesce(func.sum(Media.size), 0)).join(Job, Job.id == Media.job_id)
     bundles = select(func.coalesce(func.sum(Bundle.size), 0)).where(Bundle.owner == owner)
     output = Attempt.point_bytes + _least(Attempt.log_bytes, Job.log_cut_to)
     output += _least(Attempt.message_bytes, Job.events_cut_to)
     outputs = select(func.coalesce(func.sum(output), 0)).join(Job, Job.id == Attempt.job_id)
-    parts = (checkpoints, artifacts, outputs, _initial())
+    parts = (checkpoints, artifacts, media, outputs, _initial())
     parts = (*(part.where(Job.owner == owner) for part in parts), bundles, _kept(owner))
     return sum(int(session.execute(part).scalar_one()) for part in parts)
 

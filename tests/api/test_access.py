@@ -9,6 +9,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 import pytest
 
+from store.facts.media import NewMedia
 from store.facts.output import NewArtifact
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
@@ -54,6 +55,7 @@ READS: dict[str, str] = {
     "file": "/v1/jobs/{job}/checkpoints/latest/files/state.pt",
     "artifacts": "/v1/jobs/{job}/artifacts",
     "artifact": "/v1/jobs/{job}/artifacts/a.txt",
+    "media": "/v1/jobs/{job}/media",
 }
 CHANGES: dict[str, tuple[str, str, int]] = {
     "change": ("PATCH", "/v1/jobs/{job}", 200),
@@ -141,6 +143,7 @@ def job(service: ApiFixture) -> str:
     service.record(claim, checkpoints=[service.new_checkpoint(step=1, files={"state.pt": b"state"}, val_loss=0.5)])
     blob = service.app.state.services.store.blobs.add(BytesIO(b"left"))
     service.record(claim, artifacts=[NewArtifact("a.txt", blob.size, blob.sha256)])
+    service.record(claim, media=[NewMedia("secret-name", "text", 1, 0, data={"text": "t"})])
     service.end(claim, reason=EndReason.COMPLETED)
     return job_id
 

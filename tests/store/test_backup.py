@@ -27,11 +27,12 @@ from store.blobs import Blobs
 from store.commands import cleanup, models, notifications
 from store.db.database import Database
 from store.facts.callers import SERVICE, Caller
+from store.facts.media import NewMedia, PictureFacts
 from store.facts.models import ModelVersionFacts, NewVersion
 from store.facts.notifications import NewTarget
-from store.facts.output import NewArtifact, NewCheckpoint, NewLines
+from store.facts.output import DEFAULTS, NewArtifact, NewCheckpoint, NewLines
 from store.facts.telemetry import MetricPoint
-from store.rows import artifacts, bundles, deletion, leases
+from store.rows import artifacts, bundles, deletion, leases, media
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from tests.api.service import ApiFixture
@@ -137,11 +138,15 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
     left = store.blobs.add(BytesIO(b"left"))
     new = NewArtifact("a", left.size, left.sha256)
     db.write(lambda session: artifacts.add(session, job_id, attempt=1, new=[new]))
+    shown = store.blobs.add(BytesIO(b"a picture"))
+    picture = PictureFacts("image", "image/png", shown.size, shown.sha256, 1, 1)
+    item = NewMedia("a", "image", 1, 0, pictures=[picture])
+    db.write(lambda session: media.add(session, job_id, attempt=1, new=[item], limits=DEFAULTS))
     kept = keep_model(store, b"of a job that is gone")
     manifest = make(store.url, blobs, store.target)
     assert (manifest.rows["jobs"], manifest.rows["checkpoints"], manifest.rows["bundles"]) == (2, 4, 1)
-    total = len(STATE) + 5 + code.size + left.size + kept.size
-    assert (manifest.blobs, manifest.bytes, manifest.damaged) == (6, total, [])
+    total = len(STATE) + 5 + code.size + left.size + shown.size + kept.size
+    assert (manifest.blobs, manifest.bytes, manifest.damaged) == (7, total, [])
     assert check(store.target) == (manifest, [])
     with databases.empty() as url:
         assert restored(url, store.target, away) == []
@@ -152,7 +157,8 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
                 answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
                 service.queue.close()
             assert answer.content == STATE
-    assert len([*away.root.glob("??/*")]) == 6
+    assert len([*away.root.glob("??/*")]) == 7
+    assert away.path(shown.sha256).read_bytes() == b"a picture"
     assert away.path(code.sha256).read_bytes() == b"the code of a job"
     assert away.path(kept.main_file["sha256"]).read_bytes() == b"of a job that is gone"
 

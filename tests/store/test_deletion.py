@@ -16,6 +16,7 @@ from store.db.tables import Garbage
 from store.facts.callers import SERVICE, Caller
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import DependencyFacts
+from store.facts.media import NewMedia, PictureFacts
 from store.facts.output import NewArtifact, NewCheckpoint, NewEvent, NewLines
 from store.facts.submission import KeyedRequest
 from store.facts.telemetry import MetricPoint
@@ -54,6 +55,11 @@ def left(blobs: Blobs, content: bytes) -> NewArtifact:
     return NewArtifact("a", blob.size, blob.sha256)
 
 
+def shown(blobs: Blobs, content: bytes) -> NewMedia:
+    blob = blobs.add(BytesIO(content))
+    return NewMedia("a", "image", 1, 0, pictures=[PictureFacts("image", "image/png", blob.size, blob.sha256, 1, 1)])
+
+
 def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """Returns a job that has rows in every table."""
     job_id = db.submit()
@@ -72,6 +78,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
         events=[NewEvent("message", {"level": "info", "text": "hi"}, 1)],
         checkpoints=[saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)],
         artifacts=[left(blobs, content) for content in contents[:1]],
+        media=[shown(blobs, content) for content in contents[:1]],
     )
     db.end(claim, EndReason.COMPLETED)
     return job_id

@@ -156,7 +156,7 @@ def test_submissions_are_refused_while_checkpoints_take_too_much(team: StoreFixt
     team.record(claim, seq=0, checkpoints=[checkpoint(f"step-{step}", step=step) for step in (1, 2)])
     with pytest.raises(
         QuotaExceeded,
-        match="checkpoints, models, artifacts, metrics, logs and bundles of ada take 2 of 2 bytes: delete",
+        match="checkpoints, models, artifacts, media, metrics, logs and bundles of ada take 2 of 2 bytes: delete",
     ):
         submit(team)
     assert submit(team, "bob")
@@ -170,7 +170,7 @@ def test_points_and_lines_count_as_stored_until_they_are_trimmed_or_deleted(team
     assert stored(team) == 2 * 24 + 5 + 104
     limit(team, "ada", stored_bytes=157)
     with pytest.raises(
-        QuotaExceeded, match="checkpoints, models, artifacts, metrics, logs and bundles of ada take 157 of 157"
+        QuotaExceeded, match="checkpoints, models, artifacts, media, metrics, logs and bundles of ada take 157 of 157"
     ):
         submit(team)
     team.end(claim, EndReason.COMPLETED)

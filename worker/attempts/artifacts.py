@@ -129,7 +129,7 @@ class Artifacts:
         own = {item.path for item in room.stored if item.attempt == self._attempt}
         kept = [item for item in room.stored if item.path in own or item.path not in paths]
         files = _less(self._limits.artifacts, len(kept))
-        size = _less(self._limits.artifact_bytes, sum(item.size for item in kept))
+        size = _less(self._limits.artifact_bytes, room.media_bytes + sum(item.size for item in kept))
         replaced = sum(item.size for item in room.stored) - sum(item.size for item in kept)
         quota = None if room.left is None else room.left + replaced
         fitting: list[Match] = []

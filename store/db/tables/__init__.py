@@ -10,6 +10,7 @@ from store.db.tables.dependencies import Dependency
 from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.initial_weights import InitialWeights
 from store.db.tables.jobs import HELD, NEVER_TRIMMED, Job, WaitingReason
+from store.db.tables.media import Media, MediaPicture
 from store.db.tables.models import Model, ModelVersion
 from store.db.tables.notifications import Message, NotificationTarget, Signal
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
@@ -53,6 +54,8 @@ __all__ = [
     "JobEvent",
     "LogChunk",
     "LoginCode",
+    "Media",
+    "MediaPicture",
     "Message",
     "Model",
     "ModelVersion",

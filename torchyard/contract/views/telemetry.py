@@ -6,7 +6,7 @@ from typing import Any, Literal
 from torchyard.contract.job import JobState
 from torchyard.contract.views.base import Number, Page, View
 
-EventKind = Literal["state", "message", "checkpoint", "progress"]
+EventKind = Literal["state", "message", "checkpoint", "media", "progress"]
 
 
 StoredKind = Literal[EventKind, "metric", "log"]

@@ -1,0 +1,63 @@
+"""Lists what a job shows at its steps, and sends the pictures."""
+
+from typing import Annotated
+
+from fastapi import Query, Request
+from starlette.responses import Response
+
+from api.access.auth import FileReader, JobReader
+from api.openapi.completion import DOWNLOAD_HEAD, DOWNLOAD_PICTURE
+from api.openapi.routers import guarded
+from api.parameters.paging import AfterMedia, Limit, media_after
+from api.parameters.reads import in_turns
+from api.present import media as present
+from api.services import ServicesDep
+from api.transfers.blobs import Blob, send_blob
+from store.facts.media import MediaFilter
+from store.queries import media
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.media import MediaKind
+from torchyard.contract.schema import MetricKey
+from torchyard.contract.text import storable
+from torchyard.contract.views.media import MediaPage
+
+router = guarded("media", Unavailable)
+
+_Step = Annotated[int, Query(ge=0, lt=2**63)]
+_SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
+
+
+@router.get("/jobs/{job_id}/media")
+@in_turns
+def list_media(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job_id: str,
+    key: Annotated[list[MetricKey] | None, Query(max_length=100, description="only items of these keys")] = None,
+    kind: Annotated[list[MediaKind] | None, Query(max_length=len(MediaKind), description="only these kinds")] = None,
+    from_step: Annotated[_Step | None, Query(description="only items at or after this step")] = None,
+    to_step: Annotated[_Step | None, Query(description="only items at or before this step")] = None,
+    limit: Limit = 100,
+    after: AfterMedia = None,
+) -> MediaPage:
+    """Lists what the job shows, by key, step and number. A newer item of the same three replaces an older one.
+
+    An answer has at most 8 MiB of them. `keys` says what the job has, whatever was asked for.
+    """
+    where = MediaFilter([storable(each) for each in key or ()], kind or (), from_step, to_step)
+    behind = media_after(after)
+    return present.page(media.shown(services.store, job_id, caller=caller, where=where, limit=limit, behind=behind))
+
+
+@router.head("/jobs/{job_id}/media/{media_id}/{part}", **DOWNLOAD_HEAD)
+@router.get("/jobs/{job_id}/media/{media_id}/{part}", **DOWNLOAD_PICTURE)
+@in_turns
+def download_picture(
+    *, request: Request, services: ServicesDep, caller: FileReader, job_id: str, media_id: str, part: str
+) -> Response:
+    """Sends a picture of an item: its `image`, `truth` or `predicted`. It never changes. Its sha256 is the `ETag`."""
+    key, found = media.picture(services.store, job_id, storable(media_id), storable(part), caller=caller)
+    name = f"{key.rpartition('/')[2]}-{found.part}.{_SUFFIXES[found.media_type]}"
+    blob = Blob(found.sha256, size=found.size, name=name, media_type=found.media_type, fixed=True)
+    return send_blob(request, services, blob, caller, job_id)
