@@ -1,0 +1,25 @@
+/** Reads the files of pictures, a few at a time: the service's other answers do not wait behind them. */
+import { ApiError, getFile } from "../api/client";
+import { bytes } from "../text/bytes";
+
+const AT_ONCE = 4;
+/** The tab holds the whole picture. */
+const MOST_BYTES = 32 * 1024 * 1024;
+
+let running = 0;
+const waiting: (() => void)[] = [];
+
+/** Throws ApiError, or the signal's reason. */
+export async function readPicture(path: string, size: number, signal: AbortSignal): Promise<Blob> {
+  if (size > MOST_BYTES)
+    throw new ApiError(0, "too_large", `It has ${bytes(size)}: more than is shown here.`);
+  if (running >= AT_ONCE) await new Promise<void>((turn) => waiting.push(turn));
+  running += 1;
+  try {
+    signal.throwIfAborted();
+    return await getFile(path, signal);
+  } finally {
+    running -= 1;
+    waiting.shift()?.();
+  }
+}
