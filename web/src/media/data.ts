@@ -54,6 +54,12 @@ export function textIn(data: unknown): string | null {
   return typeof text === "string" ? text : null;
 }
 
+/** Returns what was left out of the data, if anything. */
+export function noteIn(data: unknown): string | null {
+  const note = field(data, "note");
+  return typeof note === "string" ? note : null;
+}
+
 function field(data: unknown, name: string): unknown {
   return typeof data === "object" && data !== null ? (data as Record<string, unknown>)[name] : undefined;
 }
