@@ -5,9 +5,11 @@ import type { Colour, Outcome } from "./masks";
 const SLOTS: Readonly<Record<Outcome, number>> = { found: 2, missed: 0, false: 7, other: 4 };
 const GOLDEN = 137.508;
 
-/** Returns red, green and blue of a token such as `#1049aa`. */
-export function parts(hex: string): Colour {
-  const value = Number.parseInt(hex.slice(1), 16);
+/** Returns red, green and blue of a token such as `#1049aa`, or `#fff` as the build shortens it. */
+export function parts(token: string): Colour {
+  const digits = token.slice(1);
+  const hex = digits.length === 3 ? [...digits].map((digit) => digit + digit).join("") : digits;
+  const value = Number.parseInt(hex, 16);
   return Number.isNaN(value) ? [128, 128, 128] : [value >> 16, (value >> 8) & 255, value & 255];
 }
 

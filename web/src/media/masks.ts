@@ -14,8 +14,8 @@ export type Outcome = (typeof OUTCOMES)[number];
 
 /** Pixels of this class count nowhere. */
 export const IGNORED = 255;
-/** The alpha between the stripes of a pattern. */
-const WEAK = 110;
+/** The alpha between the stripes of a pattern, and of what is right: what is wrong draws the eye. */
+const [WEAK, EVEN] = [110, 170];
 
 type Pixels = Uint8ClampedArray<ArrayBuffer>;
 
@@ -62,7 +62,7 @@ export function paintErrors(
   const stripe = Math.max(2, Math.round(Math.max(truth.width, truth.height) / 96));
   return paint(truth, (i, x, y) => {
     const outcome = outcomeOf(truth.classes[i] ?? IGNORED, predicted.classes[i] ?? IGNORED, focus);
-    return outcome === null ? 0 : packed(colours[outcome], isStrong(outcome, x, y, stripe) ? 255 : WEAK);
+    return outcome === null ? 0 : packed(colours[outcome], alphaOf(outcome, x, y, stripe));
   });
 }
 
@@ -78,24 +78,18 @@ export function paintClasses(
   return paint(mask, (i) => colours[mask.classes[i] ?? IGNORED] ?? 0);
 }
 
-/** Returns the classes that occur in the masks, ascending. */
-export function classesOf(masks: readonly Mask[]): readonly number[] {
-  const occurs = new Uint8Array(256);
-  for (const mask of masks) for (const index of mask.classes) occurs[index] = 1;
-  return [...occurs.keys()].filter((index) => index !== IGNORED && occurs[index]);
-}
-
 /** Returns whether class 0 stands for all that is no class: in masks of one class, and where its name says so. */
 export function isFirstBackground(classes: readonly string[] | null): boolean {
   const first = classes?.[0]?.toLowerCase();
   return first === undefined || classes?.length === 1 || ["background", "none", "void", "0"].includes(first);
 }
 
-/** Stripes to the right for what is false, to the left for what is missed, squares for another class. */
-function isStrong(outcome: Outcome, x: number, y: number, stripe: number): boolean {
-  if (outcome === "found") return true;
+/** Even for what is found; stripes to the right for what is false, to the left for what is missed, squares for another class. */
+function alphaOf(outcome: Outcome, x: number, y: number, stripe: number): number {
+  if (outcome === "found") return EVEN;
   const [right, left] = [((x + y) / stripe) & 1, ((x - y + (1 << 20)) / stripe) & 1];
-  return outcome === "false" ? right === 0 : outcome === "missed" ? left === 0 : right === left;
+  const isStrong = outcome === "false" ? right === 0 : outcome === "missed" ? left === 0 : right === left;
+  return isStrong ? 255 : WEAK;
 }
 
 function paint({ width, height }: Mask, pixel: (i: number, x: number, y: number) => number): Pixels {

@@ -28,7 +28,7 @@ export function shelved(wanted: () => Wanted | null): { readonly shelf: Shelf | 
     let isWanted = true;
     const timer = setTimeout(
       () =>
-        void next.extend().then(() => {
+        void next.begin().then(() => {
           if (isWanted) shelf = next;
         }),
       untrack(() => shelf) === null ? 0 : REST_MS,

@@ -21,6 +21,11 @@ export class Shelf {
     private readonly load: (after: string | null) => Promise<MediaPage>,
   ) {}
 
+  /** Reads the first page, unless it is read. */
+  async begin(): Promise<void> {
+    if (!this.isRead) await this.extend();
+  }
+
   /** Reads the next page; all who ask meanwhile wait for the same one. */
   extend(): Promise<void> {
     this.running ??= this.read().finally(() => (this.running = null));

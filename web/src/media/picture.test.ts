@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { removeAll, serve, settled, show, textOf } from "../../testing";
+import { removeAll, serve, settled, show, textOf } from "../testing";
 import Picture from "./Picture.svelte";
+import { readPicture } from "./pictures";
 
 /** Tells what is watched that it comes into sight. */
 let sight: (isIntersecting: boolean) => void;
@@ -55,4 +56,36 @@ test("a picture that would fill the tab is not read", async () => {
   sight(true);
   await vi.waitFor(() => expect(textOf(host)).toContain("more than is shown here"));
   expect(asked).toEqual([]);
+});
+
+test("a file that is no picture says so", async () => {
+  serve(() => new Blob(["<svg/>"]));
+  const host = show(Picture, PICTURE);
+  sight(true);
+  const image = host.querySelector("img");
+  await vi.waitFor(() => expect(image?.src).toMatch(/^blob:/));
+  image?.dispatchEvent(new Event("error"));
+  await vi.waitFor(() => expect(textOf(host)).toBe("The browser cannot read this picture."));
+});
+
+test("of many pictures four are read at once, and one that is out of sight again lets the next pass", async () => {
+  const held: ((blob: Blob) => void)[] = [];
+  const asked: string[] = [];
+  vi.stubGlobal("fetch", (target: string) => {
+    asked.push(new URL(target).pathname.slice(1));
+    return new Promise((found) => held.push((blob) => found(new Response(blob))));
+  });
+  const controllers = Array.from({ length: 7 }, () => new AbortController());
+  const reads = controllers.map(({ signal }, index) =>
+    readPicture(`picture/${index}`, 10, signal).catch(() => null),
+  );
+  await settled();
+  expect(asked).toHaveLength(4);
+  controllers[4]?.abort();
+  for (let done = 0; done < 6; done++) {
+    await vi.waitFor(() => expect(held.length).toBeGreaterThan(done));
+    held[done]?.(new Blob(["png"]));
+  }
+  await Promise.all(reads);
+  expect(asked).toEqual([0, 1, 2, 3, 5, 6].map((index) => `picture/${index}`));
 });
