@@ -22,6 +22,8 @@ class Shape:
     from_step: int | None = None
     to_step: int | None = None
     smooth: float = 0.0
+    smooth_points: int | None = None
+    """The points of a curve for which `smooth` is the weight; None: of any."""
 
 
 def curves(job_id: str, key: str, found: SeriesColumns, shape: Shape) -> Iterator[CurveView]:
@@ -33,14 +35,24 @@ def curves(job_id: str, key: str, found: SeriesColumns, shape: Shape) -> Iterato
     from api.curves import buckets
 
     part = _part(found, shape)
-    smooth = shape.smooth if found.groups is None else shape.smooth**found.groups.usual
+    weight = _weight(found, shape)
+    smooth = weight if found.groups is None else weight**found.groups.usual
     ema = buckets.ema(found.values, smooth)[part] if smooth else found.values[part] if shape.smooth else None
-    yield _curve(job_id, key, found.at(part), shape.max_points, ema=ema)
+    curve = _curve(job_id, key, found.at(part), shape.max_points, ema=ema)
+    yield curve.model_copy(update={"smooth": weight or None})
     tails = [tail.at(_part(tail, shape)) for tail in found.tails]
     shown = [tail for tail in tails if len(tail.steps)][-(shape.max_points // 2) :]
     most = share([len(tail.steps) for tail in shown], total=shape.max_points)
     for tail in shown:
         yield _curve(job_id, key, tail, most, source=found.source, hidden=True)
+
+
+def _weight(found: SeriesColumns, shape: Shape) -> float:
+    """Returns the weight of the past of one point. With `smooth_points`, it changes when the points have doubled."""
+    if not shape.smooth or shape.smooth_points is None:
+        return shape.smooth
+    points = 1 << max(0, found.points.bit_length() - 1)
+    return shape.smooth ** (shape.smooth_points / points)
 
 
 def _part(found: SeriesColumns, shape: Shape) -> slice:

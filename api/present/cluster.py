@@ -64,6 +64,7 @@ def _columns(facts: WorkerHistory, uuid: str) -> DeviceColumns:
         utilization=[use.utilization for _, use in found],
         utilization_max=[use.utilization_max for _, use in found],
         memory_used=[use.memory_used for _, use in found],
+        power_watts=[use.power_watts for _, use in found],
         job_id=[use.job_id if use.job_id in facts.listed_jobs else None for _, use in found],
     )
 

@@ -32,6 +32,12 @@ def get_curves(
     job: Annotated[list[str], Query(min_length=1, max_length=50, description="these jobs")],
     key: Annotated[list[MetricKey] | None, Query(max_length=200, description="these series of each job")] = None,
     smooth: Annotated[float, Query(ge=0, lt=1, description="weight of the past in the moving average; 0: none")] = 0,
+    smooth_points: Annotated[
+        int | None,
+        Query(
+            ge=1, le=1_000_000, description="the points of a curve for which `smooth` is the weight; default: of any"
+        ),
+    ] = None,
     max_points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="the most places of each curve")] = 1500,
     from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
@@ -41,8 +47,9 @@ def get_curves(
     """Returns which metrics the jobs have, and the curves of those that `key` names, by rising step.
 
     A curve of more than `max_points` is divided into buckets of equally many points, nearly so if it has more than
-    200,000: then its average is one of neighbours, too. All curves together have at most
-    100,000 places. `max_points` in the answer is what that leaves to each.
+    200,000: then its average is one of neighbours, too. With `smooth_points`, the average of a longer curve is one of
+    more points, so that both are as smooth to the eye: `smooth` of each curve tells the weight. All curves together
+    have at most 100,000 places. `max_points` in the answer is what that leaves to each.
     """
     keys = tuple(dict.fromkeys(key or ()))
     where = PointFilter(keys=keys, attempt=attempt, tails=hidden)
@@ -51,7 +58,7 @@ def get_curves(
     jobs = [_keys(found) for found in series.listed(services.store, dict.fromkeys(job), caller=caller)]
     counts = [listed.count for one in jobs for listed in one.keys if listed.key in keys]
     most = min(max_points, share(counts * 2 if hidden else counts))
-    shape = Shape(most, from_step=from_step, to_step=to_step, smooth=smooth)
+    shape = Shape(most, from_step=from_step, to_step=to_step, smooth=smooth, smooth_points=smooth_points)
     found: list[CurveView] = []
     for one in jobs if keys else ():
         found += yield from _curves(services, one.job_id, where, shape)

@@ -73,6 +73,8 @@ class Use:
     """The mean, in bytes."""
     job_id: str | None
     """The job that held it for the longest time."""
+    power_watts: float | None = None
+    """The mean. Last, as slots of older programs lack it."""
 
 
 Slots = Mapping[int, Mapping[str, Use]]

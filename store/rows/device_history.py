@@ -37,6 +37,7 @@ def add_samples(session: Session, worker_id: str, devices: Iterable[Mapping[str,
             device["utilization"],
             device["memory_used_bytes"],
             holders.get((worker_id, device["uuid"])),
+            device.get("power_watts"),  # an older worker sends none
         )
         for device in devices
     }
@@ -99,12 +100,14 @@ def _merged(uses: Sequence[Use]) -> Use:
     means = [use.utilization for use in uses if use.utilization is not None]
     greatest = [use.utilization_max for use in uses if use.utilization_max is not None]
     memory = [use.memory_used for use in uses if use.memory_used is not None]
+    power = [use.power_watts for use in uses if use.power_watts is not None]
     holders = [use.job_id for use in uses if use.job_id is not None]
     return Use(
         round(sum(means) / len(means), 4) if means else None,
         max(greatest, default=None),
         sum(memory) // len(memory) if memory else None,
         mode(holders) if holders else None,
+        round(sum(power) / len(power), 1) if power else None,
     )
 
 
@@ -131,7 +134,10 @@ def _store(session: Session, worker_id: str, resolution: int, begins: int, used:
     new = new.on_conflict_do_update(
         index_elements=["worker_id", "resolution", "begins"], set_={"devices": new.excluded.devices}
     )
-    row = {uuid: [use.utilization, use.utilization_max, use.memory_used, use.job_id] for uuid, use in used.items()}
+    row = {
+        uuid: [use.utilization, use.utilization_max, use.memory_used, use.job_id, use.power_watts]
+        for uuid, use in used.items()
+    }
     session.execute(new, {"worker_id": worker_id, "resolution": resolution, "begins": begins, "devices": row})
     old = DeviceSample.begins <= begins - _kept_s(resolution)
     session.execute(

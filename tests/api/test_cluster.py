@@ -193,6 +193,7 @@ def test_the_history_of_a_worker_names_the_jobs_that_the_caller_may_list(service
     slots = [
         {"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu", "utilization": used}
         | {"memory_used_bytes": None}
+        | ({} if used is None else {"power_watts": 215.5})
         for index, used in enumerate((0.5, None))
     ]
     store = service.app.state.services.store
@@ -208,9 +209,10 @@ def test_the_history_of_a_worker_names_the_jobs_that_the_caller_may_list(service
         "utilization": [0.5],
         "utilization_max": [0.5],
         "memory_used": [None],
+        "power_watts": [215.5],
         "job_id": [job_id],
     }
-    assert (second["columns"]["utilization"], second["columns"]["job_id"]) == ([None], [None])
+    assert {second["columns"][name][0] for name in ("utilization", "power_watts", "job_id")} == {None}
     later = {"from": "2999-01-01T00:00:00Z"}
     assert service.get(path, **later)["devices"][0]["columns"]["time"] == []
     assert service.client.get(path, params={"from": "yesterday"}).status_code == 422

@@ -53,6 +53,21 @@ def resumed(service: ApiFixture) -> str:
     return job_id
 
 
+def test_curves_of_all_lengths_are_as_smooth_to_the_eye_and_a_zoom_changes_no_average(service: ApiFixture) -> None:
+    def smooth(**query: Any) -> Any:
+        return curves(service, job_id, smooth=0.5, smooth_points=10, **query)["series"][0]
+
+    job_id = running(service, *(float(number % 7) for number in range(39)))
+    whole = smooth()
+    assert whole["smooth"] == pytest.approx(0.5 ** (10 / 32))
+    plain = curves(service, job_id, smooth=whole["smooth"])["series"][0]
+    assert whole["columns"]["ema"] == pytest.approx(plain["columns"]["ema"])
+    assert smooth(max_points=20)["columns"]["ema"] == whole["columns"]["ema"][1::2] + whole["columns"]["ema"][-1:]
+    part = smooth(from_step=30)
+    assert (part["smooth"], part["points"]) == (whole["smooth"], 9)
+    assert part["columns"]["ema"] == whole["columns"]["ema"][30:]
+
+
 @both_databases
 def test_a_short_curve_has_each_of_its_points(service: ApiFixture) -> None:
     job_id = running(service, 1.0, 0.5, 0.25)
@@ -66,6 +81,7 @@ def test_a_short_curve_has_each_of_its_points(service: ApiFixture) -> None:
         "source": "run",
         "points": 3,
         "steps_per_bucket": None,
+        "smooth": 0.5,
         "hidden": False,
     }
     assert shown["ema"] == [1.0, pytest.approx(2 / 3), pytest.approx(0.4285714)]

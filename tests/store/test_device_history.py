@@ -27,10 +27,10 @@ class Recorded:
         self.worker_id = db.worker()
         monkeypatch.setattr(device_history, "_now", self._now)
 
-    def report(self, *utilizations: float | None, seconds: int = 5, memory: int | None = 100) -> None:
+    def report(self, *utilizations: float | None, seconds: int = 5, memory: int | None = 100, **more: Any) -> None:
         """Stores reports of one device, `seconds` apart."""
         for utilization in utilizations:
-            device = {"uuid": "gpu-0", "utilization": utilization, "memory_used_bytes": memory}
+            device = {"uuid": "gpu-0", "utilization": utilization, "memory_used_bytes": memory} | more
             self.db.write(lambda session, device=device: device_history.add_samples(session, self.worker_id, [device]))
             self.now += seconds
 
@@ -68,6 +68,15 @@ def test_each_report_is_kept_as_it_is_for_an_hour(recorded: Recorded) -> None:
     recorded.now = START + 12
     recorded.report(0.25)
     assert recorded.used()[10] == Use(0.25, 0.25, 100, None), "the last report of a slot counts"
+
+
+def test_the_mean_power_is_kept_of_reports_that_tell_it(recorded: Recorded) -> None:
+    recorded.report(*[0.5] * 10)
+    recorded.report(0.5, power_watts=100.0)
+    recorded.report(0.5, power_watts=200.5)
+    recorded.now = START + 7200
+    recorded.report(0.5)
+    assert recorded.used(begins=START)[0] == Use(0.5, 0.5, 100, None, 150.2)
 
 
 def test_the_mean_and_the_greatest_of_a_minute_are_kept_for_longer(recorded: Recorded) -> None:

@@ -68,6 +68,9 @@ class FakeNvml:
     def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any:
         return self._answer("utilization", SimpleNamespace(gpu=37, memory=5))
 
+    def nvmlDeviceGetPowerUsage(self, handle: Any) -> int:
+        return self._answer("power", 312_480)
+
     def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> Any:
         return self._answer("processes", self.gpus[handle])
 
@@ -137,6 +140,7 @@ def test_the_processes_and_the_memory_of_a_gpu_are_shown() -> None:
     free, used = discover(nvml=_two_gpus(_process(77, 21 * GIB)), environ={}).observe({77})
     assert (free.blocked, free.processes) == (None, [])
     assert (used.memory_bytes, used.memory_used_bytes, used.utilization) == (139 * GIB, 22 * GIB, 0.37)
+    assert used.power_watts == 312.48
     assert [(item.pid, item.memory_bytes) for item in used.processes] == [(77, 21 * GIB)]
     assert used.blocked is None
 
@@ -151,9 +155,9 @@ def test_a_gpu_that_a_foreign_process_uses_is_blocked_with_a_reason() -> None:
 def test_values_that_the_driver_does_not_report_are_none() -> None:
     binding = _two_gpus()
     inventory = discover(nvml=binding, environ={})
-    binding.failing = {"utilization", "processes", "mig"}
+    binding.failing = {"utilization", "power", "processes", "mig"}
     view = inventory.observe(set())[0]
-    assert (view.utilization, view.processes, view.blocked) == (None, [], None)
+    assert (view.utilization, view.power_watts, view.processes, view.blocked) == (None, None, [], None)
     assert view.memory_used_bytes == 22 * GIB
 
 

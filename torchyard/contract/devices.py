@@ -28,6 +28,8 @@ class DeviceReport(Record):
     utilization: float | None = None
     """Share of the last sample period in which a kernel ran, 0…1. Of a CPU slot: the share of the host's processors
     that the job which holds it has used, since the worker's previous report."""
+    power_watts: float | None = None
+    """What it draws now. None for a CPU slot, and where the driver does not tell."""
     processes: list[DeviceProcess] = field(default_factory=list)
     blocked: str | None = None
     """Why no job can use the device, although no job holds it."""

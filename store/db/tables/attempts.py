@@ -43,7 +43,8 @@ class DeviceSample(Base):
     begins: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     """Seconds since the epoch, a multiple of `resolution`."""
     devices: Mapped[dict[str, Any]]
-    """By uuid: mean and greatest utilization, mean of the used memory in bytes, and the job that held it; or null."""
+    """By uuid: mean and greatest utilization, mean of the used memory in bytes, the job that held it, and mean
+    power in watts; or null."""
 
 
 class Attempt(Base):

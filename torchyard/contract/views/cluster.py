@@ -39,6 +39,8 @@ class DeviceView(View):
     utilization: float | None = None
     """Share of the last sample period in which a kernel ran, 0…1. Of a CPU slot: the share of the host's processors
     that the job which holds it has used, since the worker's previous report."""
+    power_watts: float | None = None
+    """What it draws now. None for a CPU slot, and where the driver does not tell."""
     processes: list[DeviceProcessView] = []
     blocked: str | None = None
     """Why no job can use the device, although no job holds it."""
@@ -166,6 +168,8 @@ class DeviceColumns(View):
     utilization_max: list[float | None]
     memory_used: list[int | None]
     """The mean, in bytes."""
+    power_watts: list[float | None]
+    """The mean. Null for a CPU slot, and where the driver does not tell."""
     job_id: list[str | None]
     """The job that held it for the longest time, if the caller may see which."""
 

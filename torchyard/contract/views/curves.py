@@ -57,6 +57,8 @@ class CurveView(View):
     """The points in the range."""
     steps_per_bucket: int | None = None
     """The steps that a bucket covers, in the mean; null if each place is a point."""
+    smooth: float | None = None
+    """The weight of the past in its average, of one point. Null without an average."""
     hidden: bool = False
     columns: CurveColumns
 
