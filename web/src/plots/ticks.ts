@@ -1,0 +1,46 @@
+/** Labels of the axes of plots. */
+import { logTicks, tickText } from "../charts/labels";
+import { shareOf, type PlotValue, type Variable } from "./rows";
+
+export interface Tick {
+  readonly share: number;
+  readonly text: string;
+}
+
+/** Returns about as many labels as asked for, evenly chosen among categories. */
+export function ticksOf(variable: Variable, most: number): readonly Tick[] {
+  const { categories, min, max, isLog } = variable;
+  if (categories) {
+    const every = Math.max(1, Math.ceil(categories.length / most));
+    return categories
+      .map((name) => ({ share: shareOf(variable, name) ?? 0, text: name }))
+      .filter((_, i) => i % every === 0);
+  }
+  if (min === max) return [{ share: 0.5, text: tickText(min) }];
+  const places = isLog ? thinned(logTicks(min, max), most) : evenTicks(min, max, most);
+  return places.map((place) => ({ share: shareOf(variable, place) ?? 0, text: tickText(place) }));
+}
+
+/** Formats a value of a variable. */
+export function valueText(value: PlotValue): string {
+  if (value === null) return "—";
+  return typeof value === "number" ? tickText(value) : value;
+}
+
+function evenTicks(min: number, max: number, most: number): number[] {
+  const rough = (max - min) / Math.max(1, most);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = ([1, 2, 5, 10].find((round) => round * power >= rough) ?? 10) * power;
+  const found: number[] = [];
+  for (let i = Math.ceil(min / step - 1e-9); i * step <= max + step * 1e-9; i++)
+    found.push(Number((i * step).toPrecision(12)));
+  return found;
+}
+
+/** Powers of ten come first. */
+function thinned(all: readonly number[], most: number): readonly number[] {
+  const powers = all.filter((place) => Number.isInteger(Math.log10(place)));
+  const places = powers.length > 1 ? powers : all;
+  const every = Math.max(1, Math.ceil(places.length / most));
+  return places.filter((_, i) => i % every === 0);
+}
