@@ -1,9 +1,9 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 import { Place } from "./axis";
-import { BandLine, joined, type BandGroup } from "./bands";
+import { BandLine, joined } from "./bands";
 import { Columns } from "./columns";
-import { hasBands, Line } from "./line";
+import { hasBands, Line, type LineGroup } from "./line";
 import { csvOf } from "./table";
 import { bandNote } from "./words";
 
@@ -23,7 +23,7 @@ function line(
   return new Line(id, id, SOLID, columns, new Place("step", []));
 }
 
-function group(id: string, ...jobs: readonly string[]): BandGroup {
+function group(id: string, ...jobs: readonly string[]): LineGroup {
   return { id, name: id, colour: { slot: 2, dash: [] }, jobs };
 }
 

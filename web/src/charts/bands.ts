@@ -1,24 +1,7 @@
 /** Jobs that are one line: the mean of their curves, with how far they spread. */
 import { Place } from "./axis";
-import type { Colour } from "./colours";
 import { Columns } from "./columns";
-import { Line } from "./line";
-
-/** Jobs that are shown as one line. */
-export interface BandGroup {
-  readonly id: string;
-  readonly name: string;
-  readonly colour: Colour;
-  /** Ids of its jobs. */
-  readonly jobs: readonly string[];
-}
-
-export interface BandView {
-  /** Whether the lines are smoothed: the spread is that of what is drawn. */
-  readonly smooth: boolean;
-  /** The band reaches from the least to the greatest, instead of one standard deviation to both sides. */
-  readonly isRange: boolean;
-}
+import { Line, type JoinView, type LineGroup } from "./line";
 
 /** Rows of a band: more would lie closer than pixels do. */
 const MOST_ROWS = 1000;
@@ -30,7 +13,7 @@ export class BandLine extends Line {
   override readonly isBand = true;
 
   constructor(
-    group: BandGroup,
+    group: LineGroup,
     readonly members: readonly Line[],
     columns: Columns,
     /** Of each row, on the x axis. */
@@ -55,8 +38,8 @@ export class BandLine extends Line {
 /** Returns the lines of one key as one for each group. A group of one job stays that job's line, in the group's colour. */
 export function joined(
   lines: readonly Line[],
-  groups: readonly BandGroup[],
-  view: BandView,
+  groups: readonly LineGroup[],
+  view: JoinView,
 ): readonly Line[] {
   return groups.flatMap((group): readonly Line[] => {
     const ids = new Set(group.jobs);
@@ -68,7 +51,7 @@ export function joined(
   });
 }
 
-function bandOf(group: BandGroup, members: readonly Line[], view: BandView): BandLine {
+function bandOf(group: LineGroup, members: readonly Line[], view: JoinView): BandLine {
   const places = placesOf(members);
   const columns = Columns.empty(places.length);
   const spread = new Spread(places.length);

@@ -13,6 +13,26 @@ export function hasBands(lines: readonly Line[]): boolean {
   return lines.length <= BANDS_UP_TO || lines.some((line) => line.isBand);
 }
 
+/** Jobs that are shown as one line. */
+export interface LineGroup {
+  readonly id: string;
+  readonly name: string;
+  readonly colour: Colour;
+  /** Ids of its jobs. */
+  readonly jobs: readonly string[];
+}
+
+/** How the lines of groups are made. */
+export interface JoinView {
+  /** Whether the lines are smoothed: the spread is that of what is drawn. */
+  readonly smooth: boolean;
+  /** The band reaches from the least to the greatest, instead of one standard deviation to both sides. */
+  readonly isRange: boolean;
+}
+
+/** Makes one line of the lines of several jobs. */
+export type Join = (lines: readonly Line[], view: JoinView) => readonly Line[];
+
 export class Line {
   /** Whether it stands for several jobs. */
   readonly isBand: boolean = false;

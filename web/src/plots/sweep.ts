@@ -1,5 +1,6 @@
 /** A sweep's trials as what plots show. */
 import type { SweepView, TrialView } from "../api/wire";
+import { shortKeys } from "../text/keys";
 import type { Better } from "./direction";
 import type { Named, PlotRow, PlotValue } from "./rows";
 
@@ -14,15 +15,11 @@ export function trialRows(sweep: SweepView, trials: readonly TrialView[]): reado
 }
 
 /** Returns what varies, logarithmic as its range says, and the metric that ranks. */
-export function trialVariables(
-  sweep: SweepView,
-  trials: readonly TrialView[],
-  titles: ReadonlyMap<string, string>,
-): readonly Named[] {
-  const keys = new Set(trials.flatMap(({ point }) => Object.keys(point)));
-  const settings = [...keys].map((key): Named => {
-    const isLog = isLogOf(sweep.spec.parameters?.[key]);
-    const found = { key, title: titles.get(key) ?? key, isMetric: false, better: null };
+export function trialVariables(sweep: SweepView, trials: readonly TrialView[]): readonly Named[] {
+  const titles = shortKeys([...new Set(trials.flatMap(({ point }) => Object.keys(point)))]);
+  const settings = [...titles].map(([key, title]): Named => {
+    const isLog = isLogOf(sweep.spec.parameters[key]);
+    const found = { key, title, isMetric: false, better: null };
     return isLog === undefined ? found : { ...found, isLog };
   });
   const better: Better = sweep.mode;

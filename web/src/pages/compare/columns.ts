@@ -126,7 +126,8 @@ export function deltaOf(value: Value, base: Value, better: Better | null): Delta
   };
 }
 
-function monitoredOf({ spec }: JobView): readonly Monitored[] {
+/** Returns which metric a job watches. */
+export function monitoredOf({ spec }: JobView): readonly Monitored[] {
   const policy = (spec as { checkpoint?: Monitored }).checkpoint;
   return policy ? [policy] : [];
 }
@@ -140,8 +141,8 @@ function setting({ path, values: all }: SpecRow): Column {
   };
 }
 
-/** Lists are one value, as in the differences below the table. */
-function settingOf(text: string | null): Value {
+/** Returns a value of a setting from its JSON. Lists are one value, as in the differences below the table. */
+export function settingOf(text: string | null): Value {
   if (text === null) return null;
   const value: unknown = JSON.parse(text);
   return value === null || typeof value === "number" || typeof value === "string" ? value : text;
@@ -160,7 +161,8 @@ function numbers(
   return { id, title, better, isNumeric: true, values, texts: values.map((value) => number(value)) };
 }
 
-function numberOf(value: number | string | null | undefined): number | null {
+/** Returns a number of the service as one; NaN and infinities come as text. */
+export function numberOf(value: number | string | null | undefined): number | null {
   return value === null || value === undefined ? null : Number(value);
 }
 

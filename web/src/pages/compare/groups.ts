@@ -1,7 +1,7 @@
 /** Compared jobs in groups: by their sweep, a label, or a setting. */
 import type { JobView } from "../../api/wire";
-import type { BandGroup } from "../../charts/bands";
 import { colourOf } from "../../charts/colours";
+import type { LineGroup } from "../../charts/line";
 import { settingsOf } from "./columns";
 import type { Compared } from "./compared";
 import { specRows } from "./diff";
@@ -29,7 +29,7 @@ export function groupingsOf(jobs: readonly JobView[]): readonly Grouping[] {
 }
 
 /** Returns the groups in the order of their first jobs. Jobs without a value are one group. */
-export function groupsOf(jobs: readonly Compared[], by: string): readonly BandGroup[] {
+export function groupsOf(jobs: readonly Compared[], by: string): readonly LineGroup[] {
   const values = valuesOf(
     jobs.map((job) => job.view),
     by,

@@ -4,8 +4,9 @@ import type { SweepView, TrialView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
+import { shortKeys } from "../../text/keys";
 import Sweep from "./Sweep.svelte";
-import { countsText, pointText, shortKeys, valueText } from "./sweeps";
+import { countsText, pointText, valueText } from "./sweeps";
 import Sweeps from "./Sweeps.svelte";
 
 const AT = "2026-01-01T00:00:00Z";

@@ -1,5 +1,6 @@
 /** What the pages of sweeps say of states, keys and values. */
 import type { JobState, SweepState, SweepSummary } from "../../api/wire";
+import { shortKeys } from "../../text/keys";
 import { number } from "../../text/number";
 
 /** The state of a job whose sign a state of a sweep has. */
@@ -30,11 +31,6 @@ export function countsText(sweep: Pick<SweepSummary, "trials">): string {
   return found.map((state) => `${sweep.trials[state].toLocaleString("en")} ${state}`).join(", ");
 }
 
-/** Returns a name for each key: `--lr` of an argument, else as many of its last words as no other key has. */
-export function shortKeys(keys: readonly string[]): ReadonlyMap<string, string> {
-  return new Map(keys.map((key) => [key, key.startsWith("args.") ? `--${key.slice(5)}` : short(key, keys)]));
-}
-
 /** Formats a value of a point. */
 export function valueText(value: unknown): string {
   if (typeof value === "number")
@@ -53,13 +49,4 @@ export function pointText(point: Readonly<Record<string, unknown>>): string {
 /** Formats the best trial: `0.9833 of trial 3`. */
 export function bestText(best: { readonly value: number | string; readonly trial: number }): string {
   return `${number(best.value)} of trial ${best.trial}`;
-}
-
-function short(key: string, keys: readonly string[]): string {
-  const words = key.split(".");
-  for (let count = 1; count < words.length; count += 1) {
-    const end = words.slice(-count).join(".");
-    if (!keys.some((other) => other !== key && `.${other}`.endsWith(`.${end}`))) return end;
-  }
-  return key;
 }

@@ -1,0 +1,104 @@
+/** Jobs that an address finds by a filter, instead of naming them: as many as a plot shows. */
+import type { Query } from "../../api/client";
+import type { JobSummary } from "../../api/wire";
+import { betterOf, type Better } from "../../plots/direction";
+import type { Named, PlotRow, PlotValue } from "../../plots/rows";
+import { plotValue } from "../../plots/sweep";
+import { shortKeys } from "../../text/keys";
+
+/** What the address of Jobs filters by, too. */
+const FILTERS = [
+  "sweep",
+  "label",
+  "q",
+  "state",
+  "owner",
+  "trainer",
+  "starred",
+  "archived",
+  "schedule",
+] as const;
+
+/** A column that a list of jobs may have. */
+export interface Known {
+  readonly name: string;
+  readonly jobs: number;
+  readonly differs: boolean;
+}
+
+/** A job as the list has it where columns were asked for. */
+export type Row = Pick<JobSummary, "id" | "name"> & {
+  readonly columns?: Readonly<Record<string, unknown>> | null;
+};
+
+/** As many columns as the service answers at once. */
+const MOST_SETTINGS = 20;
+const MOST_METRICS = 10;
+
+/** Returns what the service is asked for; null where the address has no filter. */
+export function filterOf(query: URLSearchParams): Query | null {
+  const found: Record<string, readonly string[]> = {};
+  for (const name of FILTERS) {
+    const values = query.getAll(name).filter(Boolean);
+    if (values.length > 0)
+      found[name] = name === "state" ? values.flatMap((text) => text.split(",")) : values;
+  }
+  return Object.keys(found).length > 0 ? found : null;
+}
+
+/** Returns the filter as the query of a page, such as `sweep=swp_…`. */
+export function filterText(filter: Query): string {
+  return Object.entries(filter)
+    .map(([name, values]) => `${name} ${[values].flat().join(", ")}`)
+    .join(", ");
+}
+
+/**
+ * Returns the columns to ask for: settings that differ, and metrics. Of a metric that should be small the least value
+ * is shown, of one that should be great the greatest, of others the newest.
+ */
+export function columnsFor(known: readonly Known[]): readonly Named[] {
+  const byJobs = [...known].sort((a, b) => b.jobs - a.jobs);
+  const settings = byJobs
+    .filter(({ name, differs }) => differs && isSetting(name))
+    .slice(0, MOST_SETTINGS)
+    .map(({ name }) => name);
+  const metrics = byJobs.flatMap(({ name }) => /^metric:(.+):last$/.exec(name)?.[1] ?? []);
+  const ranked = [...metrics].sort((a, b) => rank(a) - rank(b)).slice(0, MOST_METRICS);
+  return [
+    ...[...shortKeys(settings)].map(([key, title]) => ({ key, title, isMetric: false, better: null })),
+    ...ranked.map(metricColumn),
+  ];
+}
+
+/** Returns the jobs with the values of their columns. */
+export function rowsOf(jobs: readonly Row[], named: readonly Named[]): readonly PlotRow[] {
+  const metrics = new Set(named.filter(({ isMetric }) => isMetric).map(({ key }) => key));
+  return jobs.map(({ id, name, columns }) => ({
+    id,
+    name,
+    values: Object.fromEntries(
+      Object.entries(columns ?? {}).map(([key, value]): [string, PlotValue] => [
+        key,
+        metrics.has(key) && value !== null ? Number(value) : plotValue(value),
+      ]),
+    ),
+  }));
+}
+
+/** Names and notes tell runs apart, but set nothing. */
+function isSetting(name: string): boolean {
+  return !name.startsWith("metric:") && name !== "name" && name !== "notes";
+}
+
+/** Evaluation comes first, and what has a direction. */
+function rank(key: string): number {
+  return (key.startsWith("val/") ? 0 : key.startsWith("train/") ? 2 : 4) + (betterOf(key) ? 0 : 1);
+}
+
+function metricColumn(key: string): Named {
+  const better: Better | null = betterOf(key);
+  const figure = better ?? "last";
+  const word = better === "min" ? "least " : better === "max" ? "greatest " : "";
+  return { key: `metric:${key}:${figure}`, title: `${word}${key}`, isMetric: true, better };
+}
