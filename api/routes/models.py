@@ -95,11 +95,12 @@ def list_models(
     caller: JobReader,
     owner: Annotated[Text, Query(description="only this user's")] = None,
     name: Annotated[Text, Query(description="exactly this name")] = None,
+    job: Annotated[Text, Query(description="with a version from the job of this id")] = None,
     limit: Limit = 100,
     after: AfterModel = None,
 ) -> Page[ModelView]:
     """Lists the models that one may read, by owner and name, each with its newest version."""
-    where = ModelFilter(owner, name)
+    where = ModelFilter(owner, name, job)
     found = queries.listed(services.store, where, caller=caller, limit=limit, behind=model_after(after))
     return page(ModelView, found, present.model, cursor=lambda item: f"{item.owner}/{item.name}")
 

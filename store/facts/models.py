@@ -91,3 +91,5 @@ class ModelFilter:
 
     owner: str | None = None
     name: str | None = None
+    job: str | None = None
+    """The id of the job that has saved one of their versions."""

@@ -83,6 +83,10 @@ def listed(
         query = query.where(Model.owner == where.owner)
     if where.name is not None:
         query = query.where(Model.name == where.name)
+    if where.job is not None:
+        if not access.is_readable(session, where.job, caller):
+            return []
+        query = query.where(_HAS_VERSION.where(ModelVersion.job_id == where.job))
     if behind is not None:
         query = query.where(tuple_(*order) > behind)
     return _told(session, caller, session.scalars(query).all())

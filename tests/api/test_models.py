@@ -170,6 +170,8 @@ def test_lists_come_in_pages_and_are_filtered(service: ApiFixture, job: str) -> 
     assert service.get("/v1/models", after=first["next"])["data"] == whole[1:]
     assert service.get("/v1/models", name="b")["data"] == service.get("/v1/models", name="b", owner="bob")["data"]
     assert service.get("/v1/models", owner="alice")["data"] == []
+    assert service.get("/v1/models", job=job)["data"] == whole
+    assert service.get("/v1/models", job=service.submit()["id"])["data"] == []
     versions = service.get("/v1/models/bob/b/versions", limit=1)
     assert ([item["version"] for item in versions["data"]], versions["next"]) == ([2], "2")
     assert [item["version"] for item in service.get("/v1/models/bob/b/versions", after="2")["data"]] == [1]

@@ -200,6 +200,9 @@ def test_the_job_of_a_shared_model_is_told_to_who_may_read_it(db: StoreFixture, 
     assert not find(store, owner="ada", caller=BOB).shows_job
     assert find(store).shows_job
     assert queries.listed(store, ModelFilter(), caller=BOB, limit=9).items[0].newest.shows_job is False
+    of_job = ModelFilter(job=trained.id)
+    assert queries.listed(store, of_job, caller=BOB, limit=9).items == []
+    assert len(queries.listed(store, of_job, caller=ADA, limit=9).items) == 1
     db.write(lambda session: setattr(session.get_one(Job, trained.id), "visibility", "team"))
     assert find(store, owner="ada", caller=BOB).shows_job
     trained.delete(store)
