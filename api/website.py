@@ -27,6 +27,7 @@ _ADDRESSES = (
         "/compare",
         "/models",
         "/settings",
+        "/submit",
         "/login",
     ),
 )

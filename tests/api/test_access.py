@@ -35,6 +35,7 @@ PUBLIC = {
             "/models",
             "/schedules",
             "/settings",
+            "/submit",
             "/login",
             "/assets/{name:path}",
         )

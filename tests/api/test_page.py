@@ -29,6 +29,7 @@ ADDRESSES = (
     "/compare",
     "/models",
     "/settings",
+    "/submit",
     "/login",
 )
 SCRIPT_PATH = "/assets/index-BxK3a9Zq.js"

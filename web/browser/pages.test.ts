@@ -87,6 +87,7 @@ for (const theme of ["light", "dark"] as const)
       "schedules",
       "models",
       "settings",
+      "submit",
       "compare",
       `compare?jobs=${trained.id},${runs.id}`,
     ];

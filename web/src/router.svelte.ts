@@ -10,6 +10,7 @@ const PAGES = {
   compare: "compare",
   models: "models",
   settings: "settings",
+  submit: "submit",
 } as const;
 /** The pages of one thing, by the first part of their addresses. Its id is the second. */
 const PAGES_OF_ONE = { jobs: "job", sweeps: "sweep" } as const;

@@ -65,14 +65,18 @@ export async function download(path: string, query: Query = {}): Promise<void> {
   link.click();
 }
 
-/** Sends a change. With `keepalive` it outlives the page. Throws ApiError. */
+/**
+ * Sends a change. With `keepalive` it outlives the page; the same `idempotencyKey` with the same body makes one thing.
+ * Throws ApiError.
+ */
 export async function post<T>(
   path: string,
   body?: unknown,
   method: "POST" | "PATCH" | "PUT" | "DELETE" = "POST",
   keepalive = false,
+  idempotencyKey: string | null = null,
 ): Promise<T> {
-  return read<T>(await send(method, url(path), body, null, keepalive));
+  return read<T>(await send(method, url(path), body, null, keepalive, idempotencyKey));
 }
 
 async function send(
@@ -81,9 +85,11 @@ async function send(
   body: unknown,
   signal: AbortSignal | null,
   keepalive = false,
+  idempotencyKey: string | null = null,
 ): Promise<Response> {
   const headers = new Headers({ accept: "application/json", ...sessionHeaders() });
   if (body !== undefined) headers.set("content-type", "application/json");
+  if (idempotencyKey !== null) headers.set("idempotency-key", idempotencyKey);
   let answer: Response;
   try {
     answer = await fetch(target, {

@@ -38,6 +38,12 @@ export type EventKind = Schemas["EventKind"];
 export type TargetView = Schemas["TargetView"];
 export type NewTargetView = Schemas["NewTargetView"];
 export type MessageView = Schemas["MessageView"];
+export type SpecView = Schemas["SpecView"];
+export type ProspectView = Schemas["ProspectView"];
+export type SweepResolved = Schemas["SweepResolved"];
+export type ScheduleView = Schemas["ScheduleView"];
+export type BundleView = Schemas["BundleView"];
+export type SecretView = Schemas["SecretView"];
 export type Problem = Schemas["Problem"];
 
 export interface Page<T> {

@@ -33,6 +33,7 @@ function shell(load: () => Promise<{ default: typeof Mark }> = () => Promise.res
     compare: page("compare"),
     models: page("models"),
     settings: page("settings"),
+    submit: page("submit"),
   };
   return { host: show(Shell, { pages }), loaded };
 }

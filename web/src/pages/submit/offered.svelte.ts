@@ -1,0 +1,51 @@
+/** What fields offer as one types: bundles, pools and GPUs that there are, and the names of one's secrets. */
+import { ApiError, get } from "../../api/client";
+import type { BundleView, Page, SecretView, WorkerView } from "../../api/wire";
+import { may } from "../../shell/rights";
+import { ago } from "../../text/ago";
+import { bytes } from "../../text/bytes";
+
+export interface Suggestion {
+  readonly value: string;
+  readonly note: string;
+}
+
+export class Offered {
+  secrets = $state.raw<readonly string[]>([]);
+  private bundles = $state.raw<readonly Suggestion[]>([]);
+  private pools = $state.raw<readonly Suggestion[]>([]);
+
+  /** Reads what the account may see. What cannot be read is not offered, and can be typed all the same. */
+  async read(): Promise<void> {
+    const [bundles, workers, secrets] = await Promise.all([
+      page<BundleView>("v1/bundles"),
+      may("cluster:read") ? page<WorkerView>("v1/workers") : [],
+      may("secrets") ? page<SecretView>("v1/secrets") : [],
+    ]);
+    this.bundles = bundles
+      .filter((bundle) => bundle.state === "complete")
+      .map((bundle) => ({
+        value: `bundle:sha256:${bundle.sha256}`,
+        note: `${bytes(bundle.size)}, ${bundle.files ?? 0} files, ${ago(bundle.created_at)}`,
+      }));
+    this.pools = workers
+      .filter((worker) => worker.pool)
+      .map((worker) => ({ value: worker.name, note: `${worker.pool?.nodes.count ?? 0} nodes` }));
+    this.secrets = secrets.map((secret) => secret.name);
+  }
+
+  /** Returns what a field of a job spec offers. Reactive. */
+  of(key: string): readonly Suggestion[] {
+    if (key === "config.data.source" || key === "config.code") return this.bundles;
+    return key === "resources.pool" ? this.pools : [];
+  }
+}
+
+async function page<T>(path: string): Promise<readonly T[]> {
+  try {
+    return (await get<Page<T>>(path, { limit: 100 })).data;
+  } catch (error) {
+    if (error instanceof ApiError) return [];
+    throw error;
+  }
+}

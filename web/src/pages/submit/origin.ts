@@ -1,0 +1,71 @@
+/** What a draft begins with: nothing but a trainer, or the spec of a job or a sweep. */
+import { get } from "../../api/client";
+import type { JobView, SweepView } from "../../api/wire";
+import { differences, withAutoTimeout } from "../../specs/differences";
+import { isObject, type Json, type JsonObject } from "../../specs/json";
+import { fieldsOf, trainersOf, type Schema } from "../../specs/schema";
+import { yaml } from "../../text/yaml";
+
+export interface Origin {
+  readonly text: string;
+  /** The job or the sweep. */
+  readonly name: string | null;
+  readonly path: string;
+}
+
+const OF_SWEEP: JsonObject = {
+  method: "grid",
+  seed: 0,
+  max_failed: 10,
+  trials: null,
+  max_parallel: null,
+  labels: {},
+};
+
+/** Returns the key under which the draft of an address is kept. */
+export function originOf(query: URLSearchParams): string {
+  return query.get("from") ?? query.get("sweep") ?? "";
+}
+
+/** Reads what the address names. Throws ApiError. */
+export async function readOrigin(schema: Schema, query: URLSearchParams): Promise<Origin> {
+  const [from, sweep] = [query.get("from"), query.get("sweep")];
+  if (from) {
+    const job = await get<JobView>(`v1/jobs/${encodeURIComponent(from)}`);
+    return {
+      text: written(reduced(schema, job.spec as unknown as JsonObject)),
+      name: job.name,
+      path: `jobs/${job.id}`,
+    };
+  }
+  if (sweep) {
+    const found = await get<SweepView>(`v1/sweeps/${encodeURIComponent(sweep)}`);
+    return {
+      text: written(reducedSweep(schema, found.spec as unknown as JsonObject)),
+      name: found.name,
+      path: `sweeps/${found.id}`,
+    };
+  }
+  const [first = "script"] = trainersOf(schema);
+  return { text: written({ trainer: first }), name: null, path: "" };
+}
+
+function written(document: JsonObject): string {
+  return `${yaml(document)}\n`;
+}
+
+function reduced(schema: Schema, spec: JsonObject): JsonObject {
+  const root = fieldsOf(schema, spec.trainer);
+  return root === null ? spec : differences(root, withAutoTimeout(spec));
+}
+
+function reducedSweep(schema: Schema, spec: JsonObject): JsonObject {
+  const { job, ...others } = spec;
+  const kept = Object.entries(others).filter(([key, value]) => value !== null && !isOfDefault(key, value));
+  return { ...Object.fromEntries(kept), job: isObject(job) ? reduced(schema, job) : {} };
+}
+
+function isOfDefault(key: string, value: Json): boolean {
+  if (isObject(value) && Object.keys(value).length === 0) return true;
+  return OF_SWEEP[key] === value;
+}

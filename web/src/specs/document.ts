@@ -1,0 +1,98 @@
+/** What one submits: a job spec, one with a schedule, or a sweep, which has a job spec below its key `job`. */
+import { at, isObject, put, type Json, type JsonObject, type Path } from "./json";
+import { fieldAt, type Field } from "./schema";
+import type { Sent } from "./snippets";
+
+export function kindOf(document: JsonObject): Sent {
+  if (isSweep(document)) return "sweep";
+  return document.schedule === undefined || document.schedule === null ? "job" : "schedule";
+}
+
+export function isSweep(document: JsonObject): boolean {
+  return isObject(document.job) && document.trainer === undefined;
+}
+
+/** Returns the job spec in the document. */
+export function jobOf(document: JsonObject): JsonObject {
+  return isSweep(document) && isObject(document.job) ? document.job : document;
+}
+
+/** Returns where a place of the job spec is in the document. */
+export function placeOf(document: JsonObject, path: Path): Path {
+  return isSweep(document) ? ["job", ...path] : path;
+}
+
+/** Returns the document with another value in its job spec. Groups that become empty are removed. */
+export function withValue(
+  document: JsonObject,
+  root: Field,
+  path: Path,
+  value: Json | undefined,
+): JsonObject {
+  const changed = put(document, placeOf(document, path), value);
+  if (value !== undefined || path.length < 2) return changed;
+  const group = path.slice(0, -1);
+  const left = at(jobOf(changed), group);
+  if (!isObject(left) || Object.keys(left).length > 0 || fieldAt(root, group).isNullable) return changed;
+  return withValue(changed, root, group, undefined);
+}
+
+/** Returns the document of another trainer: of the configuration, what that trainer has too. */
+export function withTrainer(document: JsonObject, trainer: string, root: Field): JsonObject {
+  const job = jobOf(document);
+  const { config, ...others } = job;
+  const kept = isObject(config) ? known(fieldAt(root, ["config"]), config) : {};
+  const made = { ...others, trainer, ...(Object.keys(kept).length > 0 ? { config: kept } : {}) };
+  return isSweep(document) ? { ...document, job: made } : made;
+}
+
+/** Returns what a key varies over; undefined if it does not vary. */
+export function variedIn(document: JsonObject, key: string): Json | undefined {
+  return isSweep(document) ? at(document, ["parameters", key]) : undefined;
+}
+
+/** Returns the document in which a key varies over other values; without any it does not vary. */
+export function withVaried(document: JsonObject, key: string, values: Json | undefined): JsonObject {
+  const sweep = isSweep(document) ? document : sweepOf(document);
+  const changed = put(sweep, ["parameters", key], values);
+  const left = at(changed, ["parameters"]);
+  if (!isObject(left) || Object.keys(left).length > 0) return changed;
+  const { trainer = "", ...others } = jobOf(changed);
+  return { trainer, ...(typeof changed.name === "string" ? { name: changed.name } : {}), ...others };
+}
+
+/** Returns the document with another method, and what that method needs. */
+export function withMethod(document: JsonObject, method: string): JsonObject {
+  const { trials, halving, ...rest } = document;
+  const others = put(rest, ["method"], undefined);
+  const epochs = at(jobOf(document), ["config", "training", "epochs"]);
+  const most = typeof epochs === "number" && epochs > 1 ? epochs : 3;
+  return {
+    ...others,
+    ...(method === "grid" ? {} : { method, trials: trials ?? 10 }),
+    ...(method === "asha" ? { halving: halving ?? { min: 1, max: most } } : {}),
+  };
+}
+
+/** Says whether an environment variable has its value in the document, which may be a secret. */
+export function hasPlainValues(document: JsonObject): boolean {
+  const env = jobOf(document).env;
+  return isObject(env) && Object.values(env).some((value) => typeof value === "string" && value !== "");
+}
+
+function sweepOf(job: JsonObject): JsonObject {
+  const others = put(put(job, ["name"], undefined), ["schedule"], undefined);
+  return { name: job.name ?? job.trainer ?? "sweep", parameters: {}, job: others };
+}
+
+function known(group: Field, values: JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.entries(values).flatMap(([name, value]): [string, Json][] => {
+      const field = group.fields.find((each) => each.path.at(-1) === name);
+      if (field === undefined) return [];
+      if (field.kind !== "group" || !isObject(value)) return [[name, value]];
+      const inner = known(field, value);
+      return Object.keys(inner).length > 0 ? [[name, inner]] : [];
+    }),
+  );
+}

@@ -1,0 +1,77 @@
+import { expect, test } from "vitest";
+import { yaml } from "../text/yaml";
+import { Fault, keyOf, lineOf, read } from "./reading";
+
+function fault(text: string): string {
+  try {
+    read(text);
+  } catch (error) {
+    if (error instanceof Fault) return `${error.line}: ${error.message}`;
+    throw error;
+  }
+  return "none";
+}
+
+test("a spec is read with the line of each key", () => {
+  const text = `# a run\ntrainer: script\nconfig:\n  args: ["--lr", "1e-3"]\n  training: {epochs: 5, "max_steps": null}\nafter:\n  - job: first\n`;
+  const found = read(text);
+  expect(found.document).toEqual({
+    trainer: "script",
+    config: { args: ["--lr", "1e-3"], training: { epochs: 5, max_steps: null } },
+    after: [{ job: "first" }],
+  });
+  expect(lineOf(found, ["config", "training", "epochs"])).toBe(5);
+  expect(lineOf(found, ["after", "0", "job"])).toBe(7);
+  expect(lineOf(found, ["config", "nothing", "there"])).toBe(3);
+  expect(lineOf(found, ["priority"])).toBe(1);
+  const [start, end] = found.places.get(keyOf(["config", "training", "epochs"]))?.value ?? [0, 0];
+  expect(text.slice(start, end)).toBe("5");
+});
+
+test.each([
+  ["a: 1\nb: [", "2:"],
+  ["a: 1\na: 2", "2: has the key a twice"],
+  ["b:\n  __proto__: {admin: true}", "2: has the key __proto__"],
+  ["a: &x [1]\nb: *x", "1: has an anchor (&)"],
+  ["b: *x", "1:"],
+  ["a: !!js/function 'x'", "1: has a tag (!)"],
+  ["a: !!str 1", "1: has a tag (!)"],
+  ["<<: {a: 1}", "1: has a merge"],
+  ["? [a, b]\n: 1", "1: has a key that is no text"],
+  ["a: 1\n---\nb: 2", "1: has several documents"],
+  ["", "1: is empty"],
+  ["# nothing", "1:"],
+  ["- a\n- b", "1: is no mapping"],
+  ["word", "1: is no mapping"],
+  ["a: 1\nb: .inf", "2: has the number Infinity"],
+  ["a: .nan", "1: has the number NaN"],
+  ["seed: 12345678901234567890", "1: has the number"],
+  [`a: ${"[".repeat(200)}${"]".repeat(200)}`, "1:"],
+  [`a: ${"x".repeat(70_000)}`, "1: has 70003 bytes"],
+  ["a:\n\t- 1", "2:"],
+])("what is no plain spec is refused with its line: %j", (text, said) => {
+  expect(fault(text)).toMatch(new RegExp(`^${said.replace(/[&()*[\]^]/g, "\\$&")}`));
+});
+
+test("a billion laughs are refused before they are made", () => {
+  const rows = Array.from(
+    { length: 9 },
+    (_, i) => `l${i + 1}: &l${i + 1} [${Array(9).fill(`*l${i}`).join(", ")}]`,
+  );
+  expect(fault(["l0: &l0 ha", ...rows].join("\n"))).toBe(
+    "1: has an anchor (&): write values where they belong",
+  );
+});
+
+test("what is written is read as the same", () => {
+  const spec = {
+    name: "digits",
+    labels: { ".5": "yes", on: ".inf", null: "~", "a b": "x: y" },
+    config: { optimizer: { lr: 1e-7, weight_decay: 1e21 }, args: ["--a=1", "", "two\nlines", "#no", "1.5"] },
+    after: [{ job: "first", on: "failed" }],
+    ema: {},
+    nothing: null,
+  };
+  expect(read(yaml(spec)).document).toEqual(spec);
+  expect(yaml({ lr: 1e-7 })).toBe("lr: 1.0e-7"); // as the command line's YAML 1.1 has numbers
+});
