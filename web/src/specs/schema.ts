@@ -144,8 +144,8 @@ function isText(schema: Schema | undefined): boolean {
 const UNITS: readonly (readonly [RegExp, string])[] = [
   [/_gb$/, "GiB"],
   [/_mb$/, "MiB"],
-  [/(^|_)epochs$/, "epochs"],
-  [/(^|_)steps$/, "steps"],
+  [/_epochs$/, "epochs"],
+  [/_steps$/, "steps"],
 ];
 
 function unitOf(name: string, schema: Schema | null): string {

@@ -21,6 +21,9 @@ const COMMON = [
   "init_from",
 ];
 
+/** The sections that come first. The others follow in the order of the schema. */
+const FIRST = ["model", "data", "training", "loss", "optimizer"];
+
 export function commonOf(root: Field): readonly Field[] {
   const leaves = leavesOf(root);
   return COMMON.flatMap((key) => leaves.filter((field) => field.key === key));
@@ -40,7 +43,8 @@ export function sectionsOf(root: Field): readonly Section[] {
   ];
   return [...groups, ...plain]
     .map((section) => ({ ...section, fields: section.fields.filter((field) => !COMMON.includes(field.key)) }))
-    .filter((section) => section.fields.length > 0);
+    .filter((section) => section.fields.length > 0)
+    .sort((one, other) => rank(one) - rank(other));
 }
 
 /** Returns how many values a section has that are written in the spec. */
@@ -53,6 +57,11 @@ export function hasAny(section: Section, keys: ReadonlySet<string>): boolean {
   return section.fields.some(
     (field) => keys.has(field.key) || leavesOf(field).some((leaf) => keys.has(leaf.key)),
   );
+}
+
+function rank({ name }: Section): number {
+  const place = FIRST.indexOf(name);
+  return place < 0 ? FIRST.length : place;
 }
 
 function isApart(field: Field): boolean {
