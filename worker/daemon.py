@@ -75,16 +75,17 @@ class Daemon:
             engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
         )
         self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
-        self._registration = self._registration_of(settings, pool)
+        housekeeper = Housekeeper(
+            settings.home, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
+        )
+        self._registration = self._registration_of(settings, pool, housekeeper)
         self._duties = Duties(
             self.id,
             identity=identity,
             store=self._store,
             registration=self._registration,
             leases=self._leases,
-            housekeeper=Housekeeper(
-                settings.home, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
-            ),
+            housekeeper=housekeeper,
             clock=clock,
         )
         self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace, holder=holder)
@@ -116,12 +117,17 @@ class Daemon:
             wakeups.close()
             self._store.close()
 
-    def _registration_of(self, settings: Settings, pool: Pool | None) -> Registration:
+    def _registration_of(self, settings: Settings, pool: Pool | None, housekeeper: Housekeeper) -> Registration:
         if pool is not None:
             return PoolRegistration(self.id, pool, store=self._store, devices=self._devices)
         shared = boot_id() if settings.cpu_slots is None else None
         return HostRegistration(
-            self.id, name=self.name, store=self._store, devices=self._devices, shares_cpus_of=shared
+            self.id,
+            name=self.name,
+            store=self._store,
+            devices=self._devices,
+            housekeeper=housekeeper,
+            shares_cpus_of=shared,
         )
 
     def _register(self) -> None:

@@ -9,6 +9,7 @@ from store.facts.attempts import Claim
 from store.store import Store
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import Unavailable
+from worker.cleanup.housekeeper import Housekeeper
 from worker.monitor import DeviceMonitor
 from worker.pools import Pool
 
@@ -43,12 +44,20 @@ class HostRegistration:
     superseded = False
 
     def __init__(
-        self, worker_id: str, *, name: str, store: Store, devices: DeviceMonitor, shares_cpus_of: str | None
+        self,
+        worker_id: str,
+        *,
+        name: str,
+        store: Store,
+        devices: DeviceMonitor,
+        housekeeper: Housekeeper,
+        shares_cpus_of: str | None,
     ) -> None:
         self._worker_id = worker_id
         self._name = name
         self._store = store
         self._devices = devices
+        self._housekeeper = housekeeper
         self._shares_cpus_of = shares_cpus_of
 
     def register(self) -> tuple[str, list[Claim]]:
@@ -59,8 +68,8 @@ class HostRegistration:
 
     def report(self) -> None:
         views = [view.to_dict() for view in self._devices.report()]
-        starts = self._devices.starts().to_dict()
-        sharers = workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts)
+        starts = replace(self._devices.starts(), caches=self._housekeeper.caches)
+        sharers = workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts.to_dict())
         if self._worker_id in sharers:
             self._devices.share_cpus(place=sharers.index(self._worker_id), workers=len(sharers))
 

@@ -82,5 +82,6 @@ def _device(device: DeviceView, holder: HolderFacts | None, caller: Caller) -> D
         state=holder.state,
         since=time(holder.since),
         name=holder.name if seen else None,
+        guest=holder.guest,
     )
     return device.model_copy(update={"job_id": holder.job_id if seen else None, "holder": shown})

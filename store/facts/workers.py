@@ -17,6 +17,8 @@ class HolderFacts:
     visibility: str
     state: JobState
     since: int
+    guest: bool = False
+    """Whether it leaves when the job for which the place is kept can start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from torchyard.contract.job import JobState
 _HOLDERS = (
     select(Allocation.worker_id, Allocation.device)
     .add_columns(Job.id, Job.name, Job.owner, Job.visibility, Job.state, func.coalesce(Job.started_at, Job.created_at))
+    .add_columns(Attempt.guest)
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .join(Job, Job.id == Attempt.job_id)
     .where(Allocation.released_at.is_(None))
@@ -89,7 +90,7 @@ def _kept(session: Session) -> dict[str, list[KeptFacts]]:
 def _holders(session: Session) -> dict[str, dict[str, HolderFacts]]:
     """Returns the jobs that hold devices, by the ids of workers and the uuids of devices."""
     found: dict[str, dict[str, HolderFacts]] = {}
-    for worker_id, device, job_id, name, owner, visibility, state, since in session.execute(_HOLDERS):
-        holder = HolderFacts(job_id, name, owner, visibility, JobState(state), since)
+    for worker_id, device, job_id, name, owner, visibility, state, since, guest in session.execute(_HOLDERS):
+        holder = HolderFacts(job_id, name, owner, visibility, JobState(state), since, guest)
         found.setdefault(worker_id, {})[device] = holder
     return found

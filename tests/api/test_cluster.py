@@ -5,13 +5,15 @@ from typing import Any, cast
 
 import jsonschema_rs
 import pytest
+from sqlalchemy import update
 
 from store.commands import workers as worker_commands
+from store.db.tables import Attempt
 from store.ids import new_id
 from store.rows import workers
 from tests.api.service import ApiFixture, both_databases
 from tests.servers import administered
-from torchyard.contract.devices import PoolNodes, PoolReport, PoolRules, StartsReport
+from torchyard.contract.devices import CachesReport, PoolNodes, PoolReport, PoolRules, StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import CONFIGS
 from torchyard.contract.team import Role
@@ -114,11 +116,21 @@ def test_a_worker_shows_its_devices_and_the_jobs_that_hold_them(service: ApiFixt
     assert [device["job_id"] for device in freed["devices"]] == [None, None]
 
 
+def test_a_device_says_that_its_job_is_a_guest(service: ApiFixture) -> None:
+    service.start(service.submit()["id"])
+    path = f"/v1/workers/{service.worker_id}"
+    assert service.get(path)["devices"][0]["holder"]["guest"] is False
+    with service.database.write() as session:
+        session.execute(update(Attempt).values(guest=True))
+    assert service.get(path)["devices"][0]["holder"]["guest"] is True
+
+
 def test_a_worker_shows_how_its_jobs_start(service: ApiFixture) -> None:
     service.start(service.submit()["id"])
     path = f"/v1/workers/{service.worker_id}"
     assert service.get(path)["starts"] is None  # the first heartbeat reports it
-    starts = StartsReport(mode="cold", why="the warm process is starting", forks=3).to_dict()
+    caches = CachesReport(packages_bytes=1 << 30, total_bytes=3 << 30, limit_bytes=20 << 30)
+    starts = StartsReport(mode="cold", why="the warm process is starting", forks=3, caches=caches).to_dict()
     with service.database.write() as session:
         workers.heartbeat(session, service.worker_id, devices=[], starts=starts)
     assert service.get(path)["starts"] == starts

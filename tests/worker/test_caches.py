@@ -137,6 +137,24 @@ def _environment(folder: Path, *, owner: str, name: str, used: int) -> Path:
     return made
 
 
+def test_what_is_kept_is_measured_before_and_after_a_removal(tmp_path: Path, database: Database) -> None:
+    _environment(tmp_path, owner="ada", name="a" * 64, used=1)
+    _environment(tmp_path, owner="ada", name="b" * 64, used=3)
+    _home(tmp_path / "homes", "ada", used=2)
+    folders = (tmp_path / "homes", tmp_path / "unpacked", tmp_path / "environments")
+    caches = Caches(*folders, store_on(database))
+    for _ in caches.remove_oldest(keep_bytes=None):
+        pass
+    assert caches.measured is None, "nothing limits it, so nobody measures it"
+    for keep, packages_mib, total_mib in ((4 * MIB, 2, 3), (5 * MIB // 2, 1, 2)):
+        for _ in caches.remove_oldest(keep_bytes=keep):
+            pass
+        assert caches.measured is not None
+        assert round(caches.measured.packages_bytes / MIB) == packages_mib
+        assert round(caches.measured.total_bytes / MIB) == total_mib
+        assert caches.measured.limit_bytes == keep
+
+
 def test_an_environment_stays_while_its_owner_may_use_it(tmp_path: Path, database: Database) -> None:
     service = StoreFixture(database)
     job_id = service.submit(config={"code": "file:///code", "requirements": "requirements.txt"})

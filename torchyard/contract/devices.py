@@ -58,6 +58,18 @@ class IsolationReport(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CachesReport(Record):
+    """What a host keeps for the next jobs of each owner, as it was measured last."""
+
+    packages_bytes: int
+    """Environments of packages, and what was downloaded for them."""
+    total_bytes: int
+    """With the owners' homes and the bundles that are unpacked."""
+    limit_bytes: int
+    """Of all together."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StartsReport(Record):
     """How a worker starts jobs now."""
 
@@ -76,6 +88,8 @@ class StartsReport(Record):
     """CPUs that the worker's jobs may use together."""
     memory_gb: float | None = None
     """Memory of the host, in GiB, that they may use together."""
+    caches: CachesReport | None = None
+    """None until they were measured, and where nothing limits them."""
 
 
 @dataclass(frozen=True, kw_only=True)

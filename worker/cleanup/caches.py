@@ -10,6 +10,7 @@ from uuid import uuid4
 from store.queries import run_dirs
 from store.store import Store
 from torchyard.contract.bundles import bundles_of
+from torchyard.contract.devices import CachesReport
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.spec import ScriptSpec, parse_spec
 from worker.bundles import cache
@@ -51,6 +52,8 @@ class Caches:
         self._homes = homes
         self._bundles = bundles
         self._store = store
+        self.measured: CachesReport | None = None
+        """What they had when they were measured last."""
         self._sizes: dict[tuple[Path, int], int] = {}
         """Of bundles by the time of their last use: measuring them takes long, and they do not change."""
 
@@ -69,12 +72,16 @@ class Caches:
             yield
         self._sizes = {(folder.path, used[folder]): size for folder, size in sizes.items() if folder.sha256 is not None}
         total = sum(sizes.values())
+        packages = sum(size for folder, size in sizes.items() if folder.packages)
+        self.measured = CachesReport(packages_bytes=packages, total_bytes=total, limit_bytes=keep_bytes)
         for folder, size in sizes.items():
             if total <= keep_bytes:
                 return
             if self._remove(folder):
                 logger.info("%s is removed: %d bytes", folder.path, size)
                 total -= size
+                packages -= size if folder.packages else 0
+                self.measured = CachesReport(packages_bytes=packages, total_bytes=total, limit_bytes=keep_bytes)
             yield
 
     def _found_homes(self) -> Generator[CachedFolder]:

@@ -8,6 +8,7 @@ import time
 
 from store.commands import cleanup
 from store.store import Store
+from torchyard.contract.devices import CachesReport
 from torchyard.contract.errors import Unavailable
 from worker.cleanup import removal
 from worker.cleanup.caches import Caches
@@ -52,6 +53,11 @@ class Housekeeper:
         self._next_pass = 0.0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def caches(self) -> CachesReport | None:
+        """What this host keeps for the next jobs, as the last pass has measured it. Any thread may ask."""
+        return self._caches.measured
 
     def sweep(self) -> None:
         """Removes what deleted jobs left, for at most a second, and starts a pass if one is due. Raises Unavailable."""

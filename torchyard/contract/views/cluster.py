@@ -20,6 +20,8 @@ class HolderView(View):
     state: JobState
     since: datetime
     name: str | None = None
+    guest: bool = False
+    """Whether it runs on a place that is kept for another job, and leaves when that can start."""
 
 
 class DeviceProcessView(View):
@@ -69,6 +71,18 @@ class IsolationView(View):
     """What this host cannot do, and what it would need."""
 
 
+class CachesView(View):
+    """What a host keeps for the next jobs of each owner, as it was measured last. What was not used for longest goes
+    first."""
+
+    packages_bytes: int
+    """Environments of packages, and what was downloaded for them."""
+    total_bytes: int
+    """With the owners' homes and the bundles that are unpacked."""
+    limit_bytes: int
+    """Of all together."""
+
+
 class StartsView(View):
     """How a worker starts jobs now."""
 
@@ -88,6 +102,8 @@ class StartsView(View):
     """CPUs that the worker's jobs may use together."""
     memory_gb: float | None = None
     """Memory of the host, in GiB, that they may use together."""
+    caches: CachesView | None = None
+    """What its host keeps for the next jobs; null until it was measured, and where nothing limits it."""
 
 
 class KeptView(View):
