@@ -13,7 +13,7 @@ from store.rows import tokens
 def test_sessions_from_before_the_revision_go_on(database_url: str) -> None:
     with closing(Database(database_url)) as database, database.write() as session:
         opened = tokens.open_session(session, "credential", address="10.0.0.1")
-    command.downgrade(configuration(database_url), "0039")
+    command.downgrade(configuration(database_url), "0042")
     command.upgrade(configuration(database_url), "head")
     with closing(Database(database_url)) as database, database.read() as session:
         (listed,) = tokens.sessions_of(session, SERVICE.name, credential="credential")
