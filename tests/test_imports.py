@@ -166,7 +166,18 @@ TORCHYARD: dict[str, frozenset[str]] = {
         {
             *(
                 f"torchyard.contract.{name}"
-                for name in ("after", "codec", "errors", "job", "media", "notifications", "resources", "spec", "team")
+                for name in (
+                    "after",
+                    "codec",
+                    "columns",
+                    "errors",
+                    "job",
+                    "media",
+                    "notifications",
+                    "resources",
+                    "spec",
+                    "team",
+                )
             ),
             *(f"torchyard.contract.{name}" for name in ("notifications", "schedules", "sweeps")),
             "torchyard.contract.views",

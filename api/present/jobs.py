@@ -1,6 +1,6 @@
 """The views of jobs, their attempts and the queue."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 import json
 from typing import Any
@@ -9,6 +9,7 @@ from pydantic_core import to_json
 
 from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
+from store.facts.columns import Cells, KnownColumns
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import (
     BestCheckpoint,
@@ -22,6 +23,7 @@ from store.facts.jobs import (
 )
 from store.facts.submission import Prospect
 from torchyard.contract.codec import json_number
+from torchyard.contract.columns import Column, Scalar
 from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import SPEC
@@ -29,6 +31,8 @@ from torchyard.contract.views.attempts import AttemptDevice, AttemptView, Stoppe
 from torchyard.contract.views.jobs import (
     AfterView,
     BestView,
+    ColumnsView,
+    ColumnView,
     ErrorView,
     HeldDevice,
     InitialView,
@@ -61,8 +65,17 @@ def encoded_job(facts: JobFacts, caller: Caller, *, is_new: bool = False) -> byt
     return b'%s,"spec":%s,"card":%s}' % (_encoded(told)[:-1], resolved, card.encode())
 
 
-def encoded_summaries(jobs: Sequence[ListedJob], caller: Caller) -> bytes:
-    """Returns the JSON of a list of rows, as the caller may see them."""
+def encoded_summaries(
+    jobs: Sequence[ListedJob],
+    caller: Caller,
+    *,
+    columns: Mapping[str, Column] | None = None,
+    cells: Mapping[str, Cells] | None = None,
+) -> bytes:
+    """Returns the JSON of a list of rows, as the caller may see them.
+
+    `columns`: those that each row has besides, by name, with `cells`, their values by job.
+    """
     # One by one: nothing else runs while one is encoded.
     rows = [
         encoded_summary(facts, starred=caller.name in facts.starred_by)
@@ -70,6 +83,11 @@ def encoded_summaries(jobs: Sequence[ListedJob], caller: Caller) -> bytes:
         else encoded_withheld(facts)
         for facts in jobs
     ]
+    if columns:
+        rows = [
+            b'%s,"columns":%s}' % (row[:-1], _encoded(_columns(columns, (cells or {}).get(job.id, {}))))
+            for row, job in zip(rows, jobs, strict=True)
+        ]
     return b"[%s]" % b",".join(rows)
 
 
@@ -81,6 +99,12 @@ def encoded_summary(facts: ListedJob, *, starred: bool) -> bytes:
 def encoded_withheld(facts: ListedJob) -> bytes:
     """Returns the JSON of the row of another user's private job in an operator's list: without its text and metrics."""
     return _encoded(_withheld(facts))
+
+
+def known_columns(found: KnownColumns) -> ColumnsView:
+    """Returns the view of the columns that jobs have."""
+    data = [ColumnView(name=each.name, jobs=each.jobs, differs=each.differs) for each in found.columns]
+    return ColumnsView(data=data, jobs=found.jobs)
 
 
 def group(facts: LabelGroup) -> JobGroup:
@@ -180,6 +204,10 @@ def _summary(facts: ListedJob, *, starred: bool) -> dict[str, Any]:
         "version": facts.version,
         "position": facts.position,
     }
+
+
+def _columns(columns: Mapping[str, Column], cells: Cells) -> dict[str, Scalar]:
+    return {name: cells.get(column) for name, column in columns.items()}
 
 
 def _encoded(fields: dict[str, Any]) -> bytes:

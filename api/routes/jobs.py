@@ -14,20 +14,21 @@ from api.openapi.completion import CONDITIONAL, headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import PatchBody, json_body
 from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page
-from api.parameters.reads import in_turns, with_data, writes_in_turns
+from api.parameters.reads import Parts, in_turns, with_data, writes_in_turns
 from api.present import jobs as present
 from api.present import telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
 from store.commands import actions, cleanup, requests
 from store.facts.jobs import AT_ONCE, JobFacts
+from store.queries import job_table
 from store.queries import jobs as queries
+from torchyard.contract.columns import LABEL_GROUP, MOST_COLUMNS, ColumnName, parse_column
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.filters import JobQuery, JobSort
-from torchyard.contract.labels import GROUP_BY
 from torchyard.contract.requests import JobActions
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.jobs import ActionsView, JobPage, JobView, RefusedAction
+from torchyard.contract.views.jobs import ActionsView, ColumnsView, JobPage, JobView, RefusedAction
 from torchyard.contract.views.telemetry import EventView
 
 router = guarded("jobs", Unavailable)
@@ -66,12 +67,23 @@ def list_jobs(
         bool, Query(description="also count the jobs of each state, for the filter without `state`")
     ] = False,
     group_by: Annotated[
-        str | None, Query(pattern=GROUP_BY, description="`label:KEY`: also count the jobs of each value of this label")
+        str | None,
+        Query(pattern=LABEL_GROUP, description="`label:KEY`: also count the jobs of each value of this label"),
+    ] = None,
+    columns: Annotated[
+        list[ColumnName] | None,
+        Query(
+            max_length=MOST_COLUMNS,
+            description="each row also has these values: a path into the spec such as `config.optimizer.lr`,"
+            " `metric:KEY:FIGURE` (`best`: at the best checkpoint, `last`, `min`, `max`), `label:KEY`, or `notes`,"
+            " their first line",
+        ),
     ] = None,
     limit: Limit = 100,
     after: AfterJob = None,
 ) -> bytes:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
+    wanted = {name: parse_column(name) for name in columns or ()}
     behind = job_after(after, sort)
     found = queries.find(
         services.store,
@@ -82,6 +94,7 @@ def list_jobs(
         after=behind,
         counts=counts,
         group_by=None if group_by is None else group_by.removeprefix("label:"),
+        columns=[*wanted.values()],
     )
     listed, counted = found.page, found.counts
     rest = JobPage(
@@ -94,7 +107,14 @@ def list_jobs(
         groups=None if found.groups is None else [*map(present.group, found.groups.groups)],
         groups_complete=None if found.groups is None else found.groups.is_complete,
     )
-    return with_data(rest, present.encoded_summaries(listed.items, caller))
+    return with_data(rest, present.encoded_summaries(listed.items, caller, columns=wanted, cells=found.cells))
+
+
+@router.get("/jobs/columns", response_model=ColumnsView)
+@in_turns
+def list_columns(services: ServicesDep, caller: JobReader, where: Annotated[JobQuery, Query()]) -> Parts[ColumnsView]:
+    """Lists the columns that a table of these jobs may have: what the newest 500 of them have."""
+    return present.known_columns((yield from job_table.columns(services.store, where, caller=caller)))
 
 
 @router.post("/jobs/actions")

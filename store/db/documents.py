@@ -1,9 +1,11 @@
 """Reads JSON of the database as text, where the type of its column would take longer."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import from_json
-from sqlalchemy import Text
+from sqlalchemy import ColumnElement, Text, cast, func
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -53,3 +55,16 @@ def _policy_on_sqlite(element: checkpoint_policy, compiler: SQLCompiler, **optio
 @compiles(checkpoint_policy, "postgresql")
 def _policy_on_postgresql(element: checkpoint_policy, compiler: SQLCompiler, **options: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **options)} -> 'checkpoint' AS TEXT)"
+
+
+def values_at(document: ColumnElement[Any], paths: Sequence[Sequence[str]], *, dialect: str) -> ColumnElement[Any]:
+    """Returns the values at the paths of a document, as JSON: a list with one more item. null is what is not there.
+
+    A path's keys have no quotes and do not begin with a digit.
+    """
+    if dialect == "postgresql":
+        found = (document.op("#>")(cast(list(path), ARRAY(Text))) for path in paths)
+        return cast(func.jsonb_build_array(*found, None), Parsed)
+    written = ("$." + ".".join(f'"{key}"' for key in path) for path in paths)
+    # SQLite answers a list where it is asked for more than one, and only there tells truth values from numbers.
+    return cast(func.json_extract(document, *written, '$.""'), Parsed)

@@ -3,14 +3,15 @@
 What a caller may not read is not found: NotFound is raised, also for what is no job's id.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
 
 from store.db.database import Snapshots
 from store.db.tables import Job
-from store.facts.callers import SERVICE, Caller
+from store.facts.callers import SERVICE, Caller, may_read
+from store.facts.columns import Cells
 from store.facts.jobs import (
     Head,
     JobCounts,
@@ -27,8 +28,9 @@ from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts, Stacks
 from store.ids import is_id
 from store.line.conditions import is_queued
-from store.rows import access, attempt_facts, job_events, job_facts, label_groups, listing, timeline
+from store.rows import access, attempt_facts, job_columns, job_events, job_facts, label_groups, listing, timeline
 from store.rows import stacks as rows
+from torchyard.contract.columns import Column
 from torchyard.contract.errors import NotFound
 from torchyard.contract.filters import JobQuery, JobSort
 
@@ -40,6 +42,8 @@ class JobList:
     page: FactPage[ListedJob]
     counts: JobCounts | None
     groups: LabelGroups | None
+    cells: Mapping[str, Cells]
+    """The values of the columns that were asked for, by job: of those that the caller may read."""
 
 
 def find(
@@ -52,16 +56,19 @@ def find(
     after: ListCursor | None,
     counts: bool = False,
     group_by: str | None = None,
+    columns: Sequence[Column] = (),
 ) -> JobList:
     """Returns jobs of the caller's lists. `counts`: also counts them, for the filter without its states.
 
-    `group_by`: also groups them by the values of this label.
+    `group_by`: also groups them by the values of this label. `columns`: also returns these values of the jobs.
     """
     with store.read() as session:
         page = listing.jobs(session, where, caller=caller, limit=limit, sort=sort, after=after)
         counted = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
         grouped = None if group_by is None else label_groups.groups(session, where, group_by, caller=caller)
-    return JobList(page, counted, grouped)
+        read = [job.id for job in page.items if may_read(caller, job)] if columns else []
+        cells = job_columns.values(session, read, columns)
+    return JobList(page, counted, grouped, cells)
 
 
 def get(store: Snapshots, job_id: str, *, caller: Caller) -> JobFacts:

@@ -130,6 +130,12 @@ def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, BestCh
     return found
 
 
+def measured(session: Session, checkpoint_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Returns the metrics of checkpoints, as JSON, by id."""
+    query = select(Checkpoint.id, Checkpoint.metrics).where(Checkpoint.id.in_(checkpoint_ids))
+    return {row.id: row.metrics for row in session.execute(query)}
+
+
 def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
     """Returns the checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
     wanted = _canonical(ref)

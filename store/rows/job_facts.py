@@ -113,7 +113,7 @@ def of_new(
 
 def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     """Returns what lists tell of jobs, given by their columns `LISTED`, with a fixed number of statements."""
-    policies = {row.id: _policy_in(row.checkpoint) for row in rows}
+    policies = {row.id: policy_in(row.checkpoint) for row in rows}
     begun = [row.id for row in rows if _has_begun(row)]
     shown = {*_SHOWN_METRICS, *(policies[job_id].monitor for job_id in begun)}
     latest = metrics.latest(session, begun, keys=shown) if begun else {}
@@ -137,18 +137,24 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     ]
 
 
+class Policy(NamedTuple):
+    """Which checkpoint of a job is the best."""
+
+    monitor: str
+    mode: str
+
+
+@lru_cache(maxsize=1024)
+def policy_in(checkpoint: str | None) -> Policy:
+    """Returns the policy in the JSON of a spec's `checkpoint`; None if the spec has none."""
+    return _policy_of(None if checkpoint is None else from_json(checkpoint))
+
+
 class _Documents(NamedTuple):
     """Of a job, the JSON that is told as it is stored."""
 
     spec: str
     card: str | None
-
-
-class _Policy(NamedTuple):
-    """Which checkpoint of a job is the best."""
-
-    monitor: str
-    mode: str
 
 
 def _documents(job: Job) -> _Documents:
@@ -219,7 +225,7 @@ def _facts(
 class _ToldOfSpec(NamedTuple):
     """What an answer needs of a job's spec."""
 
-    policy: _Policy
+    policy: Policy
     has_initial_weights: bool
     waits: bool
     """Whether it waits for other jobs, or did."""
@@ -233,15 +239,10 @@ def _told_of_spec(spec: str) -> _ToldOfSpec:
     )
 
 
-@lru_cache(maxsize=1024)
-def _policy_in(checkpoint: str | None) -> _Policy:
-    return _policy_of(None if checkpoint is None else from_json(checkpoint))
-
-
-def _policy_of(written: dict[str, Any] | None) -> _Policy:
+def _policy_of(written: dict[str, Any] | None) -> Policy:
     """Returns what matters here of a spec's `checkpoint`, which an older or newer version may have written."""
     policy = StoredCheckpointPolicy.model_validate(written or {})
-    return _Policy(policy.monitor, policy.mode)
+    return Policy(policy.monitor, policy.mode)
 
 
 def _has_begun(job: Any) -> bool:

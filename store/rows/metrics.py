@@ -1,10 +1,11 @@
 """Metric series. The points of a batch are stored as packed chunks, one for each series."""
 
 from collections.abc import Collection, Sequence
+import math
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Insert, Select, bindparam, func, insert, select
+from sqlalchemy import ColumnElement, Insert, Select, bindparam, case, func, insert, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Attempt, PointChunk, Series
@@ -40,6 +41,17 @@ _LATEST_OF_KEYS = (
     .where(Series.job_id.in_(bindparam("jobs", expanding=True)), Series.key.in_(bindparam("keys", expanding=True)))
     .order_by(Series.key)
 )
+_FIGURES_OF_KEYS = select(Series.job_id, Series.key, Series.latest, Series.low, Series.high).where(
+    Series.job_id.in_(bindparam("jobs", expanding=True)), Series.key.in_(bindparam("keys", expanding=True))
+)
+
+
+class Figures(NamedTuple):
+    """The newest value of a metric of a job, and the least and the greatest finite one."""
+
+    latest: float
+    low: float | None
+    high: float | None
 
 
 class Added(NamedTuple):
@@ -77,7 +89,14 @@ def add(
     session.execute(
         _series_upsert(session),
         [
-            {"job_id": job_id, "key": key, "latest": found[-1].value, "count": len(found), "source": source}
+            {
+                "job_id": job_id,
+                "key": key,
+                "source": source,
+                "latest": found[-1].value,
+                "count": len(found),
+                **_extremes(found),
+            }
             for key, found in by_key.items()
         ],
     )
@@ -108,6 +127,12 @@ def latest(
     for row in rows:
         found[row.job_id][row.key] = row.latest
     return found
+
+
+def figures(session: Session, job_ids: Sequence[str], *, keys: Collection[str]) -> dict[tuple[str, str], Figures]:
+    """Returns the figures of the series with these keys, by job and key."""
+    rows = session.execute(_FIGURES_OF_KEYS, {"jobs": job_ids, "keys": list(keys)})
+    return {(row.job_id, row.key): Figures(row.latest, row.low, row.high) for row in rows}
 
 
 def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
@@ -162,7 +187,19 @@ def _series_upsert(session: Session) -> Insert:
         index_elements=["job_id", "key"],
         set_={
             "latest": new.excluded.latest,
+            "low": _farther(new.excluded.low, Series.low, new.excluded.low < Series.low),
+            "high": _farther(new.excluded.high, Series.high, new.excluded.high > Series.high),
             "count": Series.count + new.excluded.count,
             "source": new.excluded.source,
         },
     )
+
+
+def _extremes(points: Sequence[MetricPoint]) -> dict[str, float | None]:
+    finite = [point.value for point in points if math.isfinite(point.value)]
+    return {"low": min(finite, default=None), "high": max(finite, default=None)}
+
+
+def _farther(new: ColumnElement[Any], old: ColumnElement[Any] | Any, is_farther: ColumnElement[bool]) -> Any:
+    """Returns the new value where it is farther than the old one, or there is no old one."""
+    return case((new.is_(None), old), (old.is_(None), new), (is_farther, new), else_=old)

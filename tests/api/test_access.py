@@ -70,6 +70,7 @@ HOOK = {"name": "hook", "kind": "webhook", "address": "https://example.com/"}
 FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("POST", "/v1/jobs", {"trainer": "image-classification"}, Role.MEMBER, 201),
     ("GET", "/v1/jobs", None, Role.VIEWER, 200),
+    ("GET", "/v1/jobs/columns", None, Role.VIEWER, 200),
     ("GET", "/v1/bundles", None, Role.VIEWER, 200),
     ("GET", f"/v1/bundles/{'0' * 64}", None, Role.VIEWER, 404),
     ("GET", f"/v1/bundles/{'0' * 64}/content", None, Role.VIEWER, 404),

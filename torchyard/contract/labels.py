@@ -8,16 +8,13 @@ from torchyard.contract.wording import allowing
 
 MOST_LABELS = 32
 """The most labels of a job."""
-_KEY = allowing(
+LABEL_KEY = allowing(
     r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$",
     "1 to 63 letters, digits, `.`, `_`, `/` and `-`, of which the first is a letter or a digit",
 )
 _KEYS_ALONE: dict[str, JsonValue] = {"additionalProperties": False}
 
-GROUP_BY = allowing(rf"^label:{_KEY[1:-1]}$", "label:KEY, where KEY is that of a label")
-"""The pattern of what jobs are grouped by."""
-
-LabelKey = Annotated[str, Field(pattern=_KEY)]
+LabelKey = Annotated[str, Field(pattern=LABEL_KEY)]
 LabelValue = Annotated[str, Field(max_length=200)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=MOST_LABELS, json_schema_extra=_KEYS_ALONE)]
 LabelChanges = Annotated[

@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Float,
     ForeignKey,
     Index,
     LargeBinary,
@@ -41,6 +42,10 @@ class Series(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
     key: Mapped[str] = mapped_column(String(200))
     latest: Mapped[float] = mapped_column(Float64, nullable=True)
+    low: Mapped[float | None] = mapped_column(Float(53))
+    """The least finite value that was logged, also at steps that a later attempt repeats; NULL without any."""
+    high: Mapped[float | None] = mapped_column(Float(53))
+    """The greatest one."""
     count: Mapped[int] = mapped_column(BigInteger, default=0)
     source: Mapped[str | None] = mapped_column(String(16))
 

@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import Field, JsonValue
 
 from torchyard.contract.after import Ending
+from torchyard.contract.columns import Scalar
 from torchyard.contract.errors import FieldError, TorchyardError
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.resources import Resources
@@ -103,6 +104,9 @@ class JobSummary(View):
     version: int
     position: int = 0
     """The place of the newest thing that the job stored. A stream `after` it begins with the next one."""
+    columns: dict[str, Scalar] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """The values of the columns that the list was asked for, by name; null is what the job has not, or what you may
+    not read. A text of more than 200 characters is cut; what is no text, number or truth value is its JSON."""
 
 
 class JobGroup(View):
@@ -128,6 +132,25 @@ class JobPage(Page[JobSummary]):
     the newest 10,000 jobs. Null unless it was asked for."""
     groups_complete: bool | None = None
     """False if there may be more groups or jobs. Null unless it was asked for."""
+
+
+class ColumnView(View):
+    """A column that a table of jobs may have."""
+
+    name: str
+    """A metric is named once, by `last`: it has `best`, `min` and `max`, too."""
+    jobs: int
+    """How many jobs have a value."""
+    differs: bool
+    """Whether the jobs have different values, or some have none."""
+
+
+class ColumnsView(View):
+    """The columns that jobs have, by name: at most 1,000, those that most of the jobs have."""
+
+    data: list[ColumnView]
+    jobs: int
+    """How many jobs were read: the newest ones, at most 500, that you may read."""
 
 
 class RefusedAction(View):

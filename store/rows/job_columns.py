@@ -1,0 +1,112 @@
+"""Values of the columns of a table of jobs, for some of its jobs."""
+
+from collections.abc import Mapping, Sequence
+import json
+from typing import Any
+
+from sqlalchemy import cast, func, null, select
+from sqlalchemy.orm import Session
+
+from store.db.documents import Parsed, checkpoint_policy, values_at
+from store.db.tables import Base
+from store.facts.columns import Cells
+from store.rows import checkpoints, job_facts, metrics
+from store.rows.job_facts import Policy
+from store.rows.metrics import Figures
+from torchyard.contract.codec import json_number
+from torchyard.contract.columns import (
+    MOST_CHARACTERS,
+    Column,
+    LabelColumn,
+    MetricColumn,
+    NotesColumn,
+    Scalar,
+    SpecColumn,
+)
+
+_JOBS = Base.metadata.tables["jobs"].c
+_MOST_NOTES = 1000
+"""Characters of notes of which the first line is shown."""
+
+
+def values(session: Session, job_ids: Sequence[str], columns: Sequence[Column]) -> dict[str, Cells]:
+    """Returns the values of the jobs that exist, by id. Give it some hundreds at most, which the caller may read."""
+    if not job_ids:
+        return {}
+    specs = [column for column in columns if isinstance(column, SpecColumn)]
+    wanted = [column for column in columns if isinstance(column, MetricColumn)]
+    rows = session.execute(_query(session, job_ids, specs)).all()
+    policies = {row.id: job_facts.policy_in(row.checkpoint) for row in rows}
+    figures = _figures(session, policies, wanted) if wanted else {}
+    found: dict[str, Cells] = {}
+    for row in rows:
+        cells: dict[Column, Scalar] = {column: cell(value) for column, value in zip(specs, row.of_spec or (), strict=False)}
+        cells |= figures.get(row.id, {})
+        cells |= {column: row.labels.get(column.key) for column in columns if isinstance(column, LabelColumn)}
+        cells |= {column: _first_line(row.notes) for column in columns if isinstance(column, NotesColumn)}
+        found[row.id] = cells
+    return found
+
+
+def cell(value: Any) -> Scalar:
+    """Returns what a table shows of a value of JSON."""
+    if isinstance(value, list | dict):
+        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        return value[: MOST_CHARACTERS - 1] + "…"
+    return value
+
+
+def _query(session: Session, job_ids: Sequence[str], specs: Sequence[SpecColumn]) -> Any:
+    paths = [column.path for column in specs]
+    values = values_at(_JOBS.spec, paths, dialect=session.get_bind().dialect.name) if paths else null()
+    return select(
+        _JOBS.id,
+        cast(_JOBS.labels, Parsed).label("labels"),
+        func.substr(_JOBS.notes, 1, _MOST_NOTES).label("notes"),
+        checkpoint_policy(_JOBS.spec).label("checkpoint"),
+        values.label("of_spec"),
+    ).where(_JOBS.id.in_(job_ids))
+
+
+def _figures(
+    session: Session, policies: Mapping[str, Policy], columns: Sequence[MetricColumn]
+) -> dict[str, dict[Column, Scalar]]:
+    """Returns the values of columns of metrics by job."""
+    keys = {column.key for column in columns}
+    series = metrics.figures(session, [*policies], keys=keys)
+    best: dict[str, str] = {}
+    if any(column.figure == "best" for column in columns):
+        modes = {job_id: policy.mode for job_id, policy in policies.items()}
+        best = {job_id: found.id for job_id, found in checkpoints.best_of_jobs(session, modes).items()}
+    measured = checkpoints.measured(session, best.values()) if best else {}
+    found: dict[str, dict[Column, Scalar]] = {}
+    for job_id, policy in policies.items():
+        at_best = measured.get(best.get(job_id, ""))
+        found[job_id] = {
+            column: _figure(column, series.get((job_id, column.key)), policy=policy, at_best=at_best)
+            for column in columns
+        }
+    return found
+
+
+def _figure(
+    column: MetricColumn, series: Figures | None, *, policy: Policy, at_best: Mapping[str, Any] | None
+) -> Scalar:
+    if column.figure == "best" and at_best is not None:
+        return at_best.get(column.key)
+    if series is None:
+        return None
+    # Without a checkpoint, a job has a best value of the metric alone that its spec says how to compare.
+    if column.figure == "best":
+        if column.key != policy.monitor:
+            return None
+        return series.low if policy.mode == "min" else series.high
+    if column.figure == "last":
+        return json_number(series.latest)
+    return series.low if column.figure == "min" else series.high
+
+
+def _first_line(notes: str | None) -> str | None:
+    lines = (notes or "").splitlines()
+    return next((str(cell(line.strip())) for line in lines if line.strip()), None)
