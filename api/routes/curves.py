@@ -67,7 +67,14 @@ def get_curves(
 
 def _keys(found: JobSeries) -> JobKeys:
     keys = [
-        KeyView(key=known.key, count=known.points, source=known.source or "run", latest=known.latest)
+        KeyView(
+            key=known.key,
+            count=known.points,
+            source=known.source or "run",
+            latest=known.latest,
+            low=known.low,
+            high=known.high,
+        )
         for known in found.series
     ]
     return JobKeys(job_id=found.job_id, position=found.position, keys=keys)

@@ -85,6 +85,8 @@ class KnownSeries:
     """How many are stored."""
     source: str | None
     latest: float
+    low: float | None
+    high: float | None
 
 
 class Answer(TypedDict):

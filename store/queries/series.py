@@ -147,7 +147,7 @@ class _Held:
 
 def _listed(session: Session, job_id: str, caller: Caller) -> JobSeries:
     (position,) = access.readable_job(session, job_id, caller, Job.position)
-    columns = (Series.key, Series.count, Series.source, Series.latest)
+    columns = (Series.key, Series.count, Series.source, Series.latest, Series.low, Series.high)
     rows = session.execute(select(*columns).where(Series.job_id == job_id).order_by(Series.key))
     return JobSeries(job_id, position, [KnownSeries(*row) for row in rows])
 

@@ -116,8 +116,8 @@ def test_without_a_key_the_answer_only_lists_them(service: ApiFixture) -> None:
     assert answer["series"] == []
     (job,) = answer["jobs"]
     assert job["keys"] == [
-        {"key": "train/loss", "count": 2, "source": "run", "latest": "NaN"},
-        {"key": "val/loss", "count": 1, "source": "tensorboard", "latest": 3.0},
+        {"key": "train/loss", "count": 2, "source": "run", "latest": "NaN", "low": 1.0, "high": 1.0},
+        {"key": "val/loss", "count": 1, "source": "tensorboard", "latest": 3.0, "low": 3.0, "high": 3.0},
     ]
     stream = service.get(f"/v1/jobs/{job_id}/events")["data"]
     assert job["position"] == stream[-1]["seq"] + 3

@@ -70,6 +70,10 @@ class KeyView(View):
     count: int
     source: str = "run"
     latest: Number
+    low: float | None = None
+    """The least finite value that was logged, also at steps that a later attempt repeated."""
+    high: float | None = None
+    """The greatest one."""
 
 
 class JobKeys(View):
