@@ -7,6 +7,7 @@ from torchyard.contract.views.cluster import (
     DeviceColumns,
     DeviceHistory,
     DeviceView,
+    HistoryJobView,
     HolderView,
     KeptView,
     PoolView,
@@ -54,6 +55,7 @@ def worker_history(facts: WorkerHistory) -> WorkerHistoryView:
             )
             for device in map(DeviceView.model_validate, facts.devices)
         ],
+        jobs=[HistoryJobView(id=job.id, name=job.name, owner=job.owner) for job in facts.listed_jobs.values()],
     )
 
 

@@ -64,6 +64,15 @@ class WorkerFacts:
     """None: it has devices of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class NamedJob:
+    """Which job it is."""
+
+    id: str
+    name: str
+    owner: str
+
+
 @dataclass(frozen=True)
 class Use:
     """How one device was used in a slot. None: not known, or no job held it."""
@@ -98,5 +107,5 @@ class WorkerHistory:
     worker_id: str
     devices: Sequence[Mapping[str, Any]]
     history: History
-    listed_jobs: frozenset[str]
-    """Those of the jobs in it that the caller may list."""
+    listed_jobs: Mapping[str, NamedJob]
+    """Those of the jobs in it that the caller may list, by their ids."""

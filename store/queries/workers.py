@@ -34,5 +34,5 @@ def history(
         worker, _ = workers.get(session, worker_id)
         found = device_history.read(session, worker_id, begins=begins, ends=ends, most=most)
         named = {use.job_id for uses in found.slots.values() for use in uses.values() if use.job_id is not None}
-        listed_jobs = frozenset(access.listed_among(session, named, caller))
+        listed_jobs = access.listed_among(session, named, caller)
     return WorkerHistory(worker.id, worker.devices, found, listed_jobs)

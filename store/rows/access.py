@@ -10,6 +10,7 @@ from sqlalchemy.orm import QueryableAttribute, Session
 from store.announcement import announcement_of, channel
 from store.db.tables import Base, Job, Model, Schedule, Sweep
 from store.facts.callers import Caller, lists_unreadable
+from store.facts.workers import NamedJob
 from store.ids import is_id
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
@@ -46,12 +47,13 @@ def changeable(caller: Caller, kind: _Shared = Job, *, ending: bool = False) -> 
     return kind.owner == caller.name
 
 
-def listed_among(session: Session, job_ids: Collection[str], caller: Caller) -> set[str]:
-    """Returns those of the jobs that the caller may list."""
-    ids, found = sorted(job_ids), set[str]()
+def listed_among(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str, NamedJob]:
+    """Returns those of the jobs that the caller may list, by their ids."""
+    ids, found = sorted(job_ids), dict[str, NamedJob]()
     for first in range(0, len(ids), _IDS_PER_QUERY):
         some = ids[first : first + _IDS_PER_QUERY]
-        found |= set(session.scalars(select(Job.id).where(Job.id.in_(some), listed(caller))))
+        query = select(Job.id, Job.name, Job.owner).where(Job.id.in_(some), listed(caller))
+        found |= {row.id: NamedJob(*row) for row in session.execute(query)}
     return found
 
 

@@ -14,7 +14,7 @@ from store.facts.checkpoints import CAPTURED, CheckpointFacts
 from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.facts.team import QuotaFacts, TokenFacts
 from store.facts.telemetry import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
-from store.facts.workers import History, HolderFacts, Use, WorkerFacts, WorkerHistory
+from store.facts.workers import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
 from store.ids import new_id
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason, JobState
@@ -194,9 +194,10 @@ def test_a_device_tells_its_holder_and_names_a_job_to_who_may_list_it(caller: Ca
 
 def test_the_history_of_a_device_names_listed_jobs_alone() -> None:
     slots = {5: {"slot-0": Use(0.5, 1.0, 7, "job_a")}, 10: {"slot-0": Use(None, None, None, "job_b")}, 15: {}}
-    (device,) = cluster.worker_history(
-        WorkerHistory("wrk_1", [DEVICE], History(5, slots), frozenset({"job_a"}))
-    ).devices
+    listed = {"job_a": NamedJob("job_a", "digits", "ada")}
+    shown = cluster.worker_history(WorkerHistory("wrk_1", [DEVICE], History(5, slots), listed))
+    (device,) = shown.devices
+    assert [(job.id, job.name, job.owner) for job in shown.jobs] == [("job_a", "digits", "ada")]
     assert (device.columns.time, device.columns.job_id) == ([5.0, 10.0], ["job_a", None])
 
 

@@ -198,6 +198,14 @@ class DeviceHistory(View):
     columns: DeviceColumns
 
 
+class HistoryJobView(View):
+    """A job that held a device."""
+
+    id: str
+    name: str
+    owner: str
+
+
 class WorkerHistoryView(View):
     """How the devices that a worker has now were used."""
 
@@ -205,6 +213,8 @@ class WorkerHistoryView(View):
     resolution_seconds: int
     """The length of a slot."""
     devices: list[DeviceHistory]
+    jobs: list[HistoryJobView] = []
+    """The jobs that the columns name."""
 
 
 class HealthView(View):

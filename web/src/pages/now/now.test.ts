@@ -1,34 +1,12 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { DeviceView, JobSummary, PoolView, QueueEntry, WorkerView } from "../../api/wire";
-import type { LiveEvent, Watch } from "../../live/events";
-import { live } from "../../live/live.svelte";
-import { removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
+import type { PoolView, QueueEntry } from "../../api/wire";
+import { removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import DeviceJob from "./DeviceJob.svelte";
 import Ended from "./Ended.svelte";
-import Now from "./Now.svelte";
 import PoolJobs from "./PoolJobs.svelte";
 import Queue from "./Queue.svelte";
+import { AT, device, holder, job, openNow, worker } from "./testing";
 import WorkerDevices from "./WorkerDevices.svelte";
-
-const AT = "2026-01-01T00:00:00.000Z";
-const holder = { owner: "ada", state: "running", since: AT } as const;
-
-function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
-  return { index, uuid: `u${index}`, name: "GPU", kind: "cuda", processes: [], returning: false, ...more };
-}
-
-function worker(...devices: DeviceView[]): WorkerView {
-  return { id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, devices, kept: [] };
-}
-
-function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
-  return {
-    ...{ id, name: `job ${id}`, state: "running", owner: "ada", version: 1, position: 1, metrics: {} },
-    ...{ progress: { step: 0 }, devices: [], created_at: AT, finished_at: AT, best: null, error: null },
-    ...{ status_reason: { code: "x", message: "why" } },
-    ...changes,
-  } as unknown as JobSummary;
-}
 
 beforeEach(() => {
   vi.useFakeTimers({ now: Date.parse(AT) });
@@ -197,7 +175,7 @@ test("a pool says what it has, why nothing starts there, and which jobs run on w
   );
   expect(textOf(host.querySelector(".trouble"))).toBe(obstacle);
   expect(textsOf(host, ".place")).toEqual(["n0:0 n1:0"]);
-  expect(textsOf(host, "a")).toEqual(["job a"]);
+  expect(textsOf(host, "a")).toEqual(["gpu", "job a"]);
   expect(textsOf(host, "p.muted")).toEqual(["1 running, 3 waiting in Slurm"]);
 });
 
@@ -211,39 +189,6 @@ test("the floor shows pools, and in Slurm's queue the jobs that wait there with 
   expect(textsOf(host, "[aria-labelledby=cluster] li p")).toEqual(["ada. Slurm: Priority"]);
   expect(document.title).toContain("1 running, 1 waiting");
 });
-
-interface Floor {
-  readonly host: HTMLElement;
-  readonly asked: readonly Asked[];
-  readonly watched: Watch;
-  readonly tell: (event: LiveEvent) => void;
-}
-
-async function openNow(
-  workers: readonly WorkerView[],
-  ended: readonly JobSummary[],
-  running: readonly JobSummary[] = [],
-): Promise<Floor> {
-  let heard: (event: LiveEvent) => void = () => undefined;
-  let watched: Watch = {};
-  vi.spyOn(live, "watch").mockImplementation((watch, listener) => {
-    [watched, heard] = [watch, listener];
-    return () => undefined;
-  });
-  const asked = serve(({ path, query }) => {
-    if (path === "v1/workers") return { data: workers };
-    if (path.endsWith("/history")) return { devices: [] };
-    return {
-      data: query.has("sort") ? ended : path === "v1/jobs" ? running : [],
-      has_more: false,
-      next: null,
-    };
-  });
-  const host = show(Now, {});
-  await vi.advanceTimersByTimeAsync(10);
-  await settled();
-  return { host, asked, watched, tell: (event) => heard(event) };
-}
 
 test("the floor counts its devices, and reads again only the lists that have changed", async () => {
   signIn("member", "jobs:read", "jobs:write", "cluster:read");
@@ -274,4 +219,75 @@ test("a token for jobs alone asks for nothing of the cluster", async () => {
   expect(new Set(asked.map(({ path }) => path))).toEqual(new Set(["v1/jobs"]));
   expect(watched).toEqual({ topics: ["jobs"] });
   expect(textOf(host)).toContain("Your token does not let you see workers");
+});
+
+test("a running job shows the monitored value with its small curve, and a guest says so", async () => {
+  signIn("member", "jobs:read", "cluster:read");
+  const running = job("a", {
+    best: { metric: "val/iou", value: 0.7, epoch: 1, step: 9 },
+    metrics: { "train/loss": 0.5, "val/iou": 0.68 },
+  });
+  const held = device(0, { job_id: "a", holder: { ...holder, guest: true } });
+  const curve = { job_id: "a", key: "val/iou", columns: { mean: [0.1, 0.5, 0.68] } };
+  const { host, asked } = await openNow(
+    [worker(held), { ...worker(held), id: "wrk_2" }],
+    [],
+    [running],
+    [curve],
+  );
+  await vi.advanceTimersByTimeAsync(1_100);
+  await settled();
+  expect(textOf(host.querySelector(".metric"))).toBe("val/iou 0.6800");
+  expect(host.querySelector(".metric svg")?.getAttribute("aria-label")).toBe("val/iou of job a");
+  expect(textOf(host.querySelector(".guest"))).toBe("guest");
+  expect(asked.find(({ path }) => path === "v1/metrics")?.query.getAll("key")).toEqual(["val/iou"]);
+  expect(textsOf(host, "th .head"), "the first table alone shows its heads").toEqual([
+    "Device",
+    "Held by",
+    "Used",
+    "Last 15 minutes",
+  ]);
+});
+
+test("paused jobs have a list, which one leaves that goes on", async () => {
+  signIn("member", "jobs:read", "cluster:read");
+  const reason = { code: "paused", message: "paused by ada", since: AT };
+  const paused = job("p", { state: "paused", progress: { step: 5, fraction: 0.4 }, status_reason: reason });
+  const { host, tell } = await openNow([worker(device(0))], [], [paused]);
+  expect(textOf(host.querySelector("#paused"))).toBe("Paused 1");
+  expect(textsOf(host, "[aria-labelledby=paused] li")).toEqual(["paused job p ada, at 40% 0s"]);
+  tell({ kind: "job", job: { ...paused, state: "queued", version: 2 } });
+  await settled();
+  expect(host.querySelector("#paused")).toBeNull();
+});
+
+test("after the first job that ended, and while nothing else is there, the floor says what comes next", async () => {
+  signIn("member", "jobs:read", "jobs:write", "cluster:read");
+  const done = job("a", { state: "succeeded", finished_at: AT });
+  const { host } = await openNow([worker(device(0))], [done]);
+  const next = host.querySelector("[aria-labelledby=next]");
+  expect(textOf(next?.querySelector("p"))).toBe(
+    "job a has trained a model. See how it learned and what it saved.",
+  );
+  expect(textsOf(host, "dt")[0]).toBe("torchyard download job a --best");
+  for (const [ended, others] of [
+    [[done, { ...done, id: "b" }], []],
+    [[done], [job("c")]],
+    [[done], [job("c", { state: "paused" })]],
+  ] as const) {
+    await removeAll();
+    signIn("member", "jobs:read", "jobs:write", "cluster:read");
+    const other = await openNow([worker(device(0))], ended, others);
+    expect(other.host.querySelector("[aria-labelledby=next]")).toBeNull();
+  }
+  await removeAll();
+  signIn("viewer", "jobs:read", "cluster:read");
+  expect((await openNow([worker(device(0))], [done])).host.querySelector("#next")).toBeNull();
+});
+
+test("a first job that failed leads to its page, and offers no download", async () => {
+  signIn("member", "jobs:read", "jobs:write", "cluster:read");
+  const { host } = await openNow([worker(device(0))], [job("a", { state: "failed", finished_at: AT })]);
+  expect(textOf(host.querySelector("[aria-labelledby=next] p"))).toContain("has failed: its page says why");
+  expect(textsOf(host, "dt").join()).not.toContain("download");
 });
