@@ -149,7 +149,7 @@ WORKER: dict[str, frozenset[str]] = {
 
 HELPER: dict[str, frozenset[str]] = {
     "torchyard.contract": frozenset(
-        {"codec", "durations", "errors", "events", "job", "records", "rundir", "stacks", "text"}
+        {"codec", "durations", "errors", "events", "job", "media", "records", "rundir", "stacks", "text"}
     ),
     "torchyard.host": frozenset({"datadir", "failpoints", "identity", "inspection", "recordfiles", "untrusted"}),
     "worker.host": frozenset({"datafolders", "process", "proctable"}),

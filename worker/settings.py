@@ -107,8 +107,10 @@ class Settings(ClusterSettings):
     """Checkpoints of one attempt that are stored. Beyond them, one a minute is."""
     max_artifacts: Size = DEFAULTS.artifacts
     """Files of one job, in its folder `artifacts`, that are stored."""
+    max_media: Size = DEFAULTS.media
+    """Items of one job, which its runs show, that are stored."""
     max_artifact_bytes: Size = DEFAULTS.artifact_bytes
-    """Bytes of these files."""
+    """Bytes of these files and items."""
 
     @property
     def runs(self) -> Path:
@@ -136,6 +138,7 @@ class Settings(ClusterSettings):
             point_bytes=self.max_point_bytes,
             checkpoints=self.max_checkpoints,
             artifacts=self.max_artifacts,
+            media=self.max_media,
             artifact_bytes=self.max_artifact_bytes,
         )
 

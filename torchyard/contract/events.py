@@ -1,10 +1,11 @@
 """The lines that rank 0 appends to `events.jsonl`: what a training process says while it runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 import json
 from typing import Annotated, Any, Literal
 
 from torchyard.contract.codec import Record, at_most, between, json_number, matching, parse_object
+from torchyard.contract.media import CAPTION_LENGTH, CLASS_LENGTH, LARGEST_NUMBER, MOST_CLASSES, MediaKind, MediaPart
 from torchyard.contract.text import METRIC_KEY, METRIC_KEY_LENGTH, unstorable
 
 CARD_BYTES = 64 * 1024
@@ -18,7 +19,8 @@ Time = Annotated[int, between(0, LAST_TIME_US)]
 MetricName = Annotated[str, matching(METRIC_KEY, "a text without control characters"), at_most(METRIC_KEY_LENGTH)]
 Step = Annotated[int, between(0, 2**63 - 1)]
 Epoch = Annotated[int, between(0, 2**31 - 1)]
-CheckpointName = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "letters, digits, . _ -")]
+FileName = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "letters, digits, . _ -")]
+CheckpointName = FileName
 """The name of a checkpoint's folder."""
 
 
@@ -112,7 +114,22 @@ class Remeasured(_Line):
     metrics: Annotated[dict[MetricName, float], at_most(1000)]
 
 
-Line = Metric | Progress | CheckpointSaved | Message | Card | Remeasured
+@dataclass(frozen=True, kw_only=True)
+class Shown(_Line):
+    """An item that the run shows. `files` lie in the folder `media`; `data` is as `contract.mediadata` says."""
+
+    type: Literal["media"] = "media"
+    key: MetricName
+    kind: MediaKind
+    step: Step
+    number: Annotated[int, between(0, LARGEST_NUMBER)] = 0
+    caption: Annotated[str, at_most(CAPTION_LENGTH)] | None = None
+    classes: Annotated[list[Annotated[str, at_most(CLASS_LENGTH)]], at_most(MOST_CLASSES)] | None = None
+    files: dict[MediaPart, FileName] = field(default_factory=dict[MediaPart, str])
+    data: dict[str, Any] | None = None
+
+
+Line = Metric | Progress | CheckpointSaved | Message | Card | Remeasured | Shown
 
 _KINDS: dict[str, type[Line]] = {
     "metric": Metric,
@@ -121,6 +138,7 @@ _KINDS: dict[str, type[Line]] = {
     "message": Message,
     "card": Card,
     "remeasured": Remeasured,
+    "media": Shown,
 }
 
 

@@ -35,6 +35,7 @@ The supervisor and the ranks share only this folder and the environment variable
       torchrun/        torchrun's own folder                         torchrun
       checkpoints/     published checkpoints: each is whole once it has its manifest
       artifacts/       other files that the job leaves
+      media/           pictures that the run shows                            rank 0 writes them before their line
       code/            the job's own copy of its bundle, where it works; removed when the attempt has ended
 """
 
@@ -223,6 +224,10 @@ class RunDir:
     @property
     def artifacts(self) -> Path:
         return self.job / "artifacts"
+
+    @property
+    def media(self) -> Path:
+        return self.job / "media"
 
     def finished(self, rank: int) -> Path:
         """A file that exists once the rank's program has done all its work: it did not leave early for a stop."""

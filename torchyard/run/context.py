@@ -29,6 +29,8 @@ from torchyard.run.profiling import Profiling, profiling_of
 from torchyard.run.publishing import Content
 from torchyard.run.reactions import Reactions
 from torchyard.run.saved import Saved, Unfit
+from torchyard.run.showing import Showing
+from torchyard.run.shownlog import ShownLog
 from torchyard.run.tensors import has_safetensors
 from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
 
@@ -37,7 +39,7 @@ FULL_DISK_S = 600.0
 """How long the last checkpoint and the last lines wait for a full disk."""
 
 
-class Run(Given):
+class Run(Given, Showing):
     """One rank's view of its attempt. Every rank may call every method; only rank 0 writes.
 
     A thread writes the events, and checkpoints if asked for. The next call raises the OSError that it met. A full
@@ -57,6 +59,8 @@ class Run(Given):
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize) if self.rank == 0 else None
+            if self._events is not None:
+                self._shown = ShownLog(self._dir.media, self._events, warn=self._warn_once)
             self._agreement = StopAgreement(
                 self._dir,
                 rank=self.rank,
@@ -242,6 +246,7 @@ class Run(Given):
         atexit.register(self._close, wait_s=0.0)
 
     def _note(self, step: int, epoch: int | None = None) -> None:
+        self._newest_step = step
         if self._profiling is not None:
             self._profiling.at(int(step))
         self._pause.note(step=step, epoch=epoch)
@@ -255,7 +260,7 @@ class Run(Given):
         try:
             self._flush(wait_s=wait_s)
         finally:
-            events, self._events = self._events, None
+            events, self._events, self._shown = self._events, None, None
             if events is not None:
                 events.close()
 
@@ -284,7 +289,7 @@ class Run(Given):
             self._afterwards.stop()
 
     def _detach(self) -> None:
-        self._events = self._agreement = self._dir = self._profiling = None
+        self._events = self._agreement = self._dir = self._profiling = self._shown = None
         self._checkpoints = CheckpointWriter(self._warn)
         if self.hears_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, TypeAlias
 
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress, Remeasured
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress, Remeasured, Shown
 from torchyard.host.disk import FULL
 from torchyard.host.failpoints import failpoint
 from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
@@ -29,7 +29,7 @@ class _Values:
     values: dict[str, Any]
 
 
-_Line: TypeAlias = _Values | Message | CheckpointSaved | Card | Remeasured
+_Line: TypeAlias = _Values | Message | CheckpointSaved | Card | Remeasured | Shown
 
 
 class EventLog:
@@ -97,6 +97,10 @@ class EventLog:
     def remeasured(self, name: str, metrics: Mapping[str, float], *, attempt: int | None) -> None:
         """Adds what a checkpoint has measured again; `attempt`: the one that saved it, if not this one."""
         self._add(Remeasured(time=_now(), name=name, attempt=attempt, metrics=dict(metrics)))
+
+    def shown(self, line: Shown) -> None:
+        """Adds an item, whose files are there."""
+        self._add(line)
 
     def flush(self) -> None:
         """Returns when all added lines are in the file."""

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from store.blobs import Blob, Blobs, BlobWriter
 from store.facts.output import NewCheckpoint
@@ -17,6 +17,18 @@ CHECKPOINT_LIMIT = 1 << 40
 
 _MAX_MANIFEST = 1 << 20
 _MIN_FILE_COST = 1 << 20  # opening and syncing a file counts as copying so many bytes
+
+
+class Copy(Protocol):
+    """A complete copy, whose blobs have no names in the store before `publish`."""
+
+    def publish(self) -> None:
+        """Gives the blobs their names. The caller holds `Blobs.shared_lock` until its commit. Raises OSError."""
+        ...
+
+    def discard(self) -> None:
+        """Removes every blob that has no name. Raises OSError."""
+        ...
 
 
 class CheckpointCopy:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from store.facts.output import Batch, NewEvent
 from store.facts.telemetry import MetricPoint
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Remeasured, parse_line
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Remeasured, Shown, parse_line
 from torchyard.contract.events import Progress as ProgressLine
 from worker.attempts.lines import CHUNK, LineReader, as_text
 from worker.attempts.progress import Progress
@@ -27,10 +27,12 @@ class EventReader:
         self._progress = Progress()
         self._stored_progress = self._progress
 
-    def read(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> Generator[tuple[str, int]]:
+    def read(
+        self, batch: Batch, offsets: dict[str, int], *, final: bool
+    ) -> Generator[tuple[CheckpointSaved | Shown, int]]:
         """Adds the next events to the batch, and moves the offset behind them. Raises OSError.
 
-        Yields the name of each checkpoint where its line stands, and the offset of the line. The caller may stop there.
+        Yields each line that has files where it stands, and its offset. The caller may stop there.
         """
         self._progress = self._stored_progress
         offset = offsets.get(EVENTS, 0)
@@ -44,8 +46,8 @@ class EventReader:
                 warn(batch, f"a line of {EVENTS} is too long: {as_text(line[:200], cut + len(line) - 200)}")
                 continue
             event = _parse_event(line, batch)
-            if isinstance(event, CheckpointSaved):
-                yield event.name, start
+            if isinstance(event, CheckpointSaved | Shown):
+                yield event, start
             elif event is not None:
                 self._add(event, batch)
 
@@ -82,7 +84,7 @@ class EventReader:
             self.announce_progress(batch)
 
 
-def _parse_event(raw: bytes, batch: Batch) -> _Event | CheckpointSaved | None:
+def _parse_event(raw: bytes, batch: Batch) -> _Event | CheckpointSaved | Shown | None:
     """Returns None, and adds a warning, if the line is not an event."""
     try:
         event = parse_line(raw)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from store.facts.media import NewMedia
 from store.facts.output import Batch, NewCheckpoint
 from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Remeasured
@@ -21,6 +22,7 @@ def masked_batch(batch: Batch, mask: Mask) -> Batch:
         points=_masked_points(batch.points, mask),
         curves=_masked_points(batch.curves, mask),
         checkpoints=[_masked_checkpoint(new, mask) for new in batch.checkpoints],
+        media=[_masked_item(new, mask) for new in batch.media],
         remeasured=_masked_measures(batch.remeasured, mask),
     )
 
@@ -35,6 +37,11 @@ def _masked_points(points: list[MetricPoint], mask: Mask) -> list[MetricPoint]:
 def _masked_checkpoint(new: NewCheckpoint, mask: Mask) -> NewCheckpoint:
     manifest = replace(new.manifest, metrics=_masked(new.manifest.metrics, mask), card=_masked(new.manifest.card, mask))
     return replace(new, manifest=manifest)
+
+
+def _masked_item(new: NewMedia, mask: Mask) -> NewMedia:
+    texts = {name: _masked(getattr(new, name), mask) for name in ("key", "caption", "classes", "data")}
+    return replace(new, **texts)
 
 
 def _masked_measures(event: Remeasured | None, mask: Mask) -> Remeasured | None:

@@ -97,7 +97,8 @@ class OutputRecorder:
         return self._share.used_up or not _FLOODS.isdisjoint(self._records.cut)
 
     def _store(self, *, final: bool) -> bool:
-        batch = self._relay.read(final=final, logs="log" not in self._records.cut)
+        cut = self._records.cut
+        batch = self._relay.read(final=final, logs="log" not in cut, media="media" not in cut)
         if batch is None:
             return self._relay.copying
         with self._relay.storing(batch):

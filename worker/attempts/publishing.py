@@ -5,7 +5,7 @@ from store.facts.output import Batch
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import CheckpointSaved
 from torchyard.contract.rundir import RunDir
-from worker.attempts.copying import CheckpointCopy, FileCopy
+from worker.attempts.copying import CheckpointCopy, Copy
 from worker.attempts.spacing import Spacing
 from worker.attempts.warnings import warn
 from worker.host.mask import Mask
@@ -43,7 +43,7 @@ class Publishing:
         self,
         name: str,
         batch: Batch,
-        copied: list[CheckpointCopy | FileCopy],
+        copied: list[Copy],
         *,
         budget: int,
         one_a_minute: bool = True,
@@ -79,7 +79,7 @@ class Publishing:
             self._copy = None
         return budget
 
-    def add_unannounced(self, batch: Batch, copied: list[CheckpointCopy | FileCopy], *, budget: int) -> None:
+    def add_unannounced(self, batch: Batch, copied: list[Copy], *, budget: int) -> None:
         """Adds checkpoints without an event line: the process ended before it could write the line. Raises OSError."""
         if self._spacing.is_over(len(self.known)):
             if self._spacing.newest is not None:

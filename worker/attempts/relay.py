@@ -13,12 +13,14 @@ from pathlib import Path
 from store.blobs import Blobs
 from store.facts.output import Batch
 from store.facts.telemetry import MetricPoint
+from torchyard.contract.events import Shown
 from torchyard.contract.rundir import RunDir
 from worker.attempts.artifacts import Artifacts, artifact_of
 from worker.attempts.capturing import Capturing
-from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
+from worker.attempts.copying import CHECKPOINT_LIMIT, Copy
 from worker.attempts.events import EVENTS, EventReader
 from worker.attempts.logs import LogReader
+from worker.attempts.media import MEDIA_LIMIT, ShownItems
 from worker.attempts.publishing import Publishing
 from worker.attempts.relay_state import RelayState
 from worker.attempts.warnings import warn
@@ -63,8 +65,9 @@ class Relay:
         self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
         self._capturing = Capturing(run, blobs, patterns, known=known, limit=limit, mask=mask) if patterns else None
+        self._shown = ShownItems(run, blobs)
         self._artifacts = None if state.artifacts_stored else artifacts
-        self._copied: list[CheckpointCopy | FileCopy] = []
+        self._copied: list[Copy] = []
         """The copies that belong to the batch that was read last."""
 
     @property
@@ -86,7 +89,7 @@ class Relay:
     def _copying_checkpoints(self) -> bool:
         return self._checkpoints.copying or (self._capturing is not None and self._capturing.copying)
 
-    def read(self, *, final: bool = False, logs: bool = True) -> Batch | None:
+    def read(self, *, final: bool = False, logs: bool = True, media: bool = True) -> Batch | None:
         """Reads at most 256 KiB of each file. Returns None if there is nothing new. Keeps the start of a long line.
 
         Each call copies at most 32 MiB of checkpoints, without a lock. A checkpoint is in the batch as soon as it is
@@ -94,12 +97,12 @@ class Relay:
 
         `final`: all processes have ended, so a last line without an end is complete; and if more than 256 MiB of a file
         are unread, only the last 16 MiB are read. All is read when the call returns None and `copying` is false.
-        `logs`: whether to read them; those of an attempt that may store no more are not. Raises OSError: the next call
-        reads the same again.
+        `logs`, `media`: whether to read them; those of an attempt that may store no more are not. Raises OSError: the
+        next call reads the same again.
         """
         self._discard_copied()
         batch, offsets = Batch(offsets={}), dict(self._state.offsets)
-        budget = self._read_events(batch, offsets, final=final)
+        budget = self._read_events(batch, offsets, final=final, media=media)
         batch.reports = offsets.get(EVENTS) != self._state.offsets.get(EVENTS)
         if logs:
             self._logs.read(batch, offsets, final=final)
@@ -112,7 +115,7 @@ class Relay:
             self._checkpoints.add_unannounced(batch, self._copied, budget=budget)
             if not self._copying_checkpoints:
                 self._events.announce_progress(batch)
-        if self._capturing is not None:
+        if self._capturing is not None and not batch.media:
             state = self._capture(self._capturing, batch, state, final=final)
         if final and self._artifacts is not None and self._is_empty(batch, state) and not self._copying_checkpoints:
             state = self._publish(self._artifacts, batch, state)
@@ -145,19 +148,32 @@ class Relay:
             self._artifacts.discard()
 
     def _is_empty(self, batch: Batch, state: RelayState) -> bool:
-        return state == self._state and not (batch.checkpoints or batch.events or batch.artifacts)
+        return state == self._state and not (batch.checkpoints or batch.events or batch.artifacts or batch.media)
 
-    def _read_events(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> int:
-        """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its checkpoint."""
-        budget = COPY_LIMIT
-        for name, start in self._events.read(batch, offsets, final=final):
-            budget = self._checkpoints.add(name, batch, self._copied, budget=budget)
-            if self._copying_checkpoints:
+    def _read_events(self, batch: Batch, offsets: dict[str, int], *, final: bool, media: bool) -> int:
+        """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its files."""
+        budget, room = COPY_LIMIT, MEDIA_LIMIT if media else 0
+        for line, start in self._events.read(batch, offsets, final=final):
+            if isinstance(line, Shown):
+                if not media:
+                    continue
+                waits = room <= 0 or bool(batch.checkpoints)  # one batch has no blobs of both to remove
+                room -= 0 if waits else self._show(line, batch)
+            elif not (waits := bool(batch.media)):
+                budget = self._checkpoints.add(line.name, batch, self._copied, budget=budget)
+                waits = self._copying_checkpoints
+            if waits:
                 offsets[EVENTS] = start
                 if not start and EVENTS not in self._state.offsets:
                     del offsets[EVENTS]
-                break
+                return 0
         return budget
+
+    def _show(self, line: Shown, batch: Batch) -> int:
+        """Adds an item. Returns how much of `MEDIA_LIMIT` it takes."""
+        copies, cost = self._shown.add(line, batch)
+        self._copied += copies
+        return cost
 
     def _read_event_files(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
         """Adds what TensorBoard's event files say."""

@@ -1,0 +1,110 @@
+"""What runs show, in the store: what replaces what, the limits, and what becomes of the blobs."""
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from store.blobs import Blobs
+from store.commands import cleanup
+from store.db.tables import Garbage, Media
+from store.facts.attempts import Claim
+from store.facts.media import NewMedia, PictureFacts
+from store.facts.output import Batch, NewArtifact, OutputLimits
+from store.rows import artifacts, attempts, quotas, users
+from tests.store.fixture import StoreFixture, store_on
+from torchyard.contract.team import Resource, Role
+
+
+@pytest.fixture
+def claim(db: StoreFixture) -> Claim:
+    return db.running(db.submit(), db.worker())
+
+
+def picture(blobs: Blobs, content: bytes, *, step: int = 1, number: int = 0) -> NewMedia:
+    blob = blobs.add(BytesIO(content))
+    return NewMedia(
+        "a", "image", step, number, pictures=[PictureFacts("image", "image/png", blob.size, blob.sha256, 1, 1)]
+    )
+
+
+def text(step: int, *, key: str = "t", content: str = "") -> NewMedia:
+    return NewMedia(key, "text", step, 0, data={"text": content})
+
+
+def record(db: StoreFixture, claim: Claim, *new: NewMedia, seq: int = 0, **limits: Any) -> frozenset[str]:
+    batch = Batch(offsets={}, media=list(new))
+    return db.write(lambda session: attempts.record(session, claim, batch, seq=seq, limits=OutputLimits(**limits)))
+
+
+def steps(db: StoreFixture) -> list[int]:
+    return db.read(lambda session: [*session.scalars(select(Media.step).order_by(Media.step))])
+
+
+def events(db: StoreFixture, kind: str) -> list[dict[str, Any]]:
+    return [row["data"] for row in db.everything()["job_events"] if row["type"] == kind]
+
+
+def stored(blobs: Blobs) -> list[bytes]:
+    return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
+
+
+def test_what_is_replaced_is_removed_unless_another_has_the_same_bytes(
+    db: StoreFixture, blobs: Blobs, claim: Claim
+) -> None:
+    record(db, claim, picture(blobs, b"one"), picture(blobs, b"shared", number=1), picture(blobs, b"shared", number=2))
+    record(db, claim, picture(blobs, b"two"), picture(blobs, b"three", number=1), picture(blobs, b"two"), seq=1)
+    assert [row["number"] for row in db.everything()["media"]] == [2, 1, 0]
+    cleanup.collect_garbage(store_on(db.database, blobs=blobs))
+    assert stored(blobs) == [b"shared", b"three", b"two"]
+    assert db.read(lambda session: session.scalars(select(Garbage.sha256)).all()) == []
+
+
+def test_one_event_tells_of_the_items_of_a_key_in_a_batch(db: StoreFixture, claim: Claim) -> None:
+    record(db, claim, *(text(step) for step in (3, 9, 6)), text(1, key="u"))
+    assert events(db, "media") == [
+        {"key": "t", "kind": "text", "step": 9, "count": 3},
+        {"key": "u", "kind": "text", "step": 1, "count": 1},
+    ]
+
+
+def test_a_job_stores_so_many_items_and_one_message_tells_of_the_others(
+    db: StoreFixture, blobs: Blobs, claim: Claim
+) -> None:
+    assert record(db, claim, *map(text, range(3)), media=4) == frozenset()
+    again = [text(2, content="new"), text(3), picture(blobs, b"left out"), text(5)]
+    assert record(db, claim, *again, seq=1, media=4) == {"media"}
+    assert steps(db) == [0, 1, 2, 3]
+    assert record(db, claim, text(9), seq=2, media=4) == {"media"}
+    (told,) = events(db, "message")
+    assert (
+        "no more of what this attempt shows is stored: the limit of 4 items is reached (TORCHYARD_MAX_MEDIA"
+        in told["text"]
+    )
+    cleanup.collect_garbage(store_on(db.database, blobs=blobs))
+    assert stored(blobs) == []
+
+
+def test_items_count_among_the_bytes_of_artifacts(db: StoreFixture, blobs: Blobs, claim: Claim) -> None:
+    left = NewArtifact("a", 600, "0" * 64)
+    db.write(lambda session: artifacts.add(session, claim.job_id, attempt=1, new=[left]))
+    assert record(db, claim, text(1, content="x" * 200), artifact_bytes=1200) == frozenset()
+    assert record(db, claim, text(1, content="y" * 200), text(2, content="x" * 200), seq=1, artifact_bytes=1200) == {
+        "media"
+    }
+    assert steps(db) == [1]
+    room = db.read(lambda session: artifacts.room(session, claim.job_id))
+    assert 400 < room.media_bytes < 500
+
+
+def test_items_count_in_the_quota_of_their_owner(db: StoreFixture, blobs: Blobs, claim: Claim) -> None:
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 1200}))
+    assert record(db, claim, picture(blobs, b"x" * 600)) == frozenset()
+    used = db.read(lambda session: quotas.stored_bytes(session, "ada"))
+    assert 900 < used < 1100, "with its event"
+    assert record(db, claim, picture(blobs, b"y" * 600, step=2), seq=1) == {"media"}
+    assert "quota `stored_bytes` is used up" in events(db, "message")[0]["text"]
+    assert record(db, claim, picture(blobs, b"z" * 500), seq=2) == {"media"}
+    assert steps(db) == [1]
