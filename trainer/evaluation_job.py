@@ -54,6 +54,7 @@ def evaluate(run: Run, *, config: Recipe, world: World) -> bool:
     run.log(metrics, step=step)
     if world.rank == 0:
         _keep_files(found)
+        found.show(run, step)
     logger.info("step %d  %s", step, "  ".join(f"{key} {value:.4g}" for key, value in metrics.items()))
     return True
 

@@ -230,6 +230,8 @@ class Training:
             )
         evaluation = replace(evaluation, metrics=self.world.numbers_from_rank_0(evaluation.metrics))
         self.run.log(evaluation.metrics, step=self.position.step)
+        if self.world.rank == 0:
+            evaluation.show(self.run, self.position.step)
         return evaluation
 
     def _observe(self, metrics: Mapping[str, float]) -> bool:

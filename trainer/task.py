@@ -6,11 +6,16 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from torchyard.run import Run
 from torchyard.run.publishing import Content
 from trainer.data.batch import Batch
 from trainer.data.identity import Identity
 from trainer.score import Score
 from trainer.world import World
+
+
+def _nothing(run: Run, step: int) -> None:
+    """Shows nothing."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +24,11 @@ class Evaluation:
 
     metrics: dict[str, float]
     files: Mapping[str, Content] = field(default_factory=dict[str, Content])
-    """Files for the checkpoint of this evaluation: overlays, a confusion matrix. Only those of rank 0 are written."""
+    """Files for the checkpoint of this evaluation: a confusion matrix. Only those of rank 0 are written."""
     samples: int = 0
     """Samples that all ranks together have measured."""
+    show: Callable[[Run, int], None] = _nothing
+    """Shows what was found at a step, by the run context. Rank 0 alone calls it, while the others go on."""
 
 
 class Task(Protocol):

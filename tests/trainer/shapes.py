@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from torchyard.models.palette import IGNORED_COLOUR, palette
+from torchyard.models.palette import palette
 
 CLASSES = ["background", "square", "disc", "stripes"]
 _COLOURS = np.array([[30, 30, 30], [200, 40, 40], [40, 200, 40], [40, 40, 200]], dtype=np.float64)
@@ -27,7 +27,7 @@ def shapes(root: Path, *, count: int = 12, size: int = 32, ignored: bool = False
             mask[size // 2] = 255
         Image.fromarray(picture.clip(0, 255).astype(np.uint8)).save(root / "images" / f"shape-{number:02}.png")
         image = Image.frombytes("P", (size, size), mask.tobytes())
-        image.putpalette([channel for colour in [*palette(255), IGNORED_COLOUR] for channel in colour])
+        image.putpalette([channel for colour in [*palette(255), [224, 224, 192]] for channel in colour])
         image.save(root / "masks" / f"shape-{number:02}.png")
     return root
 

@@ -1,8 +1,5 @@
 """The colours of the classes of a segmentation."""
 
-IGNORED_COLOUR = [224, 224, 192]
-"""The colour of a pixel without a class, as Pascal VOC draws it."""
-
 
 def palette(classes: int) -> list[list[int]]:
     """Returns a colour `[red, green, blue]` for each class: those of Pascal VOC, of which the first is black."""

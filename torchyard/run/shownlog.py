@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 import itertools
-import os
 from pathlib import Path
+import secrets
 import time
 from typing import Any
 
@@ -31,6 +31,7 @@ class ShownLog:
         self._folder = folder
         self._events = events
         self._warn = warn
+        self._own = secrets.token_hex(4)  # another process of the attempt may have written there
         self._numbers = itertools.count(1)
 
     def add(
@@ -72,7 +73,7 @@ class ShownLog:
 
     def _write(self, part: MediaPart, content: bytes) -> str:
         """Writes a picture, and returns the name of its file. Raises ValueError and OSError."""
-        name = f"{os.getpid()}-{next(self._numbers)}-{part}.{picture_of(content).suffix}"
+        name = f"{self._own}-{next(self._numbers)}-{part}.{picture_of(content).suffix}"
         self._folder.mkdir(mode=0o700, exist_ok=True)
         with (self._folder / name).open("xb") as file:
             file.write(content)

@@ -77,6 +77,10 @@ class Tokens:
             inputs, labels = self._padded(chosen, width), self.labels[chosen]
             yield Batch({name: to_device(tensor, device) for name, tensor in inputs.items()}, to_device(labels, device))
 
+    def tokens(self, index: int) -> list[int]:
+        """Returns the tokens of one text. Waits for the device."""
+        return self.ids[int(self.starts[index]) : int(self.starts[index + 1])].tolist()
+
     def longest(self, count: int) -> Tensor:
         """Returns the indices of the `count` longest texts."""
         return self.lengths.topk(min(count, len(self))).indices

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 import logging
 from typing import Any
 
@@ -13,6 +14,7 @@ from torchyard.contract.recipes import HF, ImageClassification, ImageDataConfig,
 from torchyard.models import vision
 from torchyard.models.normalization import Normalizer
 from torchyard.models.placement import memory_format
+from torchyard.run import Run
 from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
@@ -25,6 +27,7 @@ from trainer.data.mixup import mixup
 from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
 from trainer.recipes.measuring import measure
+from trainer.recipes.mistakes import Mistakes, show_confusion, show_pictures
 from trainer.recipes.tally import Tally
 from trainer.recipes.weighting import ClassLoss, make_loss
 from trainer.score import Accuracy
@@ -122,16 +125,19 @@ class Classifier:
     ) -> Evaluation:
         """Measures loss, top-1 and top-5 accuracy and the confusion matrix. A collective if there is a world."""
         tally = Tally(classes=len(self.data.classes), device=self.device)
+        mistakes = Mistakes(world, device=self.device)
         measure(
             self.model,
             self._validation_batches,
             samples=len(self.data.val),
             batch_size=batch_size or self.config.training.per_device_batch_size,
             tally=tally,
+            mistakes=mistakes,
             world=world,
             on_batch=on_batch,
         )
-        return Evaluation(tally.metrics(), files=tally.files(self.data.classes), samples=tally.samples)
+        files, show = tally.files(self.data.classes), partial(self._show, mistakes, tally.matrix)
+        return Evaluation(tally.metrics(), files=files, samples=tally.samples, show=show)
 
     def example_inputs(self) -> Tensor:
         return self.largest_batch(1).inputs
@@ -140,6 +146,13 @@ class Classifier:
         """Returns blank pictures: all pictures have the same size."""
         pictures = torch.zeros(count, self.data.channels, self.data.height, self.data.width, device=self.device)
         return self._batch(pictures, torch.zeros(count, dtype=torch.long, device=self.device))
+
+    def _show(self, mistakes: Mistakes, matrix: Tensor | None, run: Run, step: int) -> None:
+        show_confusion(run, matrix, classes=self.data.classes, step=step)
+        if found := mistakes.found():
+            indices = torch.tensor([mistake.index for mistake in found])
+            pictures, _ = next(self.data.val.batches([indices], device=torch.device("cpu"), workers=0))
+            show_pictures(run, found, pictures, classes=self.data.classes, step=step)
 
     def _validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
         batches = self.data.val.batches(plan, device=self.device, workers=self.workers)

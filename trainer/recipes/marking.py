@@ -19,8 +19,6 @@ from trainer.recipes.pixels import PixelLoss, PixelTally
 from trainer.recipes.weighting import class_weights
 from trainer.score import ClassIou, Iou, Score
 
-BLACK_AND_WHITE = [[0, 0, 0], [255, 255, 255]]
-
 
 class PixelSums(Protocol):
     """The sums of a measurement, over all ranks after `trainer.recipes.measuring.measure`."""
@@ -35,6 +33,9 @@ class PixelSums(Protocol):
 
     def metrics(self) -> dict[str, float]: ...
 
+    @property
+    def matrix(self) -> Tensor | None: ...
+
     def files(self) -> Mapping[str, Content]: ...
 
 
@@ -45,8 +46,6 @@ class Marking:
     metadata: dict[str, Any]
     """The part of a checkpoint's metadata that says what the model's outputs mean."""
     description: str
-    colours: list[list[int]]
-    """The colour of each class in a drawing."""
     loss: Callable[[Tensor, Tensor], Tensor]
     """Returns the loss of each picture, of outputs and true masks."""
     masks: Callable[[Tensor], Tensor]
@@ -93,7 +92,6 @@ def _one_class(config: Segmentation, pos_weight: float, device: torch.device) ->
             "threshold": threshold,
         },
         description=f"a positive pixel weighs {pos_weight:.4g}",
-        colours=BLACK_AND_WHITE,
         loss=loss,
         masks=lambda logits: (logits > cut).byte(),
         score=Iou(cut=cut, device=device),
@@ -109,7 +107,6 @@ def _several_classes(
     return Marking(
         metadata={"classes": classes, "outputs": len(classes), "palette": colours, "class_weights": weights},
         description=f"{len(classes)} classes",
-        colours=colours,
         loss=loss,
         masks=lambda logits: logits.argmax(1, keepdim=True).byte(),
         score=ClassIou(device),

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.data.batch import Batch
+from trainer.recipes.mistakes import Mistakes
 from trainer.sampler import evaluation_batches
 from trainer.weights.initial import train_mode
 from trainer.world import World
@@ -34,9 +35,12 @@ def measure(
     tally: Tally,
     world: World | None,
     lengths: Tensor | None = None,
+    mistakes: Mistakes | None = None,
     on_batch: Callable[[], None] = lambda: None,
 ) -> None:
-    """Adds each of `samples` samples to `tally` once, on all ranks together. A collective if there is a world.
+    """Adds each of `samples` samples to `tally` and to `mistakes` once, on all ranks together.
+
+    A collective if there is a world.
 
     `batches` returns the batch of each tensor of sample indices. With `lengths`, its samples are of like lengths. The
     number format is that of the caller's autocast. Leaves the model in training mode.
@@ -50,8 +54,12 @@ def measure(
                 outputs = model(batch.inputs)
                 if share.counts:
                     tally.add(outputs, batch.targets)
+                    if mistakes is not None:
+                        mistakes.add(outputs, batch.targets, share.indices)
                 on_batch()
     finally:
         train_mode(model)
     if world is not None:
         world.sum(tally.sums)
+        if mistakes is not None:
+            world.sum(mistakes.sums)

@@ -66,7 +66,7 @@ class ClassPixelTally:
         IoU and Dice are means over the classes that occur in truth or prediction; without any pixel all ratios are 1.
         """
         loss, samples = self.sums[:2].tolist()
-        matrix = self._matrix()
+        matrix = self.matrix
         right, either = matrix.diag(), _either(matrix)
         occurs = either > 0
         total = matrix.sum()
@@ -83,7 +83,7 @@ class ClassPixelTally:
 
     def files(self) -> dict[str, bytes]:
         """Returns `confusion.json`: a row of pixels for each true class, and each class's IoU; null without pixels."""
-        matrix = self._matrix()
+        matrix = self.matrix
         iou = [
             right / either if either else None
             for right, either in zip(matrix.diag().tolist(), _either(matrix).tolist(), strict=True)
@@ -91,7 +91,9 @@ class ClassPixelTally:
         content = {"classes": self._classes, "matrix": matrix.long().tolist(), "iou": iou}
         return {"confusion.json": json.dumps(content).encode()}
 
-    def _matrix(self) -> Tensor:
+    @property
+    def matrix(self) -> Tensor:
+        """A row of pixels for each true class, on the CPU. Waits for the device."""
         return self.sums[2:].reshape(len(self._classes), len(self._classes)).cpu()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torchyard.models import unet
 from torchyard.models.normalization import Normalizer
 from torchyard.models.placement import memory_format
 from torchyard.models.vision import is_published
+from torchyard.run import Run
 from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
 from trainer.data.batch import Batch
@@ -25,7 +27,7 @@ from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
 from trainer.recipes.marking import Marking, make_marking, outputs
 from trainer.recipes.measuring import measure
-from trainer.recipes.overlays import overlays
+from trainer.recipes.mistakes import show_confusion
 from trainer.score import Score
 from trainer.task import Evaluation
 from trainer.weights.files import file_state, fill, torchvision_state
@@ -40,7 +42,17 @@ ENCODER = "encoder."
 """The prefix of the names of the encoder's parameters."""
 
 SHOWN = 4
-"""Validation pictures that each evaluation draws with their masks."""
+"""Validation pictures that each evaluation shows with their masks."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Pictures (samples, 3, height, width) with their masks and the model's, which are (samples, 1, height, width)."""
+
+    names: list[str]
+    pictures: Tensor
+    truth: Tensor
+    predicted: Tensor
 
 
 @dataclass(frozen=True)
@@ -122,12 +134,12 @@ class Segmenter:
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
     ) -> Evaluation:
-        """Measures the loss and the metrics of pixels, and draws overlays of a few validation pictures.
+        """Measures the loss and the metrics of pixels, and marks a few validation pictures to show.
 
         A collective if there is a world.
         """
         batch_size = batch_size or self.config.training.per_device_batch_size
-        files = self._overlays(batch_size, drawn=world is None or world.rank == 0, on_batch=on_batch)
+        samples = self._samples(batch_size, kept=world is None or world.rank == 0, on_batch=on_batch)
         tally = self.marking.tally()
         measure(
             self.model,
@@ -138,7 +150,8 @@ class Segmenter:
             world=world,
             on_batch=on_batch,
         )
-        return Evaluation(tally.metrics(), files={**files, **tally.files()}, samples=tally.samples)
+        show = partial(self._show, samples, tally.matrix)
+        return Evaluation(tally.metrics(), files=tally.files(), samples=tally.samples, show=show)
 
     def example_inputs(self) -> Tensor:
         return self.largest_batch(1).inputs
@@ -149,27 +162,38 @@ class Segmenter:
         pictures = torch.zeros(count, CHANNELS, side, side, dtype=torch.uint8, device=self.device)
         return self._batch(pictures, pictures[:, :1])
 
-    def _overlays(self, batch_size: int, *, drawn: bool, on_batch: Callable[[], None]) -> dict[str, Content]:
-        """Returns the overlay files of the same pictures every time; no files unless `drawn`.
+    def _samples(self, batch_size: int, *, kept: bool, on_batch: Callable[[], None]) -> Samples | None:
+        """Returns the same pictures every time, with their masks and the model's; None unless `kept`.
 
-        All ranks call the model equally often, but only one draws. Leaves the model in evaluation mode.
+        All ranks call the model equally often, but only one shows. Leaves the model in evaluation mode.
         """
         pairs = self.data.val
         shown = min(len(pairs), SHOWN)
         indices = torch.arange(shown) * len(pairs) // shown
         plan = list(indices.split(batch_size))
-        drawings: list[tuple[Tensor, Tensor, Tensor]] = []
+        marked: list[tuple[Tensor, Tensor, Tensor]] = []
         self.model.eval()
         with torch.no_grad():
             for pictures, masks in pairs.batches(plan, device=self.device, workers=0):
                 outputs = self.model(self._batch(pictures, masks).inputs)
-                drawings.append((pictures, masks, self.marking.masks(outputs)))
+                marked.append((pictures, masks, self.marking.masks(outputs)))
                 on_batch()
         names = [Path(pairs.pairs[index].name).name for index in indices.tolist()]
-        if not drawn:
-            return {}
-        shown_parts = (torch.cat(parts) for parts in zip(*drawings, strict=True))
-        return overlays(names, *shown_parts, colours=self.marking.colours)
+        return Samples(names, *(torch.cat(parts) for parts in zip(*marked, strict=True))) if kept else None
+
+    def _show(self, samples: Samples | None, matrix: Tensor | None, run: Run, step: int) -> None:
+        classes = self.marking.metadata["classes"]
+        show_confusion(run, matrix, classes=classes, step=step)
+        if samples is not None:
+            run.log_image(
+                "overlays",
+                list(samples.pictures),
+                step=step,
+                caption=samples.names,
+                truth=list(samples.truth[:, 0]),
+                predicted=list(samples.predicted[:, 0]),
+                classes=classes,
+            )
 
     def _validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
         pairs = self.data.val.batches(plan, device=self.device, workers=self.workers)

@@ -47,9 +47,13 @@ class Tally:
         """Samples that were added."""
         return int(self.sums[_SUMS - 1])
 
+    @property
+    def matrix(self) -> Tensor | None:
+        """A row of counts for each true class; None above MAX_CONFUSION classes."""
+        return self.sums[_SUMS:].long().reshape(self._classes, self._classes) if self._confusion else None
+
     def files(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Returns `confusion.json`: a row of counts for each true class; no file above MAX_CONFUSION classes."""
-        if not self._confusion:
+        """Returns `confusion.json`, the whole matrix, if there is one."""
+        if (matrix := self.matrix) is None:
             return {}
-        matrix = self.sums[_SUMS:].long().reshape(self._classes, self._classes).tolist()
-        return {"confusion.json": json.dumps({"classes": list(names), "matrix": matrix}).encode()}
+        return {"confusion.json": json.dumps({"classes": list(names), "matrix": matrix.tolist()}).encode()}

@@ -14,6 +14,7 @@ from torchyard.contract.recipes import TextClassification
 from torchyard.host.collector import paused
 from torchyard.models import text
 from torchyard.models.tokenizer import TokenizerFiles
+from torchyard.run import Run
 from torchyard.run.publishing import Content
 from trainer.data.batch import Batch
 from trainer.data.identity import Identity
@@ -22,6 +23,7 @@ from trainer.data.sources import local_path
 from trainer.data.texts import TextData, load_texts
 from trainer.data.tokens import Tokens, tokenize, train_tokenizer
 from trainer.recipes.measuring import measure
+from trainer.recipes.mistakes import KEY, Mistakes, show_confusion
 from trainer.recipes.tally import Tally
 from trainer.recipes.weighting import ClassLoss, make_loss
 from trainer.score import Accuracy
@@ -97,19 +99,24 @@ class TextClassifier:
     ) -> Evaluation:
         """Measures loss, accuracy and the confusion matrix. A collective if there is a world."""
         tally = Tally(classes=len(self.classes), device=self.device)
+        mistakes = Mistakes(world, device=self.device)
         measure(
             self.model,
             partial(self.val.batches, device=self.device),
             samples=len(self.val),
             batch_size=batch_size or self.config.training.per_device_batch_size,
             tally=tally,
+            mistakes=mistakes,
             world=world,
             lengths=self.val.lengths,
             on_batch=on_batch,
         )
         metrics = tally.metrics()
         return Evaluation(
-            {name: metrics[name] for name in METRICS}, files=tally.files(self.classes), samples=tally.samples
+            {name: metrics[name] for name in METRICS},
+            files=tally.files(self.classes),
+            samples=tally.samples,
+            show=partial(self._show, mistakes, tally.matrix),
         )
 
     def example_inputs(self) -> dict[str, Tensor]:
@@ -119,6 +126,15 @@ class TextClassifier:
     def largest_batch(self, count: int) -> Batch:
         """Returns the longest texts."""
         return self._batch(self.train.longest(count))
+
+    def _show(self, mistakes: Mistakes, matrix: Tensor | None, run: Run, step: int) -> None:
+        """Shows texts as the model has read them: their tokens, without what was cut."""
+        show_confusion(run, matrix, classes=self.classes, step=step)
+        if found := mistakes.found():
+            decoder = self.tokenizer.encoder(max_length=self.config.data.max_length)
+            texts = [decoder.decode(self.val.tokens(mistake.index)) for mistake in found]
+            captions = [mistake.caption(self.classes) for mistake in found]
+            run.log_text(KEY, texts, step=step, caption=captions)
 
     def _batch(self, indices: Tensor) -> Batch:
         return next(self.train.batches([indices], device=self.device))

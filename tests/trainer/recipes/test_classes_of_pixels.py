@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,10 @@ from torch import Tensor
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import same, state
 from tests.trainer.shapes import CLASSES, shapes
+from tests.trainer.shown import pixels, shown
 from torchyard.contract.errors import DataError, InvalidSpec
 from torchyard.contract.recipes import Segmentation
+from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
 from trainer.__main__ import main
 from trainer.data.masks import IGNORED
@@ -141,16 +142,16 @@ def test_shapes_are_told_apart_after_a_few_steps(tmp_path: Path, loss: dict[str,
     trained(task)
     found = task.evaluate(None)
     assert found.metrics["val/iou"] > 0.8
-    assert set(found.files) == {"confusion.json", *(f"overlays/shape-{number}.png" for number in _held_out(task))}
-    overlay = found.files[f"overlays/shape-{_held_out(task)[0]}.png"]
-    assert not isinstance(overlay, bytes)
-    overlay(written := io.BytesIO())
-    colours = {tuple(colour) for colour in np.asarray(Image.open(written))[:, 72:].reshape(-1, 3).tolist()}
-    assert {(0, 0, 0), (128, 0, 0), (0, 128, 0), (128, 128, 0)} >= colours > {(0, 0, 0)}
-
-
-def _held_out(task: Segmenter) -> list[str]:
-    return [pair.name.removeprefix("shape-") for pair in task.data.val.pairs]
+    assert set(found.files) == {"confusion.json"}
+    run = RunDir(tmp_path / "run")
+    first, *_ = shown(run, "overlays", evaluation=found)
+    assert (first.classes, first.caption) == (CLASSES, task.data.val.pairs[0].name)
+    assert {0, 1, 2, 3} >= {*np.unique(pixels(run, first, "predicted"))} > {0}
+    assert IGNORED in pixels(run, first, "truth")
+    (matrix,) = shown(run, "confusion")
+    assert matrix.data is not None
+    whole = json.loads(bytes(found.files["confusion.json"]))  # pyright: ignore[reportArgumentType]
+    assert (matrix.step, matrix.data["classes"], matrix.data["matrix"]) == (7, CLASSES, whole["matrix"])
 
 
 def test_automatic_weights_balance_the_classes_and_stay_with_the_checkpoint(tmp_path: Path) -> None:

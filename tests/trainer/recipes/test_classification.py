@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
 from PIL import Image
 import pytest
 import torch
@@ -15,7 +16,9 @@ from torchvision.models import ResNet18_Weights
 from tests.trainer.published import cache_as
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.runs import same, small_pictures
+from tests.trainer.shown import pixels, shown
 from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.rundir import RunDir
 from trainer.data.batch import Batch
 from trainer.data.images import InMemory
 from trainer.randomness import random_state, set_random_state
@@ -38,16 +41,19 @@ def taken(classifier: Classifier, plan: list[Tensor], *, epoch: int = 1) -> list
     return list(classifier.training_batches(plan, epoch=epoch))
 
 
-def evaluated(source: str) -> tuple[dict[str, float], dict[str, Any], int]:
+def evaluated(source: str, run: RunDir) -> tuple[dict[str, float], dict[str, Any], int]:
     with joined(recipe().distributed.collective_timeout()) as world:
         found = task(source=source, training={"per_device_batch_size": 8}).evaluate(world)
+        if world.rank == 0:
+            shown(run, "misclassified", evaluation=found)
         return found.metrics, dict(found.files), found.samples
 
 
 def test_each_sample_is_measured_once_on_any_number_of_ranks(tmp_path: Path) -> None:
     source = small_pictures(tmp_path, val=67)
     alone = task(source=source, training={"per_device_batch_size": 8}).evaluate(None)
-    for metrics, files, samples in results(on_ranks(2, evaluated, source)):
+    run = RunDir(tmp_path / "ranks")
+    for metrics, files, samples in results(on_ranks(2, evaluated, source, run)):
         assert metrics == pytest.approx(alone.metrics, rel=1e-12)
         assert metrics["val/accuracy"] == alone.metrics["val/accuracy"]
         assert files == alone.files
@@ -55,6 +61,31 @@ def test_each_sample_is_measured_once_on_any_number_of_ranks(tmp_path: Path) -> 
     matrix = json.loads(bytes(alone.files["confusion.json"]))["matrix"]  # pyright: ignore[reportArgumentType]
     assert sum(map(sum, matrix)) == 67
     assert sum(matrix[index][index] for index in range(10)) == round(alone.metrics["val/accuracy"] * 67)
+    (counts,) = shown(run, "confusion")
+    assert counts.data is not None
+    assert (counts.step, counts.data["matrix"]) == (7, matrix)
+    of_one = shown(RunDir(tmp_path / "one"), "misclassified", evaluation=alone)
+    assert [item.caption for item in shown(run, "misclassified")] == [item.caption for item in of_one]
+
+
+def test_the_surest_wrong_guesses_are_shown_with_their_pictures(tmp_path: Path) -> None:
+    classifier = task(source=small_pictures(tmp_path, val=67))
+    ((pictures, labels),) = classifier.data.val.batches([torch.arange(67)], device=CPU, workers=0)
+    with torch.no_grad():
+        shares, guesses = classifier.model.eval()(classifier.normalizer(pictures)).softmax(1).max(1)
+    wrong = [index for index in shares.argsort(descending=True).tolist() if guesses[index] != labels[index]][:16]
+    run = RunDir(tmp_path / "run")
+    items = shown(run, "misclassified", evaluation=classifier.evaluate(None))
+    assert [item.caption for item in items] == [
+        f"{guesses[index]} instead of {labels[index]} ({shares[index]:.2f})" for index in wrong
+    ]
+    for item, index in zip(items, wrong, strict=True):
+        assert abs(pixels(run, item, "image") / 255 - picture_of(pictures[index])).max() < 0.01
+
+
+def picture_of(picture: Tensor) -> NDArray[Any]:
+    plain = picture if picture.is_floating_point() else picture / 255
+    return plain[0].numpy() if len(plain) == 1 else plain.permute(1, 2, 0).numpy()
 
 
 def test_augmentation_changes_training_pictures_alone_and_from_epoch_to_epoch() -> None:

@@ -17,11 +17,12 @@ from torchvision.models import ResNet34_Weights
 from tests.trainer.published import cache_as
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load
+from tests.trainer.shown import pixels, shown
 from tests.trainer.walls import blob, pair, shifted, walls
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.recipes import Segmentation
+from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
-from torchyard.run.publishing import Content
 from trainer.__main__ import main
 from trainer.evaluate import evaluate
 from trainer.recipes.segmentation import Segmenter, make_task
@@ -40,14 +41,6 @@ def segmenter(
 ) -> Segmenter:
     torch.manual_seed(0)
     return make_task(wanted or config(), source=str(root), weights=weights, device=CPU, metadata=metadata)
-
-
-def content(file: Content) -> bytes:
-    if isinstance(file, bytes):
-        return file
-    written = io.BytesIO()
-    file(written)
-    return written.getvalue()
 
 
 def test_the_positive_weight_balances_the_classes(tmp_path: Path) -> None:
@@ -215,7 +208,7 @@ def test_a_configuration_that_cannot_work_is_refused_before_it_is_queued(section
     assert message in caught.value.errors[0].message
 
 
-def measured(root: str, world: World | None) -> tuple[dict[str, float], list[str], int, bool, int]:
+def measured(root: str, world: World | None) -> tuple[dict[str, float], int, bool, int]:
     calls = 0
 
     def count() -> None:
@@ -225,23 +218,21 @@ def measured(root: str, world: World | None) -> tuple[dict[str, float], list[str
     wanted = config(data={"val_fraction": 0.65}, training={"per_device_batch_size": 2}, loss={"dice": 1.0})
     task = segmenter(Path(root), wanted)
     found = task.evaluate(world, on_batch=count)
-    return found.metrics, list(found.files), found.samples, task.model.training, calls
+    return found.metrics, found.samples, task.model.training, calls
 
 
-def measured_on_a_rank(root: str) -> tuple[dict[str, float], list[str], int, bool, int]:
+def measured_on_a_rank(root: str) -> tuple[dict[str, float], int, bool, int]:
     with joined(timedelta(minutes=1)) as world:
         return measured(root, world)
 
 
 def test_ranks_with_uneven_batches_measure_the_same_as_one_process(tmp_path: Path) -> None:
     root = str(shifted(tmp_path, count=11))
-    alone, files, samples, _, _ = measured(root, None)
-    assert (samples, len(files)) == (7, 4)  # batches of 2, 2, 2 and 1 samples: for three ranks 2, 1 and 1 of them
-    ranks = results(on_ranks(3, measured_on_a_rank, root))
-    for metrics, _, counted, training, calls in ranks:
+    alone, samples, _, _ = measured(root, None)
+    assert samples == 7  # batches of 2, 2, 2 and 1 samples: for three ranks 2, 1 and 1 of them
+    for metrics, counted, training, calls in results(on_ranks(3, measured_on_a_rank, root)):
         assert metrics == pytest.approx(alone, rel=1e-12)
         assert (counted, training, calls) == (7, True, 2 + 2)
-    assert [own for _, own, _, _, _ in ranks] == [files, [], []]
 
 
 def test_metrics_are_those_of_the_models_probabilities(tmp_path: Path) -> None:
@@ -260,23 +251,27 @@ def test_metrics_are_those_of_the_models_probabilities(tmp_path: Path) -> None:
 
 
 def test_overlays_show_the_same_pictures_with_the_models_current_prediction(tmp_path: Path) -> None:
-    task = segmenter(shifted(tmp_path, count=9), config(data={"val_fraction": 0.7}))
+    task = segmenter(shifted(tmp_path / "data", count=9), config(data={"val_fraction": 0.7}))
     names = [task.data.val.pairs[index].name for index in (0, 1, 3, 4)]
-    shown: list[np.ndarray[Any, Any]] = []
-    for bias in (-100.0, 100.0):
+    run = RunDir(tmp_path / "run")
+    for step, bias in enumerate((-100.0, 100.0)):
         with torch.no_grad():
             task.model.get_parameter("head.bias").fill_(bias)
-        files = task.evaluate(None).files
-        assert list(files) == [f"overlays/{name}.png" for name in names]
-        shown.append(np.asarray(Image.open(io.BytesIO(content(files[f"overlays/{names[3]}.png"])))))
-    picture, truth = (np.asarray(Image.open(tmp_path / folder / f"{names[3]}.png")) for folder in ("images", "masks"))
-    for overlay, value in zip(shown, (0, 255), strict=True):
-        assert np.array_equal(overlay[:, :32], picture)
-        assert np.array_equal(overlay[:, 36:68, 0], truth)
-        assert (overlay[:, 72:] == value).all()
+        shown(run, "overlays", evaluation=task.evaluate(None), step=step)
+    lines = shown(run, "overlays")
+    assert [(line.step, line.number) for line in lines] == [(step, number) for step in (0, 1) for number in range(4)]
+    assert [line.caption for line in lines] == 2 * names
+    assert lines[0].classes == ["background", "foreground"]
+    picture, truth = (
+        np.asarray(Image.open(tmp_path / "data" / folder / f"{names[3]}.png")) for folder in ("images", "masks")
+    )
+    for line, value in zip(lines[3::4], (0, 1), strict=True):
+        assert np.array_equal(pixels(run, line, "image"), picture)
+        assert np.array_equal(pixels(run, line, "truth") > 0, truth > 0)
+        assert (pixels(run, line, "predicted") == value).all()
 
 
-def test_a_run_on_two_ranks_saves_overlays_and_a_state_with_the_same_metrics(tmp_path: Path) -> None:
+def test_a_run_on_two_ranks_shows_overlays_once_and_saves_a_state_with_the_same_metrics(tmp_path: Path) -> None:
     source = shifted(tmp_path / "data", count=12)
     sections = config(data={"val_fraction": 0.4, "augment": ["hflip", "crop", "color"]}).model_dump(mode="json")
     sections["training"] |= {"epochs": 1, "per_device_batch_size": 2}
@@ -287,7 +282,7 @@ def test_a_run_on_two_ranks_saves_overlays_and_a_state_with_the_same_metrics(tmp
     again = evaluate(folder / "state.pt", source=str(source), device="cpu")
     assert again.pop("samples") == 5
     assert {f"val/{key}": value for key, value in again.items()} == pytest.approx(metrics, rel=1e-9)
-    assert len(list((folder / "overlays").glob("wall-*.png"))) == 4
+    assert [line.number for line in shown(run, "overlays")] == [0, 1, 2, 3]
 
 
 def test_a_given_key_leaves_the_others_at_the_recipes_defaults() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 import io
 import json
 from pathlib import Path
+import re
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from torch.nn import functional
 
 from tests.trainer.data.test_textfiles import file
 from tests.trainer.ranks import on_ranks, results
+from tests.trainer.shown import shown
 from tests.trainer.weights.test_pretrained import HEAD, directory
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
+from torchyard.contract.rundir import RunDir
 from trainer.data.batch import Batch
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
@@ -122,6 +125,22 @@ def test_each_text_is_measured_once_on_any_number_of_ranks(tmp_path: Path) -> No
     for metrics, files, samples in results(on_ranks(2, evaluated, tmp_path)):
         assert metrics == pytest.approx(found.metrics, rel=1e-12)
         assert (files, samples) == (found.files, 18)
+
+
+def test_the_surest_wrong_guesses_are_shown_as_the_model_reads_them(tmp_path: Path) -> None:
+    task = bagged(source(tmp_path / "data", texts=60))
+    found = task.evaluate(None)
+    items = shown(RunDir(tmp_path / "run"), "misclassified", evaluation=found)
+    mistakes = round((1 - found.metrics["val/accuracy"]) * 18)
+    assert 0 < len(items) == min(mistakes, 16)
+    said = [re.fullmatch(r"[01] instead of [01] \((0\.[5-9]\d|1\.00)\)", item.caption or "") for item in items]
+    shares = [float(match[1]) for match in said if match is not None]
+    assert len(shares) == len(items)
+    assert shares == sorted(shares, reverse=True)
+    for item in items:
+        assert item.data is not None
+        truth = {"0": "bad", "1": "good"}[str(item.caption).split()[3]]
+        assert f"{truth} film" in item.data["text"]
 
 
 def test_six_classes_have_the_same_metrics_as_two(tmp_path: Path) -> None:
