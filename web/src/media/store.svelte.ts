@@ -26,6 +26,12 @@ export class Shelf {
     if (!this.isRead) await this.extend();
   }
 
+  /** Reads pages until this item is among them, or there is none. */
+  async reach(number: number): Promise<void> {
+    while (this.hasMore && !this.failure && !this.items.some((item) => item.number === number))
+      await this.extend();
+  }
+
   /** Reads the next page; all who ask meanwhile wait for the same one. */
   extend(): Promise<void> {
     this.running ??= this.read().finally(() => (this.running = null));
