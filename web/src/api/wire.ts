@@ -16,6 +16,7 @@ export type EventView = Schemas["EventView"];
 export type LogLine = Schemas["LogLine"];
 export type LiveLine = Schemas["LiveLine"];
 export type LogMatch = Schemas["LogMatch"];
+export type ArtifactView = Schemas["ArtifactView"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type ModelView = Schemas["ModelView"];
 export type ModelVersion = Schemas["ModelVersionSummary"];
