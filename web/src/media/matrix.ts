@@ -1,6 +1,6 @@
 /** What a confusion matrix says, and which samples belong to its cells. */
+import type { MediaView } from "../api/wire";
 import type { Matrix } from "./data";
-import type { MediaView } from "./views";
 
 export interface Place {
   /** The true class. */

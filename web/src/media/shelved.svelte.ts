@@ -1,7 +1,7 @@
 /** Follows the items of a key at the step that is wanted. Those before stay until they are read. */
+import type { MediaKey } from "../api/wire";
 import { untrack } from "svelte";
 import type { MediaStore, Shelf } from "./store.svelte";
-import type { MediaKey } from "./views";
 
 export interface Wanted {
   readonly store: MediaStore;

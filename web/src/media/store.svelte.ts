@@ -1,8 +1,8 @@
 /** What a job logged besides numbers: its keys, and the items of a key at a step, read once somebody looks at them. */
+import type { MediaKey, MediaPage, MediaView } from "../api/wire";
 import { ApiError, get } from "../api/client";
 import { Reading } from "../api/reading.svelte";
 import type { LiveEvent } from "../live/events";
-import type { MediaKey, MediaPage, MediaView } from "./views";
 
 const PAGE = 60;
 const MOST_SHELVES = 200;
@@ -42,7 +42,7 @@ export class Shelf {
     try {
       const page = await this.load(this.next);
       this.items = [...this.items, ...page.data];
-      [this.hasMore, this.next, this.failure, this.isRead] = [page.has_more, page.next, null, true];
+      [this.hasMore, this.next, this.failure, this.isRead] = [page.has_more, page.next ?? null, null, true];
     } catch (error) {
       this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
     }
@@ -102,7 +102,7 @@ export class MediaStore {
       const query = { key, kind, from_step: step, limit: PAGE, after };
       const page: MediaPage = await get<MediaPage>(this.path, query);
       yield page.data;
-      after = page.has_more ? page.next : null;
+      after = page.has_more ? (page.next ?? null) : null;
     } while (after !== null);
   }
 
@@ -110,7 +110,7 @@ export class MediaStore {
   heard(event: LiveEvent): void {
     if (event.kind === "changed") this.shelves.clear();
     else if (event.kind === "items" && event.items.job_id === this.jobId) {
-      const told = event.items.events.filter((item) => (item.type as string) === "media");
+      const told = event.items.events.filter((item) => item.type === "media");
       if (told.length === 0) return;
       for (const { data } of told) this.forget(String(data["key"]), Number(data["step"]));
     } else return;

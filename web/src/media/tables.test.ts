@@ -1,8 +1,8 @@
+import type { MediaView } from "../api/wire";
 import { expect, test } from "vitest";
 import { gridOf, histogramOf, matrixOf, noteIn, textIn } from "./data";
 import { pairs, samplesOf } from "./matrix";
 import { columnWidths, numeric, sorted } from "./rows";
-import type { MediaView } from "./views";
 
 const GRID = {
   columns: ["name", "loss"],

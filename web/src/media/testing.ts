@@ -1,6 +1,6 @@
 /** Items of a job as the service answers them, and a screen that shows all. */
+import type { MediaKey, MediaKind, MediaPage, MediaView } from "../api/wire";
 import { vi } from "vitest";
-import type { MediaKey, MediaKind, MediaPage, MediaView } from "./views";
 
 export function item(
   key: string,

@@ -1,10 +1,9 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { JobView } from "../../api/wire";
+import type { JobView, MediaView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { answered, item, picture, seeAll } from "../../media/testing";
-import type { MediaView } from "../../media/views";
 import { setQuery } from "../../router.svelte";
 import { removeAll, serve, settled, show, textOf, textsOf, type Asked } from "../../testing";
 import type { Compared } from "./compared";

@@ -1,9 +1,9 @@
+import type { MediaView } from "../../api/wire";
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { answered, item, picture, seeAll } from "../../media/testing";
-import type { MediaView } from "../../media/views";
 import { setQuery } from "../../router.svelte";
 import { pressed } from "../../shell/shortcuts";
 import { click, removeAll, serve, settled, show, textOf, textsOf, type Asked } from "../../testing";
@@ -240,7 +240,7 @@ test("of a long table the rows that are near are in the document, and a column's
 test("a job without media says how they come about, a failure what it is, and data of another form that it is none", async () => {
   all = [];
   expect(textOf(await opened())).toContain("run.log_image(");
-  all = [item("val/table", "table", 1, { data: { columns: 3 } })];
+  all = [item("val/table", "table", 1, { data: { columns: 3 } as unknown as MediaView["data"] })];
   expect(textOf(await opened())).toContain("not the form of a table");
   serve(() => null);
   expect(textOf((await opened()).querySelector("[role=alert]"))).toContain(
