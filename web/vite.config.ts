@@ -23,7 +23,11 @@ export default defineConfig({
     assetsInlineLimit: 0,
     target: "es2022",
     sourcemap: false,
-    rolldownOptions: { checks: { pluginTimings: false } },
+    rolldownOptions: {
+      checks: { pluginTimings: false },
+      // In a file of its own, browsers keep it when our code changes.
+      output: { codeSplitting: { groups: [{ name: "uplot", test: /node_modules\/uplot\/.*js$/ }] } },
+    },
   },
   worker: { format: "es" },
   server: { proxy: { "/v1": { target: service, changeOrigin: true, headers: { origin: service } } } },

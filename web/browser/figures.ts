@@ -8,7 +8,7 @@ export class Figure {
 
   constructor(page: Page, key: string) {
     this.page = page;
-    this.root = page.locator(`figure[aria-label="${key}"]`);
+    this.root = page.locator(`figure[data-keys~="${key}"]`);
   }
 
   /** Waits until the curve's newest point is of this step. */
@@ -51,13 +51,15 @@ export class Figure {
     return Number(/step ([\d,]+)/.exec(said)?.[1]?.replaceAll(",", ""));
   }
 
+  /** Chooses from its menu. */
+  async choose(item: string): Promise<void> {
+    await this.root.getByRole("button", { name: /^Actions of/ }).click();
+    await this.root.getByRole("menu").getByText(item, { exact: true }).click();
+  }
+
   /** Returns the rows of its CSV. */
   async rows(): Promise<readonly Readonly<Record<string, string>>[]> {
-    await this.root.hover();
-    const [file] = await Promise.all([
-      this.page.waitForEvent("download"),
-      this.root.getByRole("button", { name: "CSV" }).click(),
-    ]);
+    const [file] = await Promise.all([this.page.waitForEvent("download"), this.choose("Save CSV")]);
     const [head = "", ...lines] = readFileSync(await file.path(), "utf8")
       .trim()
       .split("\r\n");

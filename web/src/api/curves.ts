@@ -18,6 +18,7 @@ export interface CurveQuery {
   readonly job: readonly string[];
   readonly key?: readonly string[];
   readonly smooth?: number;
+  readonly smooth_points?: number;
   readonly max_points?: number;
   readonly from_step?: number | null;
   readonly to_step?: number | null;

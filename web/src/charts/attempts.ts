@@ -9,6 +9,15 @@ export interface CurveJob {
   readonly perEpoch: number | null;
   /** Oldest first; none while they are not read. */
   readonly attempts: readonly Attempt[];
+  /** The metric that decides which checkpoint is best; null where it is unknown. */
+  readonly monitor?: string | null;
+}
+
+/** Returns the metric that most of the jobs monitor; of several the first one's. */
+export function monitorOf(jobs: readonly CurveJob[]): string | null {
+  const counts = new Map<string, number>();
+  for (const { monitor } of jobs) if (monitor) counts.set(monitor, (counts.get(monitor) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;
 }
 
 export class Attempts {

@@ -1,7 +1,8 @@
 /** Jobs that are one line: the mean of their curves, with how far they spread. */
 import { Place } from "./axis";
 import { Columns } from "./columns";
-import { Line, type JoinView, type LineGroup } from "./line";
+import { colourOfPart } from "./colours";
+import { Line, type Drawn, type JoinView, type LineGroup } from "./line";
 
 /** Rows of a band: more would lie closer than pixels do. */
 const MOST_ROWS = 1000;
@@ -19,7 +20,7 @@ export class BandLine extends Line {
     /** Of each row, on the x axis. */
     readonly places: Float64Array,
   ) {
-    super(group.id, group.name, group.colour, columns, NOWHERE);
+    super({ ...drawnOf(group, members), columns, place: NOWHERE });
   }
 
   override x(row: number): number {
@@ -35,20 +36,33 @@ export class BandLine extends Line {
   }
 }
 
-/** Returns the lines of one key as one for each group. A group of one job stays that job's line, in the group's colour. */
+/** Returns the lines of each key as one for each group. A group of one job stays that job's line, in the group's colour. */
 export function joined(
   lines: readonly Line[],
   groups: readonly LineGroup[],
   view: JoinView,
 ): readonly Line[] {
-  return groups.flatMap((group): readonly Line[] => {
-    const ids = new Set(group.jobs);
-    const members = lines.filter((line) => ids.has(line.jobId) && line.columns.length > 0);
-    if (members.length > 1) return [bandOf(group, members, view)];
-    return members.map(
-      ({ columns, place, whole }) => new Line(group.id, group.name, group.colour, columns, place, [], whole),
-    );
-  });
+  const keys = [...new Set(lines.map(({ key }) => key))];
+  return keys.flatMap((key) => groups.flatMap((group) => ofGroup(group, key, lines, view)));
+}
+
+function ofGroup(group: LineGroup, key: string, lines: readonly Line[], view: JoinView): readonly Line[] {
+  const ids = new Set(group.jobs);
+  const members = lines.filter((line) => line.key === key && ids.has(line.jobId) && line.columns.length > 0);
+  if (members.length > 1) return [bandOf(group, members, view)];
+  return members.map(
+    ({ columns, place, whole }) => new Line({ ...drawnOf(group, members), columns, place, whole }),
+  );
+}
+
+/** Returns whose line it is, and how it is drawn. */
+function drawnOf({ id, name, colour }: LineGroup, [first]: readonly Line[]): Omit<Drawn, "columns" | "place"> {
+  const { key = "", part = null } = first ?? {};
+  return {
+    ...{ jobId: id, job: name, key, part },
+    name: part === null ? name : `${name} · ${part}`,
+    colour: colourOfPart(colour, part),
+  };
 }
 
 function bandOf(group: LineGroup, members: readonly Line[], view: JoinView): BandLine {

@@ -4,6 +4,8 @@ export interface Colour {
   readonly slot: number;
   /** Lengths of dash and gap; empty for a solid line. */
   readonly dash: readonly number[];
+  /** Of what is beside the main curve of its job. */
+  readonly isPale?: boolean;
 }
 
 const SLOTS = 8;
@@ -27,6 +29,12 @@ export function colourOf(jobId: string, shown: readonly string[] = [jobId]): Col
     taken.add(place);
   }
   return { slot: 1, dash: [] };
+}
+
+/** Returns how the curve of a part of the data, such as `val`, is drawn beside others of the same job. */
+export function colourOfPart(colour: Colour, part: string | null): Colour {
+  if (part?.startsWith("train")) return { ...colour, dash: [4, 3], isPale: true };
+  return part === "test" ? { ...colour, dash: [2, 2] } : colour;
 }
 
 /** Goes round the eight slots, then round them again with the next dash. */

@@ -1,6 +1,7 @@
 /** The rows of one series in typed arrays: what the service sent, and what came live since. Memory is bounded. */
 import type { Curve, WireNumber } from "../api/curves";
 import { Ema } from "./ema";
+import { nextDoubling } from "./smoothing";
 
 /** Above this many rows, neighbours are joined until about half as many are left. */
 export const MOST_ROWS = 4096;
@@ -27,7 +28,10 @@ export class Columns {
   #ema: Ema;
   /** Points that a live row takes in, so that it is as coarse as the rows before it. */
   #share = 1;
+  /** From how many points on the service smooths it more. */
+  #enough = nextDoubling(0);
 
+  /** `smooth`: the weight of the past in the average, of one point. */
   constructor(readonly smooth: number) {
     this.#ema = new Ema(smooth);
   }
@@ -63,6 +67,7 @@ export class Columns {
     }
     found.length = rows;
     found.points = curve.points;
+    found.#enough = nextDoubling(curve.points);
     found.newest = found.mean[rows - 1] ?? null;
     found.#share = Math.max(1, Math.round(curve.points / Math.max(1, rows)));
     const last = found.#lastFinite(found.ema);
@@ -90,6 +95,11 @@ export class Columns {
     if (before >= 0 && this.attempt[before] === attempt && (this.weight[before] ?? 0) < this.#share)
       this.#join(before, row);
     else this.length += 1;
+  }
+
+  /** Says whether it has so many points now that the service would smooth it more. */
+  isOutgrown(): boolean {
+    return this.smooth > 0 && this.points >= this.#enough;
   }
 
   /** Returns the first row at or after `x` of the given non-decreasing place of rows. */

@@ -1,13 +1,16 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { removeAll, show, textOf, textsOf } from "../testing";
+import { flushSync } from "svelte";
+import { click, removeAll, settled, show, textOf, textsOf } from "../testing";
 import { Attempts } from "./attempts";
-import ChartHead from "./ChartHead.svelte";
+import ChartHead, { type Legend } from "./ChartHead.svelte";
+import type { MenuItem } from "./ChartMenu.svelte";
 import ChartTable from "./ChartTable.svelte";
 import { Columns } from "./columns";
 import Controls from "./Controls.svelte";
 import { pointsAt } from "./crosshair";
 import { Line } from "./line";
 import Readout from "./Readout.svelte";
+import SectionHead from "./SectionHead.svelte";
 import { CurveStore } from "./store.svelte";
 import { curve } from "./testing";
 import { readView, type ChartsView } from "./view";
@@ -23,7 +26,16 @@ const view = (query = ""): ChartsView => readView(new URLSearchParams(query));
 
 function line(id: string, values: readonly number[]): Line {
   const columns = Columns.of(curve("loss", values), 0);
-  return new Line(id, id, { slot: 1, dash: [] }, columns, new Attempts().place(id, "step", 0));
+  const place = new Attempts().place(id, "step", 0);
+  return new Line({
+    jobId: id,
+    job: id,
+    name: id,
+    key: "loss",
+    colour: { slot: 1, dash: [] },
+    columns,
+    place,
+  });
 }
 
 test("controls change the view; the smoothing once the slider rests", async () => {
@@ -49,19 +61,76 @@ test("controls change the view; the smoothing once the slider rests", async () =
   expect(changes.at(-1)).toEqual({ zoom: null });
 });
 
+const PANEL = { prefix: "train/", name: "loss" };
+
+function head(
+  legend: readonly Legend[],
+  point?: ReturnType<typeof pointsAt>[number],
+  run = vi.fn(),
+): HTMLElement {
+  const items = (): readonly MenuItem[] => [
+    { label: "Logarithmic", checked: true, run },
+    { label: "Save CSV", run },
+  ];
+  return show(ChartHead, { panel: PANEL, marks: ["log"], legend, point, items });
+}
+
 test("the head of a chart has its newest value, and the crosshair's in place of it", () => {
-  const head = (point: ReturnType<typeof pointsAt>[number] | undefined): string =>
-    textOf(
-      show(ChartHead, {
-        ...{ name: "train/loss", view: view("wide=train/loss"), change: () => undefined, isLog: true },
-        ...{ isTable: false, latest: "0.5000", point, toggleTable: () => undefined },
-        ...{ saveCsv: () => undefined, savePicture: () => undefined },
-      }).querySelector(".value"),
-    );
+  const legend = [{ id: "a", name: "", colour: null, value: "0.5000" }];
+  const value = (point?: ReturnType<typeof pointsAt>[number]): string =>
+    textOf(head(legend, point).querySelector(".value"));
   const [point] = pointsAt([line("a", [3, 2, 1])], 2, false);
-  expect(head(undefined)).toBe("0.5000");
-  expect(head(point)).toBe("2");
-  expect(head(point && { ...point, shown: 2.5 })).toBe("~2.500 2");
+  expect(value()).toBe("0.5000");
+  expect(value(point)).toBe("2");
+  expect(value(point && { ...point, shown: 2.5 })).toBe("~2.500 2");
+});
+
+test("the head says how the curves of each part are drawn", () => {
+  const colour = { slot: 1, dash: [] };
+  const parts = ["val", "train"].map((name) => ({ id: name, name, colour, value: "1" }));
+  expect(textsOf(head(parts), ".one")).toEqual(["val 1", "train 1"]);
+});
+
+test("a chart's actions are in one menu, which keys open, walk and close", async () => {
+  const run = vi.fn();
+  const host = head([], undefined, run);
+  const opener = host.querySelector<HTMLElement>("button");
+  expect(host.querySelectorAll("button")).toHaveLength(1);
+  const press = (key: string): void => {
+    const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
+    document.activeElement?.dispatchEvent(event);
+    flushSync();
+  };
+  opener?.focus();
+  press("ArrowDown");
+  await vi.dynamicImportSettled();
+  flushSync();
+  expect(textsOf(host, "[role=menuitemcheckbox]")).toEqual(["Logarithmic"]);
+  expect(host.querySelector("[aria-checked=true]")).toBe(document.activeElement);
+  for (const key of ["ArrowUp", "ArrowDown", "End"]) press(key);
+  expect(textOf(document.activeElement)).toBe("Save CSV");
+  press("Escape");
+  expect([host.querySelector("[role=menu]"), document.activeElement === opener]).toEqual([null, true]);
+  click(host, "");
+  await settled();
+  click(host, "Save CSV");
+  expect([run.mock.calls.length, host.querySelector("[role=menu]")]).toEqual([1, null]);
+});
+
+test("a section folds by its heading, and moves by keys", () => {
+  const fold = vi.fn();
+  const move = vi.fn();
+  const host = show(SectionHead, {
+    ...{ id: "time", title: "time", count: 3, isFolded: true, isMovable: true },
+    ...{ fold, move, take: vi.fn() },
+  });
+  const button = host.querySelector("button");
+  expect([textOf(button), button?.getAttribute("aria-expanded")]).toEqual(["time 3", "false"]);
+  button?.click();
+  for (const key of ["ArrowUp", "ArrowDown"])
+    for (const altKey of [true, false])
+      button?.dispatchEvent(new KeyboardEvent("keydown", { key, altKey, bubbles: true }));
+  expect([fold.mock.calls.length, move.mock.calls]).toEqual([1, [[-1], [1]]]);
 });
 
 test("the readout lists the highest curve first", () => {

@@ -9,7 +9,7 @@ export interface Band {
 }
 
 export interface CrosshairPoint {
-  /** Of the job. */
+  /** Of the line. */
   readonly id: string;
   readonly name: string;
   readonly colour: Colour;
@@ -37,7 +37,7 @@ export function pointsAt(lines: readonly Line[], x: number, smooth: boolean): re
     .map((line) => ({ line, row: line.nearest(x) }))
     .filter(({ row }) => row >= 0)
     .map(({ line, row }) => ({
-      id: line.jobId,
+      id: line.id,
       name: line.name,
       colour: line.colour,
       x: line.x(row),

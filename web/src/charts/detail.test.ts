@@ -8,7 +8,11 @@ import { curve } from "./testing";
 
 function line(values: readonly number[], first = 0): Line {
   const columns = Columns.of(curve("loss", values, { first }), 0);
-  return new Line("job_a", "a", { slot: 1, dash: [] }, columns, new Attempts().place("job_a", "step", 0));
+  const place = new Attempts().place("job_a", "step", 0);
+  return new Line({
+    ...{ jobId: "job_a", job: "a", name: "a", key: "loss" },
+    ...{ colour: { slot: 1, dash: [] }, columns, place },
+  });
 }
 
 const hundred = line(Array.from({ length: 101 }, (_, i) => i));

@@ -18,7 +18,7 @@ export function finer(line: Line, detail: Detail, shown: Span): Line {
   const from = stepAt(line, shown.min);
   const to = stepAt(line, shown.max);
   if (from < detail.from || to > detail.to) return line;
-  return new Line(line.jobId, line.name, line.colour, detail.columns, line.place, line.ghosts, line.columns);
+  return new Line({ ...line, columns: detail.columns, whole: line.columns });
 }
 
 /** Returns the steps that lie in a range of x in any line, with a little on both sides; null where none does. */

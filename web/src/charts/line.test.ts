@@ -34,13 +34,15 @@ function line(
     ema: null,
     nonfinite: null,
   };
-  return new Line(
-    id,
-    `job ${id}`,
-    { slot: 1, dash: [] },
-    Columns.of({ points: values.length, columns }, 0),
-    place,
-  );
+  return named(`job ${id}`, Columns.of({ points: values.length, columns }, 0), { jobId: id, place });
+}
+
+function named(
+  job: string,
+  columns: Columns,
+  { jobId = "a", key = "train/loss", place = new Place("step", []) } = {},
+): Line {
+  return new Line({ jobId, job, name: job, key, colour: { slot: 1, dash: [] }, columns, place });
 }
 
 test("pauses between attempts are taken out of trained time", () => {
@@ -168,21 +170,15 @@ test("a long table keeps the first row and the last", () => {
 test("a spreadsheet runs no name, as in the CSV of the command line", () => {
   for (const [text, cell] of Object.entries(CELLS))
     expect(textCell(text)).toBe(/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
-  const evil = new Line("a", "=1+1", { slot: 1, dash: [] }, line([-1.5]).columns, new Place("step", []));
-  expect(csvOf("@SUM(1)", [evil]).split("\r\n")[1]).toBe(
+  const evil = named("=1+1", line([-1.5]).columns, { key: "@SUM(1)" });
+  expect(csvOf([evil]).split("\r\n")[1]).toBe(
     "a,'=1+1,'@SUM(1),1,1970-01-01T00:01:41.000Z,1,1,-1.5,-1.5,-1.5,-1.5,0",
   );
 });
 
 test("CSV quotes names and keeps what is no number", () => {
-  const odd = new Line(
-    "a",
-    'say "hi", twice',
-    { slot: 1, dash: [] },
-    line([1.5, "NaN"]).columns,
-    new Place("step", []),
-  );
-  expect(csvOf("train/loss", [odd]).split("\r\n")).toEqual([
+  const odd = named('say "hi", twice', line([1.5, "NaN"]).columns);
+  expect(csvOf([odd]).split("\r\n")).toEqual([
     "job_id,job,key,step,time,attempt,points,mean,min,max,ema,nonfinite",
     'a,"say ""hi"", twice",train/loss,1,1970-01-01T00:01:41.000Z,1,1,1.5,1.5,1.5,1.5,0',
     'a,"say ""hi"", twice",train/loss,2,1970-01-01T00:01:42.000Z,1,1,NaN,NaN,NaN,NaN,1',

@@ -1,10 +1,9 @@
-/** One job's curve in one chart. */
+/** One curve of a job in one chart. */
 import type { Place, Seam } from "./axis";
 import type { Colour } from "./colours";
 import type { Columns } from "./columns";
+import { isEnough, isMeasured } from "./smoothing";
 import type { Span } from "./span";
-
-const FEW_POINTS = 50;
 
 const BANDS_UP_TO = 4;
 
@@ -30,24 +29,56 @@ export interface JoinView {
   readonly isRange: boolean;
 }
 
-/** Makes one line of the lines of several jobs. */
+/** Makes one line of the lines of several jobs, for each key. */
 export type Join = (lines: readonly Line[], view: JoinView) => readonly Line[];
+
+/** What is drawn of a line. */
+export interface Drawn {
+  readonly jobId: string;
+  /** The job's name. */
+  readonly job: string;
+  readonly key: string;
+  /** The part of the data that tells it from others of its job, such as `val`; null where it has none beside it. */
+  readonly part: string | null;
+  /** What tells it from the other lines of its chart. */
+  readonly name: string;
+  readonly colour: Colour;
+  readonly columns: Columns;
+  readonly place: Place;
+  /** Tails that a later attempt replaced. */
+  readonly ghosts?: readonly Columns[];
+  /** All rows, where `columns` are finer ones of a part. */
+  readonly whole?: Columns;
+}
 
 export class Line {
   /** Whether it stands for several jobs. */
   readonly isBand: boolean = false;
+  readonly id: string;
+  readonly jobId: string;
+  readonly job: string;
+  readonly key: string;
+  readonly part: string | null;
+  readonly name: string;
+  readonly colour: Colour;
+  readonly columns: Columns;
+  readonly place: Place;
+  readonly ghosts: readonly Columns[];
+  readonly whole: Columns;
 
-  constructor(
-    readonly jobId: string,
-    readonly name: string,
-    readonly colour: Colour,
-    readonly columns: Columns,
-    readonly place: Place,
-    /** Tails that a later attempt replaced. */
-    readonly ghosts: readonly Columns[] = [],
-    /** All rows, where `columns` are finer ones of a part. */
-    readonly whole: Columns = columns,
-  ) {}
+  constructor(drawn: Drawn) {
+    this.id = `${drawn.jobId} ${drawn.key}`;
+    this.jobId = drawn.jobId;
+    this.job = drawn.job;
+    this.key = drawn.key;
+    this.part = drawn.part;
+    this.name = drawn.name;
+    this.colour = drawn.colour;
+    this.columns = drawn.columns;
+    this.place = drawn.place;
+    this.ghosts = drawn.ghosts ?? [];
+    this.whole = drawn.whole ?? drawn.columns;
+  }
 
   /** The jobs' own lines, from which this one is made. */
   get sources(): readonly Line[] {
@@ -63,9 +94,14 @@ export class Line {
     return this.place.seams();
   }
 
-  /** A few points are drawn as they are: smoothed, they would only come late. */
+  /** Says whether its average is drawn. A few points are drawn as they are: smoothed, they would only come late. */
   isSmoothed(): boolean {
-    return this.whole.points >= FEW_POINTS;
+    return isMeasured(this.key) && isEnough(this.whole.points, this.whole.smooth);
+  }
+
+  /** Says whether it would be smoothed if there were more points. */
+  hasTooFewPoints(): boolean {
+    return isMeasured(this.key) && !isEnough(this.whole.points, this.whole.smooth);
   }
 
   /** Returns the values of the line itself: smoothed where that is asked for and makes sense. */

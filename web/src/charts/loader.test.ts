@@ -82,7 +82,7 @@ function curvesAskedFor(): readonly URLSearchParams[] {
 }
 
 function steps(): readonly number[] {
-  const columns = curves.store.lines("train/loss", "step")[0]?.columns;
+  const columns = curves.store.lines(["train/loss"], "step")[0]?.columns;
   return [...(columns?.step.subarray(0, columns.length) ?? [])];
 }
 

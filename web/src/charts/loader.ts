@@ -3,6 +3,7 @@ import { MOST_POINTS, readCurves, type Curve, type Curves } from "../api/curves"
 import type { Items, LiveEvent, Watch } from "../live/events";
 import type { CurveJob } from "./attempts";
 import { Delays } from "./delays";
+import { SMOOTH_POINTS } from "./smoothing";
 import type { CurveStore } from "./store.svelte";
 import { Zoom } from "./zoom";
 
@@ -136,7 +137,10 @@ export class CurveLoader {
   #add(items: Items, keys: readonly string[]): void {
     const id = items.job_id;
     const known = this.store.newestAttempt(id);
-    if (this.store.append(items, keys)) this.#loadSoon();
+    const hasNew = this.store.append(items, keys);
+    const outgrown = keys.filter((key) => !this.#loading.has(key) && this.store.isOutgrown(key, id));
+    for (const key of outgrown) this.#stale.add(key);
+    if (hasNew || outgrown.length > 0) this.#loadSoon();
     const newest = Math.max(...keys.map((key) => items.metrics[key]?.attempt.at(-1) ?? 1));
     if (newest > known) this.#delays.soon(`attempt ${id}`, AGAIN_MS, () => void this.#attemptBegan(id));
   }
@@ -173,8 +177,8 @@ export class CurveLoader {
     }
     const { smooth, ghost, jobs } = this.store;
     try {
-      const query = { job: idsOf(jobs), key: keys, smooth, max_points: pointsOf(jobs.length) };
-      const { series } = await readCurves({ ...query, hidden: ghost }, signal);
+      const query = { job: idsOf(jobs), key: keys, smooth, smooth_points: SMOOTH_POINTS };
+      const { series } = await readCurves({ ...query, max_points: pointsOf(jobs.length), hidden: ghost }, signal);
       if (!signal.aborted) this.#put(keys, series, smooth);
     } catch (error) {
       for (const key of keys) this.#stale.add(key);

@@ -11,6 +11,7 @@ export interface PaintView {
 }
 
 const LINE = 1.5;
+const PALE = 0.65;
 const DOTS_UP_TO = 60;
 
 export function paint(
@@ -43,13 +44,14 @@ function paintUnder(
 ): void {
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
+  const share = line.colour.isPale ? PALE : 1;
   ctx.fillStyle = colour;
   const smooth = view.smooth && line.isSmoothed();
-  ctx.globalAlpha = smooth && !line.isBand ? 0.1 : 0.18;
+  ctx.globalAlpha = share * (smooth && !line.isBand ? 0.1 : 0.18);
   if (withBands && trace.hasBand()) ctx.fill(trace.band());
   if (smooth && withBands) {
-    ctx.globalAlpha = 0.25;
-    stroke(ctx, area, colour, 1, line.colour.dash, trace.path(line.columns.mean));
+    ctx.globalAlpha = share * 0.25;
+    stroke(ctx, area, colour, 1, line.colour.isPale ? [] : line.colour.dash, trace.path(line.columns.mean));
   }
   ctx.globalAlpha = 0.45;
   for (const ghost of line.ghosts)
@@ -74,10 +76,11 @@ function paintOver(
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const values = line.shown(view.smooth);
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
+  ctx.globalAlpha = line.colour.isPale ? PALE : 1;
   stroke(ctx, area, colour, LINE, line.colour.dash, trace.path(values));
-  if (trace.rows > DOTS_UP_TO) return;
   ctx.fillStyle = colour;
-  trace.dots(ctx, values, 2 * area.ratio);
+  if (trace.rows <= DOTS_UP_TO) trace.dots(ctx, values, 2 * area.ratio);
+  ctx.globalAlpha = 1;
 }
 
 function stroke(
@@ -101,7 +104,9 @@ function paintSeams(ctx: CanvasRenderingContext2D, area: Area, lines: readonly L
   ctx.font = `${11 * ratio}px ${theme.bodyFont}`;
   ctx.textBaseline = "top";
   ctx.textAlign = "left";
-  for (const line of lines) {
+  const ofJobs = [...new Map(lines.map((line) => [line.jobId, line])).values()];
+  const isAlone = ofJobs.length === 1;
+  for (const line of ofJobs) {
     let free = -Infinity;
     for (const seam of line.seams()) {
       if (seam.x < area.x.min || seam.x > area.x.max) continue;
@@ -110,10 +115,10 @@ function paintSeams(ctx: CanvasRenderingContext2D, area: Area, lines: readonly L
       path.moveTo(x, area.top);
       path.lineTo(x, area.top + area.height);
       const own = theme.series[line.colour.slot - 1] ?? theme.edge;
-      ctx.globalAlpha = lines.length > 1 ? 0.45 : 0.8;
-      stroke(ctx, area, lines.length > 1 ? own : theme.edge, 1, [2, 3], path);
+      ctx.globalAlpha = isAlone ? 0.8 : 0.45;
+      stroke(ctx, area, isAlone ? theme.edge : own, 1, [2, 3], path);
       ctx.globalAlpha = 1;
-      if (lines.length > 1 || x < free) continue;
+      if (!isAlone || x < free) continue;
       const text = `attempt ${seam.attempt}`;
       const width = ctx.measureText(text).width;
       const fits = x + width + 6 * ratio < area.left + area.width;

@@ -54,12 +54,14 @@ function paintLegend(
 ): void {
   ctx.strokeStyle = theme().series[line.colour.slot - 1] ?? theme().ink;
   ctx.lineWidth = 2;
+  ctx.globalAlpha = line.colour.isPale ? 0.65 : 1;
   ctx.setLineDash([...line.colour.dash]);
   ctx.beginPath();
   ctx.moveTo(left, top + 7);
   ctx.lineTo(left + 18, top + 7);
   ctx.stroke();
   ctx.setLineDash([]);
+  ctx.globalAlpha = 1;
   ctx.fillStyle = theme().muted;
   ctx.font = `12px ${theme().bodyFont}`;
   ctx.fillText(`${line.name}  ${number(line.last())}`, left + 24, top, width - 32);

@@ -6,6 +6,8 @@ export interface YView {
   readonly log: boolean;
   /** Leaves out values far from the middle 96% of each series. */
   readonly robust: boolean;
+  /** Shows all, also where a spike would flatten the rest. */
+  readonly all?: boolean;
 }
 
 /** What a chart tells in words: extremes of what is in the range of x, and what is not drawn as a line. */
@@ -21,8 +23,13 @@ export interface Measure {
   readonly nonpositive: number;
   /** Points that are NaN or infinite. */
   readonly nonfinite: number;
+  /** Whether a series has a spike that would flatten the rest. */
+  readonly hasSpike: boolean;
 }
 
+/** How much more than the middle 96% of a series a spike covers. */
+const SPIKE = 20;
+const SPIKE_SAMPLES = 128;
 const OUTSIDE = 0.02;
 const SAMPLES = 512;
 const FEW_ROWS = 10;
@@ -31,6 +38,7 @@ const FEW_ROWS = 10;
 export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
   let [lowest, highest] = [Infinity, -Infinity];
   let [rows, points, nonpositive, nonfinite] = [0, 0, 0, 0];
+  let hasSpike = false;
   const spans: Span[] = [];
   for (const line of lines) {
     const { columns } = line;
@@ -47,11 +55,16 @@ export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
     highest = Math.max(highest, within?.max ?? -Infinity);
     const [first, end] = to - from < FEW_ROWS ? withNeighbours(line, from, to) : [from, to];
     const whole = extremesOf(edges, first, end, view.log);
-    if (whole) spans.push(view.robust ? robustSpan(edges, first, end, whole, view.log) : whole);
+    if (!whole) continue;
+    const isSpiky = end - first >= FEW_ROWS && hasSpikeWithin(edges, first, end, whole, view.log);
+    hasSpike ||= isSpiky;
+    const isCut = !view.all && (view.robust || isSpiky);
+    spans.push(isCut ? robustSpan(edges, first, end, whole, view.log) : whole);
   }
   const y = padded(spans, view.log);
-  const [above, below] = view.robust ? countOutside(lines, x, y, view.log) : [0, 0];
-  return { y, rows, points, lowest, highest, above, below, nonpositive, nonfinite };
+  const isCut = !view.all && (view.robust || hasSpike);
+  const [above, below] = isCut ? countOutside(lines, x, y, view.log) : [0, 0];
+  return { y, rows, points, lowest, highest, above, below, nonpositive, nonfinite, hasSpike };
 }
 
 /** Returns the rows of a line in a range of x, from the first to before the last. */
@@ -96,12 +109,28 @@ function extremesOf({ bottoms, tops, means }: Edges, from: number, to: number, l
   return min <= max ? { min, max } : null;
 }
 
+/** Says whether the series covers more than 20 times its middle 96%. A constant one with an event has no spike. */
+function hasSpikeWithin({ means }: Edges, from: number, to: number, whole: Span, log: boolean): boolean {
+  const size = (low: number, high: number): number => (log ? Math.log10(high / low) : high - low);
+  const all = size(whole.min, whole.max);
+  // A look at nine values finds most series to have none, without sorting more.
+  if (all <= SPIKE * middleOf(sample(means.subarray(from, to), log, 9))) return false;
+  const middle = middleOf(sample(means.subarray(from, to), log, SPIKE_SAMPLES));
+  return middle > 0 && all > SPIKE * middle;
+}
+
+/** Returns how much the values cover without the outermost 2% on each side, and at least without one. */
+function middleOf(sorted: Float64Array): number {
+  const edge = Math.max(1, Math.floor(sorted.length * OUTSIDE));
+  return (sorted[sorted.length - 1 - edge] ?? 0) - (sorted[edge] ?? 0);
+}
+
 /** Returns the extremes of a series without what lies far outside: beyond its middle 96% and thrice its interquartile range. */
 function robustSpan({ bottoms, tops }: Edges, from: number, to: number, whole: Span, log: boolean): Span {
   const lows = bottoms.subarray(from, to);
   const highs = tops.subarray(from, to);
-  const [low] = fencesOf(sample(lows, log));
-  const [, high] = fencesOf(sample(highs, log));
+  const [low] = fencesOf(sample(lows, log, SAMPLES));
+  const [, high] = fencesOf(sample(highs, log, SAMPLES));
   const back = (value: number): number => (log ? 10 ** value : value);
   let [min, max] = [Infinity, -Infinity];
   for (const value of lows) if (value >= back(low) && value < min) min = value;
@@ -112,7 +141,7 @@ function robustSpan({ bottoms, tops }: Edges, from: number, to: number, whole: S
 function fencesOf(sorted: Float64Array): readonly [number, number] {
   const at = (share: number): number => sorted[Math.round((sorted.length - 1) * share)] ?? NaN;
   const room = 3 * (at(0.75) - at(0.25));
-  const edge = Math.floor(sorted.length * OUTSIDE);
+  const edge = Math.max(1, Math.floor(sorted.length * OUTSIDE));
   return [
     Math.min(sorted[edge] ?? NaN, at(0.25) - room),
     Math.max(sorted[sorted.length - 1 - edge] ?? NaN, at(0.75) + room),
@@ -120,9 +149,9 @@ function fencesOf(sorted: Float64Array): readonly [number, number] {
 }
 
 /** Returns some values in their order, as logarithms where the axis is logarithmic. */
-function sample(all: Float64Array, log: boolean): Float64Array {
+function sample(all: Float64Array, log: boolean, most: number): Float64Array {
   const values: number[] = [];
-  const stride = Math.max(1, Math.floor(all.length / SAMPLES));
+  const stride = Math.max(1, Math.floor(all.length / most));
   for (let i = 0; i < all.length; i += stride) {
     const value = all[i] ?? NaN;
     if (Number.isFinite(value) && !(log && value <= 0)) values.push(log ? Math.log10(value) : value);

@@ -1,13 +1,14 @@
 /** The curves of one page: what was read, and what came live since. */
 import { ApiError } from "../api/client";
-import type { Curve, Curves } from "../api/curves";
+import type { Curve, Curves as Answer } from "../api/curves";
 import type { Items } from "../live/events";
 import { Attempts, type CurveJob } from "./attempts";
 import type { XKind } from "./axis";
-import { colourOf, type Colour } from "./colours";
+import { colourOf, colourOfPart, type Colour } from "./colours";
 import { Columns, numberOf } from "./columns";
 import { catchUp, finer, type Detail, type Steps } from "./detail";
 import { extentOf, Line } from "./line";
+import { partOf } from "./panels";
 import type { Span } from "./span";
 
 /** A curve of one job. */
@@ -18,7 +19,15 @@ interface Series {
   detail: Detail | null;
 }
 
-export class CurveStore {
+/** Curves that charts draw. */
+export interface Curves {
+  isLoaded(key: string): boolean;
+  lines(keys: readonly string[], kind: XKind, shown: Span | null): readonly Line[];
+  /** Calls the listener when there is something new to draw. Returns how to stop. */
+  listen(listener: () => void): () => void;
+}
+
+export class CurveStore implements Curves {
   /** Each key with the number of jobs that have it. */
   keys = $state.raw<ReadonlyMap<string, number>>(new Map());
   isReady = $state(false);
@@ -27,7 +36,7 @@ export class CurveStore {
   version = $state(0);
 
   jobs: readonly CurveJob[] = [];
-  /** Weight of the moving average that the service computes. */
+  /** Weight of the moving average that the service computes, of a curve of `SMOOTH_POINTS`. */
   smooth = 0;
   /** Whether tails that a later attempt replaced are shown. */
   ghost = false;
@@ -48,7 +57,7 @@ export class CurveStore {
   }
 
   /** Takes over which keys the jobs have. Curves of other jobs and keys go. */
-  takeKeys(jobs: Curves["jobs"]): void {
+  takeKeys(jobs: Answer["jobs"]): void {
     this.#keysOf = new Map(jobs.map((job) => [job.job_id, new Set(job.keys.map((found) => found.key))]));
     this.#countKeys();
     const ids = new Set(this.jobs.map((job) => job.id));
@@ -66,9 +75,13 @@ export class CurveStore {
   put(key: string, curves: readonly Curve[], smooth: number): void {
     const found = new Map<string, Series>();
     for (const curve of curves.filter((each) => !each.hidden))
-      found.set(curve.job_id, { columns: Columns.of(curve, smooth), detail: null, ghosts: [] });
+      found.set(curve.job_id, {
+        columns: Columns.of(curve, curve.smooth ?? smooth),
+        detail: null,
+        ghosts: [],
+      });
     for (const curve of curves.filter((each) => each.hidden))
-      found.get(curve.job_id)?.ghosts.push(Columns.of(curve, smooth));
+      found.get(curve.job_id)?.ghosts.push(Columns.of(curve, 0));
     this.#series.set(key, found);
     this.failure = null;
     this.version += 1;
@@ -80,7 +93,7 @@ export class CurveStore {
     for (const curve of curves) {
       const found = this.#series.get(curve.key)?.get(curve.job_id);
       if (!found) continue;
-      found.detail = { columns: Columns.of(curve, this.smooth), ...steps };
+      found.detail = { columns: Columns.of(curve, curve.smooth ?? this.smooth), ...steps };
       if (steps.to === Infinity) catchUp(found.detail.columns, found.columns);
     }
     this.changed();
@@ -133,6 +146,15 @@ export class CurveStore {
     return newest || this.attempts.newest(jobId);
   }
 
+  /** Returns the curve with the most rows; null before there is one. */
+  longest(): Columns | null {
+    const all = [...this.#series.values()].flatMap((series) => [...series.values()]);
+    return all.reduce<Columns | null>(
+      (most, { columns }) => (columns.length > (most?.length ?? 0) ? columns : most),
+      null,
+    );
+  }
+
   /** Says whether rows of a key stand for more than one point. */
   isCoarse(key: string): boolean {
     return [...(this.#series.get(key)?.values() ?? [])].some(
@@ -140,23 +162,23 @@ export class CurveStore {
     );
   }
 
-  /** Returns the curves of a key, one for each job that has it. Finer rows are taken where they hold all of `shown`. */
-  lines(key: string, kind: XKind, shown: Span | null = null): readonly Line[] {
-    const found: Line[] = [];
-    for (const { id, name } of this.jobs) {
-      const series = this.#series.get(key)?.get(id);
-      if (!series) continue;
-      const { columns, ghosts } = series;
-      const place = this.attempts.place(id, kind, columns.time[0] ?? 0);
-      const whole = new Line(id, name, this.colour(id), columns, place, this.ghost ? ghosts : []);
-      found.push(shown && series.detail ? finer(whole, series.detail, shown) : whole);
-    }
-    return found;
+  /** Says whether a job's curve has doubled since it was read: the service would smooth it more. */
+  isOutgrown(key: string, jobId: string): boolean {
+    return this.#series.get(key)?.get(jobId)?.columns.isOutgrown() ?? false;
   }
 
-  /** Returns the range of x that all loaded curves cover together. */
-  extent(kind: XKind): Span | null {
-    return extentOf(this.loaded().flatMap((key) => this.lines(key, kind)));
+  /**
+   * Returns the curves of one chart, for each key one of each job that has it. Finer rows are taken where they hold all
+   * of `shown`.
+   */
+  lines(keys: readonly string[], kind: XKind, shown: Span | null = null): readonly Line[] {
+    return keys.flatMap((key) => this.#linesOf(key, kind, shown, keys.length > 1 ? partOf(key) : null));
+  }
+
+  /** Returns the range of x that all loaded curves cover together. Steps and times that begin near 0 begin at 0. */
+  range(kind: XKind): Span {
+    const { min, max } = extentOf(this.lines(this.loaded(), kind)) ?? { min: 0, max: 1 };
+    return { min: kind !== "wall" && min > 0 && min < max * 0.1 ? 0 : min, max };
   }
 
   /** Returns the colour of a job. Jobs that are shown together differ in it. */
@@ -164,6 +186,24 @@ export class CurveStore {
     const ids = this.jobs.map((job) => job.id);
     const found = this.#colours.get(jobId) ?? colourOf(jobId, ids);
     this.#colours.set(jobId, found);
+    return found;
+  }
+
+  #linesOf(key: string, kind: XKind, shown: Span | null, part: string | null): readonly Line[] {
+    const found: Line[] = [];
+    for (const { id, name: job } of this.jobs) {
+      const series = this.#series.get(key)?.get(id);
+      if (!series) continue;
+      const { columns, ghosts } = series;
+      const whole = new Line({
+        ...{ jobId: id, job, key, part, columns },
+        name: part === null ? job : this.jobs.length === 1 ? part : `${job} · ${part}`,
+        colour: colourOfPart(this.colour(id), part),
+        place: this.attempts.place(id, kind, columns.time[0] ?? 0),
+        ghosts: this.ghost ? ghosts : [],
+      });
+      found.push(shown && series.detail ? finer(whole, series.detail, shown) : whole);
+    }
     return found;
   }
 

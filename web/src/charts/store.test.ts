@@ -16,7 +16,7 @@ function open(all: Readonly<Record<string, readonly string[]>>): CurveStore {
 function values(store: CurveStore, key: string): Record<string, number[]> {
   return Object.fromEntries(
     store
-      .lines(key, "step")
+      .lines([key], "step")
       .map((line) => [line.jobId, [...line.columns.mean.subarray(0, line.columns.length)]]),
   );
 }
@@ -44,7 +44,7 @@ test("live points follow a curve, and what it has already is not added", () => {
 test("curves of a key that was not read take no points", () => {
   const store = open({ job_a: ["loss"] });
   store.append(point("loss", 1, 1));
-  expect([store.isLoaded("loss"), store.lines("loss", "step")]).toEqual([false, []]);
+  expect([store.isLoaded("loss"), store.lines(["loss"], "step")]).toEqual([false, []]);
 });
 
 test("curves of jobs and keys that are not shown any more go", () => {
@@ -63,9 +63,9 @@ test("curves of jobs and keys that are not shown any more go", () => {
 test("replaced tails are drawn where that is asked for", () => {
   const store = open({ job_a: ["loss"] });
   store.put("loss", [curve("loss", [1, 2]), curve("loss", [8], { hidden: true })], 0);
-  expect(store.lines("loss", "step")[0]?.ghosts).toHaveLength(0);
+  expect(store.lines(["loss"], "step")[0]?.ghosts).toHaveLength(0);
   store.ghost = true;
-  expect(store.lines("loss", "step")[0]?.ghosts).toHaveLength(1);
+  expect(store.lines(["loss"], "step")[0]?.ghosts).toHaveLength(1);
 });
 
 test("finer rows are shown where they hold all of the zoom, and go on with live points", () => {
@@ -75,7 +75,7 @@ test("finer rows are shown where they hold all of the zoom, and go on with live 
   expect(store.isCoarse("loss")).toBe(true);
   store.putDetail([curve("loss", [2, 2.5, 3], { first: 2 })], { from: 2, to: Infinity });
   const rows = (min: number, max: number): number | undefined =>
-    store.lines("loss", "step", { min, max })[0]?.columns.length;
+    store.lines(["loss"], "step", { min, max })[0]?.columns.length;
   expect([rows(1, 4), rows(2, 4)]).toEqual([4, 3]);
   store.append(point("loss", 5, 9));
   expect(rows(2, 5)).toBe(4);

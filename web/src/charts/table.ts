@@ -42,14 +42,14 @@ export function tableOf(lines: readonly Line[], most: number): { rows: readonly 
 }
 
 /** Returns the rows of all lines as CSV (RFC 4180), times in RFC 3339. */
-export function csvOf(key: string, lines: readonly Line[]): string {
+export function csvOf(lines: readonly Line[]): string {
   const out = [HEAD.join(",")];
-  for (const { jobId, name, columns } of lines.flatMap((line) => line.sources))
+  for (const { jobId, job, key, columns } of lines.flatMap((line) => line.sources))
     for (let i = 0; i < columns.length; i++) {
       const numbers = [columns.mean, columns.min, columns.max, columns.ema].map((values) => values[i]);
       const time = new Date((columns.time[i] ?? 0) * 1000).toISOString();
       const place = [columns.step[i], time, columns.attempt[i], columns.weight[i]];
-      out.push([...[jobId, name, key].map(textCell), ...place, ...numbers, columns.nonfinite[i]].join(","));
+      out.push([...[jobId, job, key].map(textCell), ...place, ...numbers, columns.nonfinite[i]].join(","));
     }
   return `${out.join("\r\n")}\r\n`;
 }

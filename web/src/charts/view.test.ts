@@ -1,9 +1,8 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 import { colourOf } from "./colours";
-import { grouped } from "./groups";
 import { logTicks, placeText, placeTicks, tickText } from "./labels";
-import { isSmooth, queryOf, readView, toggled } from "./view";
+import { queryOf, readView, toggled } from "./view";
 
 const ids = Array.from({ length: 30 }, (_, i) => `job_0199${String(i).padStart(4, "0")}`);
 
@@ -32,6 +31,7 @@ test("a view survives the address", () => {
     ghost: true,
     log: ["train/loss", "lr"],
     wide: ["val/iou"],
+    all: ["train/wild"],
     hide: ["job_1"],
     isRange: true,
     filter: "loss & more",
@@ -50,37 +50,8 @@ test("a view as by default needs no query, and a broken query is one as by defau
   expect(readView(new URLSearchParams("smooth=7")).smooth).toBe(0.99);
 });
 
-test("the number of a rank is drawn as it is", () => {
-  const view = readView(new URLSearchParams());
-  expect(["wait/lag", "wait/slowest_rank"].map((key) => isSmooth(view, key))).toEqual([true, false]);
-  expect(isSmooth({ ...view, smooth: 0 }, "wait/lag")).toBe(false);
-});
-
 test("toggling adds and takes away", () => {
   expect(toggled(toggled(["a"], "b"), "a")).toEqual(["b"]);
-});
-
-test("keys are grouped: training first, times and memory last", () => {
-  const keys = [
-    "memory_gib/rank0",
-    "time/step",
-    "lr",
-    "val/iou",
-    "train/loss",
-    "wait/lag",
-    "gan/d",
-    "val/accuracy",
-  ];
-  expect(grouped(keys).map(({ name, keys }) => [name, ...keys])).toEqual([
-    ["train", "train/loss"],
-    ["val", "val/accuracy", "val/iou"],
-    ["gan", "gan/d"],
-    ["other", "lr"],
-    ["time", "time/step"],
-    ["wait", "wait/lag"],
-    ["memory_gib", "memory_gib/rank0"],
-  ]);
-  expect(grouped(keys, " IOU ").flatMap((group) => group.keys)).toEqual(["val/iou"]);
 });
 
 test("labels are short and plain", () => {

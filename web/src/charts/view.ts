@@ -4,15 +4,17 @@ import type { Span } from "./span";
 
 export interface ChartsView {
   readonly x: XKind;
-  /** Weight of the moving average, 0 … 0.99. */
+  /** Weight of the moving average of a curve of 1,000 points, 0 … 0.99. */
   readonly smooth: number;
   readonly robust: boolean;
   /** Shows tails that a later attempt replaced. */
   readonly ghost: boolean;
   /** Keys with a logarithmic y axis; `*` for all. */
   readonly log: readonly string[];
-  /** Keys whose chart takes the whole width. */
+  /** Keys whose chart takes the whole width; of the monitored metric, which does so otherwise, that it does not. */
   readonly wide: readonly string[];
+  /** Keys whose chart shows also what lies far from the rest. */
+  readonly all: readonly string[];
   /** Jobs whose curves are not drawn. */
   readonly hide: readonly string[];
   /** Bands of groups reach from the least to the greatest value. */
@@ -35,17 +37,13 @@ export function readView(query: URLSearchParams): ChartsView {
     ghost: query.get("ghost") === "1",
     log: listOf(query.get("log")),
     wide: listOf(query.get("wide")),
+    all: listOf(query.get("all")),
     hide: listOf(query.get("hide")),
     isRange: query.get("spread") === "range",
     filter: query.get("filter") ?? "",
     paused: query.get("live") === "0",
     zoom: spanOf(query.get("zoom")),
   };
-}
-
-/** Returns whether the curve of a key is smoothed. Between the numbers of two ranks there is nothing to draw. */
-export function isSmooth(view: ChartsView, key: string): boolean {
-  return view.smooth > 0 && key !== "wait/slowest_rank";
 }
 
 /** Returns what to change in the query; what is as by default is left out. */
@@ -57,6 +55,7 @@ export function queryOf(view: Partial<ChartsView>): Record<string, string | null
   if (view.ghost !== undefined) found["ghost"] = view.ghost ? "1" : null;
   if (view.log !== undefined) found["log"] = view.log.join(",") || null;
   if (view.wide !== undefined) found["wide"] = view.wide.join(",") || null;
+  if (view.all !== undefined) found["all"] = view.all.join(",") || null;
   if (view.hide !== undefined) found["hide"] = view.hide.join(",") || null;
   if (view.isRange !== undefined) found["spread"] = view.isRange ? "range" : null;
   if (view.paused !== undefined) found["live"] = view.paused ? "0" : null;

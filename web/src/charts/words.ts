@@ -36,6 +36,17 @@ export function bandText({ min, max, jobs }: Band): string {
   return `${number(min)} … ${number(max)} · ${several(jobs, "job", "jobs")}`;
 }
 
+/** Returns which lines are not smoothed though that is asked for; "" where there are none. */
+export function tooFewNote(lines: readonly Line[]): string {
+  const few = lines.filter((line) => line.hasTooFewPoints());
+  if (few.length === 0) return "";
+  const note = "too few points to smooth";
+  if (few.length === lines.length) return note;
+  return few.length > 2
+    ? `${few.length} curves: ${note}`
+    : `${few.map(({ name }) => name).join(", ")}: ${note}`;
+}
+
 /** Returns one sentence on a chart. */
 export function summaryOf(key: string, lines: readonly Line[], measure: Measure, kind: XKind): string {
   if (measure.rows === 0 || measure.lowest > measure.highest)
@@ -49,7 +60,7 @@ export function summaryOf(key: string, lines: readonly Line[], measure: Measure,
 
 /** Tells where attempts went on; of many jobs that would be too much. */
 function seamsOf(lines: readonly Line[], kind: XKind): string {
-  if (lines.length !== 1) return "";
+  if (new Set(lines.map(({ jobId }) => jobId)).size !== 1) return "";
   const seams = lines[0]?.seams() ?? [];
   return seams.map(({ attempt, x }) => ` Attempt ${attempt} went on at ${placeText(kind, x)}.`).join("");
 }

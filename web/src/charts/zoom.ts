@@ -3,6 +3,7 @@ import { MOST_POINTS, readCurves } from "../api/curves";
 import type { XKind } from "./axis";
 import { Delays } from "./delays";
 import { stepsWithin } from "./detail";
+import { SMOOTH_POINTS } from "./smoothing";
 import type { Span } from "./span";
 import type { CurveStore } from "./store.svelte";
 
@@ -46,13 +47,15 @@ export class Zoom {
     const { store } = this;
     const signal = this.#reading.signal;
     const keys = this.visible().filter((key) => store.isCoarse(key));
-    const steps = stepsWithin(
-      keys.flatMap((key) => store.lines(key, kind)),
-      span,
-    );
+    const steps = stepsWithin(store.lines(keys, kind), span);
     if (keys.length === 0 || !steps) return;
     const to_step = steps.to === Infinity ? null : steps.to;
-    const query = { job: store.jobs.map((job) => job.id), key: keys, smooth: store.smooth };
+    const query = {
+      job: store.jobs.map((job) => job.id),
+      key: keys,
+      smooth: store.smooth,
+      smooth_points: SMOOTH_POINTS,
+    };
     try {
       const { series } = await readCurves(
         { ...query, max_points: MOST_POINTS, from_step: steps.from, to_step },

@@ -24,7 +24,7 @@ function view(id: string, changes: Record<string, unknown> = {}): JobView {
       progress: { step: 0 },
       best: null,
     },
-    ...{ spec: { config: { lr: 0.1 }, trainer: "x" }, devices: [] },
+    ...{ spec: { config: { lr: 0.1 }, trainer: "x", checkpoint: { monitor: "val/loss" } }, devices: [] },
     ...changes,
   } as unknown as JobView;
 }
@@ -179,11 +179,14 @@ test("metrics of the table are chosen by name", () => {
 });
 
 test("specs show where they differ, and all of it when asked", () => {
-  const jobs = [compared("a"), compared("b", { spec: { config: { lr: 0.2 }, trainer: "x" } })];
+  const jobs = [
+    compared("a"),
+    compared("b", { spec: { config: { lr: 0.2 }, trainer: "x", checkpoint: { monitor: "val/loss" } } }),
+  ];
   const host = show(SpecDiff, { jobs });
   expect(textsOf(host, "tbody th, tbody td")).toEqual(["config.lr", "0.1", "0.2"]);
   host.querySelector<HTMLInputElement>("input")?.click();
   flushSync();
-  expect(textsOf(host, "tbody th")).toEqual(["config.lr", "trainer"]);
+  expect(textsOf(host, "tbody th")).toEqual(["checkpoint.monitor", "config.lr", "trainer"]);
   expect(textOf(show(SpecDiff, { jobs: [compared("a"), compared("b")] }))).toContain("the same spec");
 });

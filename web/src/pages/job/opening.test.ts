@@ -13,7 +13,7 @@ let page: Record<string, unknown>;
 const job = {
   ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 3, position: 10 },
   ...{ created_at: "2026-01-01T00:00:00Z", metrics: {}, progress: { step: 0 } },
-  ...{ spec: { resources: { nodes: 1, devices_per_node: 1 } } },
+  ...{ spec: { resources: { nodes: 1, devices_per_node: 1 }, checkpoint: { monitor: "val/loss" } } },
   ...{ status_reason: { code: "running" }, devices: [], labels: {}, after: [] },
 };
 const attempt = {

@@ -9,7 +9,10 @@ export function view(changes: Record<string, unknown> = {}): JobView {
     ...{ created_at: AT, started_at: AT, finished_at: null, metrics: {}, progress: { step: 0 }, best: null },
     ...{
       status_reason: { code: "running", message: "" },
-      spec: { resources: { device: "auto", nodes: 1, devices_per_node: 2 } },
+      spec: {
+        resources: { device: "auto", nodes: 1, devices_per_node: 2 },
+        checkpoint: { monitor: "val/loss" },
+      },
     },
     ...{ devices: [], labels: {}, card: {}, error: null, after: [] },
     ...changes,
@@ -29,7 +32,10 @@ export function ofTwoNodes(changes: Record<string, unknown> = {}): JobView {
     })),
   );
   return view({
-    spec: { resources: { device: "cuda", nodes: 2, devices_per_node: 2 } },
+    spec: {
+      resources: { device: "cuda", nodes: 2, devices_per_node: 2 },
+      checkpoint: { monitor: "val/loss" },
+    },
     devices,
     ...changes,
   });
