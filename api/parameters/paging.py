@@ -4,17 +4,19 @@ from collections.abc import Callable
 import hashlib
 import re
 import struct
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
+from store.facts.columns import Order, TableCursor
 from store.facts.jobs import ListCursor, ListedJob, QueueCursor, has_number, sort_key
 from store.facts.media import MediaPlace
 from store.facts.pages import FactPage
 from store.ids import Prefix, is_id
+from torchyard.contract.columns import parse_column
 from torchyard.contract.errors import InvalidCursor
 from torchyard.contract.filters import JobSort
 from torchyard.contract.media import LARGEST_NUMBER
@@ -38,6 +40,8 @@ MEDIA = f"^[0-9]{{1,19}}:[0-9]{{1,{len(str(LARGEST_NUMBER))}}}:{METRIC_KEY.remov
 
 _MODEL = f"{USER_NAME.removesuffix('$')}/{MODEL_NAME.removeprefix('^')}"
 _SORTED = re.compile(r"((?P<sort>[a-z-]{1,20}):(?P<key>[A-Za-z0-9._@-]{0,100}):)?(?P<id>job_[0-9a-f]{32})")
+_ARRANGED = "column"
+"""Stands in a cursor for the order by a column."""
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _PLACE = re.compile(r"[0-9a-f]{64}")
 _STANDING = struct.Struct(">qhb5x")
@@ -98,6 +102,13 @@ def id_after(cursor: str | None, prefix: Prefix) -> str | None:
     return cursor
 
 
+def order_of(sort: str) -> JobSort | Order:
+    """Returns the order that the parameter `sort` names, one of lists or one by a column."""
+    if "." in sort or ":" in sort:
+        return Order(parse_column(sort.removeprefix("-")), reverse=sort.startswith("-"))
+    return cast("JobSort", sort)
+
+
 def job_cursor(job: ListedJob, sort: JobSort) -> str:
     """Returns the cursor behind a job in a list of this order."""
     if sort == "created":
@@ -114,6 +125,21 @@ def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
     if match is None or (match["sort"] or "created") != sort or (number and _INTEGER.fullmatch(match["key"]) is None):
         raise InvalidCursor(f"{cursor!r} is not a `next` value of this list in this order")
     return ListCursor(int(match["key"]) if number else match["key"], match["id"])
+
+
+def table_cursor(behind: TableCursor) -> str:
+    """Returns the cursor behind a place of a list that is arranged anew for each page."""
+    return f"{_ARRANGED}:{behind.place}:{behind.job_id}"
+
+
+def table_after(cursor: str | None) -> TableCursor | None:
+    """Returns the place that the cursor stands for, None for the start of the list. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    match = _SORTED.fullmatch(cursor)
+    if match is None or match["sort"] != _ARRANGED or re.fullmatch("[0-9]{1,6}", match["key"]) is None:
+        raise InvalidCursor(f"{cursor!r} is not a `next` value of this list in this order")
+    return TableCursor(int(match["key"]), match["id"])
 
 
 def model_after(cursor: str | None) -> tuple[str, str] | None:

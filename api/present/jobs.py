@@ -1,6 +1,7 @@
 """The views of jobs, their attempts and the queue."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 import json
 from typing import Any
@@ -9,14 +10,13 @@ from pydantic_core import to_json
 
 from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
-from store.facts.columns import Cells, KnownColumns
+from store.facts.columns import Cells, JobGroupFacts, KnownColumns
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import (
     BestCheckpoint,
     DependencyFacts,
     JobFacts,
     JobSweepFacts,
-    LabelGroup,
     ListedAttempt,
     ListedJob,
     QueuedJob,
@@ -40,6 +40,7 @@ from torchyard.contract.views.jobs import (
     ProgressView,
     ProspectView,
     QueueEntry,
+    SpreadView,
     WaitingReason,
 )
 from torchyard.contract.views.sweeps import JobSweep
@@ -107,9 +108,17 @@ def known_columns(found: KnownColumns) -> ColumnsView:
     return ColumnsView(data=data, jobs=found.jobs)
 
 
-def group(facts: LabelGroup) -> JobGroup:
-    """Returns the view of the jobs with a value of a label."""
-    return JobGroup(value=facts.value, counts={**facts.by_state}, total=sum(facts.by_state.values()))
+def group(facts: JobGroupFacts, columns: Mapping[str, Column]) -> JobGroup:
+    """Returns the view of the jobs with a value of a column. `columns`: those of which it tells the spread, by name."""
+    spreads = {name: facts.columns[column] for name, column in columns.items() if column in facts.columns}
+    return JobGroup(
+        key=facts.key,
+        value=facts.value,
+        name=facts.name,
+        counts={**facts.by_state},
+        total=sum(facts.by_state.values()),
+        columns={name: SpreadView(**asdict(spread)) for name, spread in spreads.items()} if columns else None,
+    )
 
 
 def attempt(facts: ListedAttempt) -> AttemptView:

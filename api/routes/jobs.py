@@ -13,19 +13,31 @@ from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import PatchBody, json_body
-from api.parameters.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page
+from api.parameters.paging import (
+    AfterJob,
+    AfterNumber,
+    Limit,
+    job_after,
+    job_cursor,
+    number_after,
+    order_of,
+    page,
+    table_after,
+    table_cursor,
+)
 from api.parameters.reads import Parts, in_turns, with_data, writes_in_turns
 from api.present import jobs as present
 from api.present import telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
 from store.commands import actions, cleanup, requests
+from store.facts.columns import Order
 from store.facts.jobs import AT_ONCE, JobFacts
 from store.queries import job_table
 from store.queries import jobs as queries
-from torchyard.contract.columns import LABEL_GROUP, MOST_COLUMNS, ColumnName, parse_column
-from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.filters import JobQuery, JobSort
+from torchyard.contract.columns import MOST_COLUMNS, ColumnName, GroupBy, GroupKey, Sort, parse_column
+from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
+from torchyard.contract.filters import JobQuery
 from torchyard.contract.requests import JobActions
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.jobs import ActionsView, ColumnsView, JobPage, JobView, RefusedAction
@@ -52,7 +64,7 @@ _JOB: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/jobs", response_model=JobPage)
+@router.get("/jobs", response_model=JobPage, responses=problems(InvalidRequest))
 @in_turns
 def list_jobs(
     *,
@@ -60,54 +72,85 @@ def list_jobs(
     caller: JobReader,
     where: Annotated[JobQuery, Query()],
     sort: Annotated[
-        JobSort,
-        Query(description="times newest first, `priority` highest first, others from A to Z; a leading `-` reverses"),
+        Sort,
+        Query(
+            description="times newest first, `priority` highest first, others from A to Z; or the name of a column that"
+            " has a dot or a colon: numbers, then texts, then no value. A leading `-` reverses",
+        ),
     ] = "created",
     counts: Annotated[
         bool, Query(description="also count the jobs of each state, for the filter without `state`")
     ] = False,
     group_by: Annotated[
-        str | None,
-        Query(pattern=LABEL_GROUP, description="`label:KEY`: also count the jobs of each value of this label"),
+        GroupBy | None,
+        Query(
+            description="`label:KEY`, `sweep`, or a path into the spec: also count the jobs of each of its values, with"
+            " the spread of each of the `columns`",
+        ),
+    ] = None,
+    in_group: Annotated[
+        GroupKey | None, Query(description="the `key` of a group of `group_by`: list its jobs, without the groups")
     ] = None,
     columns: Annotated[
         list[ColumnName] | None,
         Query(
             max_length=MOST_COLUMNS,
             description="each row also has these values: a path into the spec such as `config.optimizer.lr`,"
-            " `metric:KEY:FIGURE` (`best`: at the best checkpoint, `last`, `min`, `max`), `label:KEY`, or `notes`,"
-            " their first line",
+            " `metric:KEY:FIGURE` (`best`: at the best checkpoint, `last`, `min`, `max`), `label:KEY`, `sweep`, or"
+            " `notes`, their first line",
         ),
     ] = None,
     limit: Limit = 100,
     after: AfterJob = None,
-) -> bytes:
+) -> Parts[bytes]:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
-    wanted = {name: parse_column(name) for name in columns or ()}
-    behind = job_after(after, sort)
-    found = queries.find(
-        services.store,
-        where,
-        caller=caller,
-        limit=limit,
-        sort=sort,
-        after=behind,
-        counts=counts,
-        group_by=None if group_by is None else group_by.removeprefix("label:"),
-        columns=[*wanted.values()],
-    )
-    listed, counted = found.page, found.counts
+    shown = {name: parse_column(name) for name in columns or ()}
+    by = None if group_by is None else parse_column(group_by)
+    if in_group is not None and by is None:
+        raise InvalidRequest("the request is not valid", errors=(FieldError("in_group", "goes with `group_by`"),))
+    group = None if by is None or in_group is None else (by, in_group)
+    grouped, values = None, [*shown.values()]
+    if by is not None and group is None:
+        grouped = yield from job_table.groups(services.store, where, caller=caller, by=by, columns=values)
+    order = order_of(sort)
+    if group is not None or isinstance(order, Order):
+        found = yield from job_table.arranged(
+            services.store,
+            where,
+            caller=caller,
+            limit=limit,
+            sort=order,
+            group=group,
+            after=table_after(after),
+            columns=values,
+        )
+        behind = None if found.behind is None else table_cursor(found.behind)
+        counted = queries.counts(services.store, where, caller=caller) if counts else None
+    else:
+        found = queries.find(
+            services.store,
+            where,
+            caller=caller,
+            limit=limit,
+            sort=order,
+            after=job_after(after, order),
+            counts=counts,
+            columns=values,
+        )
+        counted = found.counts
+        behind = job_cursor(found.page.items[-1], order) if found.page.has_more else None
     rest = JobPage(
         data=[],
-        has_more=listed.has_more,
-        next=job_cursor(listed.items[-1], sort) if listed.has_more else None,
+        has_more=found.page.has_more,
+        next=behind,
         counts=None if counted is None else {**counted.by_state},
         total=None if counted is None else sum(counted.by_state.values()),
         counts_complete=None if counted is None else counted.is_complete,
-        groups=None if found.groups is None else [*map(present.group, found.groups.groups)],
-        groups_complete=None if found.groups is None else found.groups.is_complete,
+        groups=None if grouped is None else [present.group(each, shown) for each in grouped.groups],
+        groups_complete=None if grouped is None else grouped.is_complete,
+        list_complete=found.is_complete,
     )
-    return with_data(rest, present.encoded_summaries(listed.items, caller, columns=wanted, cells=found.cells))
+    return with_data(rest, present.encoded_summaries(found.page.items, caller, columns=shown, cells=found.cells))
 
 
 @router.get("/jobs/columns", response_model=ColumnsView)

@@ -165,23 +165,6 @@ class JobCounts:
 
 
 @dataclass(frozen=True)
-class LabelGroup:
-    """The jobs of a list that have the same value of a label; None: those without it."""
-
-    value: str | None
-    by_state: Mapping[JobState, int]
-
-
-@dataclass(frozen=True)
-class LabelGroups:
-    """The jobs of a list by the values of a label."""
-
-    groups: Sequence[LabelGroup]
-    is_complete: bool
-    """Whether these are all groups, of all jobs of the list."""
-
-
-@dataclass(frozen=True)
 class ListCursor:
     """A position in a list. `key` is the job's value of the column by which the list is sorted."""
 

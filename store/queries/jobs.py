@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
 from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller, may_read
-from store.facts.columns import Cells
+from store.facts.columns import Cells, TableCursor
 from store.facts.jobs import (
     Head,
     JobCounts,
     JobFacts,
-    LabelGroups,
     ListCursor,
     ListedAttempt,
     ListedJob,
@@ -28,7 +28,7 @@ from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts, Stacks
 from store.ids import is_id
 from store.line.conditions import is_queued
-from store.rows import access, attempt_facts, job_columns, job_events, job_facts, label_groups, listing, timeline
+from store.rows import access, attempt_facts, job_columns, job_events, job_facts, listing, timeline
 from store.rows import stacks as rows
 from torchyard.contract.columns import Column
 from torchyard.contract.errors import NotFound
@@ -37,13 +37,17 @@ from torchyard.contract.filters import JobQuery, JobSort
 
 @dataclass(frozen=True)
 class JobList:
-    """A page of a list, and how many jobs of the whole are in each state."""
+    """A page of a list."""
 
     page: FactPage[ListedJob]
-    counts: JobCounts | None
-    groups: LabelGroups | None
     cells: Mapping[str, Cells]
     """The values of the columns that were asked for, by job: of those that the caller may read."""
+    counts: JobCounts | None = None
+    """How many jobs of the whole list are in each state."""
+    is_complete: bool | None = None
+    """Of a list that is arranged anew for each page: whether it has all jobs."""
+    behind: TableCursor | None = None
+    """Where the next page of such a list begins."""
 
 
 def find(
@@ -55,20 +59,23 @@ def find(
     sort: JobSort,
     after: ListCursor | None,
     counts: bool = False,
-    group_by: str | None = None,
     columns: Sequence[Column] = (),
 ) -> JobList:
     """Returns jobs of the caller's lists. `counts`: also counts them, for the filter without its states.
 
-    `group_by`: also groups them by the values of this label. `columns`: also returns these values of the jobs.
+    `columns`: also returns these values of the jobs.
     """
     with store.read() as session:
         page = listing.jobs(session, where, caller=caller, limit=limit, sort=sort, after=after)
-        counted = listing.counts(session, where.model_copy(update={"state": None}), caller=caller) if counts else None
-        grouped = None if group_by is None else label_groups.groups(session, where, group_by, caller=caller)
-        read = [job.id for job in page.items if may_read(caller, job)] if columns else []
-        cells = job_columns.values(session, read, columns)
-    return JobList(page, counted, grouped, cells)
+        counted = _counts(session, where, caller) if counts else None
+        read = [job.id for job in page.items if may_read(caller, job)]
+        return JobList(page, job_columns.values(session, read, columns), counted)
+
+
+def counts(store: Snapshots, where: JobQuery, *, caller: Caller) -> JobCounts:
+    """Returns how many jobs of the caller's lists are in each state, for the filter without its states."""
+    with store.read() as session:
+        return _counts(session, where, caller)
 
 
 def get(store: Snapshots, job_id: str, *, caller: Caller) -> JobFacts:
@@ -148,3 +155,7 @@ def changes(
     with store.read() as session:
         found = timeline.heads(session, heads, caller=SERVICE) if heads else {}
         return found, listing.some(session, listed)
+
+
+def _counts(session: Session, where: JobQuery, caller: Caller) -> JobCounts:
+    return listing.counts(session, where.model_copy(update={"state": None}), caller=caller)

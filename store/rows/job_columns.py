@@ -22,6 +22,7 @@ from torchyard.contract.columns import (
     NotesColumn,
     Scalar,
     SpecColumn,
+    SweepColumn,
 )
 
 _JOBS = Base.metadata.tables["jobs"].c
@@ -31,7 +32,7 @@ _MOST_NOTES = 1000
 
 def values(session: Session, job_ids: Sequence[str], columns: Sequence[Column]) -> dict[str, Cells]:
     """Returns the values of the jobs that exist, by id. Give it some hundreds at most, which the caller may read."""
-    if not job_ids:
+    if not job_ids or not columns:
         return {}
     specs = [column for column in columns if isinstance(column, SpecColumn)]
     wanted = [column for column in columns if isinstance(column, MetricColumn)]
@@ -40,10 +41,13 @@ def values(session: Session, job_ids: Sequence[str], columns: Sequence[Column]) 
     figures = _figures(session, policies, wanted) if wanted else {}
     found: dict[str, Cells] = {}
     for row in rows:
-        cells: dict[Column, Scalar] = {column: cell(value) for column, value in zip(specs, row.of_spec or (), strict=False)}
+        cells: dict[Column, Scalar] = {
+            column: cell(value) for column, value in zip(specs, row.of_spec or (), strict=False)
+        }
         cells |= figures.get(row.id, {})
         cells |= {column: row.labels.get(column.key) for column in columns if isinstance(column, LabelColumn)}
         cells |= {column: _first_line(row.notes) for column in columns if isinstance(column, NotesColumn)}
+        cells |= {column: row.sweep_id for column in columns if isinstance(column, SweepColumn)}
         found[row.id] = cells
     return found
 
@@ -62,6 +66,7 @@ def _query(session: Session, job_ids: Sequence[str], specs: Sequence[SpecColumn]
     values = values_at(_JOBS.spec, paths, dialect=session.get_bind().dialect.name) if paths else null()
     return select(
         _JOBS.id,
+        _JOBS.sweep_id,
         cast(_JOBS.labels, Parsed).label("labels"),
         func.substr(_JOBS.notes, 1, _MOST_NOTES).label("notes"),
         checkpoint_policy(_JOBS.spec).label("checkpoint"),

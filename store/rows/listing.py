@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Row, Select, bindparam, case, func, literal_column, or_, select
 from sqlalchemy.orm import QueryableAttribute, Session
 
 from store.db.prepared import Prepared, among, texts
@@ -77,6 +77,15 @@ def jobs(
     ids = pages.first(found_ids, limit)
     found = {job.id: job for job in some(session, ids.items)}
     return FactPage([found[job_id] for job_id in ids.items], ids.has_more)
+
+
+def first(
+    session: Session, where: JobQuery, *, caller: Caller, limit: int, sort: JobSort = "created"
+) -> dict[str, bool]:
+    """Returns the ids of the first jobs of the caller's lists in an order, and whether the caller may read them."""
+    may_read = case((access.readable(caller), True), else_=False)
+    query = select(Job.id, may_read).where(*conditions(session, where, caller)).order_by(*_order_of(sort))
+    return {job_id: bool(read) for job_id, read in session.execute(query.limit(limit))}
 
 
 def counts(session: Session, where: JobQuery, *, caller: Caller) -> JobCounts:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from store.facts.telemetry import MetricPoint
+from store.queries import job_table
 from tests.api.service import ApiFixture, both_databases
+from tests.api.test_sweeps import control
 from torchyard.contract.columns import MOST_CHARACTERS, MOST_COLUMNS
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
@@ -94,10 +96,8 @@ def test_metrics_have_their_best_last_least_and_greatest_values(service: ApiFixt
     names = [f"metric:{key}:{figure}" for key in ("val/accuracy", "val/loss", "none") for figure in figures]
     assert [*rows(service, *names)["a"].values()] == [0.9, 0.7, 0.5, 0.9, None, "Infinity", None, None, *[None] * 4]
     saved = [(1, {"val_accuracy": 0.7, "val_loss": 0.3}), (2, {"val_accuracy": 0.8, "val_loss": 0.4})]
-    made = [service.new_checkpoint(step=step, files={"state.pt": b"x"}, **found) for step, found in saved]
-    service.record(
-        claim, checkpoints=made, points=[point("val/loss", 9, math.nan), point("val/loss", 10, -2.0)]
-    )
+    made = [service.new_checkpoint(step=step, epoch=None, files={"state.pt": b"x"}, **found) for step, found in saved]
+    service.record(claim, checkpoints=made, points=[point("val/loss", 9, math.nan), point("val/loss", 10, -2.0)])
     found = rows(service, *names)["a"]
     assert [found[f"metric:val/accuracy:{figure}"] for figure in figures] == [0.8, 0.7, 0.5, 0.9]
     assert [found[f"metric:val/loss:{figure}"] for figure in figures] == [0.4, -2.0, -2.0, -2.0]
@@ -158,3 +158,150 @@ def test_a_variable_of_a_secret_shows_the_name_of_the_secret_alone(service: ApiF
     found = rows(service, "env.HF_TOKEN", "env.HF_TOKEN.secret")["a"]
     assert found == {"env.HF_TOKEN": '{"secret":"hub"}', "env.HF_TOKEN.secret": "hub"}
     assert job["spec"]["env"] == {"HF_TOKEN": {"secret": "hub"}}
+
+
+def with_lr(service: ApiFixture, name: str, lr: Any, **spec: Any) -> str:
+    return service.submit(name=name, config={"optimizer": {"lr": lr}}, **spec)["id"]
+
+
+def in_pages(service: ApiFixture, **params: Any) -> str:
+    """Returns the names of all pages of two jobs, of one letter each."""
+    shown, after = "", None
+    while True:
+        page = service.get("/v1/jobs", limit=2, **params, **({} if after is None else {"after": after}))
+        shown += "".join(job["name"] for job in page["data"])
+        after = page["next"]
+        if after is None:
+            assert not page["has_more"]
+            return shown
+
+
+@both_databases
+def test_a_list_is_sorted_by_a_column_over_pages_and_what_has_no_value_is_last(service: ApiFixture) -> None:
+    for name, lr, labels in (("a", 0.1, {"x": "B"}), ("b", 0.001, {"x": "a"}), ("c", 0.01, {}), ("d", 0.1, {})):
+        with_lr(service, name, lr, labels=labels)
+    values = {"a": math.nan, "b": math.inf, "c": 2.0, "d": -1.0}
+    for job in service.get("/v1/jobs")["data"]:
+        claim = service.start(job["id"])
+        service.record(claim, points=[point("m", 1, values[job["name"]])])
+        service.end(claim, reason=EndReason.COMPLETED)
+    service.submit(name="e", trainer="image-classification", max_restarts=5)
+    orders = {
+        "config.optimizer.lr": "becda",  # 0.002 is the default of e
+        "-config.optimizer.lr": "daceb",
+        "label:x": "baedc",
+        "-label:x": "abedc",
+        "metric:m:last": "dcbae",
+        "-metric:m:last": "bcdae",
+        "config.none.such": "edcba",
+    }
+    for sort, names in orders.items():
+        assert "".join(job["name"] for job in service.get("/v1/jobs", sort=sort)["data"]) == names, sort
+        assert in_pages(service, sort=sort, columns=["config.optimizer.lr"]) == names, sort
+    assert service.get("/v1/jobs", sort="label:x", counts=True)["total"] == 5
+    assert service.get("/v1/jobs", sort="label:x")["list_complete"] is True
+    assert service.get("/v1/jobs")["list_complete"] is None
+
+
+def test_only_the_newest_jobs_are_sorted_by_a_column_and_the_answer_says_so(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abcd":
+        with_lr(service, name, 0.1, labels={"x": name})
+    monkeypatch.setattr(job_table, "_ARRANGED", 3)
+    monkeypatch.setattr(job_table, "_AT_ONCE", 2)
+    found = service.get("/v1/jobs", sort="label:x")
+    assert ("".join(job["name"] for job in found["data"]), found["list_complete"]) == ("bcd", False)
+    grouped = service.get("/v1/jobs", group_by="label:x")
+    assert ([group["value"] for group in grouped["groups"]], grouped["groups_complete"]) == ([*"bcd"], False)
+
+
+def test_a_job_that_goes_between_pages_hides_no_other(service: ApiFixture) -> None:
+    ids = {name: with_lr(service, name, lr) for name, lr in (("a", 1e-5), ("b", 1e-4), ("c", 1e-3), ("d", 1e-2))}
+    first = service.get("/v1/jobs", sort="config.optimizer.lr", limit=2)
+    service.client.post(f"/v1/jobs/{ids['b']}/cancel")
+    assert service.client.delete(f"/v1/jobs/{ids['b']}").status_code == 204
+    rest = service.get("/v1/jobs", sort="config.optimizer.lr", limit=2, after=first["next"])
+    assert [job["name"] for job in rest["data"]] == ["d"]  # at the place where the page before ended
+
+
+@both_databases
+def test_groups_tell_the_spread_of_the_columns_and_list_their_jobs(service: ApiFixture) -> None:
+    for name, lr, value in (("a", 0.1, 1.0), ("b", 0.1, 3.0), ("c", 0.01, 5.0), ("d", 0.01, math.nan)):
+        claim = service.start(
+            with_lr(service, name, lr, labels={"team": "x"}, env={"TZ": "UTC"} if name == "a" else {})
+        )
+        service.record(claim, points=[point("m", 1, value)])
+        service.end(claim, reason=EndReason.COMPLETED)
+    found = service.get("/v1/jobs", group_by="config.optimizer.lr", columns=["metric:m:last", "label:team"], limit=1)
+    spreads = {group["value"]: group["columns"] for group in found["groups"]}
+    numbers = {"count": 2, "mean": 2.0, "std": pytest.approx(math.sqrt(2)), "min": 1.0, "max": 3.0}
+    assert spreads == {
+        "0.1": {"metric:m:last": numbers},
+        "0.01": {"metric:m:last": {"count": 1, "mean": 5.0, "std": None, "min": 5.0, "max": 5.0}},
+    }
+    assert [(group["key"], group["total"], group["counts"]) for group in found["groups"]] == [
+        ("=0.01", 2, {"succeeded": 2}),
+        ("=0.1", 2, {"succeeded": 2}),
+    ]
+    assert "columns" not in service.get("/v1/jobs", group_by="env.TZ")["groups"][0]
+    assert in_pages(service, group_by="config.optimizer.lr", in_group="=0.1") == "ba"
+    assert in_pages(service, group_by="config.optimizer.lr", in_group="=0.1", sort="name") == "ab"
+    assert in_pages(service, group_by="config.optimizer.lr", in_group="=0.1", sort="metric:m:last") == "ab"
+    assert in_pages(service, group_by="env.TZ", in_group="-") == "dcb"
+    assert in_pages(service, group_by="env.TZ", in_group="=none") == ""
+
+
+def test_the_jobs_of_a_sweep_are_a_group_with_its_name(service: ApiFixture) -> None:
+    config = {"data": {"source": "digits"}}
+    job = {"trainer": "image-classification", "config": config}
+    sweep = {"name": "rates", "job": job, "parameters": {"config.optimizer.lr": [0.1, 0.2]}}
+    made = service.client.post("/v1/sweeps", json=sweep)
+    assert made.status_code == 201, made.text
+    control(service)
+    service.submit()
+    groups = service.get("/v1/jobs", group_by="sweep", columns=["sweep"])["groups"]
+    told = [(group["value"], group["name"], group["total"]) for group in groups]
+    assert told == [(made.json()["id"], "rates", 2), (None, None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"group_by": "name"}, "group_by"),
+        ({"group_by": "config.a'b"}, "group_by"),
+        ({"group_by": "metric:m:last"}, "group_by"),
+        ({"in_group": "=1"}, "in_group"),
+        ({"group_by": "sweep", "in_group": "1"}, "in_group"),
+        ({"sort": "config.a[0]"}, "sort"),
+        ({"sort": "--config.a.b"}, "sort"),
+        ({"sort": "notes"}, "sort"),
+    ],
+)
+def test_a_wrong_order_or_group_is_refused(service: ApiFixture, params: dict[str, str], field: str) -> None:
+    answer = service.client.get("/v1/jobs", params=params)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+
+
+def test_an_order_by_a_column_takes_no_cursor_of_another(service: ApiFixture) -> None:
+    for _ in range(2):
+        service.submit()
+    cursor = service.get("/v1/jobs", sort="name", limit=1)["next"]
+    answer = service.client.get("/v1/jobs", params={"sort": "config.optimizer.lr", "after": cursor})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_cursor")
+    cursor = service.get("/v1/jobs", sort="config.optimizer.lr", limit=1)["next"]
+    assert service.client.get("/v1/jobs", params={"sort": "name", "after": cursor}).status_code == 422
+
+
+def test_orders_and_groups_tell_nothing_of_jobs_that_the_caller_may_not_read(service: ApiFixture) -> None:
+    service.act_as("alice")
+    for name, lr in (("a", 0.2), ("b", 0.1)):
+        with_lr(service, name, lr)
+    service.act_as("olga", Role.OPERATOR)
+    with_lr(service, "c", 0.3)
+    for sort in ("config.optimizer.lr", "-config.optimizer.lr"):
+        assert in_pages(service, sort=sort) == "cba"  # hers, and the others newest first
+    found = service.get("/v1/jobs", group_by="config.optimizer.lr", columns=["config.optimizer.lr"])["groups"]
+    assert [group["value"] for group in found] == ["0.3"]
+    assert in_pages(service, group_by="config.optimizer.lr", in_group="=0.1") == ""
+    assert in_pages(service, group_by="env.TZ", in_group="-") == "c"

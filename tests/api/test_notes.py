@@ -6,7 +6,7 @@ from typing import Any
 from httpx2 import Response
 import pytest
 
-from store.rows import label_groups
+from store.queries import job_table
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason
 from torchyard.contract.notes import MOST_SEARCHED
@@ -253,7 +253,7 @@ def test_a_list_is_grouped_by_a_label(service: ApiFixture, monkeypatch: pytest.M
     assert groups(state="succeeded") == [("a", {"succeeded": 1}, 1)]
     assert groups(archived="true") == [("c", {"succeeded": 1}, 1)]
     assert service.get("/v1/jobs")["groups"] is None
-    monkeypatch.setattr(label_groups, "_MOST_JOBS", 2)
+    monkeypatch.setattr(job_table, "_ARRANGED", 2)
     found = service.get("/v1/jobs", group_by="label:team")
     assert (sum(group["total"] for group in found["groups"]), found["groups_complete"]) == (2, False)
     for wrong in ("team", "label:", "label:no key"):

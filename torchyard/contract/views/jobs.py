@@ -109,12 +109,30 @@ class JobSummary(View):
     not read. A text of more than 200 characters is cut; what is no text, number or truth value is its JSON."""
 
 
-class JobGroup(View):
-    """Jobs that have the same value of a label; null: those without the label."""
+class SpreadView(View):
+    """The finite numbers that jobs have in a column."""
 
+    count: int
+    mean: float
+    std: float | None
+    """The standard deviation of a sample; null of a single number."""
+    min: float
+    max: float
+
+
+class JobGroup(View):
+    """Jobs that have the same value of a column; null: those without one."""
+
+    key: str
+    """What `in_group` takes to list its jobs."""
     value: str | None
+    """A text as it is, others as JSON. Values that are shown alike are one."""
+    name: str | None = None
+    """Of a sweep."""
     counts: dict[JobState, int]
     total: int
+    columns: dict[str, SpreadView] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """By name, of the columns that the list was asked for, those in which some of the jobs have numbers."""
 
 
 class JobPage(Page[JobSummary]):
@@ -128,10 +146,13 @@ class JobPage(Page[JobSummary]):
     """False if there may be more: with other filters than `owner`, a list of more than 10,000 jobs is counted until
     1,000 are found, the newest ones. Null unless it was asked for."""
     groups: list[JobGroup] | None = None
-    """The jobs that the whole filter matches by the values of a label, the largest group first. At most 200 groups, of
-    the newest 10,000 jobs. Null unless it was asked for."""
+    """The jobs that the whole filter matches by the values of a column, the largest group first. At most 200 groups,
+    of the newest 10,000 jobs that you may read. Null unless it was asked for."""
     groups_complete: bool | None = None
     """False if there may be more groups or jobs. Null unless it was asked for."""
+    list_complete: bool | None = None
+    """False of a list that is sorted by a column, or of one group, if there are more jobs: it has those of the first
+    10,000, which are the newest of a list that is sorted by a column. Null of other lists."""
 
 
 class ColumnView(View):
