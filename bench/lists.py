@@ -32,6 +32,20 @@ _PAGES = {
 }
 _PAGE_MS, _COUNTS_MS = 8, 10
 """The most that a page takes, and how much longer a counted one."""
+_COLUMNS = "&".join(
+    f"columns={name}"
+    for name in (
+        *("config.optimizer.lr", "config.training.epochs", "config.training.seed", "label:team", "notes"),
+        *("metric:val/loss:best", "metric:val/loss:min", "metric:val/accuracy:last"),
+    )
+)
+_TABLES = {
+    _COLUMNS: ("with eight columns", 12),
+    "sort=config.optimizer.lr": ("by a value of the specs, of the newest 10,000", 1500),
+    "sort=metric:val/loss:best": ("by the best of a metric, of the newest 10,000", 3000),
+    f"group_by=config.optimizer.lr&{_COLUMNS}": ("with groups, and the spread of eight columns", 4000),
+}
+"""Pages of a table of jobs, and the most milliseconds that each takes."""
 _METRICS = (
     "INSERT INTO series (job_id, key, latest, count) SELECT jobs.id, keys.key, 0.5, 1 FROM jobs, (SELECT 'train/loss'"
     " AS key UNION SELECT 'val/loss' UNION SELECT 'val/accuracy') AS keys WHERE jobs.state = 'succeeded'"
@@ -67,6 +81,13 @@ def _on(name: str, database: str | None, folder: Path, *, jobs: int) -> Iterator
             taken = _times(service, f"/v1/jobs?limit=50&{query}")
             most = _PAGE_MS + (_COUNTS_MS if "counts=true" in query else 0)
             yield Row(f"– of a page of 50 jobs {what}, {where}", "ms", taken, at_most=most)
+        for query, (what, most) in _TABLES.items():
+            yield Row(
+                f"– of a page of 50 jobs {what}, {where}",
+                "ms",
+                _times(service, f"/v1/jobs?limit=50&{query}"),
+                at_most=most,
+            )
         yield Row(f"– of a page of 50 of the queue, {where}", "ms", _times(service, "/v1/queue?limit=50"), at_most=15)
 
 

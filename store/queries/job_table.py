@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
 from store.db.tables import Job
-from store.facts.callers import Caller, may_read
+from store.facts.callers import Caller
 from store.facts.columns import Cells, JobGroups, KnownColumns, Order, TableCursor, group_key
 from store.facts.pages import FactPage
 from store.queries.jobs import JobList
@@ -81,7 +81,7 @@ def arranged(
     with store.read() as session:
         listed = {job.id: job for job in listing.some(session, page.items)}
         jobs = [listed[job_id] for job_id in page.items if job_id in listed]
-        values = job_columns.values(session, [job.id for job in jobs if may_read(caller, job)], columns)
+        values = job_columns.of_listed(session, jobs, columns, caller=caller)
     return JobList(FactPage(jobs, page.has_more), values, is_complete=is_complete, behind=behind)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
 from store.db.tables import Job
-from store.facts.callers import SERVICE, Caller, may_read
+from store.facts.callers import SERVICE, Caller
 from store.facts.columns import Cells, TableCursor
 from store.facts.jobs import (
     Head,
@@ -68,8 +68,7 @@ def find(
     with store.read() as session:
         page = listing.jobs(session, where, caller=caller, limit=limit, sort=sort, after=after)
         counted = _counts(session, where, caller) if counts else None
-        read = [job.id for job in page.items if may_read(caller, job)]
-        return JobList(page, job_columns.values(session, read, columns), counted)
+        return JobList(page, job_columns.of_listed(session, page.items, columns, caller=caller), counted)
 
 
 def counts(store: Snapshots, where: JobQuery, *, caller: Caller) -> JobCounts:

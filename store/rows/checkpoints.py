@@ -6,10 +6,12 @@ import math
 import re
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, cast, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from store.db.tables import Checkpoint, Job
+from store.db.documents import Parsed
+from store.db.prepared import Prepared, among, texts
+from store.db.tables import Base, Checkpoint, Job
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.facts.output import NewCheckpoint
@@ -20,6 +22,7 @@ from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.events import Remeasured
 from torchyard.contract.notifications import EventKind
 
+_CHECKPOINTS = Base.metadata.tables["checkpoints"].c
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
 
@@ -130,10 +133,14 @@ def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, BestCh
     return found
 
 
+_MEASURED = Prepared(
+    select(_CHECKPOINTS.id, cast(_CHECKPOINTS.metrics, Parsed).label("metrics")).where(among(_CHECKPOINTS.id, "ids"))
+)
+
+
 def measured(session: Session, checkpoint_ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Returns the metrics of checkpoints, as JSON, by id."""
-    query = select(Checkpoint.id, Checkpoint.metrics).where(Checkpoint.id.in_(checkpoint_ids))
-    return {row.id: row.metrics for row in session.execute(query)}
+    return {row.id: row.metrics for row in _MEASURED.rows(session, {"ids": texts(checkpoint_ids)})}
 
 
 def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:

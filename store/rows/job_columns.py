@@ -1,6 +1,7 @@
 """Values of the columns of a table of jobs, for some of its jobs."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 import json
 from typing import Any
 
@@ -8,8 +9,11 @@ from sqlalchemy import cast, func, null, select
 from sqlalchemy.orm import Session
 
 from store.db.documents import Parsed, checkpoint_policy, values_at
+from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base
+from store.facts.callers import Caller, may_read
 from store.facts.columns import Cells
+from store.facts.jobs import ListedJob
 from store.rows import checkpoints, job_facts, metrics
 from store.rows.job_facts import Policy
 from store.rows.metrics import Figures
@@ -30,15 +34,25 @@ _MOST_NOTES = 1000
 """Characters of notes of which the first line is shown."""
 
 
-def values(session: Session, job_ids: Sequence[str], columns: Sequence[Column]) -> dict[str, Cells]:
-    """Returns the values of the jobs that exist, by id. Give it some hundreds at most, which the caller may read."""
+def values(
+    session: Session,
+    job_ids: Sequence[str],
+    columns: Sequence[Column],
+    *,
+    best: Mapping[str, str] | None = None,
+) -> dict[str, Cells]:
+    """Returns the values of the jobs that exist, by id. Give it some hundreds at most, which the caller may read.
+
+    `best`: the ids of their best checkpoints, where they are known.
+    """
     if not job_ids or not columns:
         return {}
     specs = [column for column in columns if isinstance(column, SpecColumn)]
     wanted = [column for column in columns if isinstance(column, MetricColumn)]
-    rows = session.execute(_query(session, job_ids, specs)).all()
+    query = _query(tuple(column.path for column in specs), session.get_bind().dialect.name)
+    rows = query.rows(session, {"ids": texts(job_ids)})
     policies = {row.id: job_facts.policy_in(row.checkpoint) for row in rows}
-    figures = _figures(session, policies, wanted) if wanted else {}
+    figures = _figures(session, policies, wanted, best=best) if wanted else {}
     found: dict[str, Cells] = {}
     for row in rows:
         cells: dict[Column, Scalar] = {
@@ -52,6 +66,15 @@ def values(session: Session, job_ids: Sequence[str], columns: Sequence[Column]) 
     return found
 
 
+def of_listed(
+    session: Session, jobs: Sequence[ListedJob], columns: Sequence[Column], *, caller: Caller
+) -> dict[str, Cells]:
+    """Returns the values of those of the jobs that the caller may read, by id."""
+    read = [job for job in jobs if may_read(caller, job)]
+    best = {job.id: job.best.id for job in read if job.best is not None}
+    return values(session, [job.id for job in read], columns, best=best)
+
+
 def cell(value: Any) -> Scalar:
     """Returns what a table shows of a value of JSON."""
     if isinstance(value, list | dict):
@@ -61,27 +84,30 @@ def cell(value: Any) -> Scalar:
     return value
 
 
-def _query(session: Session, job_ids: Sequence[str], specs: Sequence[SpecColumn]) -> Any:
-    paths = [column.path for column in specs]
-    values = values_at(_JOBS.spec, paths, dialect=session.get_bind().dialect.name) if paths else null()
-    return select(
-        _JOBS.id,
-        _JOBS.sweep_id,
-        cast(_JOBS.labels, Parsed).label("labels"),
-        func.substr(_JOBS.notes, 1, _MOST_NOTES).label("notes"),
-        checkpoint_policy(_JOBS.spec).label("checkpoint"),
-        values.label("of_spec"),
-    ).where(_JOBS.id.in_(job_ids))
+# Building a statement costs more than executing it, and a table is read again and again with the same columns.
+@lru_cache(maxsize=64)
+def _query(paths: tuple[tuple[str, ...], ...], dialect: str) -> Prepared:
+    found = values_at(_JOBS.spec, paths, dialect=dialect) if paths else cast(null(), Parsed)
+    return Prepared(
+        select(
+            _JOBS.id,
+            _JOBS.sweep_id,
+            cast(_JOBS.labels, Parsed).label("labels"),
+            func.substr(_JOBS.notes, 1, _MOST_NOTES).label("notes"),
+            checkpoint_policy(_JOBS.spec).label("checkpoint"),
+            found.label("of_spec"),
+        ).where(among(_JOBS.id, "ids"))
+    )
 
 
 def _figures(
-    session: Session, policies: Mapping[str, Policy], columns: Sequence[MetricColumn]
+    session: Session, policies: Mapping[str, Policy], columns: Sequence[MetricColumn], *, best: Mapping[str, str] | None
 ) -> dict[str, dict[Column, Scalar]]:
     """Returns the values of columns of metrics by job."""
-    keys = {column.key for column in columns}
-    series = metrics.figures(session, [*policies], keys=keys)
-    best: dict[str, str] = {}
-    if any(column.figure == "best" for column in columns):
+    series = metrics.figures(session, policies.keys(), keys={column.key for column in columns})
+    if all(column.figure != "best" for column in columns):
+        best = {}
+    elif best is None:
         modes = {job_id: policy.mode for job_id, policy in policies.items()}
         best = {job_id: found.id for job_id, found in checkpoints.best_of_jobs(session, modes).items()}
     measured = checkpoints.measured(session, best.values()) if best else {}

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Insert, Select, bindparam, case, func, insert, select
 from sqlalchemy.orm import Session
 
-from store.db.tables import Attempt, PointChunk, Series
+from store.db.prepared import Prepared, among, texts
+from store.db.tables import Attempt, Base, PointChunk, Series
 from store.db.upsert import upsert
 from store.facts.output import MAX_SERIES
 from store.facts.telemetry import END, MetricPoint
@@ -41,8 +42,11 @@ _LATEST_OF_KEYS = (
     .where(Series.job_id.in_(bindparam("jobs", expanding=True)), Series.key.in_(bindparam("keys", expanding=True)))
     .order_by(Series.key)
 )
-_FIGURES_OF_KEYS = select(Series.job_id, Series.key, Series.latest, Series.low, Series.high).where(
-    Series.job_id.in_(bindparam("jobs", expanding=True)), Series.key.in_(bindparam("keys", expanding=True))
+_SERIES = Base.metadata.tables["series"].c
+_FIGURES_OF_KEYS = Prepared(
+    select(_SERIES.job_id, _SERIES.key, _SERIES.latest, _SERIES.low, _SERIES.high).where(
+        among(_SERIES.job_id, "jobs"), among(_SERIES.key, "keys")
+    )
 )
 
 
@@ -129,10 +133,13 @@ def latest(
     return found
 
 
-def figures(session: Session, job_ids: Sequence[str], *, keys: Collection[str]) -> dict[tuple[str, str], Figures]:
+def figures(session: Session, job_ids: Collection[str], *, keys: Collection[str]) -> dict[tuple[str, str], Figures]:
     """Returns the figures of the series with these keys, by job and key."""
-    rows = session.execute(_FIGURES_OF_KEYS, {"jobs": job_ids, "keys": list(keys)})
-    return {(row.job_id, row.key): Figures(row.latest, row.low, row.high) for row in rows}
+    found = _FIGURES_OF_KEYS.read(session, {"jobs": texts(job_ids), "keys": texts(keys)})
+    return {
+        (job_id, key): Figures(math.nan if latest is None else latest, low, high)
+        for job_id, key, latest, low, high in found
+    }
 
 
 def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
