@@ -135,12 +135,20 @@ test("values lie on their axis, and what is none lies nowhere", () => {
 
 test("labels are round and within the axis", () => {
   const rows = rowsOf({ lr: 1e-4, n: 0.13, m: "b" }, { lr: 0.1, n: 0.97, m: "a" });
-  expect(ticksOf(variable(rows, "n"), 5).map(({ text }) => text)).toEqual(["0.2", "0.4", "0.6", "0.8"]);
-  expect(ticksOf(variable(rows, "lr"), 6).map(({ text }) => text)).toEqual(["1e−4", "0.001", "0.01", "0.1"]);
+  const texts = (key: string, most: number): readonly string[] =>
+    ticksOf(variable(rows, key, { isMetric: true }), most).map(({ text }) => text);
+  expect(texts("n", 5)).toEqual(["0.2", "0.4", "0.6", "0.8"]);
+  expect(texts("lr", 6)).toEqual(["1e−4", "0.001", "0.01", "0.1"]);
   expect(ticksOf(variable(rows, "m"), 6)).toEqual([
     { share: 0, text: "a" },
     { share: 1, text: "b" },
   ]);
+});
+
+test("a setting of a few numbers has them as its labels, and a long name is cut", () => {
+  const rows = rowsOf({ width: 16, m: "x".repeat(30) }, { width: 64, m: "y" }, { width: 32 });
+  expect(ticksOf(variable(rows, "width"), 6).map(({ text }) => text)).toEqual(["16", "32", "64"]);
+  expect(ticksOf(variable(rows, "m"), 6)[0]?.text).toBe(`${"x".repeat(23)}…`);
 });
 
 test("runs are kept that lie within all ranges, at their edges too", () => {

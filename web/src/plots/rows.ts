@@ -25,6 +25,8 @@ export interface Named {
 export interface Variable extends Named {
   /** The values of a variable that is no number, in their order; null for numbers. */
   readonly categories: readonly string[] | null;
+  /** All different numbers, where they are few: they are the labels of the axis. */
+  readonly few: readonly number[] | null;
   readonly isLog: boolean;
   readonly min: number;
   readonly max: number;
@@ -32,6 +34,8 @@ export interface Variable extends Named {
 
 /** Settings over two decades or more are taken for logarithmic, metrics over three. */
 const LOG_FROM = { setting: 100, metric: 1000 } as const;
+
+const FEW = 6;
 
 /** Returns the variables of which there is a value, with the ranges of their values. */
 export function variablesOf(rows: readonly PlotRow[], named: readonly Named[]): readonly Variable[] {
@@ -43,7 +47,9 @@ export function variablesOf(rows: readonly PlotRow[], named: readonly Named[]): 
     const [min, max] = [Math.min(...numbers), Math.max(...numbers)];
     const least = LOG_FROM[one.isMetric ? "metric" : "setting"];
     const isLog = min > 0 && (one.isLog ?? max / min >= least);
-    return [{ ...one, categories: null, isLog, min, max }];
+    const different = [...new Set(numbers)].sort((a, b) => a - b);
+    const few = !one.isMetric && different.length <= FEW ? different : null;
+    return [{ ...one, categories: null, few, isLog, min, max }];
   });
 }
 
@@ -75,5 +81,5 @@ function categorical(named: Named, values: readonly (number | string)[]): Variab
   const categories = [...new Set(values.map(String))].sort((a, b) =>
     a.localeCompare(b, "en", { numeric: true }),
   );
-  return { ...named, categories, isLog: false, min: 0, max: categories.length - 1 };
+  return { ...named, categories, few: null, isLog: false, min: 0, max: categories.length - 1 };
 }

@@ -9,17 +9,20 @@ export interface Tick {
 
 /** Returns about as many labels as asked for, evenly chosen among categories. */
 export function ticksOf(variable: Variable, most: number): readonly Tick[] {
-  const { categories, min, max, isLog } = variable;
+  const { categories, few, min, max, isLog } = variable;
   if (categories) {
     const every = Math.max(1, Math.ceil(categories.length / most));
     return categories
-      .map((name) => ({ share: shareOf(variable, name) ?? 0, text: name }))
+      .map((name) => ({ share: shareOf(variable, name) ?? 0, text: short(name) }))
       .filter((_, i) => i % every === 0);
   }
   if (min === max) return [{ share: 0.5, text: tickText(min) }];
-  const places = isLog ? thinned(logTicks(min, max), most) : evenTicks(min, max, most);
+  const places = few ?? (isLog ? thinned(logTicks(min, max), most) : evenTicks(min, max, most));
   return places.map((place) => ({ share: shareOf(variable, place) ?? 0, text: tickText(place) }));
 }
+
+/** A long text would cover the runs. */
+const LONGEST = 24;
 
 /** Formats a value of a variable. */
 export function valueText(value: PlotValue): string {
@@ -43,4 +46,8 @@ function thinned(all: readonly number[], most: number): readonly number[] {
   const places = powers.length > 1 ? powers : all;
   const every = Math.max(1, Math.ceil(places.length / most));
   return places.filter((_, i) => i % every === 0);
+}
+
+function short(text: string): string {
+  return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
 }

@@ -36,7 +36,7 @@ const STATES: readonly Value[] = [
   ...["running", "starting", "queued", "paused", "succeeded", "failed", "cancelled"],
 ];
 /** What people vary comes first. */
-const FIRST = ["config", "resources", "checkpoint", "labels"];
+const FIRST = ["config", "args", "resources", "checkpoint", "labels"];
 
 /** Returns the settings that differ, but for the name, with their values. */
 export function settingsOf(specs: readonly unknown[]): readonly SpecRow[] {
@@ -59,7 +59,6 @@ export function columnsOf(
   const views = jobs.map((job) => job.view);
   const watched = views.flatMap(monitoredOf);
   const monitors = new Set(views.flatMap((view) => view.best?.metric ?? []));
-  const [only] = monitors;
   return [
     words(
       "state",
@@ -67,12 +66,7 @@ export function columnsOf(
       views.map((view) => view.state),
     ),
     ...settings.map(setting),
-    numbers(
-      "best",
-      monitors.size === 1 && only ? `best ${only}` : "best",
-      views.map((view) => numberOf(view.best?.value)),
-      monitors.size === 1 && only ? betterOf(only, watched) : null,
-    ),
+    ...(monitors.size === 0 ? [] : [bestColumn(views, watched)]),
     ...metrics.map((key) =>
       numbers(
         `last:${key}`,
@@ -91,6 +85,22 @@ export function columnsOf(
       texts: views.map((view) => ((ran) => (ran === null ? "—" : duration(ran)))(ranFor(view, now))),
     },
   ];
+}
+
+/** What each job watches; where all watch the same, its name is the head's. */
+function bestColumn(views: readonly JobView[], watched: readonly Monitored[]): Column {
+  const [only = "", ...others] = new Set(views.flatMap((view) => view.best?.metric ?? []));
+  const isOne = others.length === 0;
+  const values = views.map((view) => numberOf(view.best?.value));
+  const found = numbers(
+    "best",
+    isOne ? `best ${only}` : "best",
+    values,
+    isOne ? betterOf(only, watched) : null,
+  );
+  if (isOne) return found;
+  const texts = views.map(({ best }, i) => (best ? `${best.metric} ${found.texts[i] ?? ""}` : "—"));
+  return { ...found, texts };
 }
 
 /** Returns the places of the jobs in the order of a column's values, those without one last. `by` is its id, with a `-` for the other way. */

@@ -59,7 +59,7 @@ test("a metric is better as the jobs say that watch it, or as its name says", ()
   const views = [{ spec, state: "running", metrics: {}, started_at: null }];
   const jobs = views.map((view) => ({ view }) as unknown as Compared);
   const found = columnsOf(jobs, [], ["val/loss", "val/iou", "odd"], 0);
-  expect(found.slice(2, 5).map(({ better }) => better)).toEqual(["max", "max", null]);
+  expect(found.slice(1, 4).map(({ better }) => better)).toEqual(["max", "max", null]);
 });
 
 test("the best of a column is the least or the greatest number, where they differ", () => {
@@ -140,4 +140,19 @@ test("jobs are grouped by what some of them share: a sweep, a label or a setting
   const odd = groupsOf(jobs, "label:odd.key");
   expect(odd.every(({ id }) => !id.includes(","))).toBe(true);
   expect(new Set(odd.map(({ colour }) => colour.slot)).size).toBe(2);
+});
+
+test("the options of a script are settings by their names, as sweeps name them", () => {
+  const spec = (...args: string[]): unknown => ({ config: { args } });
+  const found = specRows([
+    spec("--lr", "0.10", "--opt=adam", "--amp", "-n", "-5", "data"),
+    spec("--lr", "0.1", "--opt", "sgd"),
+  ]);
+  expect(found.map(({ path, values }) => [path, ...values])).toEqual([
+    ["args.6", '"data"', null],
+    ["args.amp", "true", null],
+    ["args.lr", "0.1", "0.1"],
+    ["args.n", "-5", null],
+    ["args.opt", '"adam"', '"sgd"'],
+  ]);
 });

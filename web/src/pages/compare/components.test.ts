@@ -126,7 +126,7 @@ const THREE = [
 
 test("what differs in the specs is a column, and the best value of a metric is marked", () => {
   const { host } = results(THREE);
-  expect(textsOf(host, "thead th").slice(2, 5)).toEqual(["state", "config.lr", "best"]);
+  expect(textsOf(host, "thead th").slice(2, 5)).toEqual(["state", "config.lr", "val/iou"]);
   expect(textsOf(host, "tbody td:nth-child(4)")).toEqual(["0.1", "0.01", "1"]);
   const marked = [...host.querySelectorAll("[aria-label=best]")].map((sign) => textOf(sign.closest("tr")));
   expect(marked.map((row) => row.slice(0, 5))).toEqual(["job b"]);
@@ -134,12 +134,12 @@ test("what differs in the specs is a column, and the best value of a metric is m
 
 test("a baseline is chosen, and the others say how far they are from it, and whether that is better", () => {
   const { host, said } = results(THREE, { base: "a" });
-  expect(textsOf(host, "tbody td:nth-child(6)")).toEqual([
+  expect(textsOf(host, "tbody td:nth-child(5)")).toEqual([
     "0.5000",
     "0.6000 +0.1000 +20%",
     "0.4000 −0.1000 −20%",
   ]);
-  const verdicts = [...host.querySelectorAll("td:nth-child(6) .delta svg")];
+  const verdicts = [...host.querySelectorAll("td:nth-child(5) .delta svg")];
   expect(verdicts.map((sign) => sign.getAttribute("aria-label"))).toEqual(["better", "worse"]);
   host.querySelectorAll<HTMLInputElement>("input[type=radio]")[2]?.click();
   click(host, "No baseline");

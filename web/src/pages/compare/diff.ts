@@ -17,9 +17,32 @@ export function specRows(specs: readonly unknown[]): readonly SpecRow[] {
   });
 }
 
-/** Lists are one value: their places say little. An empty object says nothing. */
+/** Lists are one value: their places say little; but the options of a script have names. An empty object says nothing. */
 function leavesOf(value: unknown, path: string): [string, string][] {
+  if (path === "config.args" && Array.isArray(value)) return argumentsOf(value);
   if (typeof value !== "object" || value === null || Array.isArray(value))
     return [[path, JSON.stringify(value)]];
   return Object.entries(value).flatMap(([key, inner]) => leavesOf(inner, path ? `${path}.${key}` : key));
+}
+
+/** Returns a script's options by their names, as sweeps name them; what has no name by its place. */
+function argumentsOf(words: readonly unknown[]): [string, string][] {
+  const found: [string, string][] = [];
+  for (let i = 0; i < words.length; i++) {
+    const word = String(words[i]);
+    const [, name, own] = /^--?([A-Za-z][\w-]*)(?:=(.*))?$/s.exec(word) ?? [];
+    const next = words[i + 1];
+    if (name === undefined) found.push([`args.${i}`, json(word)]);
+    else if (own !== undefined) found.push([`args.${name}`, json(own)]);
+    else if (typeof next === "string" && !/^--?[A-Za-z]/.test(next)) {
+      found.push([`args.${name}`, json(next)]);
+      i += 1;
+    } else found.push([`args.${name}`, "true"]);
+  }
+  return found;
+}
+
+/** Options come as text: what reads as a number is one. */
+function json(text: string): string {
+  return text.trim() !== "" && Number.isFinite(Number(text)) ? String(Number(text)) : JSON.stringify(text);
 }

@@ -5,7 +5,7 @@ import { live } from "../../live/live.svelte";
 import { route, setQuery } from "../../router.svelte";
 import { removeAll, serve, settled, show, textOf } from "../../testing";
 import Compare from "./Compare.svelte";
-import { columnsFor, filterOf, filterText, rowsOf } from "./found";
+import { columnsFor, filterOf, filterText, rowsOf, withPoints } from "./found";
 import { plottedOf } from "./plotted";
 
 beforeEach(() => {
@@ -54,6 +54,17 @@ test("values that are no numbers are no points of a metric", () => {
     "metric:loss:min": NaN,
   });
   expect(rowsOf([{ id: "a", name: "x" }], named)[0]?.values).toEqual({});
+});
+
+test("what trials of a sweep set is plotted, too, in place of the list of options", () => {
+  const sweep = { id: "swp_1", name: "s", trial: 1, point: { "args.lr": 0.1, "config.width": 8 } };
+  const jobs = [{ id: "a", name: "x", sweep, columns: { "config.args": "[]", "config.width": 8 } }];
+  const named = withPoints(columnsFor([known("config.args", 2), known("config.width", 2)]), jobs);
+  expect(named.map(({ key, title }) => [key, title])).toEqual([
+    ["args.lr", "--lr"],
+    ["config.width", "width"],
+  ]);
+  expect(rowsOf(jobs, named)[0]?.values["args.lr"]).toBe(0.1);
 });
 
 test("compared jobs are plotted by their settings that differ, their best and their newest values", () => {

@@ -1,6 +1,6 @@
 /** Jobs that an address finds by a filter, instead of naming them: as many as a plot shows. */
 import type { Query } from "../../api/client";
-import type { JobSummary } from "../../api/wire";
+import type { ColumnView, JobSummary } from "../../api/wire";
 import { betterOf, type Better } from "../../plots/direction";
 import type { Named, PlotRow, PlotValue } from "../../plots/rows";
 import { plotValue } from "../../plots/sweep";
@@ -19,17 +19,8 @@ const FILTERS = [
   "schedule",
 ] as const;
 
-/** A column that a list of jobs may have. */
-export interface Known {
-  readonly name: string;
-  readonly jobs: number;
-  readonly differs: boolean;
-}
-
-/** A job as the list has it where columns were asked for. */
-export type Row = Pick<JobSummary, "id" | "name"> & {
-  readonly columns?: Readonly<Record<string, unknown>> | null;
-};
+/** What is plotted of a job. */
+export type Row = Pick<JobSummary, "id" | "name" | "columns" | "sweep">;
 
 /** As many columns as the service answers at once. */
 const MOST_SETTINGS = 20;
@@ -57,7 +48,7 @@ export function filterText(filter: Query): string {
  * Returns the columns to ask for: settings that differ, and metrics. Of a metric that should be small the least value
  * is shown, of one that should be great the greatest, of others the newest.
  */
-export function columnsFor(known: readonly Known[]): readonly Named[] {
+export function columnsFor(known: readonly ColumnView[]): readonly Named[] {
   const byJobs = [...known].sort((a, b) => b.jobs - a.jobs);
   const settings = byJobs
     .filter(({ name, differs }) => differs && isSetting(name))
@@ -71,14 +62,26 @@ export function columnsFor(known: readonly Known[]): readonly Named[] {
   ];
 }
 
-/** Returns the jobs with the values of their columns. */
+/** Adds what the trials of a sweep set beside the spec's own keys, such as the options of a script. */
+export function withPoints(named: readonly Named[], jobs: readonly Row[]): readonly Named[] {
+  const known = new Set(named.map(({ key }) => key));
+  const points = new Set(jobs.flatMap(({ sweep }) => Object.keys(sweep?.point ?? {})));
+  const added = [...points].filter((key) => !known.has(key));
+  const titles = shortKeys([...added, ...named.filter(({ isMetric }) => !isMetric).map(({ key }) => key)]);
+  return [
+    ...added.map((key) => ({ key, title: titles.get(key) ?? key, isMetric: false, better: null })),
+    ...named.filter(({ key }) => added.length === 0 || key !== "config.args"),
+  ];
+}
+
+/** Returns the jobs with the values of their columns, and of their points. */
 export function rowsOf(jobs: readonly Row[], named: readonly Named[]): readonly PlotRow[] {
   const metrics = new Set(named.filter(({ isMetric }) => isMetric).map(({ key }) => key));
-  return jobs.map(({ id, name, columns }) => ({
+  return jobs.map(({ id, name, columns, sweep }) => ({
     id,
     name,
     values: Object.fromEntries(
-      Object.entries(columns ?? {}).map(([key, value]): [string, PlotValue] => [
+      Object.entries({ ...columns, ...sweep?.point }).map(([key, value]): [string, PlotValue] => [
         key,
         metrics.has(key) && value !== null ? Number(value) : plotValue(value),
       ]),
