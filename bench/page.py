@@ -3,7 +3,7 @@
 The first curve: from a navigation with a cold cache to the first coloured pixel inside the plot, beside TensorBoard and
 MLflow, which show the same series in the same browser, in turns. The peers are of the package index, in an environment
 that is made once. The frames: what the page's main thread does while ten jobs log. The heap: hours of events that pass
-faster than they came (`--speed`).
+faster than they came (`--speed`). The plots: a list of a thousand runs as parallel coordinates.
 """
 
 import argparse
@@ -33,7 +33,8 @@ from bench.table import Row, percentile
 REPEATS = 5
 JOBS, KEYS, SECONDS = 10, 10, 20
 HOURS, SPEED = 8, 480.0
-PARTS = ("sizes", "curve", "frames", "heap")
+PARTS = ("sizes", "curve", "frames", "heap", "plots")
+RUNS, AXES = 1_000, 8
 _BEFORE = 2_000
 """Points of each key that a job logs at once, so that its curves are whole before it goes on with five a second."""
 _PEERS = ("tensorboard==2.21.0", "mlflow==3.17.2")
@@ -99,6 +100,8 @@ def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "
             yield from _sizes(service)
         if "curve" in parts:
             yield from _first_curve(service, folder, keep)
+        if "plots" in parts:
+            yield from _plots(service)
         if not {"frames", "heap"} & set(parts):
             return
         jobs = _start_jobs(service, folder)
@@ -115,6 +118,14 @@ def _sizes(service: Service) -> Iterator[Row]:
     found = _browse({"what": "sizes", "login": _login(service)})
     for kind, name, most in (("js", "JavaScript", 75), ("css", "CSS", 12), ("woff2", "font", 24)):
         yield Row(f"first load of the page: {name}, as sent", "kB", [found[kind] / 1e3], at_most=most)
+
+
+def _plots(service: Service) -> Iterator[Row]:
+    order = {"what": "plots", "login": _login(service), "runs": RUNS, "axes": AXES, "repeats": REPEATS}
+    what = f"parallel coordinates of {RUNS:,} runs × {AXES}, from the list to the frame that shows them"
+    found = _browse(order)
+    yield Row(what, "ms", found["wall"], at_most=300)
+    yield Row("– the thread's processor time, with importance and scatter", "ms", found["cpu"])
 
 
 def _first_curve(service: Service, folder: Path, keep: str) -> Iterator[Row]:

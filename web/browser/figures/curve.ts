@@ -15,13 +15,13 @@ export interface Subject {
 /** Cookies and local storage. */
 type Kept = Awaited<ReturnType<BrowserContext["storageState"]>>;
 
-interface Frame {
+export interface Frame {
   readonly png: string;
   /** Milliseconds since the epoch. */
   readonly at: number;
 }
 
-interface Box {
+export interface Box {
   readonly x: number;
   readonly y: number;
   readonly width: number;
@@ -96,7 +96,8 @@ async function once(context: BrowserContext, subject: Subject, reader: Page, kee
   return first.at - began;
 }
 
-async function recorded(page: Page, frames: Frame[]): Promise<CDPSession> {
+/** Records the frames that Chromium composes from now on. */
+export async function recorded(page: Page, frames: Frame[]): Promise<CDPSession> {
   const session = await page.context().newCDPSession(page);
   session.on("Page.screencastFrame", ({ data, metadata, sessionId }) => {
     frames.push({ png: data, at: (metadata.timestamp ?? 0) * 1000 });
@@ -107,7 +108,7 @@ async function recorded(page: Page, frames: Frame[]): Promise<CDPSession> {
 }
 
 /** Returns the first frame that shows a coloured pixel inside the box. */
-async function firstColoured(reader: Page, frames: readonly Frame[], box: Box): Promise<Frame | null> {
+export async function firstColoured(reader: Page, frames: readonly Frame[], box: Box): Promise<Frame | null> {
   for (const frame of frames) if ((await coloured(reader, frame.png, box)) >= LEAST_PIXELS) return frame;
   return null;
 }

@@ -21,7 +21,10 @@ interface Event {
   readonly ts: number;
   readonly dur?: number;
   readonly tdur?: number;
-  readonly args?: { readonly name?: string };
+  readonly args?: {
+    readonly name?: string;
+    readonly data?: { readonly url?: string; readonly requestId?: string };
+  };
 }
 
 const CATEGORIES = ["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline", "v8", "blink"];
@@ -33,6 +36,28 @@ const COUNTED = new Set([
 ]);
 const TASK = "ThreadControllerImpl::RunTask";
 const FRAME_US = 1e6 / 60;
+
+/** Returns the milliseconds of processor time that the page's main thread spends within `seconds` of the end of a request. */
+export async function afterRequest(
+  page: Page,
+  address: RegExp,
+  seconds: number,
+  act: () => Promise<void>,
+): Promise<number> {
+  const events = await traced(page, seconds, act);
+  const asked = events.find(
+    ({ name, args }) => name === "ResourceSendRequest" && address.test(args?.data?.url ?? ""),
+  );
+  const id = asked?.args?.data?.requestId;
+  const ended = events.find(({ name, args }) => name === "ResourceFinish" && args?.data?.requestId === id);
+  if (!id || !ended) throw new Error("the trace has no such request");
+  const thread = mainThread(events);
+  return events
+    .filter(
+      ({ name, pid, tid, ts }) => name === TASK && pid === thread.pid && tid === thread.tid && ts >= ended.ts,
+    )
+    .reduce((sum, { tdur = 0 }) => sum + tdur / 1000, 0);
+}
 
 /** Traces the page for some seconds. A frame is a sixtieth of a second; work counts where it begins. */
 export async function frames(page: Page, seconds: number): Promise<Frames> {
@@ -50,10 +75,11 @@ export async function frames(page: Page, seconds: number): Promise<Frames> {
   };
 }
 
-async function traced(page: Page, seconds: number): Promise<Event[]> {
+async function traced(page: Page, seconds: number, act = () => Promise.resolve()): Promise<Event[]> {
   const browser = page.context().browser();
   if (!browser) throw new Error("the browser is gone");
   await browser.startTracing(page, { categories: CATEGORIES, screenshots: false });
+  await act();
   await page.waitForTimeout(seconds * 1000);
   const trace = JSON.parse((await browser.stopTracing()).toString()) as { traceEvents: Event[] };
   return trace.traceEvents;

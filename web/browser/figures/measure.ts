@@ -5,6 +5,7 @@ import { launch } from "../chromium.ts";
 import { accept } from "../page.ts";
 import { firstCurves, type Subject } from "./curve.ts";
 import { frames } from "./frames.ts";
+import { plotted } from "./plots.ts";
 import { heaps, Stream, type Replay } from "./heap.ts";
 
 /** `login`: an address of the service with a one-time code. */
@@ -12,6 +13,7 @@ type Order =
   | { what: "curve"; subjects: readonly Subject[]; repeats: number; keep: string }
   | { what: "frames"; login: string; path: string; charts: number; seconds: number }
   | { what: "heap"; login: string; path: string; replay: Replay }
+  | { what: "plots"; login: string; runs: number; axes: number; repeats: number }
   | { what: "sizes"; login: string };
 
 /** All ten charts are in sight. */
@@ -28,6 +30,7 @@ try {
 
 async function measured(browser: Browser, order: Order): Promise<unknown> {
   if (order.what === "curve") return firstCurves(browser, order.subjects, order.repeats, order.keep);
+  if (order.what === "plots") return plotted(await loggedIn(browser, order.login), order);
   if (order.what === "sizes") return sizes(await loggedIn(browser, order.login));
   const service = new URL(order.login).origin;
   if (order.what === "frames") {

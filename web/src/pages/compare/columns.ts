@@ -29,6 +29,15 @@ export interface Delta {
   readonly verdict: "better" | "worse" | "equal" | null;
 }
 
+/** The least and the greatest value that a job has logged of a metric. */
+export interface Extreme {
+  readonly low: number;
+  readonly high: number;
+}
+
+/** By the metric's key. */
+export type ExtremesOf = ReadonlyMap<string, Extreme>;
+
 /** The most settings that differ in the table; all of them are below it. */
 export const MOST_SETTINGS = 8;
 
@@ -49,12 +58,16 @@ export function settingsOf(specs: readonly unknown[]): readonly SpecRow[] {
     .sort((a, b) => rank(a) - rank(b) || (a.path < b.path ? -1 : 1));
 }
 
-/** Returns the columns but the name: state, settings, the best value, metrics, the time. */
+/**
+ * Returns the columns but the name: state, settings, the best value, metrics, the time. Metrics have their newest
+ * values; with `extremes` their best ones, where it is known which way they are better.
+ */
 export function columnsOf(
   jobs: readonly Compared[],
   settings: readonly SpecRow[],
   metrics: readonly string[],
   now: number,
+  extremes: ReadonlyMap<string, ExtremesOf> | null = null,
 ): readonly Column[] {
   const views = jobs.map((job) => job.view);
   const watched = views.flatMap(monitoredOf);
@@ -67,14 +80,7 @@ export function columnsOf(
     ),
     ...settings.map(setting),
     ...(monitors.size === 0 ? [] : [bestColumn(views, watched)]),
-    ...metrics.map((key) =>
-      numbers(
-        `last:${key}`,
-        key,
-        views.map((view) => numberOf(view.metrics[key])),
-        betterOf(key, watched),
-      ),
-    ),
+    ...metrics.map((key) => metric(key, jobs, betterOf(key, watched), extremes)),
     {
       ...numbers(
         "ran",
@@ -156,6 +162,21 @@ export function settingOf(text: string | null): Value {
   if (text === null) return null;
   const value: unknown = JSON.parse(text);
   return value === null || typeof value === "number" || typeof value === "string" ? value : text;
+}
+
+function metric(
+  key: string,
+  jobs: readonly Compared[],
+  better: Better | null,
+  extremes: ReadonlyMap<string, ExtremesOf> | null,
+): Column {
+  if (!extremes || better === null) {
+    const newest = jobs.map(({ view }) => numberOf(view.metrics[key]));
+    return numbers(`last:${key}`, key, newest, better);
+  }
+  const found = jobs.map(({ id }) => extremes.get(id)?.get(key));
+  const values = found.map((one) => (one ? (better === "min" ? one.low : one.high) : null));
+  return numbers(`best:${key}`, `${better === "min" ? "least" : "greatest"} ${key}`, values, better);
 }
 
 function words(id: string, title: string, values: readonly string[]): Column {

@@ -1,9 +1,10 @@
-// @vitest-environment node
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import type { JobView } from "../../api/wire";
+import { point } from "../../charts/testing";
 import { bestOf, columnsOf, deltaOf, orderOf, settingsOf, type Column } from "./columns";
 import { ranFor, tableKeys, type Compared } from "./compared";
 import { specRows } from "./diff";
+import { Extremes } from "./extremes.svelte";
 import { groupingsOf, groupsOf } from "./groups";
 import { moved } from "./order";
 import { queryOf, readCompare } from "./view";
@@ -62,6 +63,33 @@ test("a metric is better as the jobs say that watch it, or as its name says", ()
   expect(found.slice(1, 4).map(({ better }) => better)).toEqual(["max", "max", null]);
 });
 
+test("metrics have their best values where these are read and it is known which way is better", () => {
+  const jobs = ["a", "b"].map((id) => ({ id, view: { spec: {}, metrics: { "val/iou": 0.1, lr: 1 } } }));
+  const extremes = new Map([["a", new Map([["val/iou", { low: 0, high: 0.9 }]])]]);
+  const found = columnsOf(jobs as unknown as Compared[], [], ["val/iou", "lr"], 0, extremes);
+  expect(found.slice(1, 3).map(({ id, title, texts }) => [id, title, ...texts])).toEqual([
+    ["best:val/iou", "greatest val/iou", "0.9000", "—"],
+    ["last:lr", "lr", "1", "1"],
+  ]);
+});
+
+test("the least and the greatest value widen as points come", async () => {
+  const keys = [{ key: "loss", low: 1, high: 2 }, { key: "odd" }];
+  vi.stubGlobal("fetch", () =>
+    Promise.resolve(new Response(JSON.stringify({ jobs: [{ job_id: "a", keys }], series: [] }))),
+  );
+  const extremes = new Extremes();
+  await extremes.read(["a"]);
+  for (const value of [0.5, 3, NaN]) extremes.heard(point("loss", 1, value, 1, "a"));
+  extremes.heard(point("late", 1, 7, 1, "a"));
+  extremes.heard(point("loss", 1, 0, 1, "another"));
+  expect([...(extremes.found?.get("a") ?? [])]).toEqual([
+    ["loss", { low: 0.5, high: 3 }],
+    ["late", { low: 7, high: 7 }],
+  ]);
+  vi.unstubAllGlobals();
+});
+
 test("the best of a column is the least or the greatest number, where they differ", () => {
   expect(bestOf(column([3, 1, null, 2]))).toBe(1);
   expect(bestOf(column([3, NaN, Infinity, 2], { better: "max" }))).toBe(3);
@@ -103,7 +131,7 @@ test("an item moves to a place within the list", () => {
 
 test("a view survives the address; no metric at all is a choice, too", () => {
   for (const metrics of [null, [], ["val/loss", "lr"]]) {
-    const view = { base: "job_1", sort: "-name", group: "config.lr", metrics };
+    const view = { base: "job_1", sort: "-name", group: "config.lr", isBest: true, metrics };
     const query = Object.entries(queryOf(view)).filter(([, value]) => value !== null) as [string, string][];
     expect(readCompare(new URLSearchParams(query))).toEqual(view);
   }

@@ -94,12 +94,17 @@ test("the picker finds jobs by name, leaves out those that are chosen, and takes
   expect(chosen).toEqual(["c"]);
 });
 
-const PLAIN: CompareView = { base: null, sort: "", group: "", metrics: null };
+const PLAIN: CompareView = { base: null, sort: "", group: "", isBest: false, metrics: null };
 
 function results(jobs: readonly Compared[], view: Partial<CompareView> = {}) {
   const said: unknown[] = [];
   const host = show(Results, {
-    ...{ jobs, view: { ...PLAIN, ...view }, change: (changes: Partial<CompareView>) => said.push(changes) },
+    ...{
+      jobs,
+      extremes: null,
+      view: { ...PLAIN, ...view },
+      change: (changes: Partial<CompareView>) => said.push(changes),
+    },
     ...{ remove: (id: string) => said.push(id), reorder: (ids: readonly string[]) => said.push(ids) },
   });
   return { host, said };

@@ -6,6 +6,8 @@ export interface CompareView {
   readonly sort: string;
   /** By what the jobs are grouped in the curves; empty for not at all. */
   readonly group: string;
+  /** Whether metrics have their best values, instead of their newest. */
+  readonly isBest: boolean;
   /** Metrics in the table; null for those that are chosen by themselves. */
   readonly metrics: readonly string[] | null;
 }
@@ -16,6 +18,7 @@ export function readCompare(query: URLSearchParams): CompareView {
     base: query.get("base"),
     sort: query.get("sort") ?? "",
     group: query.get("group") ?? "",
+    isBest: query.get("values") === "best",
     metrics: metrics === null ? null : metrics.split(",").filter(Boolean),
   };
 }
@@ -26,6 +29,7 @@ export function queryOf(view: Partial<CompareView>): Record<string, string | nul
   if (view.base !== undefined) found["base"] = view.base;
   if (view.sort !== undefined) found["sort"] = view.sort || null;
   if (view.group !== undefined) found["group"] = view.group || null;
+  if (view.isBest !== undefined) found["values"] = view.isBest ? "best" : null;
   // A comma alone: none. Without the key, those that are chosen by themselves are shown.
   if (view.metrics !== undefined) found["metrics"] = view.metrics && (view.metrics.join(",") || ",");
   return found;
