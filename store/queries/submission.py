@@ -13,8 +13,7 @@ from store.facts.line import Bucket, Member, Standing
 from store.facts.submission import Prospect, Submission
 from store.ids import new_id
 from store.line.line import line_of
-from store.queries import placement
-from store.rows import after, gpus, pools, quotas, secrets, targets, usage
+from store.rows import after, gpus, planning, pools, quotas, secrets, targets, usage
 from store.rows.credits import credits
 from store.rows.shapes import shape
 from torchyard.contract.errors import QuotaExceeded
@@ -69,7 +68,7 @@ def _prospect(session: Session, wanted: Submission, max_stop_grace: timedelta) -
     job = _as_waiting(session, spec, owner)
     standing = Standing(Bucket(owner, spec.resources.device, spec.priority), Member(job.id, job.submitted))
     position = line_of(session).positions(credits(session, {standing.bucket}), [standing])[job.id]
-    return Prospect(placement.reason_of(session, job, max_stop_grace=max_stop_grace), position)
+    return Prospect(planning.reason_of(session, job, max_stop_grace=max_stop_grace), position)
 
 
 def _as_waiting(session: Session, spec: Spec, owner: str) -> Waiting:

@@ -26,7 +26,6 @@ from store.facts.submission import Retry
 from store.facts.telemetry import EventFacts
 from store.ids import new_id
 from store.queries import series
-from store.queries.groups import Groups
 from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
 from store.rows import (
@@ -42,6 +41,7 @@ from store.rows import (
     submissions,
     workers,
 )
+from store.rows.groups import Groups
 from store.rows.reservations import Change, Runs
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id

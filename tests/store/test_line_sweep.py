@@ -23,9 +23,9 @@ from store.facts.submission import Submission
 from store.line.from_redis import written
 from store.line.line import line_of
 from store.queries import jobs as queries
-from store.queries.groups import Groups
 from store.queue import Queue
 from store.rows import deletion, edits, jobs
+from store.rows.groups import Groups
 from store.store import Store
 from tests import line, servers
 from tests.conftest import QUICK_S

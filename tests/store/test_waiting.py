@@ -8,8 +8,8 @@ from sqlalchemy import select, update
 from store.commands import placement
 from store.db.tables import Attempt, Job, WaitingReason
 from store.facts.jobs import QueueCursor
-from store.queries.groups import Groups
 from store.rows import cluster, jobs, listing, queue_positions, reasons, waiting
+from store.rows.groups import Groups
 from store.rows.shapes import shape_of
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.job import EndReason, Reason
