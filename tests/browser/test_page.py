@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(
     [
         "page.test.ts",
         pytest.param("busy.test.ts", marks=pytest.mark.thorough),
+        pytest.param("arranged.test.ts", marks=pytest.mark.thorough),
         pytest.param("charts.test.ts", marks=pytest.mark.thorough),
         pytest.param("live.test.ts", marks=pytest.mark.thorough),
         pytest.param("logs.test.ts", marks=pytest.mark.thorough),

@@ -14,6 +14,8 @@ export interface Look {
   readonly theme?: "light" | "dark";
   readonly width?: number;
   readonly height?: number;
+  /** Whether it has a screen for fingers. */
+  readonly touch?: boolean;
 }
 
 /** Opens a fresh browser context at `path` below `root`, with a one-time code of the service: the administrator's, or that of a token. */
@@ -51,10 +53,12 @@ export async function signIn(
 async function open(
   browser: Browser,
   address: URL,
-  { theme = "light", width = 1440, height = 900 }: Look = {},
+  { theme = "light", width = 1440, height = 900, touch = false }: Look = {},
 ): Promise<Visit> {
   const context = await browser.newContext({
     viewport: { width, height },
+    hasTouch: touch,
+    isMobile: touch,
     colorScheme: theme,
     locale: "en-US",
   });

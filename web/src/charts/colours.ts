@@ -33,7 +33,7 @@ export function colourOf(jobId: string, shown: readonly string[] = [jobId]): Col
 
 /** Returns how the curve of a part of the data, such as `val`, is drawn beside others of the same job. */
 export function colourOfPart(colour: Colour, part: string | null): Colour {
-  if (part?.startsWith("train")) return { ...colour, dash: [4, 3], isPale: true };
+  if (part?.startsWith("train")) return { ...colour, dash: [8, 3], isPale: true };
   return part === "test" ? { ...colour, dash: [2, 2] } : colour;
 }
 

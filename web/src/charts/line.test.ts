@@ -7,8 +7,12 @@ import { extentOf, Line } from "./line";
 import { measure } from "./range";
 import CELLS from "../../../tests/csv_cells.json";
 import { csvOf, tableOf, textCell } from "./table";
-import { notesOf } from "./words";
+import { notesOf, tooFewNote } from "./words";
 
+const CURVE = {
+  ...{ step: [1], time: [1], attempt: [1], mean: [1] },
+  ...{ min: null, max: null, ema: null, nonfinite: null },
+};
 const PLAIN = { log: false, robust: false };
 const iso = (seconds: number): string => new Date(seconds * 1000).toISOString();
 const attempt = (number: number, from: number, to: number | null, start_step: number): Attempt => ({
@@ -112,6 +116,36 @@ test("a robust range leaves room for the curve beside a spike, and counts the sp
   expect((Math.exp(0) - Math.exp(-199 / 60)) / height).toBeGreaterThan(0.6);
   expect(found.above).toBe(1);
   expect(notesOf(found)).toContain("1 above");
+});
+
+test("a spike that would flatten the rest is left out by itself, and shown when asked for", () => {
+  const values = Array.from({ length: 200 }, (_, i) => 2 + Math.sin(i / 20));
+  values[120] = 1e6;
+  const x = { min: 0, max: 300 };
+  const found = measure([line(values)], x, PLAIN);
+  expect([found.hasSpike, found.above, found.y.max < 5]).toEqual([true, 1, true]);
+  const all = measure([line(values)], x, { ...PLAIN, all: true });
+  expect([all.hasSpike, all.above, all.y.max > 1e6]).toEqual([true, 0, true]);
+  expect(measure([line(values)], { min: 0, max: 110 }, PLAIN).hasSpike).toBe(false);
+});
+
+test("no spike is what is a few times as high, what few points show, and what happens once to a constant", () => {
+  const x = { min: 0, max: 300 };
+  const falls = Array.from({ length: 200 }, (_, i) => 10 * Math.exp(-i / 20));
+  const once = Array.from({ length: 200 }, (_, i) => (i === 100 ? 1 : 0));
+  for (const values of [falls, once, [1, 1.1, 1.2, 500]])
+    expect(measure([line(values)], x, PLAIN)).toMatchObject({ hasSpike: false, above: 0 });
+  const short = Array.from({ length: 20 }, (_, i) => (i === 3 ? 1e9 : i / 10));
+  expect(measure([line(short)], x, PLAIN)).toMatchObject({ hasSpike: true, above: 1 });
+});
+
+test("a note says which part has too few points to smooth", () => {
+  const short = (job: string, key: string): Line => named(job, line([1, 2]).columns, { jobId: job, key });
+  const long = named("a", Columns.of({ points: 5000, columns: CURVE }, 0.9), { key: "train/loss" });
+  expect(tooFewNote([long])).toBe("");
+  expect(tooFewNote([short("a", "val/loss")])).toBe("too few points to smooth");
+  const both = [long, short("a", "val/loss"), short("b", "val/loss")];
+  expect(tooFewNote(both)).toBe("val: too few points to smooth");
 });
 
 test("a robust range is taken for each series: one that is higher is not cut off", () => {

@@ -161,6 +161,22 @@ test("another smoothing is read anew, and the answer to the one before is not ta
   expect([second?.get("smooth"), second?.get("hidden")]).toEqual(["0.9", "true"]);
 });
 
+test("a curve whose points have doubled is read once more, as the service smooths it more then", async () => {
+  series = [curve("train/loss", [1, 2, 3], { points: 100 })];
+  await readAttempts();
+  curves.configure(0.6, false);
+  curves.want("train/loss");
+  await vi.advanceTimersByTimeAsync(10);
+  const before = curvesAskedFor().length;
+  series = [curve("train/loss", [1, 2, 3], { points: 130 })];
+  for (let step = 101; step < 131; step++) {
+    tell(points(step, 1));
+    await vi.advanceTimersByTimeAsync(10);
+  }
+  const after = curvesAskedFor().slice(before);
+  expect(after.map((query) => query.get("smooth_points"))).toEqual(["1000"]);
+});
+
 test("a pause hears nothing, and after it all is read again", async () => {
   series = [curve("train/loss", [1])];
   await readAttempts();

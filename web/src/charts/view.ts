@@ -25,7 +25,7 @@ export interface ChartsView {
   readonly zoom: Span | null;
 }
 
-const SMOOTH = 0.6;
+const SMOOTH = 0.9;
 
 export function readView(query: URLSearchParams): ChartsView {
   const x = query.get("x") ?? "step";

@@ -4,6 +4,7 @@ import type { XKind } from "./axis";
 import type { Band } from "./crosshair";
 import { countText, placeText } from "./labels";
 import type { Line } from "./line";
+import { partOf } from "./panels";
 import type { Measure } from "./range";
 
 /** Returns what is not drawn as a line, and how many points the rows stand for. */
@@ -42,9 +43,8 @@ export function tooFewNote(lines: readonly Line[]): string {
   if (few.length === 0) return "";
   const note = "too few points to smooth";
   if (few.length === lines.length) return note;
-  return few.length > 2
-    ? `${few.length} curves: ${note}`
-    : `${few.map(({ name }) => name).join(", ")}: ${note}`;
+  const names = [...new Set(few.map(({ key, name }) => partOf(key) ?? name))];
+  return names.length > 2 ? `${few.length} curves: ${note}` : `${names.join(", ")}: ${note}`;
 }
 
 /** Returns one sentence on a chart. */

@@ -1,0 +1,96 @@
+/** Charts as one arranges them: by keys alone, by fingers, and found again in another browser. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { Browser } from "playwright-core";
+import { launch } from "./chromium.ts";
+import { Figure } from "./figures.ts";
+import { digits, reach, submit, type Job } from "./jobs.ts";
+import { leave, visit } from "./page.ts";
+import { Service } from "./service.ts";
+
+let service: Service;
+let browser: Browser;
+let job: Job;
+
+before(async () => {
+  [service, browser] = await Promise.all([Service.start({ slots: 1 }), launch()]);
+  job = await submit(service, digits("digits"));
+  await reach(service, job.id, "succeeded");
+});
+
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+test("by keys alone: a section folds, a chart is pinned, all zoom and pan; another browser finds it so", async () => {
+  const visited = await visit(browser, service, `jobs/${job.id}`);
+  const { page } = visited;
+  const loss = new Figure(page, "val/loss");
+  await loss.root.locator('.host[aria-label*="val"]').waitFor();
+  assert.equal(await loss.root.getAttribute("data-keys"), "train/loss val/loss");
+  await page.getByRole("button", { name: /^time \d/ }).focus();
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/folded=time/);
+  await page.keyboard.press("Alt+ArrowUp");
+  await page.waitForURL(/sections=/);
+  await page.getByRole("button", { name: "Actions of train/grad_norm" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("menu").waitFor();
+  for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowDown");
+  const kept = page.waitForResponse((answer) => answer.url().endsWith("/v1/me/preferences") && answer.ok());
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/pinned=train%2Fgrad_norm/);
+  const [, whole] = await loss.range();
+  await page.keyboard.press("+");
+  await page.keyboard.press("+");
+  await page.waitForURL(/zoom=/);
+  await loss.root.getByRole("button", { name: /^Actions of/ }).focus();
+  await page.keyboard.press("ArrowRight");
+  await page.waitForFunction(
+    (end) => Number(document.querySelector("figure")?.dataset["to"]) > end,
+    0.65 * whole,
+  );
+  await page.keyboard.press("0");
+  await page.waitForFunction((end) => document.querySelector("figure")?.dataset["to"] === String(end), whole);
+  await kept;
+  await leave(visited);
+  const other = await visit(browser, service, `jobs/${job.id}`);
+  await other.page.waitForURL(/folded=time.*pinned=train%2Fgrad_norm/);
+  await other.page
+    .getByRole("region", { name: "monitored · pinned" })
+    .locator('[aria-label="train/grad_norm"]')
+    .waitFor();
+  assert.equal(
+    await other.page.getByRole("button", { name: /^time \d/ }).getAttribute("aria-expanded"),
+    "false",
+  );
+  await leave(other);
+});
+
+test("two fingers zoom, and the page scrolls by a finger on a chart", async () => {
+  const visited = await visit(browser, service, `jobs/${job.id}`, { width: 390, height: 700, touch: true });
+  const { page } = visited;
+  const chart = new Figure(page, "val/loss");
+  await chart.root.locator('.host[aria-label*="val"]').waitFor();
+  const devtools = await visited.context.newCDPSession(page);
+  const box = await chart.root.locator(".u-over").boundingBox();
+  assert.ok(box);
+  const touch = (type: string, ...fingers: readonly [number, number][]): Promise<unknown> =>
+    devtools.send("Input.dispatchTouchEvent", {
+      type: type as "touchStart",
+      touchPoints: fingers.map(([x, y], id) => ({ x: box.x + x * box.width, y: box.y + y * box.height, id })),
+    });
+  await touch("touchStart", [0.4, 0.5], [0.6, 0.5]);
+  for (const share of [0.65, 0.7, 0.75, 0.8]) await touch("touchMove", [0.4, 0.5], [share, 0.5]);
+  await touch("touchEnd");
+  await page.waitForURL(/zoom=/);
+  await page.getByRole("button", { name: "Reset zoom" }).click();
+  await page.waitForURL((url) => !url.search.includes("zoom"));
+  const [before] = await Promise.all([page.evaluate(() => scrollY), touch("touchStart", [0.5, 0.5])]);
+  for (const share of [0.45, 0.3, 0.15, 0, -0.1]) await touch("touchMove", [0.5, share]);
+  await touch("touchEnd");
+  await page.waitForFunction((least) => scrollY > least, before + 100);
+  assert.ok(!page.url().includes("zoom"));
+  await leave(visited);
+});

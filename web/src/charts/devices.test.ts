@@ -1,0 +1,107 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { removeAll, serve } from "../testing";
+import { DeviceCurves, type DeviceUse } from "./devices";
+import { CurveStore } from "./store.svelte";
+import { curve, keys } from "./testing";
+
+const START = Date.parse("2026-01-01T00:00:00Z") / 1000;
+const iso = (seconds: number): string => new Date((START + seconds) * 1000).toISOString();
+const attempt = (number: number, from: number, to: number | null): DeviceUse["attempts"][number] => ({
+  ...{ number, worker: "box", started_at: iso(from), ended_at: to === null ? null : iso(to) },
+  devices: ["gpu-0", "gpu-1"].map((uuid) => ({ worker: "box", index: 0, uuid, name: null, node: 0 })),
+});
+
+/** A worker with three GPUs, of which the job holds two. */
+function history(times: readonly number[]): unknown {
+  const device = (uuid: string, utilization: number): unknown => ({
+    ...{ uuid, index: 0, name: "", kind: "cuda" },
+    columns: {
+      time: times.map((time) => START + time),
+      utilization: times.map(() => utilization),
+      utilization_max: times.map(() => 1),
+      memory_used: times.map(() => 2 ** 31),
+      power_watts: times.map((_, i) => (i === 0 ? null : 300)),
+      job_id: times.map(() => "job_a"),
+    },
+  });
+  return { devices: [device("gpu-0", 0.5), device("gpu-1", 0.9), device("gpu-2", 0)] };
+}
+
+let opened: DeviceCurves | null = null;
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(async () => {
+  opened?.close();
+  vi.useRealTimers();
+  await removeAll();
+});
+
+function store(): CurveStore {
+  const found = new CurveStore();
+  found.show([{ id: "job_a", name: "a", perEpoch: null, attempts: [] }]);
+  found.takeKeys(keys({ job_a: ["loss"] }));
+  // Steps 10, 20 and 30 of the first attempt; it went on at 20 in the second, which has come to 40.
+  const logged = curve("loss", [3, 2, 1, 0]);
+  const columns = { ...logged.columns, step: [10, 20, 30, 40], attempt: [1, 1, 2, 2] };
+  found.put(
+    "loss",
+    [{ ...logged, columns: { ...columns, time: [10, 20, 120, 130].map((t) => START + t) } }],
+    0,
+  );
+  return found;
+}
+
+function open(times: readonly number[], isOpen = false): DeviceCurves {
+  opened = new DeviceCurves(store(), { attempts: [attempt(1, 0, 60), attempt(2, 100, null)], isOpen });
+  serve(({ path }) => (path === "v1/workers" ? { data: [{ id: "wrk_1", name: "box" }] } : history(times)));
+  return opened;
+}
+
+function rows(curves: DeviceCurves, key: string, kind: "step" | "wall"): unknown {
+  const columns = curves.lines([key], kind)[0]?.columns;
+  return [...(columns?.[kind === "step" ? "step" : "time"].subarray(0, columns.length) ?? [])];
+}
+
+test("the devices that the job held are one curve: their mean, with the least and the greatest", async () => {
+  const curves = open([5, 15, 70, 125]);
+  expect(await curves.open()).toBe(true);
+  expect(curves.section().panels.map(({ name }) => name)).toEqual([
+    "GPU use, %",
+    "GPU memory, GiB",
+    "GPU power, W",
+  ]);
+  const [line] = curves.lines(["/devices/gpu"], "wall");
+  expect([line?.columns.mean[0], line?.columns.min[0], line?.columns.max[0]]).toEqual([70, 50, 90]);
+  expect(curves.lines(["/devices/memory"], "wall")[0]?.columns.mean[0]).toBe(2);
+  expect(line?.hasTooFewPoints()).toBe(false);
+});
+
+test("times between attempts are left out, and by steps also what no two points of an attempt hold", async () => {
+  const curves = open([5, 15, 70, 110, 125, 140]);
+  await curves.open();
+  expect(rows(curves, "/devices/gpu", "wall")).toEqual([5, 15, 110, 125, 140].map((time) => START + time));
+  expect(rows(curves, "/devices/gpu", "step")).toEqual([15, 35]);
+  expect(rows(curves, "/devices/power", "wall")).toEqual([15, 110, 125, 140].map((time) => START + time));
+});
+
+test("without a device's history there are no charts, and no failure", async () => {
+  const curves = open([]);
+  expect(await curves.open()).toBe(false);
+  serve(() => null);
+  expect(await curves.open()).toBe(false);
+});
+
+test("while the job runs and a chart can be seen, more is read every 15 seconds", async () => {
+  const curves = open([5], true);
+  await curves.open();
+  const asked = serve(({ path }) => (path === "v1/workers" ? { data: [] } : history([5])));
+  await vi.advanceTimersByTimeAsync(31_000);
+  expect(asked).toHaveLength(0);
+  const leave = curves.want();
+  await vi.advanceTimersByTimeAsync(15_000);
+  expect(asked).toHaveLength(1);
+  leave();
+  curves.close();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asked).toHaveLength(1);
+});
