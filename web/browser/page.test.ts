@@ -319,9 +319,9 @@ test("an undone cancel sends nothing, and one that is not undone is sent", async
   page.on("request", (request) => {
     if (request.method() === "POST") sent.push(new URL(request.url()).pathname);
   });
-  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
   await page.getByRole("button", { name: /Undo/ }).click();
-  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
   await reach(service, long.id, "cancelled");
   assert.deepEqual(
     sent.filter((path) => path.endsWith("/cancel")),

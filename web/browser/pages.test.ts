@@ -152,13 +152,13 @@ test("the keyboard alone finds a job, pauses it and resumes it", async () => {
   await page.getByRole("option", { name: /runs/ }).first().waitFor();
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "runs", exact: true }).waitFor();
-  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
   await page.keyboard.press("p");
   await reach(service, runs.id, "paused");
   await page.getByRole("button", { name: "Resume" }).waitFor();
   await page.keyboard.press("p");
   await reach(service, runs.id, "running", "queued", "starting");
-  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
   await page.keyboard.press("g");
   await page.keyboard.press("j");
   await page.waitForURL(/\/jobs$/);
@@ -204,12 +204,16 @@ for (const { role, scopes, offered } of READERS)
         await page.keyboard.press("x");
         await page.getByRole("toolbar").waitFor();
       }
-      const buttons = page.getByRole("button", { name: /^(Pause|Resume|Cancel|Kill|Retry|Delete)$/ });
-      found.push(...(await buttons.allInnerTexts()));
+      if (path.startsWith("jobs/")) await page.getByRole("button", { name: "More" }).click();
+      for (const kind of ["button", "menuitem"] as const) {
+        const some = page.getByRole(kind, { name: /^(Stop|Pause|Resume|Cancel|Kill|Retry|Delete)( .)?$/ });
+        found.push(...(await some.allInnerTexts()));
+      }
+      await page.keyboard.press("Escape");
       await page.keyboard.press("p");
       await page.keyboard.press("Control+k");
       const options = page.getByRole("option", {
-        name: role === "member" ? /this job/ : /Pauses|Resumes|Undoes/,
+        name: role === "member" ? /this job/ : /Pauses|Resumes|Stops|Undoes/,
       });
       found.push(...(await options.allInnerTexts()));
     }
@@ -241,9 +245,9 @@ test("eight tabs load on a plain-HTTP name, are live, and copy", async () => {
   await Promise.all(tabs.slice(1).map((page) => page.getByText("comes-late").first().waitFor()));
   await service.ask(`v1/jobs/${added.id}/cancel`, { method: "POST" });
   await first.bringToFront();
-  await first.getByText("Copy as").click();
-  await first.getByRole("button", { name: "command line" }).click();
-  await first.getByRole("button", { name: "command line ✓" }).waitFor();
+  await first.getByRole("button", { name: "More" }).click();
+  await first.getByRole("menuitem", { name: "Copy as command line" }).click();
+  await first.getByRole("status").getByText("Copied.").waitFor();
   await first.keyboard.press("Control+k");
   await first.getByRole("combobox", { name: "Name of a page or a job" }).focus();
   await first.keyboard.press("Control+v");

@@ -41,6 +41,7 @@ export type ActionsView = Schemas["ActionsView"];
 export type MetricsAnswer = Schemas["CurvesView"];
 export type HistoryView = Schemas["WorkerHistoryView"];
 export type AttemptView = Schemas["AttemptView"];
+export type StacksView = Schemas["StacksView"];
 export type AdviceView = Schemas["AdviceView"];
 export type EventKind = Schemas["EventKind"];
 export type TargetView = Schemas["TargetView"];

@@ -47,8 +47,11 @@ export class JobStore {
 
   /** Takes what the stream tells. `changed`: something may have been missed. */
   heard(event: LiveEvent): void {
-    if (event.kind === "job" && event.job.id === this.id && this.job) this.know(merged(this.job, event.job));
-    else if (event.kind === "items" && event.items.job_id === this.id && this.job)
+    if (event.kind === "job" && event.job.id === this.id && this.job) {
+      const had = this.job.state;
+      this.know(merged(this.job, event.job));
+      if (had !== "failed" && event.job.state === "failed") void this.read(); // for its traceback
+    } else if (event.kind === "items" && event.items.job_id === this.id && this.job)
       this.job = grown(this.job, event.items);
     else if (event.kind === "deleted" && event.jobId === this.id)
       this.failure = new ApiError(404, "not_found", "The job was deleted.");

@@ -10,7 +10,8 @@ export function newest<T extends JobSummary>(known: T | null | undefined, answer
 /** Returns what is known with what the stream tells. That is a summary: it has some of the fields and of the metrics. */
 export function merged<T extends JobSummary>(known: T, told: JobSummary): T {
   if (isOlder(told, known)) return known;
-  return { ...known, ...told, metrics: { ...known.metrics, ...told.metrics } };
+  const metrics = { ...known.metrics, ...told.metrics };
+  return { ...known, ...told, metrics, error: withTraceback(known.error, told.error) };
 }
 
 /** Returns what is known with the newest values of what the job has stored since. */
@@ -18,6 +19,12 @@ export function grown<T extends JobSummary>(known: T, { position, metrics }: Ite
   if (position <= known.position) return known;
   const values = Object.entries(metrics).map(([key, points]) => [key, points.value.at(-1)]);
   return { ...known, position, metrics: { ...known.metrics, ...Object.fromEntries(values) } };
+}
+
+/** Returns the error with the traceback that is known of it: a summary has none. */
+function withTraceback(known: JobSummary["error"], told: JobSummary["error"]): JobSummary["error"] {
+  if (!told || told.traceback || known?.message !== told.message) return told;
+  return { ...told, traceback: known.traceback ?? null };
 }
 
 function isOlder(one: JobSummary, other: JobSummary): boolean {

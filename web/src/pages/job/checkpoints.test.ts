@@ -6,9 +6,7 @@ import { live } from "../../live/live.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import Checkpoints from "./Checkpoints.svelte";
 import Confusion from "./Confusion.svelte";
-import Head from "./Head.svelte";
 import Overlays from "./Overlays.svelte";
-import Started from "./Started.svelte";
 import { AT, checkpoint, view } from "./testing";
 
 let tell: (event: LiveEvent) => void;
@@ -74,24 +72,6 @@ test("a job that has ended is retried from a checkpoint, by who may", async () =
   await settled();
   expect(asked.at(-1)).toMatchObject({ path: "v1/jobs/job_a/retry", body: { from: "ckpt_1" } });
   expect(location.pathname).toMatch(/jobs\/job_b$/);
-});
-
-test("the jobs that start from a checkpoint are linked", async () => {
-  const asked = serve(() => ({ data: [view({ id: "job_c", name: "fine" })], has_more: true }));
-  const host = show(Started, { jobId: "job_a" });
-  await settled();
-  expect(asked[0]?.query.get("init_from")).toBe("job_a");
-  expect(textOf(host)).toBe("Start from these: fine, …");
-  expect(host.querySelector("a")?.getAttribute("href")).toContain("jobs/job_c");
-});
-
-test("a job links to what it starts from", () => {
-  const from = { ref: "job_s/ckpt_1", job_id: "job_s", checkpoint_id: "ckpt_1", model: null, step: 1200 };
-  const nothing = { attempts: [], onchange: () => undefined, ondelete: () => undefined };
-  const host = show(Head, { job: view({ init_from: from }), ...nothing });
-  const link = host.querySelector(".second a");
-  expect(textOf(link)).toBe("step 1,200 of another job");
-  expect(link?.getAttribute("href")).toContain("jobs/job_s?tab=checkpoints");
 });
 
 test("a job without a checkpoint says how one comes about, and a failure what it is", async () => {
@@ -223,7 +203,7 @@ test("files of a checkpoint are read once, however often the job's page hears of
     await settled();
   }
   const read = asked.map(({ path }) => path.split("/").at(-1)).filter((name) => name !== "attempts");
-  expect(read.toSorted()).toEqual(["a.png", "checkpoints", "confusion.json", "jobs"]);
+  expect(read.toSorted()).toEqual(["a.png", "checkpoints", "confusion.json"]);
 });
 
 /** Sees at once what it observes. */

@@ -1,16 +1,13 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { AdviceView, JobView } from "../../api/wire";
+import type { AdviceView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { setQuery } from "../../router.svelte";
-import { pressed } from "../../shell/shortcuts";
-import { pending, undo } from "../../shell/undo.svelte";
-import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
+import { removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
 import Advice from "./Advice.svelte";
 import Card from "./Card.svelte";
 import Curves from "./Curves.svelte";
-import Head from "./Head.svelte";
 import Logs from "./Logs.svelte";
 import Timeline from "./Timeline.svelte";
 import { AT, attempt, ofTwoNodes, view } from "./testing";
@@ -32,88 +29,6 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-function head(job: JobView): { host: HTMLElement; changed: JobView[]; deleted: () => number } {
-  const changed: JobView[] = [];
-  let deleted = 0;
-  const host = show(Head, {
-    job,
-    attempts: [attempt(1)],
-    onchange: (next) => changed.push(next),
-    ondelete: () => (deleted += 1),
-  });
-  return { host, changed, deleted: () => deleted };
-}
-
-const actions = (host: HTMLElement): readonly string[] => textsOf(host, ".actions > button");
-
-test("the head offers what the state and the role allow", () => {
-  signIn("member", "jobs:read", "jobs:write");
-  const offered = (changes: Record<string, unknown>): readonly string[] => actions(head(view(changes)).host);
-  expect(offered({})).toEqual(["Pause", "Cancel"]);
-  expect(offered({ state: "paused" })).toEqual(["Resume", "Cancel"]);
-  expect(offered({ state: "failed" })).toEqual(["Retry", "Archive", "Delete"]);
-  expect(offered({ state: "succeeded" })).toEqual(["Archive", "Delete"]);
-  expect(offered({ owner: "bob" })).toEqual([]);
-  expect(offered({ owner: "bob", state: "failed" })).toEqual(["Retry"]);
-  signIn("operator", "jobs:read", "jobs:write");
-  expect(offered({ owner: "bob" })).toEqual(["Kill"]);
-});
-
-test("the head of a trial leads to its sweep", () => {
-  const second = head(view({ sweep: { id: "swp_1", name: "lr", trial: 3, point: {} } })).host.querySelector(
-    ".second",
-  );
-  expect(textOf(second)).toContain("trial 3 of lr");
-  expect(second?.querySelector("a")?.getAttribute("href")).toMatch(/sweeps\/swp_1$/);
-});
-
-test("the head says where the job runs, how far it is and what was best", () => {
-  const progress = { step: 5, fraction: 0.369, epoch: 7, epochs: 20, eta_seconds: 60 };
-  const best = { metric: "val/iou", value: 0.5, epoch: 3, remeasured: 0.25 };
-  const text = textOf(head(view({ progress, best })).host.querySelector(".second"));
-  for (const part of [
-    "7/20",
-    "36%",
-    "ETA 1m",
-    "best val/iou",
-    "in epoch 3, measured again 0.25",
-    "box-a:0,1",
-  ])
-    expect(text).toContain(part);
-});
-
-test("the head names the jobs that must have ended before, as far as one may read them", () => {
-  const after = [
-    { job_id: "job_b", name: "prep", on: "succeeded", state: "running" },
-    { job_id: "job_c", name: null, on: "failed", state: null },
-  ];
-  const { host } = head(view({ state: "queued", after }));
-  expect(textOf(host.querySelector(".second"))).toContain("after prep (running), another job");
-  expect(textsOf(host, ".second a")).toEqual(["prep", "another job"]);
-});
-
-test("the head of a job that waits says what it asks for", () => {
-  const asked = (state: string, more: Record<string, unknown> = {}): string => {
-    const spec = { resources: { device: "cpu", nodes: 1, devices_per_node: 2, ...more } };
-    return textOf(head(view({ state, spec })).host.querySelector(".second"));
-  };
-  expect(asked("queued")).toMatch(/^2 CPU slots /);
-  expect(asked("paused", { cpus: 1, memory_gb: 0.5 })).toMatch(/^2 CPU slots 1 CPU, 0.5 GiB of memory /);
-  expect(asked("running", { cpus: 3 })).toMatch(/^box-a:0,1 3 CPUs /);
-});
-
-test("a job in a pool says which nodes it has, and what it asks for until the cluster has chosen them", () => {
-  const shown = (job: JobView, devices: readonly unknown[]): string => {
-    const attempts = [attempt(1, { worker: "gpu", devices })];
-    const props = { job, attempts, onchange: () => undefined, ondelete: () => undefined };
-    return textOf(show(Head, props).querySelector(".second"));
-  };
-  expect(shown(ofTwoNodes({ devices: [], state: "starting" }), [])).toMatch(
-    /^gpu: 2 nodes with 2 GPUs each /,
-  );
-  expect(shown(ofTwoNodes(), [{ index: null, node: 0 }])).toMatch(/^gpu: n1:0,1 n2:0,1 /);
-});
-
 test("the attempts of a job in a pool have a table of its nodes, with their ranks", async () => {
   serve(() => ({ data: [], has_more: false, next: null }));
   const attempts = [attempt(1, { worker: "gpu" })];
@@ -127,37 +42,6 @@ test("the attempts of a job in a pool have a table of its nodes, with their rank
   expect(textOf(show(Timeline, { job: view(), attempts }))).not.toContain("Nodes");
 });
 
-test("a pause is sent at once, also by its key, and a refusal is told", async () => {
-  signIn("member", "jobs:read", "jobs:write");
-  let answer: unknown = view({ state: "paused" });
-  const asked = serve(() => answer);
-  const { host, changed } = head(view());
-  click(host, "Pause");
-  await settled();
-  expect([asked[0]?.path, changed[0]?.state]).toEqual(["v1/jobs/job_a/pause", "paused"]);
-  answer = null;
-  pressed(new KeyboardEvent("keydown", { key: "p" }));
-  await settled();
-  expect([asked[1]?.path, textOf(host.querySelector("[role=alert]"))]).toEqual([
-    "v1/jobs/job_a/pause",
-    "There is none.",
-  ]);
-});
-
-test("a cancel and a delete wait, and an undone one is not sent", async () => {
-  signIn("member", "jobs:read", "jobs:write");
-  const asked = serve(() => ({}));
-  const gone = head(view({ state: "failed" }));
-  click(gone.host, "Delete");
-  expect(pending()).toHaveLength(1);
-  undo();
-  await vi.advanceTimersByTimeAsync(6000);
-  expect([asked.length, gone.deleted()]).toEqual([0, 0]);
-  click(gone.host, "Delete");
-  await vi.advanceTimersByTimeAsync(6000);
-  expect([asked[0]?.method, asked[0]?.path, gone.deleted()]).toEqual(["DELETE", "v1/jobs/job_a", 1]);
-});
-
 test("advice leads to the lines of the log that show it", () => {
   const advice = {
     ...{ severity: "error", headline: "It ran out of memory.", cause: null, steps: ["Halve the batch."] },
@@ -166,7 +50,7 @@ test("advice leads to the lines of the log that show it", () => {
       { kind: "device", text: "80 of 80 GiB", line: null },
     ],
   } as unknown as AdviceView;
-  const host = show(Advice, { advice, jobId: "job_a" });
+  const host = show(Advice, { advice, job: view(), onstacks: null });
   expect(textsOf(host, "a")).toEqual(["line 1042"]);
   expect(host.querySelector("a")?.href).toMatch(/jobs\/job_a\?tab=logs&line=1042$/);
   expect(textOf(host.querySelector(".step"))).toBe("Halve the batch.");

@@ -3,7 +3,8 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobSummary } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
-import { setQuery } from "../../router.svelte";
+import { route, setQuery } from "../../router.svelte";
+import { pressed } from "../../shell/shortcuts";
 import Job from "./Job.svelte";
 
 const asked: string[] = [];
@@ -18,7 +19,7 @@ const job = {
 };
 
 function answer(path: string): unknown {
-  if (path.endsWith("/attempts")) return { data: [] };
+  if (/\/(attempts|jobs|models)$/.test(path)) return { data: [] };
   return path.endsWith("/advice") ? { severity: "info", headline: "", evidence: [], steps: [] } : job;
 }
 
@@ -58,4 +59,17 @@ test("the advice is read again every half minute, also while the job logs", asyn
     await vi.advanceTimersByTimeAsync(1000);
   }
   expect(advice()).toBe(before + 1);
+});
+
+test("brackets go from part to part, around both ends", async () => {
+  flushSync();
+  await vi.advanceTimersByTimeAsync(100);
+  const tab = (key: string): string => {
+    pressed(new KeyboardEvent("keydown", { key }));
+    return route().query.get("tab") ?? "curves";
+  };
+  const parts = [...document.querySelectorAll("nav a")].map((link) => link.textContent);
+  const seen = parts.map(() => tab("]"));
+  expect([seen.at(-1), seen.toSorted()]).toEqual(["spec", parts.toSorted()]);
+  expect([tab("["), tab("]")]).toEqual([seen.at(-2), "spec"]);
 });

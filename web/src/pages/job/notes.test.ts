@@ -1,8 +1,7 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobView } from "../../api/wire";
-import { click, removeAll, settled, show, signIn, textOf } from "../../testing";
-import Head from "./Head.svelte";
+import { click, removeAll, settled, show, signIn, textOf, textsOf } from "../../testing";
 import Notes from "./Notes.svelte";
 import { view } from "./testing";
 
@@ -41,7 +40,7 @@ afterEach(async () => {
 });
 
 async function opened(): Promise<HTMLElement> {
-  const host = show(Notes, { job: stored, onchange: () => undefined });
+  const host = show(Notes, { job: stored, onchange: () => undefined, isWriting: false });
   await settled();
   return host;
 }
@@ -60,7 +59,7 @@ const patches = (): readonly unknown[] =>
 test("notes are shown as Markdown, and written by who may change the job", async () => {
   const host = await opened();
   expect(host.querySelector("strong")?.textContent).toBe("diverged");
-  click(host, "Edit");
+  click(host, "Edit notes");
   expect(host.querySelector("textarea")?.value).toBe("it **diverged**");
   type(host, "it *converged*");
   click(host, "Save");
@@ -76,7 +75,7 @@ test("others read notes and cannot write them", async () => {
 
 test("what others have stored meanwhile is shown, and replaced only if one says so", async () => {
   const host = await opened();
-  click(host, "Edit");
+  click(host, "Edit notes");
   type(host, "mine");
   stored = { ...stored, notes: "theirs", version: 7 } as JobView;
   click(host, "Save");
@@ -92,29 +91,51 @@ test("what others have stored meanwhile is shown, and replaced only if one says 
 
 test("notes that are too long are not sent", async () => {
   const host = await opened();
-  click(host, "Edit");
+  click(host, "Edit notes");
   type(host, "本".repeat(22_000));
   expect(textOf(host)).toContain("464 bytes too many");
   expect(host.querySelector<HTMLButtonElement>("button[type=submit]")?.disabled).toBe(true);
 });
 
-test("the head stars and archives the job, and links its labels", async () => {
-  const changed: JobView[] = [];
-  const job = view({ state: "succeeded", starred: false, archived: false, labels: { team: "a b" } });
-  const host = show(Head, {
-    job,
-    attempts: [],
-    onchange: (next) => changed.push(next),
-    ondelete: () => undefined,
+test("of long notes the first lines are shown, and the rest when one asks", async () => {
+  stored = view({
+    notes: Array.from({ length: 9 }, (_, line) => `line ${line}`).join("\n"),
+    has_notes: true,
   });
-  host.querySelector<HTMLButtonElement>(".star")?.click();
+  const host = await opened();
+  expect(sent).toEqual([]); // the job came with them
+  expect(host.querySelector(".first")).not.toBeNull();
+  click(host, "more");
+  expect([host.querySelector(".first"), textsOf(host, "[aria-expanded=true]")]).toEqual([null, ["less"]]);
+  stored = view({ notes: "short", has_notes: true });
+  expect(textsOf(await opened(), "[aria-expanded]")).toEqual([]);
+});
+
+test("Escape leaves a field in which nothing was written, and keeps what was", async () => {
+  const host = await opened();
+  const escape = (): void => {
+    host
+      .querySelector("textarea")
+      ?.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+    flushSync();
+  };
+  click(host, "Edit notes");
+  escape();
+  expect(host.querySelector("textarea")).toBeNull();
+  click(host, "Edit notes");
+  type(host, "new");
+  escape();
+  expect(host.querySelector("textarea")?.value).toBe("new");
+});
+
+test("notes that somebody writes first are read, as the stream does not tell them", async () => {
+  stored = view({ notes: "the first", has_notes: true });
+  const host = show(Notes, {
+    job: { ...stored, notes: "" },
+    onchange: () => undefined,
+    isWriting: false,
+  });
   await settled();
-  click(host, "Archive");
-  await settled();
-  expect(sent.map(({ method, path, body }) => [method, path, body])).toEqual([
-    ["PUT", "v1/jobs/job_a/star", undefined],
-    ["PATCH", "v1/jobs/job_a", { archived: true }],
-  ]);
-  expect([changed[0]?.starred, changed[1]?.archived]).toEqual([true, true]);
-  expect(host.querySelector(".label")?.getAttribute("href")).toContain("label=team%3Aa");
+  expect(sent.map(({ path }) => path)).toEqual(["v1/jobs/job_a"]);
+  expect(host.querySelector("textarea")).toBeNull();
 });

@@ -1,0 +1,76 @@
+/** What one may do with a job: the one action that fits its state, and all others for a menu. */
+import type { JobView } from "../../api/wire";
+import { may, mayChange, mayKill } from "../../shell/rights";
+
+export type Action =
+  | "stop"
+  | "kill"
+  | "pause"
+  | "resume"
+  | "retry"
+  | "clone"
+  | "download"
+  | "stacks"
+  | "share"
+  | "notes"
+  | "archive"
+  | "unarchive"
+  | "delete";
+
+export const NAMES: Readonly<Record<Action, string>> = {
+  stop: "Stop",
+  kill: "Kill",
+  pause: "Pause",
+  resume: "Resume",
+  retry: "Retry",
+  clone: "Clone and change",
+  download: "Download best",
+  stacks: "Show stacks",
+  share: "Share link",
+  notes: "Write notes",
+  archive: "Archive",
+  unarchive: "Unarchive",
+  delete: "Delete",
+};
+
+/** Returns what the account may do with the job now, by groups of the menu. Reactive. */
+export function actionsOf(job: JobView): readonly (readonly Action[])[] {
+  const mine = mayChange(job);
+  const isEnded = job.state === "succeeded" || job.state === "failed" || job.state === "cancelled";
+  const isOpen = job.state === "starting" || job.state === "running";
+  const isStopping = !isEnded && job.status_reason.code === "stopping";
+  const mayWrite = may("jobs:write");
+  const run: (Action | false)[] = [
+    mine && job.state === "paused" && "resume",
+    mine && (isOpen || job.state === "queued") && "pause",
+    mine && !isEnded && "stop",
+    // An operator ends the jobs of others by force alone.
+    !isEnded && (isStopping || !mine) && mayKill(job) && "kill",
+    mayWrite && isEnded && job.state !== "succeeded" && "retry",
+    mayWrite && "clone",
+  ];
+  const see: (Action | false)[] = [
+    Boolean(job.best) && "download",
+    mine && isOpen && "stacks",
+    "share",
+    mine && "notes",
+  ];
+  const away: (Action | false)[] = [
+    mine && isEnded && (job.archived ? "unarchive" : "archive"),
+    mine && isEnded && "delete",
+  ];
+  return [run, see, away].map((group) => group.filter((action) => action !== false));
+}
+
+/** Returns the one action that fits the state of a job, among those that are offered; null where none does. */
+export function mainAction(job: JobView, offered: readonly (readonly Action[])[]): Action | null {
+  const wanted: readonly Action[] =
+    job.state === "succeeded"
+      ? ["download", "clone"]
+      : job.state === "failed" || job.state === "cancelled"
+        ? ["clone"]
+        : job.state === "paused"
+          ? ["resume"]
+          : ["stop", "clone"];
+  return wanted.find((action) => offered.flat().includes(action)) ?? null;
+}

@@ -1,0 +1,9 @@
+/** Who can open a job, in words. */
+import type { JobSummary } from "../../api/wire";
+import { session } from "../../shell/session.svelte";
+
+/** Returns who can read the job, as in "only you and administrators". Reactive. */
+export function readersOf(job: Pick<JobSummary, "owner" | "visibility">): string {
+  if (job.visibility === "team") return "everybody with an account here";
+  return `only ${job.owner === session.me?.name ? "you" : job.owner} and administrators`;
+}
