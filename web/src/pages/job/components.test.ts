@@ -9,8 +9,7 @@ import Advice from "./Advice.svelte";
 import Card from "./Card.svelte";
 import Curves from "./Curves.svelte";
 import Logs from "./Logs.svelte";
-import Timeline from "./Timeline.svelte";
-import { AT, attempt, ofTwoNodes, view } from "./testing";
+import { AT, view } from "./testing";
 
 let tell: (event: LiveEvent) => void;
 
@@ -27,19 +26,6 @@ afterEach(async () => {
   vi.restoreAllMocks();
   vi.unstubAllGlobals();
   vi.useRealTimers();
-});
-
-test("the attempts of a job in a pool have a table of its nodes, with their ranks", async () => {
-  serve(() => ({ data: [], has_more: false, next: null }));
-  const attempts = [attempt(1, { worker: "gpu" })];
-  const host = show(Timeline, { job: ofTwoNodes(), attempts });
-  await settled();
-  const rows = [...host.querySelectorAll("table:last-of-type tbody tr")];
-  expect(rows.map((row) => textsOf(row, "td"))).toEqual([
-    ["n1", "0–1", "A100 0, A100 1"],
-    ["n2", "2–3", "A100 0, A100 1"],
-  ]);
-  expect(textOf(show(Timeline, { job: view(), attempts }))).not.toContain("Nodes");
 });
 
 test("advice leads to the lines of the log that show it", () => {
@@ -67,30 +53,6 @@ test("the card shows what recipes write first, with units, and leaves out what i
   const host = show(Card, { job: view({ card }) });
   expect(textsOf(host, "dt, th")).toEqual(["parameters", "inference seconds", "peak memory", "zeta"]);
   expect(textOf(host)).not.toContain("data hash");
-});
-
-test("the timeline has a bar for each attempt, and events as sentences; live ones follow once", async () => {
-  const state = { seq: 1, time: AT, type: "state", data: { from: null, to: "queued" } };
-  const failed = { seq: 2, time: AT, type: "state", data: { from: "running", to: "failed", reason: "hang" } };
-  const saved = { seq: 3, time: AT, type: "checkpoint", data: { epoch: 2, step: 20 } };
-  serve(() => ({ data: [state, failed], has_more: false }));
-  const attempts = [attempt(1, { ended_at: AT, end_reason: "hang" }), attempt(2, { start_step: 1710 })];
-  const host = show(Timeline, { job: view(), attempts });
-  await settled();
-  const items = { job_id: "job_a", position: 9, metrics: {}, logs: [], events: [failed, saved] };
-  for (let i = 0; i < 2; i++) tell({ kind: "items", items } as unknown as LiveEvent);
-  flushSync();
-  expect(textsOf(host, "ol li span:last-child")).toEqual([
-    "submitted → queued",
-    "running → failed: hang",
-    "checkpoint: epoch 2, step 20",
-  ]);
-  expect(textsOf(host, "tbody td:nth-child(2)")).toEqual(["hang", "runs"]);
-  expect(textsOf(host, "tbody td:nth-child(4)")).toEqual(["0", "1,710"]);
-  expect([...host.querySelectorAll("rect")].map((bar) => bar.getAttribute("class")?.split(" ")[0])).toEqual([
-    "hang",
-    "open",
-  ]);
 });
 
 test("a job without curves says when they begin", async () => {
