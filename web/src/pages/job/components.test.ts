@@ -101,6 +101,6 @@ test("who chooses a line stays where they are", async () => {
   host.querySelector<HTMLElement>("[data-line='2'] button, [data-line='2'] a")?.click();
   await settled();
   expect(host.querySelectorAll(".chosen")).toHaveLength(1);
-  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ to the end");
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 Copy line 2 ↓ to the end");
   setQuery({ line: null });
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { LogLine } from "../../../api/wire";
-import { filterOf, passes, readAddress, searchOf } from "./address";
+import { choice, filterOf, passes, readAddress, searchOf } from "./address";
 import { rowsOfKey, rowsOfWheel } from "./keys";
 
 const read = (text: string): ReturnType<typeof readAddress> => readAddress(new URLSearchParams(text));
@@ -42,4 +42,18 @@ test("keys and wheel move by rows", () => {
     undefined,
     undefined,
   ]);
+});
+
+test("a line is chosen, a range with Shift, and what is chosen again is let go", () => {
+  const none = { chosen: 0, to: 0 };
+  expect(choice(none, 5, false)).toEqual({ line: "5", to: null });
+  expect(choice(none, 5, true)).toEqual({ line: "5", to: null });
+  expect(choice({ chosen: 5, to: 5 }, 9, true)).toEqual({ line: "5", to: "9" });
+  expect(choice({ chosen: 5, to: 5 }, 2, true)).toEqual({ line: "2", to: "5" });
+  expect(choice({ chosen: 5, to: 9 }, 5, false)).toEqual({ line: "5", to: null });
+  expect(choice({ chosen: 5, to: 5 }, 5, false)).toEqual({ line: null, to: null });
+});
+
+test("numbers of an address that are none are no line", () => {
+  expect([read("line=-3").chosen, read("line=x").chosen, read("line=7&to=2").to]).toEqual([0, 0, 7]);
 });

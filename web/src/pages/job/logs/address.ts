@@ -13,18 +13,36 @@ export interface LogAddress {
   readonly isOnly: boolean;
   /** The number of the chosen line, or 0. */
   readonly chosen: number;
+  /** The number of the last line of a chosen range: that of the chosen line, if it is alone. */
+  readonly to: number;
+  /** Whether long lines go on below, in place of to the right. */
+  readonly isWrapped: boolean;
 }
 
 export function readAddress(query: URLSearchParams): LogAddress {
   const wanted = query.get("q") ?? "";
+  const chosen = numberOf(query, "line");
   return {
     rank: query.get("rank"),
     attempt: query.get("attempt"),
     wanted,
     isRegex: query.get("regex") === "1",
     isOnly: query.get("only") === "1" && wanted !== "",
-    chosen: Number(query.get("line") ?? 0),
+    chosen,
+    to: Math.max(numberOf(query, "to"), chosen),
+    isWrapped: query.get("wrap") === "1",
   };
+}
+
+/** Returns what a choice of a line changes in the address; with `extend`, the range from the chosen line to it. */
+export function choice(
+  { chosen, to }: Pick<LogAddress, "chosen" | "to">,
+  line: number,
+  extend: boolean,
+): Record<"line" | "to", string | null> {
+  if (extend && chosen > 0 && line !== chosen)
+    return { line: String(Math.min(chosen, line)), to: String(Math.max(chosen, line)) };
+  return { line: line === chosen && to === chosen ? null : String(line), to: null };
 }
 
 /** Returns the filter as the service has it. */
@@ -44,4 +62,9 @@ export function passes({ rank, attempt }: LogAddress, line: LogLine | LiveLine):
     (rank === null || String(line.rank ?? "launcher") === rank) &&
     (attempt === null || String(line.attempt) === attempt)
   );
+}
+
+function numberOf(query: URLSearchParams, key: string): number {
+  const number = Number(query.get(key) ?? 0);
+  return Number.isSafeInteger(number) && number > 0 ? number : 0;
 }

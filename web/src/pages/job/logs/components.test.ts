@@ -1,10 +1,11 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { LogLine } from "../../../api/wire";
-import { click, removeAll, show, textOf, textsOf } from "../../../testing";
+import { click, removeAll, serve, settled, show, textOf, textsOf } from "../../../testing";
 import { ofTwoNodes, view } from "../testing";
 import { readAddress } from "./address";
 import Bar from "./Bar.svelte";
+import Copy from "./Copy.svelte";
 import Line from "./Line.svelte";
 import { NOTHING, type Found } from "./search";
 import { Searching } from "./searching.svelte";
@@ -28,6 +29,7 @@ test("a line has its number, its rank and its colours, and marks what is searche
     chosen: false,
     query: "loss",
     spans: [],
+    wraps: false,
     onchoose: (number: number) => chosen.push(number),
   };
   const host = show(Line, { ...props, line: line("\x1b[31mloss\x1b[0m 0.5") });
@@ -39,7 +41,7 @@ test("a line has its number, its rank and its colours, and marks what is searche
 });
 
 test("a line of the launcher has no rank, and one of stderr and the chosen one are told apart", () => {
-  const props = { query: "", onchoose: () => undefined };
+  const props = { query: "", wraps: false, onchoose: () => undefined };
   const changes = { rank: null, stream: "stderr" } as const;
   const host = show(Line, { ...props, chosen: true, spans: [[0, 2]], line: line("no torch", changes) });
   expect(host.querySelector(".line.chosen.stderr")).not.toBeNull();
@@ -47,8 +49,60 @@ test("a line of the launcher has no rank, and one of stderr and the chosen one a
   expect(textsOf(host, ".hit")).toEqual(["no"]);
 });
 
+test("a line has one time: its own, or else that of its arrival", () => {
+  const props = { chosen: false, query: "", spans: [], wraps: false, onchoose: () => undefined };
+  const times = (text: string): number =>
+    show(Line, { ...props, line: line(text) }).querySelectorAll("time").length;
+  expect(times("epoch 1 of 2")).toBe(1);
+  expect(times("\x1b[2m2026-01-01 00:00:00,123\x1b[0m epoch 1")).toBe(0);
+  expect(times("I0101 00:00:00.123456 42 init.cc] starts")).toBe(0);
+  expect(times("[12:03:07] epoch 1")).toBe(0);
+  expect(times("12:3 is a ratio")).toBe(1);
+});
+
+test("with Shift, a line's number chooses all lines from the chosen one to it", () => {
+  const chosen: [number, boolean][] = [];
+  const onchoose = (number: number, extend: boolean): void => void chosen.push([number, extend]);
+  const host = show(Line, { chosen: true, query: "", spans: [], wraps: false, onchoose, line: line("x") });
+  const number = host.querySelector("button");
+  number?.dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: true }));
+  number?.click();
+  expect(chosen).toEqual([
+    [7, true],
+    [7, false],
+  ]);
+  expect(host.querySelector("[aria-current=true]")).not.toBeNull();
+});
+
+test("the text of the chosen lines is copied, without numbers, times and colours", async () => {
+  const copied: string[] = [];
+  vi.spyOn(navigator.clipboard, "writeText").mockImplementation((text) => {
+    copied.push(text);
+    return Promise.resolve();
+  });
+  const asked = serve(() => ({
+    data: [7, 8, 9, 10].map((number) => line(`\x1b[31mtext ${number}\x1b[0m`, { line: number })),
+  }));
+  const host = show(Copy, { jobId: "job_a", from: 7, to: 9, filter: { rank: "0" } });
+  click(host, "Copy lines 7–9");
+  await settled();
+  expect(copied).toEqual(["text 7\ntext 8\ntext 9\n"]);
+  expect([asked.length, asked[0]?.query.toString()]).toEqual([1, "rank=0&after=6&limit=1000"]);
+  vi.unstubAllGlobals();
+});
+
+test("the bar wraps long lines, and the address says so", () => {
+  const { host } = bar("");
+  host.querySelectorAll<HTMLInputElement>("input[type=checkbox]")[1]?.click();
+  flushSync();
+  expect([location.search, readAddress(new URLSearchParams(location.search)).isWrapped]).toEqual([
+    "?wrap=1",
+    true,
+  ]);
+});
+
 test("a line's text is never read as a page", () => {
-  const props = { chosen: false, query: "", spans: [], onchoose: () => undefined };
+  const props = { chosen: false, query: "", spans: [], wraps: false, onchoose: () => undefined };
   const host = show(Line, { ...props, line: line("<img src=x onerror=alert(1)>") });
   expect(host.querySelector("img")).toBeNull();
 });

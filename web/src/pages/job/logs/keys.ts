@@ -17,3 +17,11 @@ export function rowsOfWheel(event: Turn): number | undefined {
   const by = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? event.deltaY : event.deltaY / ROW;
   return by < 0 ? Math.floor(by) : Math.ceil(by);
 }
+
+/** Says whether a turn of the wheel scrolls a long line below it, which has not reached its end in that direction. */
+export function scrollsLine(event: Pick<WheelEvent, "deltaY" | "target">): boolean {
+  const said = event.target instanceof Element ? event.target.closest(".wraps .said") : null;
+  if (!said) return false;
+  const left = event.deltaY < 0 ? said.scrollTop : said.scrollHeight - said.clientHeight - said.scrollTop;
+  return left >= 1;
+}

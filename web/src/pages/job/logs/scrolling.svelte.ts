@@ -3,6 +3,7 @@ import { tick } from "svelte";
 import type { LogLine } from "../../../api/wire";
 import type { LogLines } from "./lines.svelte";
 import { heightOf, ROW, Scrollbar, type Extent } from "./scrollbar";
+import { firstOfLast } from "./wrap";
 
 /** Nearer to an end of what is held, more lines are read. */
 const EDGE = 100;
@@ -15,6 +16,8 @@ export class Scrolling {
   fresh = $state(0);
   /** Pixels of the view. */
   viewport = $state(400);
+  /** Characters of a row where long lines go on below; null where they go on to the right. */
+  columns = $state<number | null>(null);
 
   readonly rows = $derived(Math.max(Math.floor(this.viewport / ROW), 1));
   readonly scrollbar = new Scrollbar();
@@ -76,7 +79,7 @@ export class Scrolling {
     if (by < 0 && next !== this.top) this.isFollowing = false;
     this.top = next;
     const isWhole = this.matches() === null;
-    const below = this.lines.held.length - this.rows;
+    const below = this.lastTop;
     if (isWhole && this.lines.ends && this.top >= below) {
       this.isFollowing = true;
       this.fresh = 0;
@@ -98,7 +101,7 @@ export class Scrolling {
     }
     this.isFollowing = false;
     const index = this.lines.indexOf(first + 1);
-    if (index > 0 && index < this.lines.held.length - this.rows) this.top = index;
+    if (index > 0 && index < this.lastTop) this.top = index;
     else void this.showAround(first + 1, 0);
   }
 
@@ -155,6 +158,12 @@ export class Scrolling {
   }
 
   private clamp(index: number): number {
-    return Math.max(0, Math.min(index, this.listed.length - this.rows));
+    return Math.max(0, Math.min(index, this.lastTop));
+  }
+
+  /** The index of the first visible line while the last one is visible. */
+  private get lastTop(): number {
+    const { listed, rows, columns } = this;
+    return columns === null ? listed.length - rows : firstOfLast(listed, rows, columns);
   }
 }

@@ -89,6 +89,19 @@ test("near the first held line more are read, and the visible ones stay where th
   expect(seen(log)).toEqual([1, 10]);
 });
 
+test("where long lines wrap, the end is the lines that fit, and one goes on line by line", async () => {
+  const log = open(1000);
+  log.scrolling.columns = 10; // "12:00:00 " and "line 1000" take two rows
+  await log.scrolling.toEnd();
+  expect(log.scrolling.shown.slice(0, 5).map(({ line }) => line)).toEqual([996, 997, 998, 999, 1000]);
+  log.scrolling.move(-3);
+  expect([log.scrolling.shown[0]?.line, log.scrolling.isFollowing]).toEqual([993, false]);
+  log.scrolling.move(2);
+  expect(log.scrolling.isFollowing).toBe(false);
+  log.scrolling.move(9);
+  expect([log.scrolling.shown[0]?.line, log.scrolling.isFollowing]).toEqual([996, true]);
+});
+
 test("a jump shows the line with some before it, and does not follow", async () => {
   const log = open(1_000_000);
   await log.scrolling.toLine(900_000);
