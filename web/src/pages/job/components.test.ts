@@ -36,7 +36,7 @@ test("advice leads to the lines of the log that show it", () => {
       { kind: "device", text: "80 of 80 GiB", line: null },
     ],
   } as unknown as AdviceView;
-  const host = show(Advice, { advice, job: view(), onstacks: null });
+  const host = show(Advice, { advice, job: view(), onstacks: null, unfolds: true });
   expect(textsOf(host, "a")).toEqual(["line 1042"]);
   expect(host.querySelector("a")?.href).toMatch(/jobs\/job_a\?tab=logs&line=1042$/);
   expect(textOf(host.querySelector(".step"))).toBe("Halve the batch.");

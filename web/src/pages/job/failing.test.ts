@@ -72,12 +72,21 @@ test("a failed job shows its traceback beside the advice, and a running one none
   await import("./Traceback.svelte");
   const error = { code: "user_error", message: "m", rank: 1, traceback: TRACE };
   const shown = async (state: string): Promise<HTMLElement> => {
-    const host = show(Advice, { advice: advice({}), job: view({ state, error }), onstacks: null });
+    const host = show(Advice, {
+      advice: advice({}),
+      job: view({ state, error }),
+      onstacks: null,
+      unfolds: true,
+    });
     await settled();
     return host;
   };
   expect(textOf((await shown("failed")).querySelector("h2"))).toBe("Traceback of rank 1");
   expect((await shown("running")).querySelector("pre")).toBeNull();
+  const props = { advice: advice({}), job: view({ state: "failed", error }), onstacks: null, unfolds: false };
+  const beside = show(Advice, props);
+  await settled();
+  expect(beside.querySelector("details")?.open).toBe(false); // another part of the job is looked at
 });
 
 test("a summary of a failed job does not take its traceback away", () => {
@@ -92,11 +101,15 @@ test("a summary of a failed job does not take its traceback away", () => {
 test("advice that asks for the stacks offers them, to who may see them", () => {
   let asked = 0;
   const silent = advice({ steps: ["Ask for the stacks of its ranks: they show where each is now."] });
-  const host = show(Advice, { advice: silent, job: view(), onstacks: () => (asked += 1) });
+  const host = show(Advice, { advice: silent, job: view(), onstacks: () => (asked += 1), unfolds: true });
   click(host, "Show stacks");
   expect(asked).toBe(1);
-  expect(textsOf(show(Advice, { advice: silent, job: view(), onstacks: null }), "button")).toEqual([]);
-  expect(textsOf(show(Advice, { advice: advice({}), job: view(), onstacks: () => 0 }), "button")).toEqual([]);
+  expect(
+    textsOf(show(Advice, { advice: silent, job: view(), onstacks: null, unfolds: true }), "button"),
+  ).toEqual([]);
+  expect(
+    textsOf(show(Advice, { advice: advice({}), job: view(), onstacks: () => 0, unfolds: true }), "button"),
+  ).toEqual([]);
 });
 
 test("stacks are asked for once, and shown as soon as the ranks have answered", async () => {

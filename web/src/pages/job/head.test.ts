@@ -236,14 +236,14 @@ test("who can read the job is changed in place, and then told", async () => {
   const { host, changed } = head(view({ visibility: "private" }));
   const choice = host.querySelector<HTMLSelectElement>("select");
   if (!choice) throw new Error("no choice");
-  expect(choice.title).toBe("Can be read by only you and administrators");
+  expect(choice.title).toBe("Only you and administrators can read it");
   choice.value = "team";
   choice.dispatchEvent(new Event("change", { bubbles: true }));
   await settled();
   expect([asked[0]?.method, asked[0]?.body]).toEqual(["PATCH", { visibility: "team" }]);
   expect(changed[0]?.visibility).toBe("team");
   expect(textOf(host.querySelector("[role=status]"))).toContain(
-    "can be read by everybody with an account here",
+    "Everybody with an account here can read its log, files and notes now",
   );
   const others = head(view({ visibility: "private", owner: "bob" })).host;
   expect([others.querySelector("select"), facts(others).includes("private")]).toEqual([null, true]);
@@ -264,7 +264,7 @@ test("the link is copied, and who can open it is told", async () => {
   choose(host, "Share link");
   await settled();
   expect(copied[0]).toMatch(/\?tab=logs&line=7$/);
-  expect(textOf(host.querySelector("[role=status]"))).toContain("It opens for only you and administrators.");
+  expect(textOf(host.querySelector("[role=status]"))).toContain("Only you and administrators can open it.");
   click(host, "Make it visible to the team");
   await settled();
   expect([asked[0]?.body, changed[0]?.visibility]).toEqual([{ visibility: "team" }, "team"]);

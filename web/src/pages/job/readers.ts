@@ -2,8 +2,8 @@
 import type { JobSummary } from "../../api/wire";
 import { session } from "../../shell/session.svelte";
 
-/** Returns who can read the job, as in "only you and administrators". Reactive. */
+/** Returns who can read the job, to begin a sentence: "Only you and administrators". Reactive. */
 export function readersOf(job: Pick<JobSummary, "owner" | "visibility">): string {
-  if (job.visibility === "team") return "everybody with an account here";
-  return `only ${job.owner === session.me?.name ? "you" : job.owner} and administrators`;
+  if (job.visibility === "team") return "Everybody with an account here";
+  return `Only ${job.owner === session.me?.name ? "you" : job.owner} and administrators`;
 }
