@@ -50,8 +50,14 @@ export class Draft {
 
   /** Writes the YAML of a document, with the comments that it began with. */
   write(document: JsonObject): void {
-    const [comments = ""] = /^(?:#.*\n|\s*\n)*/.exec(this.fault === null ? this.text : "") ?? [];
+    const [comments = ""] = /^(?:#.*\n|[^\S\n]*\n)*/.exec(this.fault === null ? this.text : "") ?? [];
     this.type(`${comments}${yaml(document)}\n`);
+  }
+
+  /** The keys that vary. */
+  get variedKeys(): readonly string[] {
+    const { parameters } = this.document;
+    return this.isSweep && isObject(parameters) ? Object.keys(parameters) : [];
   }
 
   given(path: Path): Json | undefined {

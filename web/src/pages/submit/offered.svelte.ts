@@ -14,6 +14,7 @@ export class Offered {
   secrets = $state.raw<readonly string[]>([]);
   private bundles = $state.raw<readonly Suggestion[]>([]);
   private pools = $state.raw<readonly Suggestion[]>([]);
+  private workers = $state.raw<readonly WorkerView[]>([]);
 
   /** Reads what the account may see. What cannot be read is not offered, and can be typed all the same. */
   async read(): Promise<void> {
@@ -28,6 +29,7 @@ export class Offered {
         value: `bundle:sha256:${bundle.sha256}`,
         note: `${bytes(bundle.size)}, ${bundle.files ?? 0} files, ${ago(bundle.created_at)}`,
       }));
+    this.workers = workers;
     this.pools = workers
       .filter((worker) => worker.pool)
       .map((worker) => ({ value: worker.name, note: `${worker.pool?.nodes.count ?? 0} nodes` }));
@@ -38,6 +40,18 @@ export class Offered {
   of(key: string): readonly Suggestion[] {
     if (key === "config.data.source" || key === "config.code") return this.bundles;
     return key === "resources.pool" ? this.pools : [];
+  }
+
+  /** Says what there is for a field to ask for; nothing if that is not known. Reactive. */
+  note(key: string): string {
+    if (key === "resources.devices_per_node") {
+      const most = Math.max(0, ...this.workers.map((worker) => worker.devices.length));
+      return most > 0 ? `the largest worker has ${most}` : "";
+    }
+    if (key !== "resources.gpu") return "";
+    const gpus = this.workers.flatMap((worker) => worker.devices.filter((device) => device.kind === "cuda"));
+    const names = [...new Set(gpus.map((device) => device.name))];
+    return names.length > 0 ? `there are ${names.join(", ")}` : "";
   }
 }
 

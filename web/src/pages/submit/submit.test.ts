@@ -182,6 +182,19 @@ test("a value that varies makes a sweep", async () => {
   expect(route().page).toBe("sweep");
 });
 
+test("an argument of a script varies, too", async () => {
+  answer = () => ({ spec: {}, points: 2 });
+  const { host } = await open();
+  type(yamlOf(host), "trainer: script\nconfig: {code: 'file:///a'}\n");
+  const added = host.querySelector<HTMLInputElement>('[placeholder="args.lr"]');
+  if (added) type(added, "args.lr");
+  click(host, "Vary an argument");
+  type(field(host, "field-args.lr"), "0.1, 0.01");
+  expect(yamlOf(host).value).toContain("parameters:\n  args.lr: [0.1, 0.01]\njob:\n  trainer: script\n");
+  click(host, "remove");
+  expect(yamlOf(host).value).toMatch(/^trainer: script\n/);
+});
+
 test("a variable of the environment has a secret, and a plain value is not stored", async () => {
   const { host } = await open();
   type(yamlOf(host), "trainer: script\nconfig: {code: 'file:///a'}\nenv: {KEY: {secret: HF}}\n");
