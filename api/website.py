@@ -28,6 +28,8 @@ _ADDRESSES = (
         "/models",
         "/settings",
         "/submit",
+        "/workers",
+        "/workers/{rest:path}",
         "/login",
     ),
 )

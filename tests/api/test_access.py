@@ -36,6 +36,8 @@ PUBLIC = {
             "/schedules",
             "/settings",
             "/submit",
+            "/workers",
+            "/workers/{rest:path}",
             "/login",
             "/assets/{name:path}",
         )

@@ -30,6 +30,8 @@ ADDRESSES = (
     "/models",
     "/settings",
     "/submit",
+    "/workers",
+    "/workers/wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "/login",
 )
 SCRIPT_PATH = "/assets/index-BxK3a9Zq.js"

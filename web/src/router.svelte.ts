@@ -11,9 +11,10 @@ const PAGES = {
   models: "models",
   settings: "settings",
   submit: "submit",
+  workers: "workers",
 } as const;
 /** The pages of one thing, by the first part of their addresses. Its id is the second. */
-const PAGES_OF_ONE = { jobs: "job", sweeps: "sweep" } as const;
+const PAGES_OF_ONE = { jobs: "job", sweeps: "sweep", workers: "worker" } as const;
 
 export type PageName = (typeof PAGES)[keyof typeof PAGES] | (typeof PAGES_OF_ONE)[keyof typeof PAGES_OF_ONE];
 

@@ -34,6 +34,8 @@ function shell(load: () => Promise<{ default: typeof Mark }> = () => Promise.res
     models: page("models"),
     settings: page("settings"),
     submit: page("submit"),
+    workers: page("workers"),
+    worker: page("worker"),
   };
   return { host: show(Shell, { pages }), loaded };
 }

@@ -11,7 +11,7 @@ function worker(devices: DeviceView[]): WorkerView {
   return { id: "wrk_1", name: "box-a", state: "ready", started_at: at, seen_at: at, devices, kept: [] };
 }
 
-const holder = { owner: "ada", state: "running", since: "2026-01-01T00:00:00Z" } as const;
+const holder = { owner: "ada", state: "running", since: "2026-01-01T00:00:00Z", guest: false } as const;
 
 test("a job across neighbouring devices is one row of the job", () => {
   const rows = deviceRows(worker([device(1, { job_id: "a", holder }), device(0, { job_id: "a", holder })]));

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { PoolView, QueueEntry } from "../../api/wire";
+import type { PoolView, QueueEntry, WorkerView } from "../../api/wire";
 import { removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import DeviceJob from "./DeviceJob.svelte";
 import Ended from "./Ended.svelte";
@@ -269,7 +269,7 @@ test("after the first job that ended, and while nothing else is there, the floor
   expect(textOf(next?.querySelector("p"))).toBe(
     "job a has trained a model. See how it learned and what it saved.",
   );
-  expect(textsOf(host, "dt")[0]).toBe("torchyard download job a --best");
+  expect(textsOf(host, "dt")[0]).toBe("torchyard download a --best");
   for (const [ended, others] of [
     [[done, { ...done, id: "b" }], []],
     [[done], [job("c")]],

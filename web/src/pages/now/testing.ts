@@ -7,7 +7,7 @@ import { serve, settled, show, type Asked } from "../../testing";
 import Now from "./Now.svelte";
 
 export const AT = "2026-01-01T00:00:00.000Z";
-export const holder = { owner: "ada", state: "running", since: AT } as const;
+export const holder = { owner: "ada", state: "running", since: AT, guest: false } as const;
 
 export function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
   return { index, uuid: `u${index}`, name: "GPU", kind: "cuda", processes: [], returning: false, ...more };

@@ -1,0 +1,31 @@
+/** What the pages of workers say of one. */
+import type { WorkerView } from "../../api/wire";
+
+/** How many of a worker's devices are held, free and not offered. */
+export interface Count {
+  readonly held: number;
+  readonly free: number;
+  readonly blocked: number;
+}
+
+export function count({ devices }: WorkerView): Count {
+  const held = devices.filter((device) => device.job_id || device.holder).length;
+  const blocked = devices.filter((device) => !device.job_id && !device.holder && device.blocked).length;
+  return { held, blocked, free: devices.length - held - blocked };
+}
+
+/** Returns `4 × NVIDIA H100`, and each kind of several. */
+export function modelText({ devices }: WorkerView): string {
+  const counts = new Map<string, number>();
+  for (const { name } of devices) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].map(([name, number]) => `${number} × ${name}`).join(", ");
+}
+
+/** Says what the worker's state means for its jobs. */
+export function stateWords({ state }: WorkerView): string {
+  if (state === "draining")
+    return "It takes no jobs. Those that run save a checkpoint and return to the queue, until it is let take jobs again.";
+  if (state === "lost")
+    return "It has not been heard of within a lease: its jobs have returned to the queue. torchyard doctor, on its host, says what is wrong.";
+  return "It takes jobs.";
+}
