@@ -22,6 +22,7 @@ from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture
 from tests.processes import kill_attempt
 from torchyard.contract.job import JobState
+from torchyard.run.images import picture_bytes
 from worker.host import process
 
 SIDES = ("before", "after")
@@ -70,6 +71,18 @@ done
 printf '{{"type": "checkpoint", "time": 1, "name": "epoch-1"}}\\n' >> events.jsonl
 """
 """A launcher that is its only rank, and costs little."""
+PICTURE = picture_bytes([[0, 255]])
+SHOWS = f"""
+mkdir "$TORCHYARD_RUN_DIR/media"
+printf '{"".join(f"{chr(92)}{byte:03o}" for byte in PICTURE)}' > "$TORCHYARD_RUN_DIR/media/a.png"
+item='{{"type": "media", "time": 1, "key": "a", "kind": "image", "step": 1, "files": {{"image": "a.png"}}, "number": '
+for number in 0 1; do
+    echo "$item$number}}" >> "$TORCHYARD_RUN_DIR/events.jsonl"
+done
+"""
+"""Begins a launcher that shows two pictures before all else."""
+SHOWN = ["blob.renamed", "store.store_batch.before"]
+SHOWN_TOO = ["blob.fsync", "blob.rename", "store.store_batch.after"]
 SCRIPT = """
 import os
 from pathlib import Path
@@ -105,10 +118,11 @@ class ProcessFixture:
     def gate(self) -> Path:
         return self.service.folder / "gate"
 
-    def job(self, *, script: str = "", **spec: Any) -> str:
+    def job(self, *, script: str = "", shows: bool = False, **spec: Any) -> str:
         self.code.mkdir()
         (self.code / "train.py").write_text(script)
-        (self.code / "launcher.sh").write_text(LAUNCHER.replace("GATE", str(self.gate)))
+        launcher = f"{SHOWS if shows else ''}{LAUNCHER.replace('GATE', str(self.gate))}"
+        (self.code / "launcher.sh").write_text(launcher)
         self.argv = actions.ranks(self.code / "train.py") if script else ["/bin/sh", str(self.code / "launcher.sh")]
         return self.service.submit_queued(config={"code": f"file://{self.code}"}, max_restarts=2, **spec)
 
@@ -169,6 +183,23 @@ def test_a_restarted_daemon_continues_after_a_kill(host: ProcessFixture, point: 
     with host.daemon():
         host.wait(job_id)
     host.check(job_id)
+
+
+@pytest.mark.parametrize("point", [*SHOWN, *(pytest.param(point, marks=pytest.mark.thorough) for point in SHOWN_TOO)])
+def test_pictures_are_stored_once_although_the_daemon_is_killed(host: ProcessFixture, point: str) -> None:
+    job_id = host.job(shows=True)
+    with host.daemon(f"{point}=kill") as daemon:
+        host.until(lambda: not daemon.runs, "the kill")
+        assert daemon.acted == [point]
+    with host.daemon():
+        host.wait(job_id)
+    host.check(job_id)
+    found = host.service.everything()
+    assert sorted(row["number"] for row in found["media"]) == [0, 1]
+    assert {row["sha256"] for row in found["media_pictures"]} == {hashlib.sha256(PICTURE).hexdigest()}
+    for row in found["media_pictures"]:
+        assert (host.service.settings.blobs / row["sha256"][:2] / row["sha256"]).read_bytes() == PICTURE
+    assert [event.data["count"] for event in host.service.events(job_id) if event.type == "media"] == [2]
 
 
 @pytest.mark.parametrize("point", SILENT)
