@@ -46,7 +46,7 @@ function port(): number {
 }
 
 test("a target is added, tried and removed", async () => {
-  const visited = await visit(browser, service, "settings");
+  const visited = await visit(browser, service, "settings?section=notifications");
   const { page } = visited;
   await page.getByRole("button", { name: "Add a target" }).click();
   await page.getByRole("textbox", { name: "Name" }).fill("alerts");
@@ -71,7 +71,7 @@ test("a target is added, tried and removed", async () => {
 });
 
 test("the browser tells of a job that ends, once it was allowed", async () => {
-  const visited = await visit(browser, service, "settings");
+  const visited = await visit(browser, service, "settings?section=notifications");
   const { page } = visited;
   // The headless Chromium of the lock shows no notifications, and says that they are denied.
   await page.addInitScript(() => {
@@ -94,7 +94,9 @@ test("the browser tells of a job that ends, once it was allowed", async () => {
 
 test("a plain-HTTP address says why the browser tells nothing", async () => {
   const { port: ofService } = new URL(service.url);
-  const visited = await signIn(browser, service, "settings", { root: `http://${NAME}:${ofService}/` });
+  const visited = await signIn(browser, service, "settings?section=notifications", {
+    root: `http://${NAME}:${ofService}/`,
+  });
   await visited.page.getByText("this address is plain HTTP on a network").waitFor();
   await leave(visited);
 });

@@ -53,6 +53,13 @@ export type SweepResolved = Schemas["SweepResolved"];
 export type ScheduleView = Schemas["ScheduleView"];
 export type BundleView = Schemas["BundleView"];
 export type SecretView = Schemas["SecretView"];
+export type TokenView = Schemas["TokenView"];
+export type NewTokenView = Schemas["NewTokenView"];
+export type BrowserSessionView = Schemas["BrowserSessionView"];
+export type UserView = Schemas["UserView"];
+export type QuotaView = Schemas["QuotaView"];
+export type UserQuotaView = Schemas["UserQuotaView"];
+export type AuditView = Schemas["AuditView"];
 export type Problem = Schemas["Problem"];
 
 export interface Page<T> {

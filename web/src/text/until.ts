@@ -1,4 +1,4 @@
-import { duration } from "../../text/duration";
+import { duration } from "./duration";
 
 /** Formats how soon a time of the service is, such as `in 14m`. */
 export function until(time: string, now: number): string {

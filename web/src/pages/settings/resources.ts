@@ -1,0 +1,60 @@
+/** What quotas limit, in words, and how their values are written and read. */
+import type { UserQuotaView } from "../../api/wire";
+import { bytes } from "../../text/bytes";
+
+export type Resource = UserQuotaView["uses"][number]["resource"];
+
+export const RESOURCES: Readonly<Record<Resource, { readonly title: string; readonly note: string }>> = {
+  devices: { title: "Devices", note: "that running jobs hold at once" },
+  running: { title: "Running", note: "jobs at once" },
+  queued: { title: "Waiting", note: "jobs that are queued or paused" },
+  priority: { title: "Priority", note: "the highest of a job" },
+  stored_bytes: { title: "Stored", note: "checkpoints, models, artifacts, metrics, logs and bundles" },
+  share: { title: "Share", note: "the part in the devices beside others; 100 is usual" },
+};
+export const NAMES = Object.keys(RESOURCES) as Resource[];
+
+export const UNLIMITED = "unlimited";
+const SIZE = /^(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?$/i;
+const POWERS: Readonly<Record<string, number>> = { "": 0, k: 1, m: 2, g: 3, t: 4, p: 5 };
+
+/** Writes a limit or a use. */
+export function valueText(resource: Resource, value: number | null | undefined): string {
+  if (value === null || value === undefined) return UNLIMITED;
+  return resource === "stored_bytes" ? bytes(value) : value.toLocaleString("en");
+}
+
+/** Writes a limit as it can be typed. */
+export function typed(resource: Resource, value: number | null): string {
+  if (value === null) return UNLIMITED;
+  return resource === "stored_bytes" ? sizeText(value) : String(value);
+}
+
+/** Reads a limit that was typed: null is unlimited, `undefined` none of its own. Throws Error that says what is wrong. */
+export function limitOf(resource: Resource, text: string): number | null | undefined {
+  const wanted = text.trim().toLowerCase();
+  if (wanted === "") return undefined;
+  if (wanted === UNLIMITED && resource !== "share") return null;
+  if (resource !== "stored_bytes" && /^-?\d+$/.test(wanted)) return Number(wanted);
+  const [, number, prefix = "", binary] = (resource === "stored_bytes" && SIZE.exec(wanted)) || [];
+  if (number !== undefined)
+    return Math.round(Number(number) * (binary ? 1024 : 1000) ** (POWERS[prefix] ?? 0));
+  const size = resource === "stored_bytes" ? ", such as 20 GB" : "";
+  throw new Error(
+    `${RESOURCES[resource].title}: a number${size}${resource === "share" ? "" : `, or ${UNLIMITED}`}.`,
+  );
+}
+
+/** Writes bytes so that they are read again as the same number. */
+function sizeText(value: number): string {
+  for (const [unit, size] of [
+    ["TB", 1e12],
+    ["GB", 1e9],
+    ["MB", 1e6],
+    ["TiB", 2 ** 40],
+    ["GiB", 2 ** 30],
+    ["MiB", 2 ** 20],
+  ] as const)
+    if (value >= size && value % size === 0) return `${value / size} ${unit}`;
+  return String(value);
+}

@@ -1,0 +1,11 @@
+/** The roles of users, each with what it may do besides the one before it. */
+import type { UserView } from "../../api/wire";
+
+export type Role = UserView["role"];
+
+export const ROLES: Readonly<Record<Role, string>> = {
+  viewer: "reads the team's jobs, workers and the queue",
+  member: "also submits jobs, and acts on their own",
+  operator: "also drains workers, and ends any job by force",
+  admin: "everything, of every user",
+};
