@@ -56,7 +56,10 @@ function ofGroup(group: LineGroup, key: string, lines: readonly Line[], view: Jo
 }
 
 /** Returns whose line it is, and how it is drawn. */
-function drawnOf({ id, name, colour }: LineGroup, [first]: readonly Line[]): Omit<Drawn, "columns" | "place"> {
+function drawnOf(
+  { id, name, colour }: LineGroup,
+  [first]: readonly Line[],
+): Omit<Drawn, "columns" | "place"> {
   const { key = "", part = null } = first ?? {};
   return {
     ...{ jobId: id, job: name, key, part },

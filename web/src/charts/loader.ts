@@ -178,7 +178,10 @@ export class CurveLoader {
     const { smooth, ghost, jobs } = this.store;
     try {
       const query = { job: idsOf(jobs), key: keys, smooth, smooth_points: SMOOTH_POINTS };
-      const { series } = await readCurves({ ...query, max_points: pointsOf(jobs.length), hidden: ghost }, signal);
+      const { series } = await readCurves(
+        { ...query, max_points: pointsOf(jobs.length), hidden: ghost },
+        signal,
+      );
       if (!signal.aborted) this.#put(keys, series, smooth);
     } catch (error) {
       for (const key of keys) this.#stale.add(key);
