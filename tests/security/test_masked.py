@@ -13,8 +13,9 @@ from store.facts.output import Batch, Room
 from store.rows import secrets
 from tests.worker import eventfiles
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress, Remeasured
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress, Remeasured, Shown
 from torchyard.contract.job import EndReason, JobState, Reason
+from torchyard.contract.media import MediaKind
 from torchyard.contract.records import ExitReport, Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views.telemetry import RankStacksView
@@ -54,6 +55,9 @@ def write_everything(run: RunDir) -> None:
         Remeasured(time=5, name="metrics", metrics={f"m/{VALUE}": 1.0}),
         CheckpointSaved(time=5, name="file"),
         CheckpointSaved(time=5, name=f"none-{VALUE}"),
+        Shown(time=6, key=f"k/{VALUE}", kind=MediaKind.IMAGE, step=1, files={"image": f"{VALUE}.png"}),
+        Shown(time=6, key=f"k/{VALUE}", kind=MediaKind.TEXT, step=1, caption=VALUE, data={"text": VALUE[:21]}),
+        Shown(time=6, key="t", kind=MediaKind.TABLE, step=1, classes=[ODD], data={"columns": [VALUE], "rows": [[ODD]]}),
     )
     publish(run.checkpoints, VALUE, {"state.pt": b"1"}, Manifest(step=1, files=[]))
     publish(run.checkpoints, "metrics", {"state.pt": b"2"}, Manifest(step=2, metrics={f"m/{VALUE}": 1.0}, files=[]))
@@ -92,6 +96,8 @@ def test_no_row_has_the_value_of_a_secret(simulated: SimulatedRunnerFixture) -> 
     ] == []
     assert "'metrics': {'m/***': 1.0}" in rows["checkpoints"]
     assert "'remeasured': {'m/***': 1.0}" in rows["checkpoints"]
+    assert "'key': 'k/***'" in rows["media"]
+    assert "'rows': [['***']]" in rows["media"]
     assert {"loss/***", "acc", "tag/***", "***/tag***"} <= {
         row["key"] for row in simulated.store.everything()["series"]
     }

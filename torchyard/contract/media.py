@@ -31,6 +31,8 @@ LARGEST_NUMBER = 9_999
 """The highest number of an item among those of its key and step."""
 CAPTION_LENGTH = 1000
 """Characters of a caption, at most."""
+CUT = "…"
+"""The end of a text that was cut."""
 MOST_CLASSES = 1000
 CLASS_LENGTH = 200
 """Characters of the name of a class, at most."""

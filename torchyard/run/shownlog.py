@@ -11,6 +11,7 @@ from torchyard.contract.events import Shown
 from torchyard.contract.media import (
     CAPTION_LENGTH,
     CLASS_LENGTH,
+    CUT,
     LARGEST_NUMBER,
     MOST_CLASSES,
     MediaKind,
@@ -81,4 +82,4 @@ class ShownLog:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}{CUT}"

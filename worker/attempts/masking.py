@@ -1,5 +1,6 @@
 """Masks the values of secrets in what an attempt wrote, before it is stored."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ from store.facts.media import NewMedia
 from store.facts.output import Batch, NewCheckpoint
 from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Remeasured
+from torchyard.contract.media import CUT
 from worker.host.mask import Mask
 
 
@@ -40,8 +42,13 @@ def _masked_checkpoint(new: NewCheckpoint, mask: Mask) -> NewCheckpoint:
 
 
 def _masked_item(new: NewMedia, mask: Mask) -> NewMedia:
-    texts = {name: _masked(getattr(new, name), mask) for name in ("key", "caption", "classes", "data")}
-    return replace(new, **texts)
+    """Whoever wrote the texts may have cut them anywhere."""
+
+    def quoted(text: str) -> str:
+        return f"{mask.quoted(text[:-1])}{CUT}" if text.endswith(CUT) else mask.quoted(text)
+
+    texts = {name: _changed(getattr(new, name), quoted) for name in ("caption", "classes", "data")}
+    return replace(new, key=mask.text(new.key), **texts)
 
 
 def _masked_measures(event: Remeasured | None, mask: Mask) -> Remeasured | None:
@@ -49,10 +56,14 @@ def _masked_measures(event: Remeasured | None, mask: Mask) -> Remeasured | None:
 
 
 def _masked(value: Any, mask: Mask) -> Any:
+    return _changed(value, mask.text)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return mask.text(value)
+        return change(value)
     if isinstance(value, dict):
-        return {mask.text(key): _masked(item, mask) for key, item in value.items()}
+        return {change(key): _changed(item, change) for key, item in value.items()}
     if isinstance(value, list):
-        return [_masked(item, mask) for item in value]
+        return [_changed(item, change) for item in value]
     return value

@@ -18,6 +18,7 @@ from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable
 from torchyard.host.untrusted import open_inside
 from worker.attempts.warnings import warn
+from worker.host.mask import Mask
 
 MEDIA_LIMIT = 8 << 20
 """Bytes of pictures that one batch has, and one item more."""
@@ -62,8 +63,10 @@ class PictureCopy:
 class ShownItems:
     """What one attempt shows."""
 
-    def __init__(self, run: RunDir, blobs: Blobs) -> None:
+    def __init__(self, run: RunDir, blobs: Blobs, *, mask: Mask) -> None:
+        """`mask`: what no message may have."""
         self._run = run
+        self._mask = mask
         self._blobs = blobs
         self._left_out = 0
 
@@ -115,7 +118,7 @@ class ShownItems:
         self._left_out += 1
         if self._left_out <= _MOST_TOLD:
             more = "; of further ones no message tells" if self._left_out == _MOST_TOLD else ""
-            key = printable(line.key)[:_KEY_SHOWN]
+            key = printable(self._mask.text(line.key))[:_KEY_SHOWN]
             warn(batch, f"{line.kind} {key!r} of step {line.step} is not stored: {why}{more}")
 
 

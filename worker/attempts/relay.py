@@ -65,7 +65,7 @@ class Relay:
         self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
         self._capturing = Capturing(run, blobs, patterns, known=known, limit=limit, mask=mask) if patterns else None
-        self._shown = ShownItems(run, blobs)
+        self._shown = ShownItems(run, blobs, mask=mask)
         self._artifacts = None if state.artifacts_stored else artifacts
         self._copied: list[Copy] = []
         """The copies that belong to the batch that was read last."""

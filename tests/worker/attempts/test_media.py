@@ -18,6 +18,7 @@ from torchyard.contract.rundir import RunDir
 from torchyard.run.images import picture_bytes
 from worker.attempts import media
 from worker.attempts.masking import masked_batch
+from worker.attempts.relay import Relay
 from worker.host.mask import Mask
 
 PICTURE = picture_bytes([[0, 255, 7]])
@@ -308,3 +309,15 @@ def test_secrets_are_masked_in_texts(run: RunDir) -> None:
     assert secret not in repr(masked)
     assert masked.media[0].key == "k ***"
     assert masked.media[0].pictures == batch.media[0].pictures
+
+
+def test_secrets_that_were_cut_in_two_are_masked(run: RunDir) -> None:
+    secret, key = "hunter2-hunter2", "k" * 50
+    show(run, caption=f"a {secret[:9]}…", classes=[secret[:9]])
+    say(run, kind="text", data={"text": f"line\na {secret[:9]}"})
+    relay = Relay(run, Blobs(run.root.parent / "blobs"), listed=(), world_size=1, mask=Mask([secret]))
+    say(run, key=f"{key}{secret}", kind="text", data={})
+    (batch,) = drain(relay)
+    masked = masked_batch(batch, Mask([secret]))
+    assert "hunter" not in repr(masked)
+    assert (masked.media[0].caption, masked.media[1].data) == ("a ***…", {"note": None, "text": "line\na ***"})
