@@ -9,9 +9,12 @@ import pytest
 
 from tests.e2e.service import Service
 from tests.torchyard.cli.invocation import environment, run_in_process
+from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
 from torchyard.contract.views.jobs import JobView
+from torchyard.run.images import picture_bytes
 
+PICTURE = picture_bytes([[0, 255, 7]])
 LEAVES = """
 import os, pathlib
 folder = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts")
@@ -19,6 +22,11 @@ folder = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts")
 (folder / "plots" / "loss.png").write_bytes(bytes(range(256)) * 5000)
 (folder / "plots" / "deep" / "50%2F #1?.txt").write_text("odd")
 (folder / "empty").touch()
+import torchyard
+run = torchyard.init()
+run.log_image("val/a b", bytes.fromhex(os.environ["PICTURE"]), step=3, caption="wall")
+run.log_text("said", ["one", "two"], step=4)
+run.flush()
 (folder / "stolen").symlink_to("/etc/passwd")
 raise ValueError("the end")
 """
@@ -27,7 +35,9 @@ raise ValueError("the end")
 @pytest.fixture(scope="module")
 def job(service: Service) -> JobView:
     """A job that failed, and left files."""
-    return service.wait(service.submit_script("leaves", LEAVES, max_restarts=0).id, JobState.FAILED)
+    return service.wait(
+        service.submit_script("leaves", LEAVES, max_restarts=0, env={"PICTURE": PICTURE.hex()}).id, JobState.FAILED
+    )
 
 
 def cp(service: Service, *arguments: str, cwd: Path) -> CompletedProcess[str]:
@@ -129,3 +139,22 @@ def test_the_client_fetches_what_a_job_left(service: Service, job: JobView, tmp_
     }
     path = found["plots/deep/50%2F #1?.txt"].download(tmp_path)
     assert (path, path.read_text()) == (tmp_path / "50%2F #1?.txt", "odd")
+
+
+def test_the_client_fetches_what_a_job_shows(service: Service, job: JobView, tmp_path: Path) -> None:
+    shown = service.client.get(job.id)
+    items = list(shown.media())
+    assert [(item.key, item.step, item.number, item.caption) for item in items] == [
+        ("said", 4, 0, None),
+        ("said", 4, 1, None),
+        ("val/a b", 3, 0, "wall"),
+    ]
+    (picture,) = shown.media("val/a b")
+    path = shown.download_picture(picture, to=tmp_path)
+    assert (path, path.read_bytes()) == (tmp_path / f"{picture.id}-image.png", PICTURE)
+    with pytest.raises(NotFound, match="has no truth"):
+        shown.download_picture(picture, "truth")
+    assert [event.data["key"] for event in service.client.events(job.id) if event.type == "media"] == [
+        "val/a b",
+        "said",
+    ]

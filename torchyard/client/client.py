@@ -128,6 +128,8 @@ class Client(Driver[ClientCore]):
     download = blocking(ClientCore.download)
     artifacts = iterating(ClientCore.artifacts)
     download_artifact = blocking(ClientCore.download_artifact)
+    media = iterating(ClientCore.media)
+    download_picture = blocking(ClientCore.download_picture)
     models = iterating(ClientCore.models)
     model = blocking(ClientCore.model)
     model_versions = iterating(ClientCore.model_versions)

@@ -34,6 +34,8 @@ class Job(Driver[AsyncJob], JobShape):
     logs = iterating(AsyncJob.logs)
     search_logs = iterating(AsyncJob.search_logs)
     metrics = blocking(AsyncJob.metrics)
+    media = iterating(AsyncJob.media)
+    download_picture = blocking(AsyncJob.download_picture)
     download = blocking(AsyncJob.download)
     cancel = blocking(AsyncJob.cancel)
     pause = blocking(AsyncJob.pause)

@@ -1,10 +1,12 @@
 """Calls about checkpoints, artifacts and bundles."""
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from torchyard.client.calls.call import LARGE_PAGE, LONGEST_PAGE, Call, job_path, segment
 from torchyard.contract.views.base import Page, View
 from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
+from torchyard.contract.views.media import MediaView
 
 
 def checkpoints(job_id: str) -> Call[Page[CheckpointView]]:
@@ -17,6 +19,10 @@ def checkpoint(job_id: str, ref: str) -> Call[CheckpointView]:
 
 def artifacts(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
     return Call(Page[ArtifactView], "GET", f"{job_path(job_id)}/artifacts", {"path": path, "limit": LARGE_PAGE})
+
+
+def media(job_id: str, *, keys: Sequence[str]) -> Call[Page[MediaView]]:
+    return Call(Page[MediaView], "GET", f"{job_path(job_id)}/media", {"key": [*keys], "limit": LARGE_PAGE})
 
 
 def bundles(*, limit: int | None) -> Call[Page[BundleView]]:
@@ -40,6 +46,10 @@ def file_path(job_id: str, ref: str, file: str | None) -> str:
 
 def artifact_path(job_id: str, path: str) -> str:
     return f"{job_path(job_id)}/artifacts/{quote(path)}"
+
+
+def picture_path(job_id: str, media_id: str, part: str) -> str:
+    return f"{job_path(job_id)}/media/{segment(media_id)}/{segment(part)}"
 
 
 def bundle_path(sha256: str) -> str:

@@ -1,7 +1,8 @@
 """The operations on checkpoints and artifacts."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+import re
 
 from torchyard.client.calls import call as call_calls
 from torchyard.client.calls import files as calls
@@ -11,7 +12,11 @@ from torchyard.client.references import find_checkpoint
 from torchyard.client.responses import file_name
 from torchyard.contract.artifacts import is_artifact_path
 from torchyard.contract.errors import NotFound, ServerError
+from torchyard.contract.media import MediaPart
 from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView
+from torchyard.contract.views.media import MediaView
+
+_ID = re.compile(r"med_[0-9a-f]{32}")
 
 
 class FilesCore(Core):
@@ -81,4 +86,29 @@ class FilesCore(Core):
         with PartFile(target, expected, on_progress) as part:
             await self._connection.fill(part, calls.artifact_path(job_id, path))
             part.finish()
+        return target
+
+    def media(self, job_id: str, *, keys: Sequence[str] = ()) -> AsyncGenerator[MediaView]:
+        """Yields what the job shows at its steps, of these keys or of all, by key, step and number."""
+        return self._connection.pages(calls.media(job_id, keys=keys))
+
+    async def download_picture(
+        self, job_id: str, item: MediaView, part: MediaPart = "image", *, to: str | Path = "."
+    ) -> Path:
+        """Fetches a picture of what `media` yields, and returns the path that it wrote: `to`, or a file in that folder.
+
+        The file is written whole or continued as by `download`, and raises what that does.
+        """
+        picture = item.parts.get(part)
+        if picture is None:
+            raise NotFound(f"{item.kind} {item.id} has no {part}")
+        target, suffix = Path(to), picture.media_type.rpartition("/")[2]
+        if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
+            if not _ID.fullmatch(item.id):
+                raise ServerError(f"the server lists {item.id!r}, which is no id")
+            target /= f"{item.id}-{part}.{suffix}"
+        expected = CheckpointFile(path=part, size=picture.size, sha256=picture.sha256)
+        with PartFile(target, expected, None) as part_file:
+            await self._connection.fill(part_file, calls.picture_path(job_id, item.id, part))
+            part_file.finish()
         return target

@@ -12,8 +12,10 @@ from torchyard.client.core.shapes import ArtifactShape, CheckpointShape, JobShap
 from torchyard.client.core.telemetry import TelemetryCore
 from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import Update
+from torchyard.contract.media import MediaPart
 from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
 from torchyard.contract.views.jobs import JobView
+from torchyard.contract.views.media import MediaView
 from torchyard.contract.views.telemetry import LogLine, LogMatch
 
 
@@ -125,6 +127,14 @@ class AsyncJob(JobShape):
         async with aclosing(self._client.artifacts(self.id, path=path)) as views:
             async for view in views:
                 yield AsyncArtifact(view, self._client, self.id)
+
+    def media(self, *keys: str) -> AsyncGenerator[MediaView]:
+        """Yields what the job shows at its steps, of these keys or of all, by key, step and number."""
+        return self._client.media(self.id, keys=keys)
+
+    async def download_picture(self, item: MediaView, part: MediaPart = "image", *, to: str | Path = ".") -> Path:
+        """Fetches a picture of what `media` yields, and returns the path, as `Client.download_picture` does."""
+        return await self._client.download_picture(self.id, item, part, to=to)
 
     async def best_checkpoint(self) -> AsyncCheckpoint:
         """Returns the best checkpoint, by `checkpoint.monitor` of the spec. Raises NotFound."""
