@@ -144,9 +144,9 @@ test("each key shows its newest step that is not above the slider's, and says wh
   setQuery({ step: "10" });
   const host = await opened();
   expect(textsOf(host, "article header")).toEqual([
-    "train/later from step 99 on",
     "val/sample",
     "val/story step 4",
+    "train/later from step 99 on",
   ]);
   expect([textsOf(host, "pre"), host.querySelector("pre b")]).toEqual([["<b>four</b>"], null]);
   expect(textOf(host)).toContain("cut");
@@ -185,7 +185,7 @@ test("a sample of a copied address that lies beyond the first page is found", as
 test("keys are grouped, and the filter leaves those that contain it", async () => {
   all = ["val/a", "val/b", "train/c"].map((key) => item(key, "text", 1, { data: { text: key } }));
   const host = await opened();
-  expect(textsOf(host, "h2")).toEqual(["train", "val"]);
+  expect(textsOf(host, "h2")).toEqual(["val", "train"]);
   setQuery({ filter: "B" });
   await rested();
   expect([textsOf(host, "h2"), textsOf(host, "pre")]).toEqual([["val"], ["val/b"]]);

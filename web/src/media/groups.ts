@@ -1,0 +1,32 @@
+/** Keys of media by their first part: those of validation first, as they are looked at most. */
+import type { MediaKey } from "../api/wire";
+
+export interface Group {
+  readonly name: string;
+  readonly entries: readonly MediaKey[];
+}
+
+const FIRST = ["val", "test", "train"];
+const OTHER = "other";
+const natural = new Intl.Collator("en", { numeric: true });
+
+/** Returns the groups of the keys that contain the filter, in natural order: `layer2` before `layer10`. */
+export function grouped(keys: readonly MediaKey[], filter = ""): readonly Group[] {
+  const wanted = filter.trim().toLowerCase();
+  const groups = new Map<string, MediaKey[]>();
+  for (const entry of keys) {
+    if (!entry.key.toLowerCase().includes(wanted)) continue;
+    const name = entry.key.includes("/") ? entry.key.slice(0, entry.key.indexOf("/")) : OTHER;
+    const members = groups.get(name);
+    if (members) members.push(entry);
+    else groups.set(name, [entry]);
+  }
+  return [...groups]
+    .map(([name, entries]) => ({ name, entries: entries.sort((a, b) => natural.compare(a.key, b.key)) }))
+    .sort((a, b) => rank(a.name) - rank(b.name) || natural.compare(a.name, b.name));
+}
+
+function rank(name: string): number {
+  if (name === OTHER) return FIRST.length + 1;
+  return FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length;
+}
