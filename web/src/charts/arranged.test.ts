@@ -7,13 +7,8 @@ import { session } from "../shell/session.svelte";
 import Charts from "./Charts.svelte";
 import { keys } from "./testing";
 
-// There is no canvas here.
-vi.mock("./plot", () => ({
-  Plot: class {
-    show(): void {}
-    destroy(): void {}
-  },
-}));
+/** Takes all that is drawn: there is no canvas here. */
+const PAPER = new Proxy({}, { get: () => () => ({ width: 0 }), set: () => true });
 
 const KEYS = ["train/loss", "val/loss", "lr", "time/step"];
 let asked: readonly Asked[];
@@ -21,6 +16,7 @@ let visitors = 0;
 
 beforeEach(() => {
   vi.useFakeTimers();
+  vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockReturnValue(PAPER as CanvasRenderingContext2D);
   vi.stubGlobal(
     "IntersectionObserver",
     class {
@@ -40,6 +36,7 @@ afterEach(async () => {
   await vi.advanceTimersByTimeAsync(2000);
   await removeAll();
   navigate(href(""));
+  vi.restoreAllMocks();
   vi.unstubAllGlobals();
   vi.useRealTimers();
 });

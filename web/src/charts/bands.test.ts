@@ -19,8 +19,12 @@ function line(
   const step = points.map(([at]) => at);
   const mean = points.map(([, value]) => value);
   const rest = { attempt: step.map(() => 1), min: null, max: null, ema: ema && [...ema], nonfinite: null };
-  const columns = Columns.of({ points: points.length, columns: { step, time: step, mean, ...rest } }, 0);
-  return new Line(id, id, SOLID, columns, new Place("step", []));
+  const columns = Columns.of(
+    { points: points.length, columns: { step, time: step, mean, ...rest } },
+    ema ? 0.9 : 0,
+  );
+  const place = new Place("step", []);
+  return new Line({ jobId: id, job: id, key: "loss", part: null, name: id, colour: SOLID, columns, place });
 }
 
 function group(id: string, ...jobs: readonly string[]): LineGroup {
@@ -153,6 +157,27 @@ test("a group of one job is that job's line, and jobs of no group are not drawn"
   ]);
 });
 
+test("training and validation of a group are a band each", () => {
+  const columns = line("a", [
+    [1, 1],
+    [2, 2],
+  ]).columns;
+  const lines = ["train", "val"].flatMap((part) =>
+    ["a", "b"].map(
+      (id) =>
+        new Line({
+          ...{ jobId: id, job: id, key: `${part}/loss`, part, name: `${id} · ${part}` },
+          ...{ colour: SOLID, columns, place: new Place("step", []) },
+        }),
+    ),
+  );
+  const found = joined(lines, [group("g", "a", "b")], STD);
+  expect(found.map(({ id, name, colour }) => [id, name, colour.isPale ?? false])).toEqual([
+    ["g train/loss", "g · train", true],
+    ["g val/loss", "g · val", false],
+  ]);
+});
+
 test("long curves of many jobs make at most a thousand rows, from the first step to the last", () => {
   const lines = Array.from({ length: 5 }, (_, job) =>
     line(
@@ -180,6 +205,6 @@ test("bands are drawn of any number of groups; their CSV has the jobs' own point
   expect(bandNote(bands, false)).toBe(
     "mean ± standard deviation of 2 to 3 jobs, where two or more have points",
   );
-  expect(csvOf("loss", bands).match(/^[a-e],/gm)).toHaveLength(10);
+  expect(csvOf(bands).match(/^[a-e],/gm)).toHaveLength(10);
   expect(bands.every((band) => band instanceof BandLine)).toBe(true);
 });

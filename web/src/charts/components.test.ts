@@ -32,6 +32,7 @@ function line(id: string, values: readonly number[]): Line {
     job: id,
     name: id,
     key: "loss",
+    part: null,
     colour: { slot: 1, dash: [] },
     columns,
     place,

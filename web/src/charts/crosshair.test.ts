@@ -14,6 +14,7 @@ function line(id: string, values: readonly number[], first: number): Line {
     job: id,
     name: id,
     key: "loss",
+    part: null,
     colour: { slot: 1, dash: [] },
     columns,
     place,

@@ -10,7 +10,7 @@ function line(values: readonly number[], first = 0): Line {
   const columns = Columns.of(curve("loss", values, { first }), 0);
   const place = new Attempts().place("job_a", "step", 0);
   return new Line({
-    ...{ jobId: "job_a", job: "a", name: "a", key: "loss" },
+    ...{ jobId: "job_a", job: "a", name: "a", key: "loss", part: null },
     ...{ colour: { slot: 1, dash: [] }, columns, place },
   });
 }

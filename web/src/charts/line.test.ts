@@ -46,7 +46,7 @@ function named(
   columns: Columns,
   { jobId = "a", key = "train/loss", place = new Place("step", []) } = {},
 ): Line {
-  return new Line({ jobId, job, name: job, key, colour: { slot: 1, dash: [] }, columns, place });
+  return new Line({ jobId, job, name: job, key, part: null, colour: { slot: 1, dash: [] }, columns, place });
 }
 
 test("pauses between attempts are taken out of trained time", () => {

@@ -1,4 +1,5 @@
 /** Which charts there are: what each draws, in which section, in which order. */
+import { isLoss, natural, rank } from "./groups";
 import type { Layout } from "./layout";
 
 /** One chart. Its keys are one metric's name in training, validation and test, or one key. */
@@ -27,8 +28,6 @@ export const DEVICES = "/devices";
 /** The section of keys of training, validation and test. */
 const SPLIT = "train";
 const PARTS = ["train", "training", "test", "dev", "eval", "valid", "validation", "val"];
-const LAST = ["time", "wait", "memory_gib", "system", "gpu", DEVICES];
-const natural = new Intl.Collator("en", { numeric: true });
 
 /** Returns the part of a key that says of which data it is, such as `val`; null where it says none. */
 export function partOf(key: string): string | null {
@@ -111,7 +110,7 @@ function panelsOf(
     })
     .sort(
       (a, b) =>
-        Number(isLoss(b)) - Number(isLoss(a)) ||
+        Number(isLoss(b.name)) - Number(isLoss(a.name)) ||
         natural.compare(a.name, b.name) ||
         drawnAt(b.keys[0] ?? "") - drawnAt(a.keys[0] ?? "") ||
         natural.compare(a.id, b.id),
@@ -164,15 +163,5 @@ function byOrder(order: readonly string[], a: string, b: string): number {
   const [one, other] = [order.indexOf(a), order.indexOf(b)];
   if (one >= 0 && other >= 0) return one - other;
   if (one >= 0 || other >= 0) return one >= 0 ? -1 : 1;
-  return rank(a) - rank(b) || natural.compare(a, b);
-}
-
-function rank(id: string): number {
-  if (id === SPLIT) return 0;
-  if (LAST.includes(id)) return 20 + LAST.indexOf(id);
-  return id === "other" ? 15 : 10;
-}
-
-function isLoss({ name }: { readonly name: string }): boolean {
-  return name === "loss" || name.endsWith("/loss");
+  return Number(a === DEVICES) - Number(b === DEVICES) || rank(a) - rank(b) || natural.compare(a, b);
 }
