@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     ColumnElement,
     Connection,
     Insert,
@@ -39,25 +40,32 @@ _KEY = "torchyard.connection"
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
-class _texts(FunctionElement[str]):
-    """The rows of a JSON list of texts."""
+class _among(FunctionElement[bool]):
+    """Whether a column has one of the texts of a JSON list."""
 
     inherit_cache = True
+    type = Boolean()
+
+    def self_group(self, against: Any = None) -> Any:
+        return self  # otherwise SQLite is asked whether the condition is 1, and uses no index
 
 
-@compiles(_texts, "sqlite")
-def _texts_sqlite(element: _texts, compiler: SQLCompiler, **options: Any) -> str:
-    return f"(SELECT value FROM json_each({compiler.process(element.clauses, **options)}))"  # noqa: S608
+@compiles(_among, "sqlite")
+def _among_sqlite(element: _among, compiler: SQLCompiler, **options: Any) -> str:
+    wanted, listed = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"({wanted} IN (SELECT value FROM json_each({listed})))"  # noqa: S608
 
 
-@compiles(_texts, "postgresql")
-def _texts_postgresql(element: _texts, compiler: SQLCompiler, **options: Any) -> str:
-    return f"(SELECT json_array_elements_text(CAST({compiler.process(element.clauses, **options)} AS JSON)))"
+@compiles(_among, "postgresql")
+def _among_postgresql(element: _among, compiler: SQLCompiler, **options: Any) -> str:
+    wanted, listed = (compiler.process(clause, **options) for clause in element.clauses)
+    # An array, as PostgreSQL reads a whole table to join it with a list of which it does not know the length.
+    return f"({wanted} = ANY(ARRAY(SELECT json_array_elements_text(CAST({listed} AS JSON)))))"
 
 
 def among(column: ColumnElement[str], parameter: str) -> ColumnElement[bool]:
     """Returns the condition that the column has one of the texts that are given as `texts`, however many they are."""
-    return column.bool_op("IN")(_texts(bindparam(parameter)))
+    return _among(column, bindparam(parameter))
 
 
 def texts(values: Collection[str]) -> str:

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import bindparam, cast, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.orm import Session
 
 from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
@@ -100,3 +101,21 @@ def test_many_rows_count_as_many_jobs(db: StoreFixture) -> None:
         new_jobs.submit_all(session, [NewJob(db.spec(), "ada")] * 3)
     counted = db.read(lambda session: session.execute(text("SELECT sum(jobs) FROM job_counts")).scalar_one())
     assert counted == 3
+
+
+def test_texts_are_looked_up_by_the_index_of_their_columns(db: StoreFixture) -> None:
+    series = Base.metadata.tables["series"].c
+    compared = select(series.id).where(among(series.job_id, "jobs"), among(series.key, "keys"))
+    values = {"jobs": texts(["a"]), "keys": texts(["b"])}
+
+    def plan(session: Session) -> str:
+        dialect = session.get_bind().dialect
+        if dialect.name == "postgresql":
+            session.execute(text("SET LOCAL enable_seqscan = off"))  # the table is empty
+        explained = f"EXPLAIN {'QUERY PLAN ' if dialect.name == 'sqlite' else ''}{compared.compile(dialect=dialect)}"
+        cursor = session.connection().connection.cursor()
+        cursor.execute(explained, tuple(values.values()) if dialect.name == "sqlite" else values)
+        return str(cursor.fetchall())
+
+    found = db.read(plan)
+    assert "job_id=? AND key=?" in found or "Index Cond: (((job_id)::text = ANY" in found, found
