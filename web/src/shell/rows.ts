@@ -16,5 +16,5 @@ export function focusedRow(): string | null {
 }
 
 function linkOf(row: HTMLElement): HTMLElement | null {
-  return row.matches("a") ? row : row.querySelector<HTMLElement>("a");
+  return row.matches("a") ? row : row.querySelector<HTMLElement>("a, [aria-expanded]");
 }

@@ -65,6 +65,7 @@ function request(action: Action, chosen: Chosen, dryRun: boolean, keepalive: boo
 function bodyOf(filter: Filter): Record<string, unknown> {
   return {
     ...(filter.q === "" ? {} : { q: filter.q }),
+    ...(filter.owner === "" ? {} : { owner: filter.owner }),
     ...(filter.sweep === "" ? {} : { sweep: filter.sweep }),
     ...(filter.label === "" ? {} : { label: [filter.label] }),
     ...(filter.isStarred ? { starred: true } : {}),

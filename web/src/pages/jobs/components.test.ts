@@ -4,11 +4,14 @@ import type { JobSummary } from "../../api/wire";
 import { live } from "../../live/live.svelte";
 import { setQuery } from "../../router.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
+import { columnsOf, USUAL } from "../../runs/columns";
+import { Edits } from "./editing.svelte";
 import { filterOf } from "./filter";
 import Filters from "./Filters.svelte";
-import Groups from "./Groups.svelte";
+import GroupRow from "./GroupRow.svelte";
 import Head from "./Head.svelte";
 import Jobs from "./Jobs.svelte";
+import Picker from "./Picker.svelte";
 import Row from "./Row.svelte";
 import Selected from "./Selected.svelte";
 
@@ -35,10 +38,12 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-function openRow(changes: Record<string, unknown>): HTMLElement {
+function openRow(changes: Record<string, unknown>, columns: readonly string[] = USUAL): HTMLElement {
   return show(Row, {
     ...{
       job: job("a", changes),
+      columns: columnsOf(columns),
+      edits: new Edits(() => undefined),
       curve: [],
       workers: new Map([["wrk_1", "box-a"]]),
       time: "created_at" as const,
@@ -60,12 +65,17 @@ test("a row says how far a job is, why it waits or failed, and where it runs", (
   expect(textOf(openRow({ devices }).querySelector(".devices"))).toBe("box-a:0,1");
 });
 
+const TABLE = {
+  ...{ columns: USUAL, views: [], query: "" },
+  ...{ pick: () => undefined, save: () => undefined },
+};
+
 test("a state is shown alone, all again when it was alone, and more with Shift", () => {
   const changes: unknown[] = [];
   const open = (states: string): HTMLElement =>
     show(Filters, {
       filter: filterOf(new URLSearchParams({ state: states })),
-      ...{ counts: { running: 2, paused: 1 }, total: 1234, isCounted: true },
+      ...{ counts: { running: 2, paused: 1 }, total: 1234, isCounted: true, ...TABLE },
       change: (change) => changes.push(change["state"]),
     });
   const host = open("");
@@ -85,6 +95,7 @@ test("a column sorts by itself, and the other way the second time", () => {
   const open = (sort: string): HTMLElement =>
     show(Head, {
       filter: filterOf(new URLSearchParams(sort ? { sort } : {})),
+      columns: columnsOf(USUAL),
       ...{ sort: (by: string) => sorts.push(by), isAllSelected: false, selectAll: () => undefined },
     });
   const host = open("");
@@ -123,33 +134,178 @@ test("archived jobs are listed again or deleted", () => {
   ]);
 });
 
-test("jobs are grouped by a label, and a group lists its jobs", async () => {
-  const groups = [
-    { value: "roads", counts: { running: 2, failed: 1 }, total: 3 },
-    { value: null, counts: { queued: 1 }, total: 1 },
-  ];
-  const asked = serve(() => ({ data: [], has_more: false, groups, groups_complete: false }));
-  const chosen: string[] = [];
-  const filter = filterOf(new URLSearchParams("group=team&state=running,failed,queued"));
-  const host = show(Groups, { filter, count: 4, choose: (label) => chosen.push(label) });
-  await vi.advanceTimersByTimeAsync(1_000);
+test("a group has its counts, and the mean and spread of each column", () => {
+  const columns = { "metric:val/loss:best": { count: 3, mean: 0.5, std: 0.25, min: 0.25, max: 0.75 } };
+  const counts = { running: 2, failed: 1 };
+  const toggled: string[] = [];
+  const open = (value: string | null): HTMLElement =>
+    show(GroupRow, {
+      group: { key: "=roads", value, name: null, counts, total: 3, columns },
+      ...{ by: "label:team", columns: columnsOf(["metric:val/loss:best", "config.optimizer.lr"]) },
+      ...{ isOpen: false, toggle: () => toggled.push("roads") },
+    });
+  const host = open("roads");
+  expect(textsOf(host, "td")).toEqual(["", "roads 3 jobs 2 running 1 failed", "0.5000 ± 0.2500", ""]);
+  click(host, "roads 3 jobs 2 running 1 failed");
+  expect(toggled).toEqual(["roads"]);
+  expect(textOf(open(null))).toContain("without team");
+});
+
+test("grouped jobs are one row until their group is opened, which the address holds", async () => {
+  signIn("member", "jobs:read");
+  setQuery({ group: "team", columns: "config.optimizer.lr" });
+  const group = { key: "=a,b", value: "a,b", name: null, counts: { running: 1 }, total: 1 };
+  const asked = serve(({ query }) => {
+    const data = query.get("in_group") === "=a,b" ? [job("inside")] : [];
+    return {
+      data,
+      has_more: false,
+      next: null,
+      groups: [group],
+      groups_complete: false,
+      counts: {},
+      total: 1,
+    };
+  });
+  const host = show(Jobs, {});
+  await vi.advanceTimersByTimeAsync(100);
   await settled();
-  expect(asked[0]?.query.get("group_by")).toBe("label:team");
-  expect(textsOf(host, "th")).toEqual(["team", "jobs", "running", "queued", "failed"]);
-  expect(textsOf(host, "tbody td")).toEqual(["roads", "3", "2", "", "1", "without it", "1", "", "1", ""]);
+  expect(textsOf(host, "tbody tr")).toEqual(["a,b 1 job 1 running"]);
   expect(textOf(host)).toContain("Of the newest 10,000 jobs");
-  click(host, "roads");
-  expect(chosen).toEqual(["team:roads"]);
+  click(host, "a,b 1 job 1 running");
+  await settled();
+  expect(textsOf(host, "tbody tr .name a")).toEqual(["job inside"]);
+  const last = asked.at(-1)?.query;
+  expect([last?.get("group_by"), last?.getAll("columns")]).toEqual(["label:team", ["config.optimizer.lr"]]);
+  expect(location.search).toContain("open=");
+  setQuery({ group: null, columns: null, open: null });
+});
+
+test("chosen columns show what the service answers, and the page keeps them", async () => {
+  signIn("member", "jobs:read", "jobs:write");
+  setQuery({ columns: "config.optimizer.lr,label:team,notes" });
+  const row = {
+    ...job("a", { labels: { team: "x" } }),
+    columns: { "config.optimizer.lr": 0.00002, "label:team": "x", notes: "worse" },
+  };
+  const asked = serve(({ path, method }) => {
+    if (method === "POST")
+      return { matched: 1, done: 0, refused: [{ code: "conflict", message: "no" }], more: false };
+    return path === "v1/jobs"
+      ? { data: [row], counts: {}, total: 1, has_more: false, next: null }
+      : { data: [] };
+  });
+  const host = show(Jobs, {});
+  await vi.advanceTimersByTimeAsync(100);
+  await settled();
+  expect(textsOf(host, "td.cell")).toEqual(["2.00e-5", "x", "worse"]);
+  expect(asked.find(({ path }) => path === "v1/jobs")?.query.getAll("columns")).toEqual([
+    ...["config.optimizer.lr", "label:team", "notes"],
+  ]);
+  click(host, "x");
+  flushSync();
+  const field = host.querySelector<HTMLInputElement>("td.cell input");
+  if (field) {
+    field.value = "y";
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  }
+  flushSync();
+  expect(textsOf(host, "td.cell")[1]).toBe("y"); // at once
+  await settled();
+  expect(asked.at(-1)?.body).toEqual({ action: "label", ids: ["a"], labels: { team: "y" } });
+  expect(textsOf(host, "td.cell")[1]).toBe("x"); // as the service has refused it
+  expect(textOf(host.querySelector("[role=alert]"))).toContain("no");
+  setQuery({ columns: null });
+});
+
+test("a star is given from its row", async () => {
+  signIn("member", "jobs:read", "jobs:write");
+  const { host, asked } = await openList();
+  const star = host.querySelector<HTMLElement>("tbody .star");
+  star?.click();
+  flushSync();
+  expect(star?.getAttribute("aria-pressed")).toBe("true");
+  await settled();
+  expect(asked.filter(({ method }) => method === "PUT").map(({ path }) => path)).toEqual(["v1/jobs/a/star"]);
+});
+
+test("columns are found, chosen, moved by keys and taken away", async () => {
+  serve(() => ({
+    data: [
+      { name: "config.optimizer.lr", jobs: 3, differs: true },
+      { name: "config.training.seed", jobs: 3, differs: false },
+      { name: "metric:val/loss:last", jobs: 2, differs: true },
+    ],
+    jobs: 3,
+  }));
+  let names: readonly string[] = ["owner", "label:team"];
+  const open = (): HTMLElement =>
+    show(Picker, {
+      ...{ filter: filterOf(new URLSearchParams()), names },
+      choose: (chosen) => (names = chosen),
+      close: () => undefined,
+    });
+  const host = open();
+  await settled();
+  expect(textsOf(host, "ol li > span")).toEqual(["Owner", "team"]);
+  expect(textOf(host.querySelector("ul li:last-child"))).toContain("config.training.seed");
+  host.querySelector<HTMLElement>("[aria-label='val/loss best']")?.click();
+  expect(names).toEqual(["owner", "label:team", "metric:val/loss:best"]);
+  const handle = host.querySelector<HTMLElement>("[aria-label^='Move Owner']");
+  handle?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+  expect(names).toEqual(["label:team", "owner"]);
+  host.querySelector<HTMLElement>("[aria-label='Remove Owner']")?.click();
+  expect(names).toEqual(["label:team"]);
+});
+
+test("each filter can be taken back, and a view keeps the address under a name", () => {
+  const changes: unknown[] = [];
+  const saved: unknown[] = [];
+  signIn("member", "jobs:read");
+  const open = (views: readonly { name: string; query: string }[]): HTMLElement =>
+    show(Filters, {
+      filter: filterOf(new URLSearchParams("q=lr&owner=ada&label=team:x&state=failed,running")),
+      ...{ counts: {}, total: 0, isCounted: true, ...TABLE, views, query: "q=lr" },
+      ...{ change: (made: unknown) => changes.push(made), save: (made: unknown) => saved.push(made) },
+    });
+  const host = open([]);
+  const chips = textsOf(host, "[aria-label='Active filters'] button");
+  expect(chips).toEqual(["“lr”", "of ada", "team: x", "running", "failed", "show all"]);
+  click(host, "failed");
+  click(host, "mine");
+  expect(changes).toEqual([{ state: "running" }, { owner: null }]);
+  click(host, "save view");
+  flushSync();
+  const field = host.querySelector<HTMLInputElement>("[aria-label='Name of the view']");
+  if (field) {
+    field.value = "rates";
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    field.form?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+  }
+  expect(saved).toEqual([[{ name: "rates", query: "q=lr" }]]);
+  click(open([{ name: "rates", query: "q=lr" }]), "forget view");
+  expect(saved.at(-1)).toEqual([]);
 });
 
 test("a row says whether you have starred the job, and whether it has notes", () => {
-  expect(textOf(openRow({ starred: true, has_notes: true }).querySelector(".name"))).toBe("★ job a ¶");
-  expect(textOf(openRow({}).querySelector(".name"))).toBe("job a");
+  signIn("member", "jobs:read", "jobs:write");
+  const starred = openRow({ starred: true, has_notes: true });
+  expect(textsOf(starred, ".name > a")).toEqual(["job a", "¶"]);
+  expect(starred.querySelector(".star")?.getAttribute("aria-pressed")).toBe("true");
+  expect(openRow({}).querySelector(".star")?.getAttribute("aria-pressed")).not.toBe("true");
 });
 
 test("where not all jobs are counted, there may be more of each state, and more that match", () => {
   const filter = filterOf(new URLSearchParams({ q: "a", state: "failed" }));
-  const shown = { filter, counts: { running: 2 }, total: 1000, isCounted: false, change: () => undefined };
+  const shown = {
+    filter,
+    counts: { running: 2 },
+    total: 1000,
+    isCounted: false,
+    change: () => undefined,
+    ...TABLE,
+  };
   const states = textsOf(show(Filters, shown), ".states button");
   expect(states[0]).toBe("all 1,000+");
   expect(states).toContain("paused 0+");
@@ -162,9 +318,8 @@ test("the jobs of one sweep are listed until all are asked for", () => {
   const changes: unknown[] = [];
   const filter = filterOf(new URLSearchParams({ sweep: "swp_1" }));
   const change = (made: unknown) => changes.push(made);
-  const host = show(Filters, { filter, counts: {}, total: 0, isCounted: true, change });
-  expect(host.querySelector(".sweep a")?.getAttribute("href")).toMatch(/sweeps\/swp_1$/);
-  click(host, "all jobs");
+  const host = show(Filters, { filter, counts: {}, total: 0, isCounted: true, change, ...TABLE });
+  click(host, "of one sweep");
   expect(changes).toEqual([{ sweep: null }]);
 });
 
@@ -185,7 +340,7 @@ async function openList(): Promise<{ host: HTMLElement; asked: readonly Asked[] 
 test("Shift selects all between two rows, and an action goes to those that may be changed", async () => {
   signIn("member", "jobs:read", "jobs:write");
   const { host, asked } = await openList();
-  const boxes = [...host.querySelectorAll<HTMLInputElement>("tbody input")];
+  const boxes = [...host.querySelectorAll<HTMLInputElement>("tbody .check input")];
   boxes[0]?.dispatchEvent(new MouseEvent("click", { bubbles: true }));
   flushSync();
   boxes[2]?.dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: true }));

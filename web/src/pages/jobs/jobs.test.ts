@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { filterOf, queryOf } from "./filter";
+import { labelChanges, labelsText } from "./edits";
 import { near } from "./window";
 
 test("the address holds the filter", () => {
@@ -7,7 +8,7 @@ test("the address holds the filter", () => {
   expect(filter).toEqual({
     q: "digits",
     sweep: "swp_1",
-    ...{ label: "", isStarred: false, isArchived: false, groupBy: "" },
+    ...{ owner: "", label: "", isStarred: false, isArchived: false, groupBy: "" },
     states: ["running", "failed"],
     sort: "name",
     isReversed: true,
@@ -15,17 +16,17 @@ test("the address holds the filter", () => {
   expect(queryOf(filter)).toEqual({
     q: "digits",
     sweep: "swp_1",
-    ...{ label: null, starred: null, archived: null },
+    ...{ owner: null, label: null, starred: null, archived: null },
     state: ["running", "failed"],
     sort: "-name",
   });
 });
 
 test("what the address has and nobody knows is left out", () => {
-  expect(queryOf(filterOf(new URLSearchParams("state=flying&sort=-colour")))).toEqual({
+  expect(queryOf(filterOf(new URLSearchParams("state=flying&sort=-colour&owner=a b")))).toEqual({
     q: null,
     sweep: null,
-    ...{ label: null, starred: null, archived: null },
+    ...{ owner: null, label: null, starred: null, archived: null },
     state: [],
     sort: "created",
   });
@@ -34,7 +35,9 @@ test("what the address has and nobody knows is left out", () => {
 test("the address says which marks and which label jobs have", () => {
   const filter = filterOf(new URLSearchParams("label=team:a b&starred=true&archived=true&group=team"));
   expect(queryOf(filter)).toMatchObject({ label: "team:a b", starred: true, archived: true });
-  expect(filter.groupBy).toBe("team");
+  expect(filter.groupBy).toBe("label:team");
+  expect(filterOf(new URLSearchParams("group=sweep")).groupBy).toBe("sweep");
+  expect(filterOf(new URLSearchParams("group=config.optimizer.lr")).groupBy).toBe("config.optimizer.lr");
   const wrong = filterOf(new URLSearchParams("label=no key:1&starred=1&group=no key"));
   expect([wrong.label, wrong.isStarred, wrong.groupBy]).toEqual(["", false, ""]);
 });
@@ -44,4 +47,15 @@ test("only rows near the screen are drawn", () => {
   expect(near(10_000, 32, -32_000, 800)).toEqual({ from: 984, to: 1041 });
   expect(near(10, 32, 200, 800)).toEqual({ from: 0, to: 10 });
   expect(near(100, 32, -9_000, 800)).toEqual({ from: 84, to: 100 });
+});
+
+test("labels are edited as one text", () => {
+  const labels = { team: "roads", done: "", note: "a=b" };
+  expect(labelsText(labels)).toBe("done, note=a=b, team=roads");
+  expect(labelChanges(labels, labelsText(labels))).toBeNull();
+  expect(labelChanges(labels, "team=bridges,, note=a=b , new")).toEqual({
+    team: "bridges",
+    done: null,
+    new: "",
+  });
 });

@@ -1,12 +1,13 @@
 /** The rows of the page: read page by page as the service sorts them, changed in place as the stream tells. */
-import { ApiError, get } from "../../api/client";
+import { ApiError, get, type Query } from "../../api/client";
 import { Reading } from "../../api/reading.svelte";
 import type { JobsPage, JobState, JobSummary } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { merged, newest } from "../../live/told";
 import { queryOf, type Filter } from "./filter";
 
-const PAGE = 100;
+const FIRST = 100;
+const PAGE = 500;
 const MOST = 1_000; // of one answer
 
 export class JobList {
@@ -19,6 +20,7 @@ export class JobList {
   isRead = $state(false);
 
   private filter: Filter | null = null;
+  private columns: readonly string[] = [];
   private next: string | null = null;
   private told = new Map<string, JobSummary>();
   private isReadingMore = false;
@@ -31,12 +33,21 @@ export class JobList {
     return this.first.failure ?? this.moreFailure;
   }
 
-  /** Lists what matches, from the top. */
-  show(filter: Filter): void {
+  /** Whether the service lists all jobs that match: by a column it sorts the newest ones alone. */
+  isWhole = $state(true);
+
+  /** Lists what matches, from the top, with the values of these columns. */
+  show(filter: Filter, columns: readonly string[]): void {
     this.filter = filter;
+    this.columns = columns;
     this.generation += 1;
-    this.rows = this.rows.slice(0, PAGE);
+    this.rows = this.rows.slice(0, FIRST);
     void this.first.read();
+  }
+
+  /** Changes a row as it is known here, before the service says so. */
+  change(id: string, changes: Partial<JobSummary>): void {
+    this.rows = this.rows.map((row) => (row.id === id ? { ...row, ...changes } : row));
   }
 
   /** Reads again what is listed. */
@@ -50,7 +61,7 @@ export class JobList {
     const generation = this.generation;
     this.isReadingMore = true;
     try {
-      const page = await get<JobsPage>("v1/jobs", { ...queryOf(this.filter), limit: PAGE, after: this.next });
+      const page = await get<JobsPage>("v1/jobs", { ...this.query(), limit: PAGE, after: this.next });
       this.moreFailure = null;
       if (generation === this.generation) this.take([...this.rows, ...page.data], page);
     } catch (error) {
@@ -80,15 +91,20 @@ export class JobList {
     if (this.filter === null) return;
     const generation = this.generation;
     const known = this.rows.length;
-    const limit = Math.min(MOST, Math.max(PAGE, known));
-    const page = await get<JobsPage>("v1/jobs", { ...queryOf(this.filter), counts: true, limit });
+    const limit = Math.min(MOST, Math.max(FIRST, known));
+    const page = await get<JobsPage>("v1/jobs", { ...this.query(), counts: true, limit });
     if (generation !== this.generation) return this.readFirst();
     this.counts = page.counts ?? {};
     this.total = page.total ?? page.data.length;
     this.isCounted = page.counts_complete ?? true;
+    this.isWhole = page.list_complete ?? true;
     this.isRead = true;
     if (known <= MOST || !page.has_more) this.take(page.data, page);
     else this.rows = unique([...page.data, ...this.rows.slice(MOST)], this.told);
+  }
+
+  private query(): Query {
+    return this.filter === null ? {} : { ...queryOf(this.filter), columns: this.columns };
   }
 
   private take(rows: readonly JobSummary[], page: JobsPage): void {
@@ -102,6 +118,9 @@ export class JobList {
 /** Returns each job once, as it is known best: a row may move between two pages while they are read. */
 function unique(rows: readonly JobSummary[], told: ReadonlyMap<string, JobSummary>): JobSummary[] {
   const found = new Map<string, JobSummary>();
-  for (const row of rows) found.set(row.id, newest(told.get(row.id), row));
+  for (const row of rows) {
+    const best = newest(told.get(row.id), row);
+    found.set(row.id, best === row || !row.columns ? best : { ...best, columns: row.columns });
+  }
   return [...found.values()];
 }

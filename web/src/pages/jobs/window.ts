@@ -20,3 +20,10 @@ export function height(pixels: number): (node: HTMLElement) => void {
     node.style.height = `${pixels}px`;
   };
 }
+
+/** Gives an element a least width, likewise. */
+export function width(pixels: number): (node: HTMLElement) => void {
+  return (node) => {
+    node.style.setProperty("--least", `${pixels}px`);
+  };
+}

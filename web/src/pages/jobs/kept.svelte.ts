@@ -1,0 +1,37 @@
+/** The columns and views that the page keeps for its user. The address wins over them. */
+import { route, setQuery } from "../../router.svelte";
+import { read, USUAL, written } from "../../runs/columns";
+import { preference } from "../../shell/preferences.svelte";
+
+export interface SavedView {
+  readonly name: string;
+  /** The query of an address. */
+  readonly query: string;
+}
+
+interface Kept {
+  readonly columns: readonly string[];
+  readonly views: readonly SavedView[];
+}
+
+const kept = preference<Kept>("runs", { columns: USUAL, views: [] });
+
+/** Returns the names of the columns that are shown. Reactive. */
+export function columnNames(): readonly string[] {
+  const text = route().query.get("columns");
+  return read(text ?? written(kept.value.columns));
+}
+
+export function chooseColumns(names: readonly string[]): void {
+  kept.value = { ...kept.value, columns: names };
+  setQuery({ columns: written(names) });
+}
+
+/** Returns the views that are kept. What another program wrote there and is none is left out. */
+export function savedViews(): readonly SavedView[] {
+  return kept.value.views.filter((view) => typeof view?.name === "string" && typeof view.query === "string");
+}
+
+export function saveViews(views: readonly SavedView[]): void {
+  kept.value = { ...kept.value, views };
+}
