@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(
         pytest.param("busy.test.ts", marks=pytest.mark.thorough),
         pytest.param("arranged.test.ts", marks=pytest.mark.thorough),
         pytest.param("charts.test.ts", marks=pytest.mark.thorough),
+        pytest.param("compare.test.ts", marks=pytest.mark.thorough),
         pytest.param("live.test.ts", marks=pytest.mark.thorough),
         pytest.param("logs.test.ts", marks=pytest.mark.thorough),
         pytest.param("pages.test.ts", marks=pytest.mark.thorough),
