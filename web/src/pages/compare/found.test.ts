@@ -3,9 +3,10 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobView } from "../../api/wire";
 import { live } from "../../live/live.svelte";
 import { route, setQuery } from "../../router.svelte";
+import { addressOf, filterOf, filterText } from "../../runs/filters";
 import { removeAll, serve, settled, show, textOf } from "../../testing";
 import Compare from "./Compare.svelte";
-import { columnsFor, filterOf, filterText, rowsOf, withPoints } from "./found";
+import { columnsFor, rowsOf, withPoints } from "./found";
 import { plottedOf } from "./plotted";
 
 beforeEach(() => {
@@ -26,6 +27,10 @@ test("an address finds jobs by what Jobs filters by, and by nothing else", () =>
   const found = filterOf(new URLSearchParams("sweep=swp_1&state=running,failed&label=a:1&label=b:2&q="));
   expect(found).toEqual({ sweep: ["swp_1"], state: ["running", "failed"], label: ["a:1", "b:2"] });
   expect(filterText(found ?? {})).toBe("sweep swp_1, label a:1, b:2, state running, failed");
+  expect(addressOf(new URLSearchParams("q=unet&group=sweep&sort=-name&state=failed"))).toEqual({
+    q: "unet",
+    state: "failed",
+  });
 });
 
 test("columns are settings that differ, and metrics: the least, the greatest or the newest of each", () => {

@@ -1,23 +1,9 @@
 /** Jobs that an address finds by a filter, instead of naming them: as many as a plot shows. */
-import type { Query } from "../../api/client";
 import type { ColumnView, JobSummary } from "../../api/wire";
 import { betterOf, type Better } from "../../plots/direction";
 import type { Named, PlotRow, PlotValue } from "../../plots/rows";
 import { plotValue } from "../../plots/sweep";
 import { shortKeys } from "../../text/keys";
-
-/** What the address of Jobs filters by, too. */
-const FILTERS = [
-  "sweep",
-  "label",
-  "q",
-  "state",
-  "owner",
-  "trainer",
-  "starred",
-  "archived",
-  "schedule",
-] as const;
 
 /** What is plotted of a job. */
 export type Row = Pick<JobSummary, "id" | "name" | "columns" | "sweep">;
@@ -25,24 +11,6 @@ export type Row = Pick<JobSummary, "id" | "name" | "columns" | "sweep">;
 /** As many columns as the service answers at once. */
 const MOST_SETTINGS = 20;
 const MOST_METRICS = 10;
-
-/** Returns what the service is asked for; null where the address has no filter. */
-export function filterOf(query: URLSearchParams): Query | null {
-  const found: Record<string, readonly string[]> = {};
-  for (const name of FILTERS) {
-    const values = query.getAll(name).filter(Boolean);
-    if (values.length > 0)
-      found[name] = name === "state" ? values.flatMap((text) => text.split(",")) : values;
-  }
-  return Object.keys(found).length > 0 ? found : null;
-}
-
-/** Returns the filter as the query of a page, such as `sweep=swp_…`. */
-export function filterText(filter: Query): string {
-  return Object.entries(filter)
-    .map(([name, values]) => `${name} ${[values].flat().join(", ")}`)
-    .join(", ");
-}
 
 /**
  * Returns the columns to ask for: settings that differ, and metrics. Of a metric that should be small the least value

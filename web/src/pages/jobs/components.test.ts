@@ -362,3 +362,18 @@ test("a list of the cluster's workers is asked for by those who may read it", as
   signIn("member", "jobs:read", "cluster:read");
   expect((await openList()).asked.map(({ path }) => path)).toContain("v1/workers");
 });
+
+test("up to fifty selected jobs are compared by their ids, and all that match by what finds them", () => {
+  const link = (count: number, isAll: boolean): string | null => {
+    const ids = Array.from({ length: count }, (_, i) => `job_${i}`);
+    const host = show(Selected, {
+      ...{ ids, changeable: 0, isAll, matching: 1000, isCounted: true },
+      ...{ selectAll: () => undefined, clear: () => undefined, run: () => undefined },
+    });
+    return host.querySelector("a.compare")?.getAttribute("href") ?? null;
+  };
+  setQuery({ q: "unet", state: "failed" });
+  expect(link(50, false)).toMatch(/compare\?jobs=job_0%2C.*job_49$/);
+  expect(link(51, false)).toBeNull();
+  expect(link(2, true)).toMatch(/compare\?q=unet&state=failed$/);
+});
