@@ -145,8 +145,8 @@ test("labels are round and within the axis", () => {
   ]);
 });
 
-test("a setting of a few numbers has them as its labels, and a long name is cut", () => {
-  const rows = rowsOf({ width: 16, m: "x".repeat(30) }, { width: 64, m: "y" }, { width: 32 });
+test("a setting of a few numbers that come again has them as its labels; a long name is cut", () => {
+  const rows = rowsOf({ width: 16, m: "x".repeat(30) }, { width: 64, m: "y" }, { width: 32 }, { width: 32 });
   expect(ticksOf(variable(rows, "width"), 6).map(({ text }) => text)).toEqual(["16", "32", "64"]);
   expect(ticksOf(variable(rows, "m"), 6)[0]?.text).toBe(`${"x".repeat(23)}…`);
 });

@@ -25,7 +25,7 @@ export interface Named {
 export interface Variable extends Named {
   /** The values of a variable that is no number, in their order; null for numbers. */
   readonly categories: readonly string[] | null;
-  /** All different numbers, where they are few: they are the labels of the axis. */
+  /** All different numbers of a setting, where they are few and come again: they are the labels of the axis. */
   readonly few: readonly number[] | null;
   readonly isLog: boolean;
   readonly min: number;
@@ -48,7 +48,8 @@ export function variablesOf(rows: readonly PlotRow[], named: readonly Named[]): 
     const least = LOG_FROM[one.isMetric ? "metric" : "setting"];
     const isLog = min > 0 && (one.isLog ?? max / min >= least);
     const different = [...new Set(numbers)].sort((a, b) => a - b);
-    const few = !one.isMetric && different.length <= FEW ? different : null;
+    const isRepeated = different.length < numbers.length;
+    const few = !one.isMetric && isRepeated && different.length <= FEW ? different : null;
     return [{ ...one, categories: null, few, isLog, min, max }];
   });
 }

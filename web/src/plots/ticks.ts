@@ -18,9 +18,12 @@ export function ticksOf(variable: Variable, most: number): readonly Tick[] {
   }
   if (min === max) return [{ share: 0.5, text: tickText(min) }];
   const places = few ?? (isLog ? thinned(logTicks(min, max), most) : evenTicks(min, max, most));
-  return places.map((place) => ({ share: shareOf(variable, place) ?? 0, text: tickText(place) }));
+  const ticks = places.map((place) => ({ share: shareOf(variable, place) ?? 0, text: tickText(place) }));
+  return ticks.filter(({ share }, i) => i === 0 || share - (ticks[i - 1]?.share ?? 0) >= APART);
 }
 
+/** Labels that lie closer would cover one another. */
+const APART = 0.06;
 /** A long text would cover the runs. */
 const LONGEST = 24;
 
