@@ -4,10 +4,14 @@ from typing import Any
 
 import pytest
 
-from store.rows import workers
+from store.queries import placement
+from store.rows import jobs, workers
 from tests.api.service import SPEC, ApiFixture, both_databases
+from torchyard.contract.devices import DeviceReport
 
 SLOTS = [{"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu"} for index in range(2)]
+
+REPORTS = [DeviceReport.from_dict(slot) for slot in SLOTS]
 
 
 def prospect(service: ApiFixture, **spec: Any) -> dict[str, Any]:
@@ -113,3 +117,35 @@ def test_what_a_submission_would_refuse_is_an_error_at_its_field(
     bodies = [service.client.post(path, json={**SPEC, **spec}) for path in ("/v1/jobs/validate?place=true", "/v1/jobs")]
     assert [answer.status_code for answer in bodies] == [422, 422]
     assert [answer.json()["errors"][0]["field"] for answer in bodies] == [field, field]
+
+
+def test_the_reason_is_the_one_that_a_worker_then_finds(service: ApiFixture) -> None:
+    """Each job is asked for, submitted, and planned for as a worker does."""
+    add_worker(service)
+    store = service.app.state.services.store
+    for spec in (
+        {"resources": {"devices_per_node": 2}},
+        {"resources": {"devices_per_node": 2}},
+        {"resources": {"devices_per_node": 1}, "priority": -1},
+        {"resources": {"devices_per_node": 5}},
+        {"resources": {"device": "cuda"}},
+        {"preemptible": True, "time_limit": "1m"},
+        {"priority": 50},
+        {},
+    ):
+        told = prospect(service, **spec)
+        job_id = service.submit(**spec)["id"]
+        found = placement.read_snapshot(store.read, here=service.worker_id, devices=REPORTS)
+        assert found is not None
+        planned = found[1]
+        starts = [start.job.id for start in planned.starts]
+        assert told["fits"] == (job_id in starts), spec
+        if not told["fits"]:
+            own = planned.reasons.by_job.get(job_id)
+            reason = own or planned.reasons.by_shape[_shape(service, job_id)]
+            assert (told["code"], told["message"]) == (reason.code, reason.message), spec
+
+
+def _shape(service: ApiFixture, job_id: str) -> str:
+    with service.database.read() as session:
+        return jobs.get(session, job_id).shape

@@ -63,6 +63,45 @@ test("a billion laughs are refused before they are made", () => {
   );
 });
 
+test("whatever is typed is read, or is a fault", () => {
+  const text = `name: "a"\nconfig:\n  args: ["--lr", '1e-3', {a: [b]}]\n  note: |\n    two\n    lines\nafter:\n  - job: first\n`;
+  const marks = [
+    "&a",
+    "*a",
+    "!!set",
+    "<<",
+    ": ",
+    "- ",
+    "[",
+    "]",
+    "{",
+    "}",
+    "|",
+    ">",
+    "%",
+    "@",
+    "`",
+    "\t",
+    "\n",
+    "#",
+    "'",
+    '"',
+    "\u0000",
+    "\ud800",
+  ];
+  let state = 7;
+  const below = (most: number): number => (state = (state * 48271) % 2147483647) % most;
+  const mutate = (): string => {
+    let made = text;
+    for (let edits = below(4) + 1; edits > 0; edits--) {
+      const place = below(made.length);
+      made = made.slice(0, place) + (marks[below(marks.length)] ?? "") + made.slice(place + below(3));
+    }
+    return made;
+  };
+  for (let round = 0; round < 3_000; round++) expect(fault(mutate())).toMatch(/^(none|\d+: )/);
+});
+
 test("what is written is read as the same", () => {
   const spec = {
     name: "digits",

@@ -63,8 +63,9 @@ export function read(text: string): Read {
     checkNumbers(document, [], places);
     return { document, places };
   } catch (error) {
+    if (error instanceof Fault) throw error;
     if (error instanceof YAMLException) throw new Fault(error.reason, (error.mark?.line ?? 0) + 1);
-    throw error;
+    throw new Fault(`cannot be read: ${String(error)}`, 1); // the parser says that it may throw anything
   }
 }
 

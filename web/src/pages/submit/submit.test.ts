@@ -20,8 +20,8 @@ beforeEach(() => {
 });
 
 afterEach(async () => {
-  await removeAll();
   for (const origin of ["", JOB]) forget(origin);
+  await removeAll();
   vi.useRealTimers();
   vi.unstubAllGlobals();
   navigate(href(""));
@@ -221,6 +221,7 @@ test("a draft is there again after a reload, until one starts anew", async () =>
   signIn("member", "jobs:read", "jobs:write");
   const { host } = await open();
   expect(field(host, "field-name").value).toBe("kept");
+  expect(sessionStorage.key(0)).toContain(" ada ");
   click(host, "Start anew");
   await settled();
   expect(field(host, "field-name").value).toBe("");
