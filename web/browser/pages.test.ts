@@ -71,6 +71,7 @@ for (const theme of ["light", "dark"] as const)
     const visited = await visit(browser, service, "", { theme });
     const { page } = visited;
     const tabs = ["curves", "logs", "checkpoints", "timeline", "spec", "card", "notes"];
+    const [worker] = (await service.ask<{ data: { id: string }[] }>("v1/workers")).data;
     const paths = [
       "",
       "jobs",
@@ -86,7 +87,11 @@ for (const theme of ["light", "dark"] as const)
       `sweeps/${sweep.id}`,
       "schedules",
       "models",
+      "workers",
+      `workers/${worker?.id}`,
       "settings",
+      "settings?section=users",
+      "settings?section=audit",
       "submit",
       "compare",
       `compare?jobs=${trained.id},${runs.id}`,

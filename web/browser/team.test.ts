@@ -1,0 +1,144 @@
+/** Workers and the settings of a team, by keys: three roles are offered what they may do, and nothing else. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { launch } from "./chromium.ts";
+import { digits, reach, submit } from "./jobs.ts";
+import { leave, visit } from "./page.ts";
+import { Service } from "./service.ts";
+
+let service: Service;
+let browser: Browser;
+const tokens: Record<string, string> = {};
+
+before(async () => {
+  [service, browser] = await Promise.all([Service.start({ slots: 2 }), launch()]);
+  for (const role of ["viewer", "member"]) {
+    await service.ask("v1/users", { method: "POST", body: { name: role, role } });
+    const made = { name: "first", user: role };
+    tokens[role] = (await service.ask<{ token: string }>("v1/tokens", { method: "POST", body: made })).token;
+  }
+});
+
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+/** Sets the focus by Tab alone. */
+async function tabTo(page: Page, name: string): Promise<void> {
+  for (let step = 0; step < 80; step++) {
+    await page.keyboard.press("Tab");
+    const focused = await page.evaluate(() => {
+      const { activeElement: element } = document;
+      return (
+        element?.getAttribute("aria-label") ??
+        (element as HTMLInputElement | null)?.labels?.[0]?.textContent ??
+        element?.textContent
+      );
+    });
+    if (focused?.trim().startsWith(name)) return;
+  }
+  throw new Error(`Tab does not reach ${name}`);
+}
+
+test("an administrator adds a user by keys, whose first token is shown once and signs in", async () => {
+  const visited = await visit(browser, service, "settings?section=users");
+  const { page } = visited;
+  await page.getByRole("row", { name: /^viewer/ }).waitFor();
+  await tabTo(page, "Add a user");
+  await page.keyboard.press("Enter");
+  await page.getByRole("form", { name: "Add a user" }).waitFor();
+  await tabTo(page, "Name");
+  await page.keyboard.type("olga");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  const token = await page.locator(".once code").innerText();
+  await page.getByRole("button", { name: "I have kept it" }).press("Enter");
+  assert.equal(await page.getByText(token).count(), 0);
+  const { role } = await service.ask<{ role: string }>("v1/me", { token });
+  assert.equal(role, "operator");
+  await page.goto(`${service.url}/settings?section=audit&action=user`);
+  await page.getByRole("cell", { name: "olga as operator" }).waitFor();
+  await leave(visited);
+});
+
+test("a browser is signed out from another one, which stays", async () => {
+  const [here, lost] = [
+    await visit(browser, service, "settings?section=sessions", tokenOf("member")),
+    await visit(browser, service, "", tokenOf("member")),
+  ];
+  await here.page.reload();
+  await here.page.getByText("this browser").waitFor();
+  await here.page.getByRole("button", { name: /^End the session/ }).press("Enter");
+  await here.page.getByText("Signs a browser at").waitFor();
+  await here.page.goto(`${service.url}/settings?section=tokens`); // what waits is sent as the page is left
+  await lost.page.getByLabel("Personal token").waitFor();
+  await here.page.getByRole("button", { name: "Revoke first" }).waitFor();
+  await leave(here);
+  await leave(lost);
+});
+
+test("a worker shows who held its devices; it is drained by keys, and that is undone", async () => {
+  const job = await submit(service, digits("holds-it", { epochs: 300 }));
+  await reach(service, job.id, "running");
+  const visited = await visit(browser, service, "");
+  const { page } = visited;
+  await page.keyboard.press("g");
+  await page.keyboard.press("w");
+  await page.getByRole("heading", { name: "Workers" }).waitFor();
+  await page.locator("[data-row] a").first().waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.locator(".lane a[aria-label='holds-it held it']").first().waitFor({ timeout: 40_000 });
+  await page.getByRole("slider").focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.getByText("holds-it").first().waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Drain" }).press("Enter");
+  await page.getByText("its jobs save a checkpoint").waitFor();
+  await page.keyboard.press("z");
+  await page.getByRole("button", { name: "Drain" }).waitFor();
+  const { data } = await service.ask<{ data: { state: string }[] }>("v1/workers");
+  assert.deepEqual(
+    data.map(({ state }) => state),
+    ["ready"],
+  );
+  await service.ask(`v1/jobs/${job.id}/cancel`, { method: "POST" });
+  await leave(visited);
+});
+
+test("a viewer and a member are offered what they may, and the page asks for nothing else", async () => {
+  for (const [role, extra] of [
+    ["viewer", []],
+    ["member", ["Secrets"]],
+  ] as const) {
+    const visited = await visit(browser, service, "settings", tokenOf(role));
+    const { page } = visited;
+    const refused: string[] = [];
+    page.on("response", (answer) => {
+      if (answer.status() === 403) refused.push(answer.url());
+    });
+    const sections = page.getByRole("navigation", { name: "Settings" }).getByRole("link");
+    await sections.first().waitFor();
+    assert.deepEqual(await sections.allInnerTexts(), [
+      ...["Tokens", "Sessions", "Your use", "Notifications"],
+      ...extra,
+    ]);
+    for (const section of ["sessions", "usage", "users", "audit"])
+      await page.goto(`${service.url}/settings?section=${section}`);
+    await page.getByText("There is no such section").waitFor();
+    await page.goto(`${service.url}/workers`);
+    await page.locator("[data-row] a").first().press("Enter");
+    await page.getByRole("slider").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Drain" }).count(), 0);
+    assert.deepEqual(refused, []);
+    await leave(visited);
+  }
+});
+
+function tokenOf(role: string): { token?: string } {
+  const token = tokens[role];
+  return token === undefined ? {} : { token };
+}
