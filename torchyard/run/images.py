@@ -13,6 +13,8 @@ _COLOURS = {1: 0, 3: 2, 4: 6}
 """PNG's type of colour, by channels."""
 _LEVEL = 3
 """Of zlib: a picture of a step should not hold up the training."""
+_AS_IS, _LESS_ABOVE = b"\0", b"\2"
+"""How PNG has a row: as it is, or less the one above it, which halves a photograph."""
 
 
 def picture_bytes(image: Any) -> bytes:
@@ -34,7 +36,7 @@ def picture_bytes(image: Any) -> bytes:
         plain = image if image.mode in {"1", "L", "LA", "P", "RGB", "RGBA"} else image.convert("RGB")
         plain.save(file, format="PNG", compress_level=_LEVEL)
         return file.getvalue()
-    return _png(*_pixels(image))
+    return _png(*_pixels(image), filtered=_LESS_ABOVE)
 
 
 def mask_bytes(mask: Any) -> bytes:
@@ -50,11 +52,11 @@ def mask_bytes(mask: Any) -> bytes:
         raise ValueError(f"a mask has a height and a width, not the shape {shape}")
     if int(array.min()) < 0 or int(array.max()) > 255:
         raise ValueError(f"a mask has numbers of classes from 0 to 255, not {array.min()} to {array.max()}")
-    return _png(*shape, 1, _bytes_of(_as_bytes(array)))
+    return _png(*shape, 1, _bytes_of(_as_bytes(array)), filtered=_AS_IS)
 
 
 def _pixels(image: Any) -> tuple[int, int, int, bytes]:
-    """Returns height, width, channels and the pixels of an array."""
+    """Returns height, width, channels and the pixels of an array, each less the one above it."""
     array = _array(image)
     shape = tuple(int(size) for size in array.shape)
     if len(shape) == 2:
@@ -67,7 +69,10 @@ def _pixels(image: Any) -> tuple[int, int, int, bytes]:
     height, width, channels = (int(size) for size in array.shape)
     if channels not in _COLOURS:
         raise ValueError(f"a picture has 1, 3 or 4 channels, not the shape {shape}")
-    return height, width, channels, _bytes_of(_scaled(array))
+    rows = _scaled(array)
+    less = rows.clone() if hasattr(rows, "detach") else rows.copy()
+    less[1:] -= rows[:-1]  # modulo 256, as PNG wants it
+    return height, width, channels, _bytes_of(less)
 
 
 def _array(value: Any) -> Any:
@@ -109,10 +114,10 @@ def _bytes_of(array: Any) -> bytes:
         return bytes(flat.tolist())
 
 
-def _png(height: int, width: int, channels: int, pixels: bytes) -> bytes:
+def _png(height: int, width: int, channels: int, pixels: bytes, *, filtered: bytes) -> bytes:
     row = width * channels
-    # Each row has a byte before it that says how it is filtered: not at all.
-    rows = b"".join(b"\0" + pixels[at : at + row] for at in range(0, len(pixels), row))
+    # Each row has a byte before it that says how it is filtered.
+    rows = b"".join(filtered + pixels[at : at + row] for at in range(0, len(pixels), row))
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOURS[channels], 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, _LEVEL)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in parts)
