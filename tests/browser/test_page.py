@@ -27,6 +27,7 @@ pytestmark = pytest.mark.skipif(
         pytest.param("compare.test.ts", marks=pytest.mark.thorough),
         pytest.param("live.test.ts", marks=pytest.mark.thorough),
         pytest.param("logs.test.ts", marks=pytest.mark.thorough),
+        pytest.param("media.test.ts", marks=pytest.mark.thorough),
         pytest.param("pages.test.ts", marks=pytest.mark.thorough),
         pytest.param("settings.test.ts", marks=pytest.mark.thorough),
         pytest.param("submit.test.ts", marks=pytest.mark.thorough),
