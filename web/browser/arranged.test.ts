@@ -29,6 +29,9 @@ test("by keys alone: a section folds, a chart is pinned, all zoom and pan; anoth
   const loss = new Figure(page, "val/loss");
   await loss.root.locator('.host[aria-label*="val"]').waitFor();
   assert.equal(await loss.root.getAttribute("data-keys"), "train/loss val/loss");
+  await loss.point(0.5);
+  await loss.root.locator(".readout", { hasText: /val.*train|train.*val/s }).waitFor();
+  await page.mouse.move(0, 0);
   await page.getByRole("button", { name: /^time \d/ }).focus();
   await page.keyboard.press("Enter");
   await page.waitForURL(/folded=time/);
