@@ -88,7 +88,7 @@ export class GroupList {
       });
       if (generation !== this.generation) return;
       const next = page.has_more ? (page.next ?? null) : null;
-      this.opened = new Map(this.opened).set(key, { rows: [...known.rows, ...page.data], next });
+      this.opened = new Map(this.opened).set(key, { rows: unique([...known.rows, ...page.data]), next });
       this.jobsFailure = null;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -126,4 +126,9 @@ export class GroupList {
       return [head, ...jobs, ...more];
     });
   }
+}
+
+/** Returns each job once: a row may move between two pages while they are read. */
+function unique(rows: readonly JobSummary[]): readonly JobSummary[] {
+  return [...new Map(rows.map((row) => [row.id, row])).values()];
 }
