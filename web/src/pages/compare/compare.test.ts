@@ -21,6 +21,14 @@ test("specs are laid beside one another by path", () => {
   expect(rows.filter((row) => row.isEqual).map((row) => row.path)).toEqual(["config.augment", "trainer"]);
 });
 
+test("the same specs are laid beside one another once, other ones anew", () => {
+  const specs = [{ a: 1 }, { a: 2 }];
+  const found = specRows(specs);
+  expect(specRows([...specs])).toBe(found);
+  expect(specRows([specs[0], { a: 3 }])[0]?.values).toEqual(["1", "3"]);
+  expect(specRows([specs[0]])[0]?.values).toEqual(["1"]);
+});
+
 test("a null and a missing key differ", () => {
   expect(specRows([{ a: null }, {}])).toEqual([{ path: "a", values: ["null", null], isEqual: false }]);
 });

@@ -7,8 +7,17 @@ export interface SpecRow {
   readonly isEqual: boolean;
 }
 
+/** Live values of a job change none of its spec: what was found for the same specs is found again. */
+let last: { readonly specs: readonly unknown[]; readonly rows: readonly SpecRow[] } = { specs: [], rows: [] };
+
 /** Returns every path of the specs with its values, in the order of the paths. */
 export function specRows(specs: readonly unknown[]): readonly SpecRow[] {
+  const isSame = specs.length === last.specs.length && specs.every((spec, i) => spec === last.specs[i]);
+  if (!isSame) last = { specs: [...specs], rows: rowsOf(specs) };
+  return last.rows;
+}
+
+function rowsOf(specs: readonly unknown[]): readonly SpecRow[] {
   const leaves = specs.map((spec) => new Map(leavesOf(spec, "")));
   const paths = [...new Set(leaves.flatMap((found) => [...found.keys()]))].sort();
   return paths.map((path) => {
