@@ -34,7 +34,7 @@ export type Block =
 const DEEPEST = 16;
 /** The beginning of a line that nests so deep that reading it would take seconds. */
 const TOO_DEEP = /^(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*){24}/m;
-const SCHEMES = new Set(["http:", "https:", "mailto:"]);
+const SCHEMES = new Set(["http:", "https:"]);
 
 /** Returns the blocks. What nests too deep to be read is one text. */
 export function parse(markdown: string): readonly Block[] {
