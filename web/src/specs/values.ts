@@ -3,7 +3,7 @@ import { flow } from "../text/yaml";
 import type { Json } from "./json";
 import type { Field, Schema } from "./schema";
 
-const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
+const NUMBER = /^[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?$/i;
 
 /** Returns the value of what was typed; undefined for the default. What is no number stays a text, and is refused as such. */
 export function typed(field: Field, text: string): Json | undefined {
