@@ -1,5 +1,5 @@
 /** The use of a device over hours, as shapes: what ran there, how busy it was, and who held it. */
-import type { DeviceView, HistoryView } from "../../api/wire";
+import type { HistoryView } from "../../api/wire";
 
 export type Columns = HistoryView["devices"][number]["columns"];
 
@@ -25,21 +25,6 @@ export interface Held {
 }
 
 const MOST_APART = 1.5;
-
-/** What a device or its history tells of its power; nothing where the service does not measure it. */
-interface Powered<T> {
-  readonly power_watts?: T;
-}
-
-/** Returns the watts in each slot; nothing where no slot has any. */
-export function wattsOf(columns: Columns): readonly (number | null)[] {
-  return (columns as Powered<readonly (number | null)[]>).power_watts ?? [];
-}
-
-/** Returns the watts of a device now. */
-export function wattsNow(device: DeviceView): number | null {
-  return (device as Powered<number | null>).power_watts ?? null;
-}
 
 /** Returns which job held the device from when to when, the earliest first. */
 export function heldBy({ time, job_id: jobs }: Columns, resolution: number): readonly Held[] {

@@ -32,6 +32,7 @@ function columns(more: Partial<Columns> = {}): Columns {
     utilization: [0.5, 1, null],
     utilization_max: [0.6, 1, null],
     memory_used: [GIB, 2 * GIB, null],
+    power_watts: [null, 280.4, null],
     job_id: ["job_a", "job_a", null],
     ...more,
   } as Columns;
@@ -145,7 +146,7 @@ test("a worker shows how each device was used, who held it, and the values at th
   for (let back = 0; back < 119; back++)
     axis?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true, cancelable: true }));
   await settled();
-  expect(textOf(host.querySelector(".readout"))).toBe("100% 2.0 GiB digits");
+  expect(textOf(host.querySelector(".readout"))).toBe("100% 2.0 GiB 280 W digits");
   axis?.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
   await settled();
   expect(host.querySelector(".cross")).toBeNull();
@@ -177,7 +178,7 @@ test("the table has what the lanes show", async () => {
   const rows = [...host.querySelectorAll("details tbody tr")].map((row) => textsOf(row, "td").slice(1));
   expect(rows).toEqual([
     ["—", "—", "—", "—", ""],
-    ["100%", "100%", "2.0 GiB", "—", "digits"],
+    ["100%", "100%", "2.0 GiB", "280 W", "digits"],
     ["50%", "60%", "1.0 GiB", "—", "digits"],
   ]);
 });
