@@ -6,6 +6,7 @@ import { pending, undo } from "../../shell/undo.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import { heldBy, pathOf, place, rowAt, ticks, type Columns } from "./lanes";
 import { releaseOf } from "./quarantine";
+import { usedNow } from "./readout";
 import Worker from "./Worker.svelte";
 import Workers from "./Workers.svelte";
 
@@ -260,4 +261,10 @@ test("an axis has a few round times", () => {
   const hour = ticks({ begins: 1_000_000_100, ends: 1_000_003_700 }, 6);
   expect(hour.every((time) => time % 600 === 0)).toBe(true);
   expect([hour.length, ticks({ begins: 0, ends: 30 * 86_400 }, 7).length]).toEqual([6, 7]);
+});
+
+test("a device that another's private job holds says whose, though nothing is known of its use", () => {
+  const holder = { owner: "eve", state: "running", since: AT, guest: false, name: null } as const;
+  expect(usedNow(device(0, { holder }))).toEqual({ figures: "", job: "a private job of eve" });
+  expect(usedNow(device(0))).toEqual({ figures: "free", job: "" });
 });
