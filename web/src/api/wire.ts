@@ -37,7 +37,6 @@ export type CodeOwnerView = Schemas["CodeOwnerView"];
 export type FileLinkView = Schemas["FileLinkView"];
 export type JobsPage = Schemas["JobPage"];
 export type JobGroup = Schemas["JobGroup"];
-export type ColumnsView = Schemas["ColumnsView"];
 export type Action = Schemas["JobActions"]["action"];
 export type ActionsView = Schemas["ActionsView"];
 export type MetricsAnswer = Schemas["CurvesView"];
