@@ -8,6 +8,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
+from store.facts.media import NewMedia
 from store.facts.output import NewEvent
 from tests.api.service import ApiFixture
 
@@ -87,11 +88,13 @@ def test_the_guide_names_every_trainer(service: ApiFixture) -> None:
 def test_the_guide_names_the_kinds_of_events_that_are_listed(service: ApiFixture) -> None:
     claim = service.start(service.submit()["id"])
     documented = [NewEvent("message", {"text": "hello"}, 1), NewEvent("progress", {"step": 1}, 2)]
-    service.record(claim, events=documented, checkpoints=[service.new_checkpoint(step=1, files={"state.pt": b"bytes"})])
+    saved = service.new_checkpoint(step=1, files={"state.pt": b"bytes"})
+    shown = NewMedia("a", "text", 1, 0, data={"text": ""})
+    service.record(claim, events=documented, checkpoints=[saved], media=[shown])
     listed = {event["type"] for event in service.get(f"/v1/jobs/{claim.job_id}/events")["data"]}
     sentence = re.search(r"/events` lists what happened, in order: ([a-z, ]+)\.", GUIDE.read_text())
     assert sentence is not None
-    names = {"state": "state changes", "message": "messages", "checkpoint": "checkpoints", "progress": "progress"}
+    names = {"state": "state changes", "message": "messages", "checkpoint": "checkpoints", "media": "media"}
     assert {names[kind] for kind in listed} == set(sentence[1].split(", "))
 
 

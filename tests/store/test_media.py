@@ -4,16 +4,17 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from store.blobs import Blobs
 from store.commands import cleanup
-from store.db.tables import Garbage, Media
+from store.db.tables import Garbage, Job, Media
 from store.facts.attempts import Claim
 from store.facts.media import NewMedia, PictureFacts
 from store.facts.output import Batch, NewArtifact, OutputLimits
 from store.rows import artifacts, attempts, quotas, users
 from tests.store.fixture import StoreFixture, store_on
+from torchyard.contract.job import EndReason
 from torchyard.contract.team import Resource, Role
 
 
@@ -84,6 +85,17 @@ def test_a_job_stores_so_many_items_and_one_message_tells_of_the_others(
     )
     cleanup.collect_garbage(store_on(db.database, blobs=blobs))
     assert stored(blobs) == []
+
+
+def test_an_item_of_a_later_attempt_replaces_one(db: StoreFixture, claim: Claim) -> None:
+    record(db, claim, text(1, content="first"), text(2, content="first"))
+    db.end(claim, EndReason.WORKER_LOST)
+    db.write(lambda session: session.execute(update(Job).values(not_before=None)))
+    later = db.claim(claim.job_id, db.worker("next"))
+    assert later is not None
+    record(db, later, text(2, content="second"), text(3, content="second"))
+    found = {row["step"]: (row["attempt"], row["data"]["text"]) for row in db.everything()["media"]}
+    assert found == {1: (1, "first"), 2: (2, "second"), 3: (2, "second")}
 
 
 def test_items_count_among_the_bytes_of_artifacts(db: StoreFixture, blobs: Blobs, claim: Claim) -> None:
