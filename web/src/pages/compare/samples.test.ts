@@ -53,7 +53,7 @@ function overlay(step: number, number = 0): MediaView {
 test("each job has a column with its newest samples that are not above the step, and says which", async () => {
   all = {
     a: [overlay(10), overlay(10, 1), overlay(20), overlay(20, 1)],
-    b: [overlay(15)],
+    b: [overlay(15), ...[0, 1, 2, 3].map((number) => overlay(5, number))],
     c: [overlay(30)],
     d: [item("val/text", "text", 10, { data: { text: "x" } })],
   };
