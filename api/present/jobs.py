@@ -38,11 +38,11 @@ from torchyard.contract.views.jobs import (
     InitialView,
     JobGroup,
     ProgressView,
-    ProspectView,
     QueueEntry,
     SpreadView,
     WaitingReason,
 )
+from torchyard.contract.views.submission import ProspectView
 from torchyard.contract.views.sweeps import JobSweep
 
 _NO_PROGRESS = ProgressView()

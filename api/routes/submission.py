@@ -19,7 +19,8 @@ from store.queries import submission as queries
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.requests import RetryRequest
 from torchyard.contract.spec import Spec, with_grace_within
-from torchyard.contract.views.jobs import JobView, SpecView
+from torchyard.contract.views.jobs import JobView
+from torchyard.contract.views.submission import SpecView
 
 router = guarded("jobs")
 

@@ -8,7 +8,8 @@ from store.db.tables import Checkpoint, Job
 from tests import line
 from tests.api.service import SPEC, ApiFixture
 from torchyard.contract.job import EndReason
-from torchyard.contract.views.jobs import JobView, SpecView
+from torchyard.contract.views.jobs import JobView
+from torchyard.contract.views.submission import SpecView
 
 
 def finished(service: ApiFixture, *steps: int, **spec: Any) -> str:

@@ -1,0 +1,27 @@
+"""The JSON of a spec that is not submitted: what it resolves to, and what its job would wait for."""
+
+from pydantic import Field
+
+from torchyard.contract.spec import JobSpec
+from torchyard.contract.views.base import View
+
+
+class ProspectView(View):
+    """What would become of a job if it were submitted now. Others may be faster."""
+
+    fits: bool
+    """Whether it would start at once."""
+    code: str | None = None
+    """Null if it fits. Else as in the `status_reason` of a job that waits."""
+    message: str | None = None
+    """What it would wait for, or why it would be refused: `quota`."""
+    position: int | None = None
+    """Its place in the queue, from 1. Null if it would not be in it: it is refused, or waits for other jobs."""
+
+
+class SpecView(View):
+    """A spec with every default filled in."""
+
+    spec: JobSpec
+    waits_for: ProspectView | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Only with `place`."""
