@@ -33,6 +33,7 @@ try {
     jobs: "jobs",
     curves: `jobs/${jobs.resumed.id}`,
     logs: `jobs/${jobs.resumed.id}?tab=logs`,
+    media: `jobs/${jobs.trained.id}?tab=media`,
     checkpoints: `jobs/${jobs.trained.id}?tab=checkpoints`,
     timeline: `jobs/${jobs.resumed.id}?tab=timeline`,
     spec: `jobs/${jobs.trained.id}?tab=spec`,

@@ -58,6 +58,18 @@ test("a picture that would fill the tab is not read", async () => {
   expect(asked).toEqual([]);
 });
 
+test("a picture of very many pixels is not decoded among others, and is for who enlarges it", async () => {
+  const asked = serve(() => new Blob(["png"]));
+  const large = { ...PICTURE, width: 8000, height: 8000 };
+  const tile = show(Picture, large);
+  sight(true);
+  await settled();
+  expect([asked.length, textOf(tile)]).toEqual([0, "It has 64 megapixels: enlarge it to see it."]);
+  show(Picture, { ...large, mostPixels: Infinity });
+  sight(true);
+  await vi.waitFor(() => expect(asked.length).toBe(1));
+});
+
 test("a file that is no picture says so", async () => {
   serve(() => new Blob(["<svg/>"]));
   const host = show(Picture, PICTURE);

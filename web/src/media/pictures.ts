@@ -5,6 +5,8 @@ import { bytes } from "../text/bytes";
 const AT_ONCE = 4;
 /** The tab holds the whole picture. */
 const MOST_BYTES = 32 * 1024 * 1024;
+/** More than so many pixels are decoded only for who asks: 64 million take 256 MB. */
+export const MOST_PIXELS = 16_000_000;
 
 let running = 0;
 const waiting: (() => void)[] = [];
