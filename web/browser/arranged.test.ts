@@ -1,13 +1,16 @@
 /** Charts as one arranges them: by keys alone, by fingers, and found again in another browser. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
-import type { Browser } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { Figure } from "./figures.ts";
 import { digits, reach, submit, type Job } from "./jobs.ts";
 import { leave, visit } from "./page.ts";
 import { Service } from "./service.ts";
 
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 let service: Service;
 let browser: Browser;
 let job: Job;
@@ -40,6 +43,7 @@ test("by keys alone: a section folds, a chart is pinned, all zoom and pan; anoth
   await page.getByRole("button", { name: "Actions of train/grad_norm" }).focus();
   await page.keyboard.press("Enter");
   await page.getByRole("menu").waitFor();
+  assert.deepEqual(await faultsOf(page), []);
   for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowDown");
   const kept = page.waitForResponse((answer) => answer.url().endsWith("/v1/me/preferences") && answer.ok());
   await page.keyboard.press("Enter");
@@ -97,3 +101,16 @@ test("two fingers zoom, and the page scrolls by a finger on a chart", async () =
   assert.ok(!page.url().includes("zoom"));
   await leave(visited);
 });
+
+async function faultsOf(page: Page): Promise<readonly string[]> {
+  await page.evaluate(AXE);
+  return page.evaluate(async () => {
+    interface Axe {
+      run(): Promise<{ violations: { id: string; impact: string; nodes: { html: string }[] }[] }>;
+    }
+    const { violations } = await (window as unknown as { axe: Axe }).axe.run();
+    return violations
+      .filter(({ impact }) => impact === "serious" || impact === "critical")
+      .map(({ id, nodes }) => `${id}: ${nodes[0]?.html ?? ""}`);
+  });
+}

@@ -181,8 +181,12 @@ test("the nearest row is found, and none far beyond an end", () => {
 });
 
 test("lines cover the range of all of them", () => {
-  expect(extentOf([line([1, 2], [5, 9]), line([1], [70]), line([])])).toEqual({ min: 5, max: 70 });
-  expect(extentOf([line([])])).toBeNull();
+  const placed = ({ place, columns }: Line): readonly [Place, Columns] => [place, columns];
+  expect(extentOf([line([1, 2], [5, 9]), line([1], [70]), line([])].map(placed))).toEqual({
+    min: 5,
+    max: 70,
+  });
+  expect(extentOf([line([])].map(placed))).toBeNull();
 });
 
 test("a table joins the lines by step and leaves open what a line lacks", () => {

@@ -131,15 +131,15 @@ export class Line {
   }
 }
 
-/** Returns the range of x that lines cover together, or null where none has a row. */
-export function extentOf(lines: Iterable<Line>): Span | null {
+/** Returns the range of x that rows at their places cover together, or null where there is no row. */
+export function extentOf(parts: Iterable<readonly [Place, Columns]>): Span | null {
   let [min, max] = [Infinity, -Infinity];
-  for (const line of lines)
-    for (const columns of [line.columns, ...line.ghosts]) {
-      if (columns.length === 0) continue;
-      min = Math.min(min, line.x(0, columns));
-      max = Math.max(max, line.x(columns.length - 1, columns));
-    }
+  for (const [place, { step, time, attempt, length }] of parts) {
+    if (length === 0) continue;
+    const last = length - 1;
+    min = Math.min(min, place.at(step[0] ?? NaN, time[0] ?? NaN, attempt[0] ?? 1));
+    max = Math.max(max, place.at(step[last] ?? NaN, time[last] ?? NaN, attempt[last] ?? 1));
+  }
   if (!(min <= max)) return null;
   return min === max ? { min: min - 1, max: max + 1 } : { min, max };
 }

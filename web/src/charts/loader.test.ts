@@ -171,7 +171,7 @@ test("a curve whose points have doubled is read once more, as the service smooth
   series = [curve("train/loss", [1, 2, 3], { points: 130 })];
   for (let step = 101; step < 131; step++) {
     tell(points(step, 1));
-    await vi.advanceTimersByTimeAsync(10);
+    await vi.advanceTimersByTimeAsync(100);
   }
   const after = curvesAskedFor().slice(before);
   expect(after.map((query) => query.get("smooth_points"))).toEqual(["1000"]);

@@ -15,6 +15,7 @@ export type ReadAttempts = (jobId: string) => Promise<void>;
 
 const POINTS_OF_AN_ANSWER = 100_000;
 const AGAIN_MS = 1000;
+const OUTGROWN_MS = 250;
 /** Curves of a chart that come with all their points; of more, each comes with fewer, so that a chart stays as quick. */
 const WHOLE = 10;
 const LEAST_POINTS = 300;
@@ -137,10 +138,9 @@ export class CurveLoader {
   #add(items: Items, keys: readonly string[]): void {
     const id = items.job_id;
     const known = this.store.newestAttempt(id);
-    const hasNew = this.store.append(items, keys);
-    const outgrown = keys.filter((key) => !this.#loading.has(key) && this.store.isOutgrown(key, id));
-    for (const key of outgrown) this.#stale.add(key);
-    if (hasNew || outgrown.length > 0) this.#loadSoon();
+    if (this.store.append(items, keys)) this.#loadSoon();
+    if (keys.some((key) => this.store.isOutgrown(key)))
+      this.#delays.soon("outgrown", OUTGROWN_MS, () => this.#readOutgrown());
     const newest = Math.max(...keys.map((key) => items.metrics[key]?.attempt.at(-1) ?? 1));
     if (newest > known) this.#delays.soon(`attempt ${id}`, AGAIN_MS, () => void this.#attemptBegan(id));
   }
@@ -150,6 +150,13 @@ export class CurveLoader {
     await this.readAttempts(jobId);
     for (const key of this.store.loaded(jobId)) this.#stale.add(key);
     this.#load();
+  }
+
+  /** Reads a curve whose points have doubled. All keys of a job double at once: one at a time, no frame has to wait. */
+  #readOutgrown(): void {
+    const isFree = (key: string): boolean => !this.#loading.has(key) && this.store.isOutgrown(key);
+    const key = [...this.#wanted.keys()].find(isFree);
+    if (key !== undefined) void this.#read([key]);
   }
 
   #loadSoon(): void {

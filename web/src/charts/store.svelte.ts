@@ -3,7 +3,7 @@ import { ApiError } from "../api/client";
 import type { Curve, Curves as Answer } from "../api/curves";
 import type { Items } from "../live/events";
 import { Attempts, type CurveJob } from "./attempts";
-import type { XKind } from "./axis";
+import type { Place, XKind } from "./axis";
 import { colourOf, colourOfPart, type Colour } from "./colours";
 import { Columns, numberOf } from "./columns";
 import { catchUp, finer, type Detail, type Steps } from "./detail";
@@ -162,9 +162,9 @@ export class CurveStore implements Curves {
     );
   }
 
-  /** Says whether a job's curve has doubled since it was read: the service would smooth it more. */
-  isOutgrown(key: string, jobId: string): boolean {
-    return this.#series.get(key)?.get(jobId)?.columns.isOutgrown() ?? false;
+  /** Says whether a curve of this key has doubled since it was read: the service would smooth it more. */
+  isOutgrown(key: string): boolean {
+    return [...(this.#series.get(key)?.values() ?? [])].some(({ columns }) => columns.isOutgrown());
   }
 
   /**
@@ -177,7 +177,7 @@ export class CurveStore implements Curves {
 
   /** Returns the range of x that all loaded curves cover together. Steps and times that begin near 0 begin at 0. */
   range(kind: XKind): Span {
-    const { min, max } = extentOf(this.lines(this.loaded(), kind)) ?? { min: 0, max: 1 };
+    const { min, max } = extentOf(this.#placed(kind)) ?? { min: 0, max: 1 };
     return { min: kind !== "wall" && min > 0 && min < max * 0.1 ? 0 : min, max };
   }
 
@@ -187,6 +187,16 @@ export class CurveStore implements Curves {
     const found = this.#colours.get(jobId) ?? colourOf(jobId, ids);
     this.#colours.set(jobId, found);
     return found;
+  }
+
+  /** Yields all rows with their places: each frame asks, and a line for each curve would be too much. */
+  *#placed(kind: XKind): Generator<readonly [Place, Columns]> {
+    for (const series of this.#series.values())
+      for (const [id, { columns, ghosts }] of series) {
+        const place = this.attempts.place(id, kind, columns.time[0] ?? 0);
+        yield [place, columns];
+        if (this.ghost) for (const ghost of ghosts) yield [place, ghost];
+      }
   }
 
   #linesOf(key: string, kind: XKind, shown: Span | null, part: string | null): readonly Line[] {
