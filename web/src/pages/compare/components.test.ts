@@ -60,7 +60,8 @@ test("comparing jobs reads each of them once, its attempts too, and follows them
   setQuery({ jobs: "a,b,c" });
   const host = show(Compare, {});
   await settled();
-  await vi.advanceTimersByTimeAsync(10);
+  await vi.advanceTimersByTimeAsync(500);
+  flushSync();
   const reads = asked.map(({ path }) => path).filter((path) => path.startsWith("v1/jobs/"));
   expect(reads.toSorted()).toEqual([
     ...["v1/jobs/a", "v1/jobs/a/attempts", "v1/jobs/b", "v1/jobs/b/attempts", "v1/jobs/c"],
@@ -69,6 +70,8 @@ test("comparing jobs reads each of them once, its attempts too, and follows them
   expect(textsOf(host, "tbody td:nth-last-child(2)")).toEqual(["box:3", "box:3"]);
   expect(textOf(host)).toContain("c: There is none.");
   tell({ kind: "job", job: view("a", { version: 2, name: "renamed" }) as JobSummary });
+  flushSync();
+  await vi.advanceTimersByTimeAsync(500);
   flushSync();
   expect(textsOf(host, "tbody td.name")).toEqual(["renamed", "job b"]);
   tell({ kind: "deleted", jobId: "a" });
