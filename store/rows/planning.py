@@ -7,6 +7,7 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from scheduling.plan import plan
+from scheduling.pools import next_for
 from scheduling.snapshot import RecordedReasons, Snapshot, Waiting
 from scheduling.steps import Plan
 from store.facts.jobs import WAITING
@@ -85,6 +86,8 @@ def reason_of(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> R
     if others and (job.group not in planned.used_up or groups.going_on({job.group})):
         return planned.reasons.by_shape.get(job.shape, WAITING)
     planned = plan(replace(seen, line=(*seen.line, job)))
-    if any(start.job.id == job.id for start in planned.starts):
-        return None
-    return planned.reasons.of(job) or WAITING
+    start = next((one for one in planned.starts if one.job.id == job.id), None)
+    if start is None:
+        return planned.reasons.of(job) or WAITING
+    # A pool takes it at once, and the pool's cluster says when it starts.
+    return None if start.placement.devices else next_for(job.resources)

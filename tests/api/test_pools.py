@@ -63,6 +63,14 @@ def test_a_job_over_several_nodes_gets_the_only_pool(service: ApiFixture) -> Non
     assert service.submit(resources={"nodes": 2, "pool": "cpu"})["spec"]["resources"]["device"] == "cpu"
 
 
+def test_a_pool_takes_a_job_at_once_and_says_itself_when_it_starts(service: ApiFixture) -> None:
+    serve(service, GPU)
+    asked = {"resources": {"devices_per_node": 4, "pool": "gpu"}}
+    told = service.client.post("/v1/jobs/validate?place=true", json={**SPEC, **asked}).json()["waits_for"]
+    assert (told["fits"], told["code"], told["position"]) == (False, "pool_next", 1)
+    assert told["message"] == "needs 4 GPUs of pool gpu, which takes it next"
+
+
 def test_a_pool_may_be_away_for_a_day(service: ApiFixture) -> None:
     serve(service, GPU, CPU)
     age(service, "gpu", hours=23)
