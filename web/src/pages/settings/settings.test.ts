@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { live } from "../../live/live.svelte";
 import { href, navigate, route } from "../../router.svelte";
 import { session } from "../../shell/session.svelte";
+import { pending } from "../../shell/undo.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import { limitOf, typed, valueText } from "./resources";
 import Settings from "./Settings.svelte";
@@ -57,7 +58,8 @@ beforeEach(() => {
 });
 
 afterEach(async () => {
-  vi.runOnlyPendingTimers();
+  await vi.runOnlyPendingTimersAsync();
+  expect(pending(), "no change waits or has failed").toEqual([]);
   await removeAll();
   navigate(href(""));
   vi.restoreAllMocks();
@@ -149,6 +151,8 @@ test("sessions are marked and ended; this one is signed out", async () => {
       { ...one, id: "ses_2", address: "10.0.0.2", current: false, used_at: null },
       { ...one, id: "ses_3", address: "", current: false, token_id: null },
     ],
+    "DELETE v1/sessions/ses_2": {},
+    "DELETE v1/sessions/ses_3": {},
   });
   expect(textsOf(host, "td.from")).toEqual(["10.0.0.1 this browser", "10.0.0.2", "not known"]);
   expect(textsOf(host, "tbody tr:last-child td")[4]).toBe("the administrator's");
