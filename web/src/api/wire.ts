@@ -6,6 +6,7 @@ type Schemas = components["schemas"];
 export type JobState = Schemas["JobState"];
 export type JobSummary = Schemas["JobSummary"];
 export type ColumnView = Schemas["ColumnView"];
+export type ColumnsView = Schemas["ColumnsView"];
 export type JobView = Schemas["JobView"];
 export type SweepSummary = Schemas["SweepSummary"];
 export type SweepView = Schemas["SweepView"];
