@@ -81,8 +81,15 @@ test("two fingers zoom, and the page scrolls by a finger on a chart", async () =
   const chart = new Figure(page, "val/loss");
   await chart.root.locator('.host[aria-label*="val"]').waitFor();
   const devtools = await visited.context.newCDPSession(page);
-  const box = await chart.root.locator(".u-over").boundingBox();
-  assert.ok(box);
+  const over = chart.root.locator(".u-over");
+  /** Puts the chart in the middle of the screen, where the controls above it have moved it. */
+  const seen = async (): Promise<{ x: number; y: number; width: number; height: number }> => {
+    await over.evaluate((element) => element.scrollIntoView({ block: "center" }));
+    const found = await over.boundingBox();
+    assert.ok(found);
+    return found;
+  };
+  let box = await seen();
   const touch = (type: string, ...fingers: readonly [number, number][]): Promise<unknown> =>
     devtools.send("Input.dispatchTouchEvent", {
       type: type as "touchStart",
@@ -94,6 +101,7 @@ test("two fingers zoom, and the page scrolls by a finger on a chart", async () =
   await page.waitForURL(/zoom=/);
   await page.getByRole("button", { name: "Reset zoom" }).click();
   await page.waitForURL((url) => !url.search.includes("zoom"));
+  box = await seen();
   const [before] = await Promise.all([page.evaluate(() => scrollY), touch("touchStart", [0.5, 0.5])]);
   for (const share of [0.45, 0.3, 0.15, 0, -0.1]) await touch("touchMove", [0.5, share]);
   await touch("touchEnd");
