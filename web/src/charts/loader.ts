@@ -139,7 +139,7 @@ export class CurveLoader {
     const id = items.job_id;
     const known = this.store.newestAttempt(id);
     if (this.store.append(items, keys)) this.#loadSoon();
-    if (keys.some((key) => this.store.isOutgrown(key)))
+    if (keys.some((key) => this.store.outgrown(key).length > 0))
       this.#delays.soon("outgrown", OUTGROWN_MS, () => this.#readOutgrown());
     const newest = Math.max(...keys.map((key) => items.metrics[key]?.attempt.at(-1) ?? 1));
     if (newest > known) this.#delays.soon(`attempt ${id}`, AGAIN_MS, () => void this.#attemptBegan(id));
@@ -152,11 +152,12 @@ export class CurveLoader {
     this.#load();
   }
 
-  /** Reads a curve whose points have doubled. All keys of a job double at once: one at a time, no frame has to wait. */
+  /** Reads a curve whose points have doubled. All of a job double at once: one at a time, no frame has to wait. */
   #readOutgrown(): void {
-    const isFree = (key: string): boolean => !this.#loading.has(key) && this.store.isOutgrown(key);
+    const isRead = (key: string): boolean => this.#loading.has(key) || this.#stale.has(key);
+    const isFree = (key: string): boolean => !isRead(key) && this.store.outgrown(key).length > 0;
     const key = [...this.#wanted.keys()].find(isFree);
-    if (key !== undefined) void this.#read([key]);
+    if (key !== undefined) void this.#read([key], this.store.outgrown(key).slice(0, 1));
   }
 
   #loadSoon(): void {
@@ -176,7 +177,7 @@ export class CurveLoader {
     for (let i = 0; i < keys.length; i += most) void this.#read(keys.slice(i, i + most));
   }
 
-  async #read(keys: readonly string[]): Promise<void> {
+  async #read(keys: readonly string[], only: readonly string[] | null = null): Promise<void> {
     const signal = this.#reading.signal;
     for (const key of keys) {
       this.#stale.delete(key);
@@ -184,12 +185,12 @@ export class CurveLoader {
     }
     const { smooth, ghost, jobs } = this.store;
     try {
-      const query = { job: idsOf(jobs), key: keys, smooth, smooth_points: SMOOTH_POINTS };
+      const query = { job: only ?? idsOf(jobs), key: keys, smooth, smooth_points: SMOOTH_POINTS };
       const { series } = await readCurves(
         { ...query, max_points: pointsOf(jobs.length), hidden: ghost },
         signal,
       );
-      if (!signal.aborted) this.#put(keys, series, smooth);
+      if (!signal.aborted) this.#put(keys, series, smooth, only !== null);
     } catch (error) {
       for (const key of keys) this.#stale.add(key);
       if (!signal.aborted) this.store.failed(error);
@@ -198,10 +199,11 @@ export class CurveLoader {
     }
   }
 
-  #put(keys: readonly string[], series: readonly Curve[], smooth: number): void {
+  #put(keys: readonly string[], series: readonly Curve[], smooth: number, isPart: boolean): void {
     for (const key of keys) {
       const curves = series.filter((curve) => curve.key === key);
-      this.store.put(key, curves, smooth);
+      if (isPart) this.store.refresh(key, curves, smooth);
+      else this.store.put(key, curves, smooth);
       for (const items of this.#loading.get(key) ?? []) this.#add(items, [key]);
     }
     this.zoom.again();

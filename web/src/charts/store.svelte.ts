@@ -73,18 +73,16 @@ export class CurveStore implements Curves {
 
   /** Takes over all curves of a key. */
   put(key: string, curves: readonly Curve[], smooth: number): void {
-    const found = new Map<string, Series>();
-    for (const curve of curves.filter((each) => !each.hidden))
-      found.set(curve.job_id, {
-        columns: Columns.of(curve, curve.smooth ?? smooth),
-        detail: null,
-        ghosts: [],
-      });
-    for (const curve of curves.filter((each) => each.hidden))
-      found.get(curve.job_id)?.ghosts.push(Columns.of(curve, 0));
-    this.#series.set(key, found);
+    this.#series.set(key, seriesOf(curves, smooth));
     this.failure = null;
     this.version += 1;
+    this.changed();
+  }
+
+  /** Takes over curves of some jobs in place of those that it has. They are drawn as live points are, in their turn. */
+  refresh(key: string, curves: readonly Curve[], smooth: number): void {
+    const found = this.#series.get(key);
+    for (const [id, series] of seriesOf(curves, smooth)) found?.set(id, series);
     this.changed();
   }
 
@@ -162,9 +160,10 @@ export class CurveStore implements Curves {
     );
   }
 
-  /** Says whether a curve of this key has doubled since it was read: the service would smooth it more. */
-  isOutgrown(key: string): boolean {
-    return [...(this.#series.get(key)?.values() ?? [])].some(({ columns }) => columns.isOutgrown());
+  /** Returns the jobs whose curve of this key has doubled since it was read: the service would smooth it more. */
+  outgrown(key: string): readonly string[] {
+    const all = [...(this.#series.get(key) ?? [])];
+    return all.filter(([, { columns }]) => columns.isOutgrown()).map(([id]) => id);
   }
 
   /**
@@ -238,4 +237,13 @@ export class CurveStore implements Curves {
       if (series.detail && step <= series.detail.to) series.detail.columns.append(step, time, attempt, value);
     }
   }
+}
+
+function seriesOf(curves: readonly Curve[], smooth: number): Map<string, Series> {
+  const found = new Map<string, Series>();
+  for (const curve of curves.filter((each) => !each.hidden))
+    found.set(curve.job_id, { columns: Columns.of(curve, curve.smooth ?? smooth), detail: null, ghosts: [] });
+  for (const curve of curves.filter((each) => each.hidden))
+    found.get(curve.job_id)?.ghosts.push(Columns.of(curve, 0));
+  return found;
 }
