@@ -10,12 +10,14 @@ from pydantic_core import to_json
 
 from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
-from store.facts.columns import Cells, JobGroupFacts, KnownColumns
+from store.facts.columns import Cells, JobGroupFacts, JobGroups, KnownColumns
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import (
     BestCheckpoint,
     DependencyFacts,
+    JobCounts,
     JobFacts,
+    JobList,
     JobSweepFacts,
     ListedAttempt,
     ListedJob,
@@ -37,6 +39,7 @@ from torchyard.contract.views.jobs import (
     HeldDevice,
     InitialView,
     JobGroup,
+    JobPage,
     ProgressView,
     QueueEntry,
     SpreadView,
@@ -64,6 +67,28 @@ def encoded_job(facts: JobFacts, caller: Caller, *, is_new: bool = False) -> byt
         "notes": facts.notes,
     }
     return b'%s,"spec":%s,"card":%s}' % (_encoded(told)[:-1], resolved, card.encode())
+
+
+def page(
+    found: JobList,
+    counted: JobCounts | None,
+    grouped: JobGroups | None,
+    columns: Mapping[str, Column],
+    *,
+    behind: str | None,
+) -> JobPage:
+    """Returns the view of a page without its rows. `behind`: the cursor of the next page."""
+    return JobPage(
+        data=[],
+        has_more=found.page.has_more,
+        next=behind,
+        counts=None if counted is None else {**counted.by_state},
+        total=None if counted is None else sum(counted.by_state.values()),
+        counts_complete=None if counted is None else counted.is_complete,
+        groups=None if grouped is None else [_group(each, columns) for each in grouped.groups],
+        groups_complete=None if grouped is None else grouped.is_complete,
+        list_complete=found.is_complete,
+    )
 
 
 def encoded_summaries(
@@ -106,19 +131,6 @@ def known_columns(found: KnownColumns) -> ColumnsView:
     """Returns the view of the columns that jobs have."""
     data = [ColumnView(name=each.name, jobs=each.jobs, differs=each.differs) for each in found.columns]
     return ColumnsView(data=data, jobs=found.jobs)
-
-
-def group(facts: JobGroupFacts, columns: Mapping[str, Column]) -> JobGroup:
-    """Returns the view of the jobs with a value of a column. `columns`: those of which it tells the spread, by name."""
-    spreads = {name: facts.columns[column] for name, column in columns.items() if column in facts.columns}
-    return JobGroup(
-        key=facts.key,
-        value=facts.value,
-        name=facts.name,
-        counts={**facts.by_state},
-        total=sum(facts.by_state.values()),
-        columns={name: SpreadView(**asdict(spread)) for name, spread in spreads.items()} if columns else None,
-    )
 
 
 def attempt(facts: ListedAttempt) -> AttemptView:
@@ -213,6 +225,18 @@ def _summary(facts: ListedJob, *, starred: bool) -> dict[str, Any]:
         "version": facts.version,
         "position": facts.position,
     }
+
+
+def _group(facts: JobGroupFacts, columns: Mapping[str, Column]) -> JobGroup:
+    spreads = {name: facts.columns[column] for name, column in columns.items() if column in facts.columns}
+    return JobGroup(
+        key=facts.key,
+        value=facts.value,
+        name=facts.name,
+        counts={**facts.by_state},
+        total=sum(facts.by_state.values()),
+        columns={name: SpreadView(**asdict(spread)) for name, spread in spreads.items()} if columns else None,
+    )
 
 
 def _columns(columns: Mapping[str, Column], cells: Cells) -> dict[str, Scalar]:

@@ -114,42 +114,20 @@ def list_jobs(
         grouped = yield from job_table.groups(services.store, where, caller=caller, by=by, columns=values)
     order = order_of(sort)
     if group is not None or isinstance(order, Order):
+        place = table_after(after)
         found = yield from job_table.arranged(
-            services.store,
-            where,
-            caller=caller,
-            limit=limit,
-            sort=order,
-            group=group,
-            after=table_after(after),
-            columns=values,
+            services.store, where, caller=caller, limit=limit, sort=order, group=group, after=place, columns=values
         )
         behind = None if found.behind is None else table_cursor(found.behind)
         counted = queries.counts(services.store, where, caller=caller) if counts else None
     else:
+        last = job_after(after, order)
         found = queries.find(
-            services.store,
-            where,
-            caller=caller,
-            limit=limit,
-            sort=order,
-            after=job_after(after, order),
-            counts=counts,
-            columns=values,
+            services.store, where, caller=caller, limit=limit, sort=order, after=last, counts=counts, columns=values
         )
         counted = found.counts
         behind = job_cursor(found.page.items[-1], order) if found.page.has_more else None
-    rest = JobPage(
-        data=[],
-        has_more=found.page.has_more,
-        next=behind,
-        counts=None if counted is None else {**counted.by_state},
-        total=None if counted is None else sum(counted.by_state.values()),
-        counts_complete=None if counted is None else counted.is_complete,
-        groups=None if grouped is None else [present.group(each, shown) for each in grouped.groups],
-        groups_complete=None if grouped is None else grouped.is_complete,
-        list_complete=found.is_complete,
-    )
+    rest = present.page(found, counted, grouped, shown, behind=behind)
     return with_data(rest, present.encoded_summaries(found.page.items, caller, columns=shown, cells=found.cells))
 
 

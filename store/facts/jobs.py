@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from store.facts.columns import Cells, TableCursor
 from store.facts.initial_weights import InitialFacts
 from store.facts.pages import FactPage
 from torchyard.contract.devices import DeviceReport
@@ -243,3 +244,18 @@ class VisibleJobs:
 
     readable: frozenset[str]
     existing: frozenset[str]
+
+
+@dataclass(frozen=True)
+class JobList:
+    """A page of a list."""
+
+    page: FactPage[ListedJob]
+    cells: Mapping[str, Cells]
+    """The values of the columns that were asked for, by job: of those that the caller may read."""
+    counts: JobCounts | None = None
+    """How many jobs of the whole list are in each state."""
+    is_complete: bool | None = None
+    """Of a list that is arranged anew for each page: whether it has all jobs."""
+    behind: TableCursor | None = None
+    """Where the next page of such a list begins."""

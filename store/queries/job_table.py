@@ -15,8 +15,8 @@ from store.db.database import Snapshots
 from store.db.tables import Job
 from store.facts.callers import Caller
 from store.facts.columns import Cells, JobGroups, KnownColumns, Order, TableCursor, group_key
+from store.facts.jobs import JobList
 from store.facts.pages import FactPage
-from store.queries.jobs import JobList
 from store.rows import access, job_columns, job_groups, known_columns, listing
 from torchyard.contract.columns import Column, MetricColumn, Scalar
 from torchyard.contract.filters import JobQuery, JobSort

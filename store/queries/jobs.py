@@ -3,8 +3,7 @@
 What a caller may not read is not found: NotFound is raised, also for what is no job's id.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -12,11 +11,11 @@ from sqlalchemy.orm import Session
 from store.db.database import Snapshots
 from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
-from store.facts.columns import Cells, TableCursor
 from store.facts.jobs import (
     Head,
     JobCounts,
     JobFacts,
+    JobList,
     ListCursor,
     ListedAttempt,
     ListedJob,
@@ -33,21 +32,6 @@ from store.rows import stacks as rows
 from torchyard.contract.columns import Column
 from torchyard.contract.errors import NotFound
 from torchyard.contract.filters import JobQuery, JobSort
-
-
-@dataclass(frozen=True)
-class JobList:
-    """A page of a list."""
-
-    page: FactPage[ListedJob]
-    cells: Mapping[str, Cells]
-    """The values of the columns that were asked for, by job: of those that the caller may read."""
-    counts: JobCounts | None = None
-    """How many jobs of the whole list are in each state."""
-    is_complete: bool | None = None
-    """Of a list that is arranged anew for each page: whether it has all jobs."""
-    behind: TableCursor | None = None
-    """Where the next page of such a list begins."""
 
 
 def find(
