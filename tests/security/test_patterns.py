@@ -28,6 +28,7 @@ OF_OURS = {
 }
 """Expressions that see no text of others, or only where they harm nobody, and take more steps."""
 MADE_AT_RUN_TIME = {
+    "api/parameters/paging.py:media_after": "two numbers, and the key of a metric",
     "store/queries/log_patterns.py:plain": "an escaped text",
     "torchyard/cli/follow.py:_is_in_log": "two numbers between what is known",
     "torchyard/client/references.py:_last_number": "an escaped name, and a number",

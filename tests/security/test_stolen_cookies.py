@@ -30,6 +30,8 @@ VALUES = {
     "number": "0",
     "schedule_id": "sch_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "target_id": "ntf_0197f3c2a9b47c1e8d20f6b1c4e5a703",
+    "media_id": "med_0197f3c2a9b47c1e8d20f6b1c4e5a703",
+    "part": "image",
     "sha256": "7" * 64,
     "ref": "best",
     "path": "a.png",

@@ -157,6 +157,8 @@ class Client(Driver[ClientCore]):
     tokens = iterating(ClientCore.tokens)
     make_token = blocking(ClientCore.make_token)
     revoke_token = blocking(ClientCore.revoke_token)
+    sessions = iterating(ClientCore.sessions)
+    end_session = blocking(ClientCore.end_session)
     quotas = iterating(ClientCore.quotas)
     quota = blocking(ClientCore.quota)
     set_quota = blocking(ClientCore.set_quota)

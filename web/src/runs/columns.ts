@@ -28,7 +28,7 @@ const TITLES: Readonly<Record<Own, string>> = {
   labels: "Labels",
 };
 const NAME =
-  /^([A-Za-z_][A-Za-z0-9_/-]{0,99}(\.[A-Za-z_][A-Za-z0-9_/-]{0,99}){0,15}|metric:[^\p{Cc}]{1,200}:(best|last|min|max)|label:[A-Za-z0-9][A-Za-z0-9._/-]{0,62})$/u;
+  /^([A-Za-z_][A-Za-z0-9_/-]{0,99}(\.[A-Za-z_][A-Za-z0-9_/-]{0,99}){0,15}|metric:[ -~\u00a0-\uffff]{1,200}:(best|last|min|max)|label:[A-Za-z0-9][A-Za-z0-9._/-]{0,62})$/;
 
 export function isOwn(name: string): name is Own {
   return (OWN as readonly string[]).includes(name);
