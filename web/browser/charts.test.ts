@@ -168,6 +168,7 @@ test("a copied address shows the same in another browser", async () => {
   const other = await visit(browser, service, page.url().slice(service.url.length + 1));
   const same = new Figure(other.page, "train/loss");
   await same.reaches(LONG);
+  await same.root.locator('.host[aria-label*="last: long "]').waitFor(); // the job itself may be read after its curves
   assert.equal(other.page.url(), page.url());
   assert.equal(await other.page.getByLabel("smooth").inputValue(), "0.8");
   await same.root.locator(".mark", { hasText: "log" }).waitFor();
