@@ -22,6 +22,7 @@ from api.routes import (
     bundles,
     checkpoints,
     cluster,
+    code,
     curves,
     health,
     jobs,
@@ -94,7 +95,7 @@ def token_of(settings: Settings) -> str:
 
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
-    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts, media)
+    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts, media, code)
     areas = (
         submission,
         batches,

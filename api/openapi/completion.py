@@ -9,8 +9,10 @@ from starlette.routing import BaseRoute
 from api.openapi import bodies, components
 from api.openapi.components import SCHEMA, headers
 from torchyard.contract.errors import (
+    FileTooLarge,
     InvalidRequest,
     NotFound,
+    NotText,
     RangeNotSatisfiable,
     TooLarge,
     TorchyardError,
@@ -39,6 +41,7 @@ TAGS = [
     {"name": "models", "description": "Checkpoints that stay under a name, version by version."},
     {"name": "artifacts", "description": "Other files that a job left."},
     {"name": "media", "description": "What a job shows at its steps: pictures, tables, texts and others."},
+    {"name": "code", "description": "The files of the code that a job runs."},
     {"name": "bundles", "description": "Upload code and data for jobs, each as one tar that its sha256 names."},
     {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
     {"name": "team", "description": "Users, their tokens, sessions of browsers, and the audit."},
@@ -162,6 +165,11 @@ LOG_FILE: dict[int | str, dict[str, Any]] = {
     }
 }
 """The `responses` of the route that sends a log as a file."""
+TEXT_FILE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The text, in UTF-8", "content": {"text/plain": {"schema": {"type": "string"}}}},
+    **problems(FileTooLarge, NotText),
+}
+"""The `responses` of the route that sends the text of a file."""
 
 
 def completed(document: dict[str, Any], routes: Sequence[BaseRoute]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ READS: dict[str, str] = {
     "artifacts": "/v1/jobs/{job}/artifacts",
     "artifact": "/v1/jobs/{job}/artifacts/a.txt",
     "media": "/v1/jobs/{job}/media",
+    "code": "/v1/jobs/{job}/code",
 }
 CHANGES: dict[str, tuple[str, str, int]] = {
     "change": ("PATCH", "/v1/jobs/{job}", 200),

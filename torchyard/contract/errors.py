@@ -156,10 +156,26 @@ class TooLarge(TorchyardError):
     title = "The request body is too large"
 
 
+class FileTooLarge(TorchyardError):
+    """A file is to be shown, and has too many bytes."""
+
+    code = "file_too_large"
+    status = 413
+    title = "The file is too large to be shown"
+
+
 class UrlTooLong(TorchyardError):
     code = "url_too_long"
     status = 414
     title = "The URL is too long"
+
+
+class NotText(TorchyardError):
+    """A file is to be shown, and has no text in UTF-8."""
+
+    code = "not_text"
+    status = 415
+    title = "The file has no text"
 
 
 class RangeNotSatisfiable(TorchyardError):

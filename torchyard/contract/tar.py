@@ -30,6 +30,12 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
+class Seekable(Readable, Protocol):
+    """A file of which some bytes may be left out."""
+
+    def seek(self, offset: int, /) -> int: ...
+
+
 @dataclass(frozen=True)
 class BundleContents:
     """The number of a bundle's files, and their bytes together."""
@@ -45,6 +51,14 @@ class Member:
     name: str
     mode: int
     size: int
+
+
+@dataclass(frozen=True)
+class PlacedMember:
+    """One file of a bundle, and the byte of the tar with which its content begins."""
+
+    member: Member
+    offset: int
 
 
 def header(name: str, *, size: int, executable: bool) -> bytes:
@@ -87,6 +101,20 @@ def read_members(
     stream.expect_end()
 
 
+def find_members(file: Seekable, *, max_files: int, max_bytes: int) -> Generator[PlacedMember]:
+    """Yields the files of a bundle that was verified, up to `max_files`, and reads none of their contents.
+
+    Between two of them the caller may read what it likes. Raises InvalidBundle, and what `file.read` raises.
+    """
+    stream, at = _Stream(file, max_bytes), 0
+    for _ in range(max_files):
+        file.seek(at)
+        if (member := _next(stream)) is None:
+            return
+        at = stream.skip(member)
+        yield PlacedMember(member, at - member.size - len(padding(member.size)))
+
+
 class _Stream:
     """Reads the tar, and knows where it is."""
 
@@ -121,6 +149,13 @@ class _Stream:
         """Reads the zeros behind a file whose bytes were read."""
         if any(self._exactly(-member.size % BLOCK)):
             raise InvalidBundle(f"{member.name!r} has bytes behind its end")
+
+    def skip(self, member: Member) -> int:
+        """Counts the bytes of a file as read. Returns the byte with which the next header begins."""
+        self._read += member.size + -member.size % BLOCK
+        if self._read > self._most:
+            raise InvalidBundle(f"{member.name!r} ends behind the end of the tar")
+        return self._read
 
     def expect_end(self) -> None:
         """Reads to the end of the file. Its first empty block was read already."""

@@ -1,0 +1,48 @@
+"""Shows the code that a job runs: the files of its bundle, and their texts."""
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import Response
+
+from api.access.auth import JobReader
+from api.openapi.completion import TEXT_FILE
+from api.openapi.routers import guarded
+from api.parameters.reads import Parts, in_turns
+from api.services import ServicesDep
+from api.transfers import code as bundle_files
+from store.queries import code
+from torchyard.contract.errors import NotFound, Unavailable
+from torchyard.contract.views.code import CodeView
+
+router = guarded("code", Unavailable)
+
+_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox", "Cache-Control": "private, no-cache"}
+"""Keeps a browser that is led to the text from taking it for a page: a stranger wrote it."""
+
+
+@router.get("/jobs/{job_id}/code", response_model=CodeView)
+@in_turns
+def list_code(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job_id: str,
+    digests: Annotated[bool, Query(description="with the sha256 of files up to 256 KiB")] = False,
+) -> Parts[CodeView]:
+    """Lists the files of the bundle that the job runs, up to 5,000. `note` says why there are none."""
+    found = code.bundle_of(services.store, job_id, caller=caller)
+    if isinstance(found, str):
+        return CodeView(sha256=None, note=found, files=[], total=0)
+    return (yield from bundle_files.listed(services.store.blobs, found, digests=digests))
+
+
+@router.get("/jobs/{job_id}/code/{path:path}", response_class=Response, responses=TEXT_FILE)
+@in_turns
+def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: str) -> Parts[Response]:
+    """Sends the text of one file of the job's code, of at most 256 KiB and in UTF-8."""
+    found = code.bundle_of(services.store, job_id, caller=caller)
+    if isinstance(found, str):
+        raise NotFound(found)
+    text = yield from bundle_files.text_of(services.store.blobs, found, path)
+    return Response(text, media_type="text/plain", headers=_HEADERS)

@@ -1,0 +1,79 @@
+"""Reads files of a bundle out of its tar, in parts: headers and a few contents, never the whole."""
+
+from collections.abc import Generator
+import hashlib
+
+from store.blobs import Blobs
+from store.facts.checkpoints import BundleFacts
+from torchyard.contract.errors import FileTooLarge, InvalidBundle, NotFound, NotText
+from torchyard.contract.tar import PlacedMember, Seekable, find_members
+from torchyard.contract.views.code import CodeFileView, CodeView
+
+MOST_LISTED = 5000
+MOST_TEXT = 256 << 10
+"""Bytes of a file whose text is sent."""
+_MOST_HASHED = 64 << 20
+_HEADERS_PER_PART = 500
+_BYTES_PER_PART = 4 << 20
+
+
+def listed(blobs: Blobs, bundle: BundleFacts, *, digests: bool) -> Generator[None, None, CodeView]:
+    """Lists the files. Raises InvalidBundle, NotFound and OSError."""
+    files: list[CodeFileView] = []
+    hashed = ended = 0
+    with blobs.open(bundle.sha256) as file:
+        for found in _found(file, bundle):
+            if len(files) == MOST_LISTED:
+                break
+            member, digest = found.member, None
+            if digests and member.size <= MOST_TEXT and hashed + member.size <= _MOST_HASHED:
+                digest = hashlib.sha256(_content(file, found)).hexdigest()
+                hashed += member.size
+            files.append(
+                CodeFileView(path=member.name, size=member.size, executable=member.mode & 0o100 != 0, sha256=digest)
+            )
+            if len(files) % _HEADERS_PER_PART == 0 or hashed - ended >= _BYTES_PER_PART:
+                ended = hashed
+                yield
+    return CodeView(sha256=bundle.sha256, note=None, files=files, total=bundle.files)
+
+
+def text_of(blobs: Blobs, bundle: BundleFacts, path: str) -> Generator[None, None, str]:
+    """Returns the text of one file. Raises NotFound, FileTooLarge, NotText, InvalidBundle and OSError."""
+    with blobs.open(bundle.sha256) as file:
+        for number, found in enumerate(_found(file, bundle), start=1):
+            if found.member.name == path:
+                _require_small(found)
+                return _text(_content(file, found))
+            if number % _HEADERS_PER_PART == 0:
+                yield
+    raise NotFound(f"the code has no file {path[:200]!r}")
+
+
+def _found(file: Seekable, bundle: BundleFacts) -> Generator[PlacedMember]:
+    return find_members(file, max_files=bundle.files, max_bytes=bundle.size)
+
+
+def _require_small(found: PlacedMember) -> None:
+    if found.member.size > MOST_TEXT:
+        raise FileTooLarge(
+            f"{found.member.name!r} has {found.member.size} bytes: of files up to {MOST_TEXT} bytes the text is sent"
+        )
+
+
+def _content(file: Seekable, found: PlacedMember) -> bytes:
+    file.seek(found.offset)
+    content = file.read(found.member.size)
+    if len(content) != found.member.size:
+        raise InvalidBundle(f"the tar is cut off in {found.member.name!r}")
+    return content
+
+
+def _text(content: bytes) -> str:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise NotText("the file has bytes that are no UTF-8: download the bundle to read it") from None
+    if "\0" in text:
+        raise NotText("the file has NUL bytes, so it is no text: download the bundle to read it")
+    return text

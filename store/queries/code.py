@@ -1,0 +1,33 @@
+"""The code that jobs run. Raises Unavailable, OSError, and NotFound as `store.queries.jobs` does."""
+
+from typing import Any
+
+from store.db.tables import Job
+from store.facts.callers import Caller
+from store.facts.checkpoints import BundleFacts
+from store.rows import access, bundles
+from store.store import Store
+from torchyard.contract.bundles import digest_in
+
+
+def bundle_of(store: Store, job_id: str, *, caller: Caller) -> BundleFacts | str:
+    """Returns the bundle of the job's code, or why there is none that can be read."""
+    with store.read() as session:
+        owner, spec = access.readable_job(session, job_id, caller, Job.owner, Job.spec)
+        url = _code(spec)
+        if url is None:
+            return "The job runs a recipe, which is part of the service: it has no code of its own."
+        sha256 = digest_in(url)
+        if sha256 is None:
+            return f"The code lies on the workers, in {url}. It is not stored, and cannot be shown."
+        # The owner's own row, as every bundle is read: what a job names without having it stays hidden.
+        found = bundles.find(session, owner, sha256)
+    if found is None or not store.blobs.has(sha256, size=found.size):
+        return f"The bundle {sha256} of the code was deleted."
+    return found
+
+
+def _code(spec: Any) -> str | None:
+    config = spec.get("config")
+    code = config.get("code") if isinstance(config, dict) else None
+    return code if isinstance(code, str) else None

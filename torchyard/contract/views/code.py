@@ -1,0 +1,23 @@
+"""The JSON of the code that a job runs."""
+
+from torchyard.contract.views.base import View
+
+
+class CodeFileView(View):
+    path: str
+    size: int
+    executable: bool
+    sha256: str | None = None
+    """Only with `?digests=true`, of files whose text is sent, up to 64 MiB of them together."""
+
+
+class CodeView(View):
+    """The files of a job's code, by the bytes of their paths."""
+
+    sha256: str | None
+    """Of the bundle; null if the code is none."""
+    note: str | None
+    """Why no files are listed."""
+    files: list[CodeFileView]
+    total: int
+    """Files of the bundle: of more than 5,000 the first are listed."""
