@@ -32,6 +32,8 @@ test("by keys alone: a section folds, a chart is pinned, all zoom and pan; anoth
   const loss = new Figure(page, "val/loss");
   await loss.root.locator('.host[aria-label*="val"]').waitFor();
   assert.equal(await loss.root.getAttribute("data-keys"), "train/loss val/loss");
+  const head = await loss.root.locator("figcaption").boundingBox();
+  assert.ok(head && head.height < 30, "name, legend and menu are in one line");
   await loss.point(0.5);
   await loss.root.locator(".readout", { hasText: /val.*train|train.*val/s }).waitFor();
   await page.mouse.move(0, 0);
