@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from store.facts.callers import SERVICE
+from store.facts.columns import Order
 from store.facts.telemetry import MetricPoint
 from store.queries import job_table
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control
-from torchyard.contract.columns import MOST_CHARACTERS, MOST_COLUMNS
+from torchyard.contract.columns import MOST_CHARACTERS, MOST_COLUMNS, parse_column
+from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
 
@@ -305,3 +308,15 @@ def test_orders_and_groups_tell_nothing_of_jobs_that_the_caller_may_not_read(ser
     assert [group["value"] for group in found] == ["0.3"]
     assert in_pages(service, group_by="config.optimizer.lr", in_group="=0.1") == ""
     assert in_pages(service, group_by="env.TZ", in_group="-") == "c"
+
+
+def test_others_have_their_turn_between_parts_of_an_order_and_of_groups(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abcde":
+        with_lr(service, name, 0.1)
+    monkeypatch.setattr(job_table, "_AT_ONCE", 2)
+    store, where, lr = service.app.state.services.store, JobQuery(), parse_column("config.optimizer.lr")
+    order = Order(lr, reverse=False)
+    assert len([*job_table.arranged(store, where, caller=SERVICE, limit=2, sort=order)]) == 3
+    assert len([*job_table.groups(store, where, caller=SERVICE, by=lr, columns=[lr])]) == 3
