@@ -73,7 +73,7 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     Conflict: f"job {JOB} has succeeded: it cannot be cancelled",
     TooLarge: "send at most 1048576 bytes",
     FileTooLarge: "'data.csv' has 300000 bytes: of files up to 262144 bytes the text is sent",
-    NotText: "the file has NUL bytes, so it is no text: download the bundle to read it",
+    NotText: "the file has NUL bytes, so it is no text",
     RangeNotSatisfiable: "the file has 1024 bytes",
     TooManyRequests: "send at most 100 requests a second; try again in 1 s",
     Unavailable: "the database does not answer",

@@ -73,7 +73,7 @@ def _text(content: bytes) -> str:
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise NotText("the file has bytes that are no UTF-8: download the bundle to read it") from None
+        raise NotText("the file has bytes that are no UTF-8, so it is no text") from None
     if "\0" in text:
-        raise NotText("the file has NUL bytes, so it is no text: download the bundle to read it")
+        raise NotText("the file has NUL bytes, so it is no text")
     return text

@@ -7,7 +7,7 @@ class CodeFileView(View):
     path: str
     size: int
     executable: bool
-    sha256: str | None = None
+    sha256: str | None
     """Only with `?digests=true`, of files whose text is sent, up to 64 MiB of them together."""
 
 

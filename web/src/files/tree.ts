@@ -26,6 +26,12 @@ export function nameOf(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
+/** Returns the folders that a file is in, the outermost first. */
+export function foldersOf(path: string): readonly string[] {
+  const parts = path.split("/").slice(0, -1);
+  return parts.map((_, index) => parts.slice(0, index + 1).join("/"));
+}
+
 function folderOf<F extends File>(name: string, path: string, files: readonly F[]): Folder<F> {
   const start = path === "" ? 0 : path.length + 1;
   const below = new Map<string, F[]>();
