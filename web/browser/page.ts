@@ -33,7 +33,7 @@ export async function visit(
 /** Takes the account that a link with a code offers, and waits for the page. */
 export async function accept(page: Page): Promise<void> {
   await page.getByRole("button", { name: /^Continue as / }).click();
-  await page.getByRole("navigation", { name: "Pages" }).waitFor();
+  await page.getByRole("banner").waitFor();
 }
 
 /** The same with the administrator's token, as people do on another machine. */
@@ -46,7 +46,7 @@ export async function signIn(
   const visited = await open(browser, new URL(path, root));
   await visited.page.getByLabel("Personal token").fill(service.facts.token);
   await visited.page.keyboard.press("Enter");
-  await visited.page.getByRole("navigation", { name: "Pages" }).waitFor();
+  await visited.page.getByRole("banner").waitFor();
   return visited;
 }
 

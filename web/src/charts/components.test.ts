@@ -58,7 +58,7 @@ test("controls change the view; the smoothing once the slider rests", async () =
   }
   await vi.advanceTimersByTimeAsync(200);
   expect(changes).toEqual([{ smooth: 0.9 }]);
-  host.querySelector<HTMLElement>("button")?.click();
+  [...host.querySelectorAll<HTMLElement>("button")].find((one) => one.textContent === "Reset zoom")?.click();
   expect(changes.at(-1)).toEqual({ zoom: null });
 });
 

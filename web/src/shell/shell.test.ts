@@ -45,7 +45,7 @@ test("the header marks the page that is shown, and says how the page hears of ch
   navigate(href("jobs/job_0197f3c2a9b47c1e8d20f6b1c4e5a703"));
   const calls: string[] = [];
   const host = show(Header, { openPalette: () => calls.push("palette"), openHelp: () => calls.push("help") });
-  expect(textsOf(host, "[aria-current=page]")).toEqual(["Jobs"]);
+  expect(textsOf(host, "header > nav [aria-current=page]")).toEqual(["Jobs"]);
   live.status = "polling";
   flushSync();
   expect(textOf(host.querySelector("[role=status]"))).toBe("every 5 s");
