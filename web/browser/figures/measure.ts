@@ -7,6 +7,7 @@ import { firstCurves, type Subject } from "./curve.ts";
 import { frames } from "./frames.ts";
 import { plotted } from "./plots.ts";
 import { heaps, Stream, type Replay } from "./heap.ts";
+import { scrolled } from "./table.ts";
 
 /** `login`: an address of the service with a one-time code. */
 type Order =
@@ -14,7 +15,8 @@ type Order =
   | { what: "frames"; login: string; path: string; charts: number; seconds: number }
   | { what: "heap"; login: string; path: string; replay: Replay }
   | { what: "plots"; login: string; runs: number; axes: number; repeats: number }
-  | { what: "sizes"; login: string };
+  | { what: "scroll"; login: string; path: string; seconds: number }
+  | { what: "sizes"; login: string; paths: readonly string[] };
 
 /** All ten charts are in sight. */
 const SIZE = { width: 1440, height: 1800 };
@@ -31,7 +33,9 @@ try {
 async function measured(browser: Browser, order: Order): Promise<unknown> {
   if (order.what === "curve") return firstCurves(browser, order.subjects, order.repeats, order.keep);
   if (order.what === "plots") return plotted(await loggedIn(browser, order.login), order);
-  if (order.what === "sizes") return sizes(await loggedIn(browser, order.login));
+  if (order.what === "sizes") return sizes(await loggedIn(browser, order.login), order.paths);
+  if (order.what === "scroll")
+    return scrolled(await loggedIn(browser, order.login), order.path, order.seconds);
   const service = new URL(order.login).origin;
   if (order.what === "frames") {
     const page = await loggedIn(browser, order.login);
@@ -68,17 +72,22 @@ async function drawn(page: Page, charts: number): Promise<void> {
   await page.waitForTimeout(WARM_MS);
 }
 
-/** Returns the bytes of the page's first load, as they were sent, by the kind of file. */
-async function sizes(page: Page): Promise<Record<string, number>> {
-  await page.goto(new URL("/", page.url()).href, { waitUntil: "networkidle" }).catch(() => undefined);
-  await page.waitForTimeout(WARM_MS);
-  return page.evaluate(() => {
-    const found: Record<string, number> = {};
-    for (const entry of performance.getEntriesByType("resource") as PerformanceResourceTiming[]) {
-      const path = new URL(entry.name).pathname;
-      const kind = /\.(js|css|woff2)$/.exec(path)?.[1];
-      if (kind) found[kind] = (found[kind] ?? 0) + entry.encodedBodySize;
-    }
-    return found;
-  });
+/** Returns the files that each address loads, and their bytes as they were sent. */
+async function sizes(page: Page, paths: readonly string[]): Promise<Record<string, number>[]> {
+  const found: Record<string, number>[] = [];
+  for (const path of paths) {
+    await page.goto(new URL(`/${path}`, page.url()).href);
+    await page.waitForTimeout(WARM_MS);
+    found.push(
+      await page.evaluate(() => {
+        const entries = performance.getEntriesByType("resource") as PerformanceResourceTiming[];
+        return Object.fromEntries(
+          entries
+            .map(({ name, encodedBodySize }) => [new URL(name).pathname, encodedBodySize] as const)
+            .filter(([name]) => name.includes("/assets/")),
+        );
+      }),
+    );
+  }
+  return found;
 }
