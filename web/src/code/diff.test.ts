@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { filesOf, runsOf } from "./diff";
+import { runsOf } from "./diff";
 
 test("lines before the first place of a file are its head, whatever their signs", () => {
   const diff =
@@ -15,12 +15,4 @@ test("a diff whose signs alternate without end is drawn as a bounded number of r
   const runs = runsOf(["@@ @@", ...lines].join("\n"));
   expect(runs.length).toBe(3_001);
   expect(runs.map(({ text }) => text).join("\n")).toContain(lines.slice(-2).join("\n"));
-});
-
-test("a diff is cut into its files", () => {
-  const found = filesOf("diff --git a/x b/x\n+1\ndiff --git a/lib/y b/lib/y\n-2\n");
-  expect([...found]).toEqual([
-    ["x", "diff --git a/x b/x\n+1\n"],
-    ["lib/y", "diff --git a/lib/y b/lib/y\n-2\n"],
-  ]);
 });

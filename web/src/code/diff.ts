@@ -30,12 +30,6 @@ export function runsOf(diff: string): readonly Run[] {
   return runs.map(({ kind, lines: texts }) => ({ kind, text: texts.join("\n") }));
 }
 
-/** Returns the files of a diff, each with its part of it, by their names. */
-export function filesOf(diff: string): ReadonlyMap<string, string> {
-  const parts = diff.split(/^(?=diff --git )/m).filter((part) => part.startsWith("diff --git "));
-  return new Map(parts.map((part) => [/^diff --git a\/(.+?) b\//.exec(part)?.[1] ?? "", part]));
-}
-
 function kindOf(line: string, isHead: boolean): Kind {
   if (line.startsWith("diff --git ")) return "file";
   if (line.startsWith("@@")) return "place";

@@ -20,6 +20,11 @@ export function gitOf(job: JobView): Git | null {
   };
 }
 
+/** Returns the URL of the code, or null for a recipe. */
+export function codeOf(job: JobView): string | null {
+  return scriptOf(job)?.code ?? null;
+}
+
 /** Returns the path of the program among the files of the code, or null if it is none of them. */
 export function programOf(job: JobView): string | null {
   const script = scriptOf(job);

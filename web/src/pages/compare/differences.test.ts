@@ -1,0 +1,55 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { click, removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
+import type { Compared } from "./compared";
+import Differences from "./Differences.svelte";
+
+afterEach(async () => {
+  await removeAll();
+  vi.unstubAllGlobals();
+});
+
+function compared(id: string, spec: Record<string, unknown>): Compared {
+  const view = { id, name: `job ${id}`, spec } as unknown as Compared["view"];
+  return { id, view, colour: { slot: 1, dash: [] }, devices: "" };
+}
+
+function script(id: string, code: string, diff = ""): Compared {
+  const git = { commit: id.repeat(40), branch: "main", dirty: diff !== "", diff };
+  return compared(id, { trainer: "script", config: { code, git } });
+}
+
+function file(path: string, sha256: string) {
+  return { path, sha256, size: 1, executable: false };
+}
+
+test("the commits of two jobs are said at once, and their files compared when asked for", async () => {
+  const asked = serve(({ path }) => {
+    const isOld = path.startsWith("v1/jobs/a/");
+    if (path.endsWith("/train.py")) return new Blob([isOld ? "lr = 1\n" : "lr = 2\n"]);
+    const files = isOld ? [file("old.py", "1"), file("train.py", "1")] : [file("train.py", "2")];
+    return { sha256: "7", note: null, total: files.length, files };
+  });
+  const host = show(Differences, { jobs: [script("a", "bundle:1"), script("b", "bundle:2", "+x")] });
+  await settled();
+  expect(asked.length).toBe(0);
+  expect(textOf(host)).toContain("job a: commit aaaaaaaaaaaa, branch main");
+  expect(textOf(host)).toContain("What job b has not committed");
+  const details = [...host.querySelectorAll("details")].find((item) => textOf(item).startsWith("Files"));
+  if (!details) throw new Error("there are no files");
+  details.open = true;
+  details.dispatchEvent(new Event("toggle"));
+  await vi.waitFor(() => expect(textOf(details)).toContain("2 of the files differ."));
+  expect(textsOf(details, "li > button")).toEqual(["− old.py removed", "± train.py changed"]);
+  click(details, "± train.py changed");
+  await vi.waitFor(() => expect(textsOf(details, "pre span")).toEqual(["@@ -1 +1 @@", "-lr = 1", "+lr = 2"]));
+});
+
+test("the same code says so, and recipes have no part of their own", async () => {
+  serve(() => null);
+  const same = show(Differences, { jobs: [script("a", "bundle:1"), script("b", "bundle:1")] });
+  const recipes = show(Differences, {
+    jobs: ["a", "b"].map((id) => compared(id, { trainer: "x", config: {} })),
+  });
+  await settled();
+  expect([textOf(same), textOf(recipes)]).toEqual([expect.stringContaining("Both have the same code."), ""]);
+});
