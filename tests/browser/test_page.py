@@ -22,15 +22,18 @@ pytestmark = pytest.mark.skipif(
     [
         "page.test.ts",
         pytest.param("busy.test.ts", marks=pytest.mark.thorough),
+        pytest.param("axe.test.ts", marks=pytest.mark.thorough),
         pytest.param("arranged.test.ts", marks=pytest.mark.thorough),
         pytest.param("charts.test.ts", marks=pytest.mark.thorough),
         pytest.param("compare.test.ts", marks=pytest.mark.thorough),
+        pytest.param("job.test.ts", marks=pytest.mark.thorough),
         pytest.param("live.test.ts", marks=pytest.mark.thorough),
         pytest.param("logs.test.ts", marks=pytest.mark.thorough),
         pytest.param("media.test.ts", marks=pytest.mark.thorough),
         pytest.param("pages.test.ts", marks=pytest.mark.thorough),
         pytest.param("settings.test.ts", marks=pytest.mark.thorough),
         pytest.param("submit.test.ts", marks=pytest.mark.thorough),
+        pytest.param("team.test.ts", marks=pytest.mark.thorough),
         pytest.param("nginx.test.ts", marks=pytest.mark.thorough),
     ],
 )

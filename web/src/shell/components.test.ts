@@ -9,6 +9,7 @@ import Banner from "./Banner.svelte";
 import Download from "./Download.svelte";
 import Failure from "./Failure.svelte";
 import Login from "./Login.svelte";
+import Missing from "./Missing.svelte";
 import Palette from "./Palette.svelte";
 import { dismiss, pending, undoable } from "./undo.svelte";
 import UndoBar from "./UndoBar.svelte";
@@ -44,6 +45,33 @@ test("the palette offers pages, and jobs once a name is typed; keys choose one",
   field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
   expect(location.search).toBe("?state=failed");
   history.replaceState(null, "", "/");
+});
+
+test("where a job is missing, a search and the newest ones are offered", async () => {
+  const asked = serve(() => ({ data: [{ id: "job_a", name: "cracks-unet", state: "running" }] }));
+  vi.stubGlobal("scrollTo", () => undefined);
+  const failure = new ApiError(404, "not_found", "there is no job 'job_x'");
+  const host = show(Missing, { kind: "job", path: "jobs", failure, retry: () => undefined });
+  await settled();
+  expect(textOf(host.querySelector("h1"))).toBe("No such job");
+  expect(asked.map(({ path }) => path)).toEqual(["v1/jobs"]);
+  expect(host.querySelector("li a")?.getAttribute("href")).toContain("jobs/job_a");
+  const field = host.querySelector("input");
+  if (!field) throw new Error("no field");
+  field.value = "unet";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  click(host, "Find jobs");
+  expect(location.search).toBe("?q=unet");
+  history.replaceState(null, "", "/");
+});
+
+test("where a sweep cannot be read just now, nothing is said to be missing", async () => {
+  const asked = serve(() => ({ data: [] }));
+  const failure = new ApiError(503, "unavailable", "the store does not answer");
+  const host = show(Missing, { kind: "sweep", path: "sweeps", failure, retry: () => undefined });
+  await settled();
+  expect(textOf(host.querySelector("h1"))).toBe("The sweep cannot be shown");
+  expect(asked).toEqual([]);
 });
 
 test("a banner says what the page does while the stream is away, and nothing while it works", () => {

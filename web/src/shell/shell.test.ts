@@ -54,6 +54,25 @@ test("the header marks the page that is shown, and says how the page hears of ch
   expect(calls).toEqual(["help", "palette"]);
 });
 
+test("the menu closes by Escape, by a press beside it, and once a link of it is followed", () => {
+  signIn("member", "jobs:read");
+  vi.stubGlobal("scrollTo", () => undefined);
+  const host = show(Header, { openPalette: () => undefined, openHelp: () => undefined });
+  const menu = host.querySelector("details");
+  if (!menu) throw new Error("no menu");
+  const leaves = [
+    () => window.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" })),
+    () => host.querySelector("header")?.dispatchEvent(new Event("pointerdown", { bubbles: true })),
+    () => navigate(href("models")),
+  ];
+  for (const leave of leaves) {
+    menu.open = true;
+    leave();
+    flushSync();
+    expect(menu.open).toBe(false);
+  }
+});
+
 test("who cannot be signed out is told why", async () => {
   signIn("member", "jobs:read");
   serve(() => null);
