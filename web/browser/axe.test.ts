@@ -85,7 +85,7 @@ after(async () => {
 });
 
 function pages(): string[] {
-  const tabs = ["curves", "logs", "media", "checkpoints", "artifacts", "timeline", "spec", "card"];
+  const tabs = ["curves", "logs", "media", "checkpoints", "artifacts", "code", "timeline", "spec", "card"];
   const nothing = "0".repeat(32);
   return [
     "",
@@ -183,6 +183,21 @@ test("a phone reaches every page by the menu, which the next press or Escape clo
     .first()
     .tap();
   await page.getByRole("heading", { name: "runs", exact: true }).waitFor();
+  await leave(visited);
+});
+
+test("the help of a running job lists the keys of its parts, charts and stop, each once", async () => {
+  const visited = await visit(browser, service, `jobs/${runs.id}`);
+  const { page } = visited;
+  await page.locator("figure").first().waitFor();
+  await page.keyboard.press("?");
+  const keys = await page.getByRole("dialog").locator("dt").allInnerTexts();
+  assert.deepEqual(keys, [...new Set(keys)]);
+  for (const key of ["[", "]", "+", "-", "0", "s", "p"])
+    assert.ok(keys.includes(key), `${key} in ${keys.join(" ")}`);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("]");
+  await page.waitForURL(/tab=logs/);
   await leave(visited);
 });
 
