@@ -101,3 +101,14 @@ test("of many pictures four are read at once, and one that is out of sight again
   await Promise.all(reads);
   expect(asked).toEqual([0, 1, 2, 3, 5, 6].map((index) => `picture/${index}`));
 });
+
+test("a picture that is left before it is drawn is held no longer", async () => {
+  const free = vi.spyOn(URL, "revokeObjectURL");
+  serve(() => new Blob(["png"]));
+  const host = show(Picture, PICTURE);
+  sight(true);
+  await vi.waitFor(() => expect(host.querySelector("img")?.src).toMatch(/^blob:/));
+  await removeAll();
+  expect(free).toHaveBeenCalledTimes(1);
+  free.mockRestore();
+});
