@@ -22,15 +22,18 @@ export function logTicks(min: number, max: number): number[] {
   for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power++)
     for (const round of rounds) if (power % every === 0) found.push(Number(`${round}e${power}`));
   const within = found.filter((place) => place >= min && place <= max);
-  return within.length >= 3 ? within : evenTicks(min, max);
+  return within.length >= 3 ? within : evenTicks(min, max, 4);
 }
 
-function evenTicks(min: number, max: number): number[] {
-  const rough = (max - min) / 4;
+/** Returns about as many round places as asked for. */
+export function evenTicks(min: number, max: number, most: number): number[] {
+  const rough = (max - min) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = ([1, 2, 5, 10].find((round) => round * power >= rough) ?? 10) * power;
+  const first = Math.ceil(min / step - 1e-9); // of great numbers so large that adding one changes nothing
   const found: number[] = [];
-  for (let i = Math.ceil(min / step); i * step <= max; i++) found.push(Number((i * step).toPrecision(12)));
+  for (let i = 0; i <= most && (first + i) * step <= max + step * 1e-9; i++)
+    found.push(Number(((first + i) * step).toPrecision(12)));
   return found;
 }
 

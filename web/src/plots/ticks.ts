@@ -1,5 +1,5 @@
 /** Labels of the axes of plots. */
-import { logTicks, tickText } from "../charts/labels";
+import { evenTicks, logTicks, tickText } from "../charts/labels";
 import { shareOf, type PlotValue, type Variable } from "./rows";
 
 export interface Tick {
@@ -31,16 +31,6 @@ const LONGEST = 24;
 export function valueText(value: PlotValue): string {
   if (value === null) return "—";
   return typeof value === "number" ? tickText(value) : value;
-}
-
-function evenTicks(min: number, max: number, most: number): number[] {
-  const rough = (max - min) / Math.max(1, most);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = ([1, 2, 5, 10].find((round) => round * power >= rough) ?? 10) * power;
-  const found: number[] = [];
-  for (let i = Math.ceil(min / step - 1e-9); i * step <= max + step * 1e-9; i++)
-    found.push(Number((i * step).toPrecision(12)));
-  return found;
 }
 
 /** Powers of ten come first. */
