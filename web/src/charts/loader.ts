@@ -131,7 +131,7 @@ export class CurveLoader {
   }
 
   #append(items: Items): void {
-    for (const [key, late] of this.#loading) if (key in items.metrics) late.push(items);
+    for (const [key, late] of this.#loading) if (Object.hasOwn(items.metrics, key)) late.push(items);
     this.#add(items, Object.keys(items.metrics));
   }
 

@@ -23,7 +23,7 @@ interface Columns {
 /** Returns the items at positions above `from`, up to `to`. Throws if the stream ends before. */
 export async function itemsBetween(jobId: string, from: number, to: number): Promise<Items> {
   const connection = new AbortController();
-  const metrics: Record<string, Columns> = {};
+  const metrics = new Map<string, Columns>();
   const logs: LogLine[] = [];
   const events: EventView[] = [];
   let isWhole = false;
@@ -50,11 +50,12 @@ export async function itemsBetween(jobId: string, from: number, to: number): Pro
     if (!isWhole) throw error;
   }
   if (!isWhole) throw new Error("the stream ended early");
-  return { job_id: jobId, position: to, metrics, logs, events };
+  return { job_id: jobId, position: to, metrics: Object.fromEntries(metrics), logs, events };
 }
 
-function add(metrics: Record<string, Columns>, point: Point): void {
-  const columns = (metrics[point.key] ??= { step: [], value: [], time: [], attempt: [] });
+function add(metrics: Map<string, Columns>, point: Point): void {
+  const columns = metrics.get(point.key) ?? { step: [], value: [], time: [], attempt: [] };
+  metrics.set(point.key, columns);
   columns.step.push(point.step);
   columns.value.push(point.value);
   columns.time.push(Date.parse(point.time) / 1000);

@@ -14,17 +14,22 @@ const STEP = 0.05;
 /** So that a value at the edge of a range is within, whatever was rounded. */
 const EDGE = 1e-9;
 
+/** Returns the range on the axis of a key, which may be any text. */
+export function rangeOf(brushes: Brushes, key: string): Range | undefined {
+  return Object.hasOwn(brushes, key) ? brushes[key] : undefined;
+}
+
 /** Returns which of the rows lie within all ranges. A run without a value of a brushed axis does not. */
 export function kept(
   rows: readonly PlotRow[],
   variables: readonly Variable[],
   brushes: Brushes,
 ): readonly boolean[] {
-  const brushed = variables.filter(({ key }) => key in brushes);
+  const brushed = variables.filter(({ key }) => rangeOf(brushes, key));
   return rows.map((row) =>
     brushed.every((variable) => {
       const share = shareOf(variable, row.values[variable.key]);
-      const range = brushes[variable.key];
+      const range = rangeOf(brushes, variable.key);
       return share !== null && range && share >= range.from - EDGE && share <= range.to + EDGE;
     }),
   );
@@ -59,13 +64,13 @@ export function rangeText(variable: Variable, range: Range | undefined): string 
 
 /** Reads `lr:0.2~0.5,…`, as an address holds it. */
 export function brushesOf(text: string | null): Brushes {
-  const found: Record<string, Range> = {};
+  const found = new Map<string, Range>();
   for (const part of (text ?? "").split(",")) {
     const [, key, from, to] = /^(.+):([\d.]+)~([\d.]+)$/.exec(part) ?? [];
     const range = { from: Number(from), to: Number(to) };
-    if (key && range.from >= 0 && range.to <= 1 && range.from <= range.to) found[decoded(key)] = range;
+    if (key && range.from >= 0 && range.to <= 1 && range.from <= range.to) found.set(decoded(key), range);
   }
-  return found;
+  return Object.fromEntries(found);
 }
 
 export function brushText(brushes: Brushes): string {

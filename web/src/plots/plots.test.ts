@@ -244,3 +244,18 @@ test("a metric's direction is that of the jobs that watch it, else of its name, 
   const both = [{ monitor: "x", mode: "max" } as const, { monitor: "x", mode: "min" } as const];
   expect(betterOf("x", both)).toBeNull();
 });
+
+test("an axis may have the name of what every object has", () => {
+  const rows = rowsOf({ constructor: 1 }, { constructor: 3 }, {});
+  const axis = variable(rows, "constructor");
+  expect([axis.categories, axis.min, axis.max]).toEqual([null, 1, 3]);
+  expect(kept(rows, [axis], {})).toEqual([true, true, true]);
+  const brushes = brushesOf("constructor:0.5~1,__proto__:0~1");
+  expect(kept(rows, [axis], brushes)).toEqual([false, true, false]);
+  expect(brushText(brushes)).toBe("constructor:0.5~1,__proto__:0~1");
+});
+
+test("great numbers that lie close to one another have few labels", () => {
+  const rows = rowsOf({ n: 1e17 }, { n: 1e17 + 64 });
+  expect(ticksOf(variable(rows, "n"), 6).length).toBeLessThan(14);
+});

@@ -75,7 +75,7 @@ export function numberAt({ min, max, isLog }: Variable, share: number): number {
 
 /** Says whether it is one: a number that is not finite is none. */
 export function isValue(value: PlotValue): value is number | string {
-  return typeof value === "number" ? Number.isFinite(value) : value !== null;
+  return typeof value === "number" ? Number.isFinite(value) : typeof value === "string";
 }
 
 function categorical(named: Named, values: readonly (number | string)[]): Variable {

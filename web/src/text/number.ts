@@ -1,7 +1,7 @@
 /** Formats a metric with up to five digits. "NaN" and "Infinity" stay as they are; nothing is a dash. */
 export function number(value: number | string | null | undefined): string {
-  if (value === null || value === undefined) return "—";
   if (typeof value === "string") return value.replace("Infinity", "∞");
+  if (typeof value !== "number") return "—"; // it may be of a key such as `constructor`, that no object lacks
   if (!Number.isFinite(value)) return String(value).replace("Infinity", "∞");
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
   const size = Math.abs(value);

@@ -52,3 +52,8 @@ test("YAML quotes what would be read as something else", () => {
     ].join("\n"),
   );
 });
+
+test("what an object has by nature is no number", () => {
+  const metrics: Readonly<Record<string, number>> = {};
+  expect(number(metrics["constructor"])).toBe("—");
+});

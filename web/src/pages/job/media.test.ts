@@ -247,3 +247,10 @@ test("a job without media says how they come about, a failure what it is, and da
     "The media cannot be read. There is none.",
   );
 });
+
+test("an overlay may have the name of what every object has", async () => {
+  all = [item("constructor", "overlay", 10, { parts: { image: picture(), truth: picture() } })];
+  const host = await opened();
+  expect(textsOf(host, "h3")).toEqual(["constructor"]);
+  expect(host.querySelector<HTMLInputElement>(".opacity input")?.value).toBe("0.6");
+});

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobSummary } from "../../api/wire";
 import { live } from "../../live/live.svelte";
 import { setQuery } from "../../router.svelte";
+import { session } from "../../shell/session.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import { columnsOf, USUAL } from "../../runs/columns";
 import { Edits } from "./editing.svelte";
@@ -216,6 +217,24 @@ test("chosen columns show what the service answers, and the page keeps them", as
   expect(asked.at(-1)?.body).toEqual({ action: "label", ids: ["a"], labels: { team: "y" } });
   expect(textsOf(host, "td.cell")[1]).toBe("x"); // as the service has refused it
   expect(textOf(host.querySelector("[role=alert]"))).toContain("no");
+  setQuery({ columns: null });
+});
+
+test("columns and views that another program kept are shown as far as they are some", async () => {
+  signIn("member", "jobs:read");
+  const view = { name: "mine", query: "owner=ada" };
+  const runs = { columns: [7, null, "constructor", "label:constructor"], views: [view, null, 3, view] };
+  if (session.me) session.me = { ...session.me, name: "hal", preferences: { runs } };
+  serve(({ path }) =>
+    path === "v1/jobs"
+      ? { data: [job("a")], counts: {}, total: 1, has_more: false, next: null }
+      : { data: [] },
+  );
+  const host = show(Jobs, {});
+  await vi.advanceTimersByTimeAsync(100);
+  await settled();
+  expect(textsOf(host, "[aria-label='Saved views'] option")).toEqual(["views", "mine"]);
+  expect(textsOf(host, "td.cell")).toEqual(["", ""]);
   setQuery({ columns: null });
 });
 

@@ -19,7 +19,7 @@ const kept = preference<Kept>("runs", { columns: USUAL, views: [] });
 /** Returns the names of the columns that are shown. Reactive. */
 export function columnNames(): readonly string[] {
   const text = route().query.get("columns");
-  return read(text ?? written(kept.value.columns));
+  return read(text ?? written(kept.value.columns.filter((name) => typeof name === "string")));
 }
 
 export function chooseColumns(names: readonly string[]): void {
@@ -27,9 +27,12 @@ export function chooseColumns(names: readonly string[]): void {
   setQuery({ columns: written(names) });
 }
 
-/** Returns the views that are kept. What another program wrote there and is none is left out. */
+/** Returns the views that are kept, one of each name. What another program wrote there and is none is left out. */
 export function savedViews(): readonly SavedView[] {
-  return kept.value.views.filter((view) => typeof view?.name === "string" && typeof view.query === "string");
+  const views = kept.value.views.filter(
+    (view) => typeof view?.name === "string" && typeof view.query === "string",
+  );
+  return [...new Map(views.map((view) => [view.name, view])).values()];
 }
 
 export function saveViews(views: readonly SavedView[]): void {
