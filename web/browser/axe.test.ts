@@ -15,6 +15,8 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const DESK = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
 const LEAST_PX = 32;
+/** A theme changes colours alone. */
+const RULES = { light: {}, dark: { runOnly: ["color-contrast"] } } as const;
 const CHARTS = 12;
 /** Enter, arrows and letters do the rest: a chart is one stop, and its menu another. */
 const MOST_STOPS = 60;
@@ -234,18 +236,18 @@ async function faultsEverywhere(page: Page, where: string): Promise<string[]> {
       await page.evaluate(
         () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))),
       );
-      found.push(...(await faultsOf(page, `${where}, ${size.width} px, ${colorScheme}`)));
+      found.push(...(await faultsOf(page, `${where}, ${size.width} px, ${colorScheme}`, RULES[colorScheme])));
     }
   }
   await page.setViewportSize(DESK);
   return found;
 }
 
-async function faultsOf(page: Page, where: string): Promise<string[]> {
-  const found = await page.evaluate(async () => {
-    const { axe } = globalThis as unknown as { axe: { run(): Promise<Found> } };
-    return (await axe.run()).violations;
-  });
+async function faultsOf(page: Page, where: string, options: object): Promise<string[]> {
+  const found = await page.evaluate(async (options) => {
+    const { axe } = globalThis as unknown as { axe: { run(options: object): Promise<Found> } };
+    return (await axe.run(options)).violations;
+  }, options);
   return found
     .filter(({ impact }) => impact === "serious" || impact === "critical")
     .flatMap(({ id, nodes }) =>

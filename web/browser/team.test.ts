@@ -94,7 +94,7 @@ test("a worker shows who held its devices; it is drained by keys, and that is un
   await page.locator(".lane a[aria-label='holds-it held it']").first().waitFor({ timeout: 40_000 });
   await page.getByRole("slider").focus();
   await page.keyboard.press("ArrowLeft");
-  await page.getByText("holds-it").first().waitFor();
+  await page.getByText("holds-it").filter({ visible: true }).first().waitFor();
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Drain" }).press("Enter");
   await page.getByText("its jobs save a checkpoint").waitFor();
