@@ -33,7 +33,11 @@ DIGITS = 2
 RUNNING = SLOTS - 1
 WAITING = (2, 2, SLOTS, SLOTS + 4)
 """The devices that jobs wait for."""
+_UNFINISHED = RUNNING + len(WAITING) + 1
+"""Those that do not end by themselves, and one that is cancelled."""
 STARRED = 12
+
+_TEAMS = {"visibility": "team"}
 
 Spec = dict[str, Any]
 
@@ -47,10 +51,10 @@ def fill(url: str, token: str, folder: Path) -> dict[str, str]:
     with Client(url, tokens["ada"]) as ada, Client(url, tokens["ben"]) as ben:
         codes = {member: _uploaded(member, folder) for member in (ada, ben)}
         trials = _search(ada, codes[ada]) + _repeat(ben, codes[ben])
-        single = JOBS - trials - RUNNING - len(WAITING)
+        single = JOBS - trials - _UNFINISHED
         for member, parity in ((ada, 0), (ben, 1)):
             member.submit_batch([_single(n, codes[member]) for n in range(parity, single, 2)])
-        _wait_for_the_end_of(JOBS - RUNNING - len(WAITING), ada)
+        _wait_for_the_end_of(JOBS - _UNFINISHED, ada)
         _leave_unfinished(ben, codes[ben])
         _remark(ada, ben)
     return tokens
@@ -70,10 +74,9 @@ def _search(member: Client, code: str) -> int:
     grid = {"args.lr": [*RATES], "args.batch": [*BATCHES], "args.optimizer": [*OPTIMIZERS]}
     chance = grid | {"args.lr": {"min": 1e-4, "max": 0.1, "log": True}}
     job = _job("cracks", code, labels={"model": "unet", "site": "bridge"})
-    member.sweeps.create({"name": "unet-grid", "parameters": grid, "job": job})
-    member.sweeps.create(
-        {"name": "unet-search", "method": "random", "trials": SEARCHED, "parameters": chance, "job": job}
-    )
+    member.sweeps.create(_TEAMS | {"name": "unet-grid", "parameters": grid, "job": job})
+    search = {"name": "unet-search", "method": "random", "trials": SEARCHED, "parameters": chance, "job": job}
+    member.sweeps.create(_TEAMS | search)
     return len(RATES) * len(BATCHES) * len(OPTIMIZERS) + SEARCHED
 
 
@@ -81,7 +84,8 @@ def _repeat(member: Client, code: str) -> int:
     """Submits a sweep over seeds for each model. Returns how many trials they have."""
     for model in MODELS:
         job = _job("cracks", code, labels={"model": model, "site": "tunnel"})
-        member.sweeps.create({"name": f"{model}-seeds", "parameters": {"args.seed": "0..9"}, "job": job})
+        spec = {"name": f"{model}-seeds", "parameters": {"args.seed": "0..9"}, "job": job}
+        member.sweeps.create(_TEAMS | spec)
     return 10 * len(MODELS)
 
 
@@ -89,7 +93,7 @@ def _single(number: int, code: str) -> Spec:
     """Returns a job of its own: every twelfth fails, every tenth shows media, the first ones train on digits."""
     if number < DIGITS:
         config = {"data": {"source": "digits"}, "training": {"epochs": 4}, "logging": {"every_steps": 1}}
-        return {
+        return _TEAMS | {
             "name": f"digits-{number}",
             "trainer": "image-classification",
             "config": config,
@@ -101,8 +105,8 @@ def _single(number: int, code: str) -> Spec:
     options += ["--show"] if number % 10 == 2 else []
     options += ["--fails-at", "77"] if number % 12 == 5 else []
     labels = {"model": model, "site": site, **({"paper": "figure-3"} if number % 9 == 0 else {})}
-    visibility = "private" if number % 15 == 4 else "team"
-    return _job(f"{site}-{model}-{number}", code, options, labels=labels) | {"visibility": visibility}
+    job = _job(f"{site}-{model}-{number}", code, options, labels=labels)
+    return job | {"visibility": "private"} if number % 15 == 4 else job
 
 
 def _leave_unfinished(member: Client, code: str) -> None:
@@ -115,6 +119,7 @@ def _leave_unfinished(member: Client, code: str) -> None:
         for devices in WAITING
     ]
     waiting[1].pause()
+    member.submit(_job("given-up", code, ["--endless"])).cancel()
     member.schedules.create(_job("nightly", code) | {"schedule": "0 3 * * *"})
 
 
@@ -132,7 +137,7 @@ def _remark(ada: Client, ben: Client) -> None:
     for job in _newest(ben, owner="ben", q="dam-segformer", limit=2):
         ben.update(job, archived=True)
     (digits,) = _newest(ada, q="digits-0", limit=1)
-    ada.add_model("digits", digits, "best")
+    ada.add_model("digits", digits, "best", visibility="team")
 
 
 def _job(name: str, code: str, options: Sequence[str] = (), *, labels: Mapping[str, str] | None = None) -> Spec:
@@ -144,6 +149,7 @@ def _job(name: str, code: str, options: Sequence[str] = (), *, labels: Mapping[s
         "checkpoint": {"monitor": "val/iou", "mode": "max"},
         "max_restarts": 0,
         "labels": dict(labels or {}),
+        **_TEAMS,
     }
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 import math
+import os
+from pathlib import Path
 import random
 import time
 
@@ -67,6 +69,9 @@ def _show(run: torchyard.Run, step: int, learnt: float) -> None:
     right = int(900 * learnt)
     matrix = [[4000, 40, 12], [1000 - right, right, 30], [60, 20, 200 + right // 4]]
     run.log_confusion("val/confusion", matrix, classes=CLASSES, step=step)
+    report = Path(os.environ["TORCHYARD_RUN_DIR"]) / "artifacts" / "report.csv"
+    report.parent.mkdir(exist_ok=True)
+    report.write_text("\n".join(",".join(str(cell) for cell in row) for row in rows))
 
 
 def _wall(number: int, learnt: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
