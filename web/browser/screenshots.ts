@@ -69,7 +69,8 @@ async function addresses(jobs: Ran): Promise<Record<string, string>> {
   const [worker] = (await service.ask<{ data: readonly Job[] }>("v1/workers")).data;
   const of = (job: Pick<Job, "id">, tab = ""): string => `jobs/${job.id}${tab && `?tab=${tab}`}`;
   const sections = ["tokens", "sessions", "usage", "notifications", "secrets", "users", "quotas", "audit"];
-  const columns = "progress,config.optimizer.lr,config.training.per_device_batch_size,metric:val/loss:best,label:site,owner,age";
+  const columns =
+    "progress,config.optimizer.lr,config.training.per_device_batch_size,metric:val/loss:best,label:site,owner,age";
   return {
     now: "",
     jobs: "jobs",
