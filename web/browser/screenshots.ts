@@ -166,7 +166,7 @@ async function team(): Promise<void> {
 /** Uploads the program that logs, and returns its address. */
 async function uploaded(): Promise<string> {
   const tar = join(code, "code.tar");
-  execFileSync("tar", ["-cf", tar, "-C", dirname(LOGS), basename(LOGS)]);
+  execFileSync("tar", ["--format=ustar", "-cf", tar, "-C", dirname(LOGS), basename(LOGS)]);
   const body = readFileSync(tar);
   const sha256 = createHash("sha256").update(body).digest("hex");
   const answer = await fetch(new URL(`v1/bundles/${sha256}?size=${body.length}`, service.url), {
