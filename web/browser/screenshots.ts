@@ -1,14 +1,13 @@
 /** Takes pictures of every page of a real service, in both themes and two widths: `make screenshots`. */
 import { execFileSync } from "node:child_process";
-import { createHash } from "node:crypto";
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { launch } from "./chromium.ts";
 import { digits, reach, submit, type Job } from "./jobs.ts";
 import { leave, visit } from "./page.ts";
-import { Service } from "./service.ts";
+import { PROGRAM, Service } from "./service.ts";
 
 const FOLDER = fileURLToPath(new URL("../../dist/screenshots/", import.meta.url));
 const SHOWN = fileURLToPath(new URL("../../docs/dashboard.png", import.meta.url));
@@ -36,6 +35,7 @@ type Ran = Record<
 
 const code = mkdtempSync(join(tmpdir(), "torchyard-code-"));
 writeFileSync(join(code, "train.py"), FAILS);
+copyFileSync(LOGS, join(code, "cracks.py"));
 mkdirSync(FOLDER, { recursive: true });
 const service = await Service.start({ slots: 3, allow: code });
 const browser = await launch();
@@ -110,7 +110,7 @@ async function addresses(jobs: Ran): Promise<Record<string, string>> {
 /** Runs what the pages show: a sweep and jobs that ended, one that resumed, a failed one, one that a place is kept for, and one behind it. */
 async function run(): Promise<Ran> {
   await team();
-  const bundle = await uploaded();
+  const bundle = uploaded();
   const search = await searched(bundle);
   const sweep = await swept();
   const trained = await submit(service, digits("digits-baseline", { epochs: 6 }));
@@ -163,19 +163,17 @@ async function team(): Promise<void> {
   await service.ask("v1/schedules", { method: "POST", body: nightly });
 }
 
-/** Uploads the program that logs, and returns its address. */
-async function uploaded(): Promise<string> {
-  const tar = join(code, "code.tar");
-  execFileSync("tar", ["--format=ustar", "-cf", tar, "-C", dirname(LOGS), basename(LOGS)]);
-  const body = readFileSync(tar);
-  const sha256 = createHash("sha256").update(body).digest("hex");
-  const answer = await fetch(new URL(`v1/bundles/${sha256}?size=${body.length}`, service.url), {
-    method: "PUT",
-    headers: { authorization: `Bearer ${service.facts.token}` },
-    body,
+/** Uploads the programs, and returns their address. */
+function uploaded(): string {
+  const { url, token } = service.facts;
+  const said = execFileSync(PROGRAM, ["data", "push", code], {
+    env: { ...process.env, TORCHYARD_URL: url, TORCHYARD_TOKEN: token },
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
   });
-  if (!answer.ok) throw new Error(await answer.text());
-  return `bundle:sha256:${sha256}`;
+  const [found] = /bundle:sha256:[0-9a-f]{64}/.exec(said) ?? [];
+  if (!found) throw new Error(said);
+  return found;
 }
 
 /** Runs a search whose trials show media, to its end. */
@@ -195,7 +193,7 @@ function cracks(name: string, bundle: string, labels: Record<string, string>): R
   return {
     name,
     trainer: "script",
-    config: { code: bundle, entrypoint: "team_program.py", args: ["--show"] },
+    config: { code: bundle, entrypoint: "cracks.py", args: ["--show"] },
     resources: { device: "cpu" },
     checkpoint: { monitor: "val/iou", mode: "max" },
     labels,

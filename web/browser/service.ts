@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const PROGRAM = fileURLToPath(new URL("../../.venv/bin/torchyard", import.meta.url));
+export const PROGRAM = fileURLToPath(new URL("../../.venv/bin/torchyard", import.meta.url));
 const START_MS = 60_000;
 
 export interface Facts {
