@@ -38,7 +38,7 @@ class Spread:
     count: int
     mean: float
     std: float | None
-    """The standard deviation of a sample; None of a single number."""
+    """The standard deviation of a sample; None of a single number, and where it is beyond all floats."""
     min: float
     max: float
 

@@ -62,11 +62,21 @@ def value_of(cell: Scalar) -> str | None:
 
 
 def _spread(numbers: Sequence[float]) -> Spread:
-    mean = math.fsum(numbers) / len(numbers)
+    # Of numbers below 1: the squares of large ones are no floats.
+    exponent = max(math.frexp(number)[1] for number in numbers)
+    scaled = [math.ldexp(number, -exponent) for number in numbers]
+    mean = math.fsum(scaled) / len(scaled)
     std = None
-    if len(numbers) > 1:
-        std = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1))
-    return Spread(len(numbers), mean, std, min(numbers), max(numbers))
+    if len(scaled) > 1:
+        std = math.sqrt(math.fsum((number - mean) ** 2 for number in scaled) / (len(scaled) - 1))
+    return Spread(len(numbers), math.ldexp(mean, exponent), _unscaled(std, exponent), min(numbers), max(numbers))
+
+
+def _unscaled(std: float | None, exponent: int) -> float | None:
+    try:
+        return None if std is None else math.ldexp(std, exponent)
+    except OverflowError:
+        return None
 
 
 def _names(session: Session, sweep_ids: Sequence[str]) -> Mapping[str, str]:

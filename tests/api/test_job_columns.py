@@ -255,6 +255,22 @@ def test_groups_tell_the_spread_of_the_columns_and_list_their_jobs(service: ApiF
     assert in_pages(service, group_by="env.TZ", in_group="=none") == ""
 
 
+@pytest.mark.parametrize(
+    ("values", "mean", "std"),
+    [([1e308, 1.5e308], 1.25e308, 0.5e308 / math.sqrt(2)), ([1.7e308, -1.7e308], 0.0, None), ([0.0, -0.0], 0.0, 0.0)],
+)
+def test_numbers_as_large_as_floats_are_have_a_spread(
+    service: ApiFixture, values: list[float], mean: float, std: float | None
+) -> None:
+    for value in values:
+        claim = service.start(service.submit(labels={"team": "x"})["id"])
+        service.record(claim, points=[point("loss", 1, value)])
+        service.end(claim, reason=EndReason.COMPLETED)
+    [group] = service.get("/v1/jobs", group_by="label:team", columns=["metric:loss:last"])["groups"]
+    found = group["columns"]["metric:loss:last"]
+    assert (found["mean"], found["std"]) == (mean, std if std is None else pytest.approx(std))
+
+
 def test_the_jobs_of_a_sweep_are_a_group_with_its_name(service: ApiFixture) -> None:
     config = {"data": {"source": "digits"}}
     job = {"trainer": "image-classification", "config": config}

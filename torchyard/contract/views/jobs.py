@@ -115,7 +115,7 @@ class SpreadView(View):
     count: int
     mean: float
     std: float | None
-    """The standard deviation of a sample; null of a single number."""
+    """The standard deviation of a sample; null of a single number, and where it is beyond all floats."""
     min: float
     max: float
 
