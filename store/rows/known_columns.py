@@ -15,6 +15,8 @@ from torchyard.contract.columns import NOTES, Scalar, spec_name
 
 _JOBS = Base.metadata.tables["jobs"].c
 _MOST_NAMES = 1000
+_MOST_KEPT = 20_000
+"""Names that are remembered from one part to the next: a job may have thousands that no other has."""
 
 
 class Finding:
@@ -40,6 +42,7 @@ class Finding:
                 self._counts[NOTES] += 1
                 self._differing.add(NOTES)
         self._add_metrics(session, job_ids)
+        self._forget_rare()
 
     def columns(self) -> KnownColumns:
         """Returns the columns: those that most jobs have, by name."""
@@ -56,6 +59,12 @@ class Finding:
             self._counts[name] += count - 1
             if low != high:
                 self._differing.add(name)
+
+    def _forget_rare(self) -> None:
+        if len(self._counts) > _MOST_KEPT:
+            self._counts = Counter(dict(self._counts.most_common(_MOST_KEPT)))
+            self._values = {name: value for name, value in self._values.items() if name in self._counts}
+            self._differing &= self._counts.keys()
 
     def _see(self, name: str, value: Scalar) -> None:
         if value is None:

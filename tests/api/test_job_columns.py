@@ -9,6 +9,7 @@ from store.facts.callers import SERVICE
 from store.facts.columns import Order
 from store.facts.telemetry import MetricPoint
 from store.queries import job_table
+from store.rows import known_columns
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control
 from torchyard.contract.columns import MOST_CHARACTERS, MOST_COLUMNS, parse_column
@@ -125,6 +126,23 @@ def test_the_columns_that_jobs_have_say_whether_they_differ(service: ApiFixture)
     assert not any(name.startswith("labels") for name in found)
     assert all(name in rows(service, name)["digits"] for name in found)
     assert service.get("/v1/jobs/columns", label="team:x")["jobs"] == 1
+
+
+def test_names_that_one_job_alone_has_hide_none_and_are_not_all_remembered(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_table, "_SPECS_AT_ONCE", 2)
+    service.submit()
+    service.submit()
+    usual = {each["name"] for each in service.get("/v1/jobs/columns")["data"]}
+    monkeypatch.setattr(known_columns, "_MOST_KEPT", len(usual) + 5)
+    for job in "abcd":
+        claim = service.start(service.submit()["id"])
+        service.record(claim, points=[point(f"{job}/{number}", 1, 0.5) for number in range(50)])
+        service.end(claim, reason=EndReason.COMPLETED)
+    found = {each["name"] for each in service.get("/v1/jobs/columns")["data"]}
+    assert usual <= found
+    assert len(found - usual) <= 5
 
 
 @pytest.mark.parametrize("name", HOSTILE)
