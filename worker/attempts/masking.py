@@ -47,8 +47,10 @@ def _masked_item(new: NewMedia, mask: Mask) -> NewMedia:
     def quoted(text: str) -> str:
         return f"{mask.quoted(text[:-1])}{CUT}" if text.endswith(CUT) else mask.quoted(text)
 
-    texts = {name: _changed(getattr(new, name), quoted) for name in ("caption", "classes", "data")}
-    return replace(new, key=mask.text(new.key), **texts)
+    # The keys of its data are ours: a secret may begin or end as one of them does.
+    data = None if new.data is None else {name: _changed(value, quoted) for name, value in new.data.items()}
+    caption, classes = _changed(new.caption, quoted), _changed(new.classes, quoted)
+    return replace(new, key=mask.text(new.key), caption=caption, classes=classes, data=data)
 
 
 def _masked_measures(event: Remeasured | None, mask: Mask) -> Remeasured | None:

@@ -321,3 +321,15 @@ def test_secrets_that_were_cut_in_two_are_masked(run: RunDir) -> None:
     masked = masked_batch(batch, Mask([secret]))
     assert "hunter" not in repr(masked)
     assert (masked.media[0].caption, masked.media[1].data) == ("a ***…", {"note": None, "text": "line\na ***"})
+
+
+@pytest.mark.parametrize("secret", ["textbook-1", "of-my-columns"])
+def test_a_secret_that_begins_or_ends_as_keys_of_data_do_leaves_these(run: RunDir, secret: str) -> None:
+    say(run, kind="text", key="t", data={"text": secret})
+    say(run, kind="table", key="u", data={"columns": [secret], "rows": []})
+    (batch,) = drain(relay_of(run))
+    masked = masked_batch(batch, Mask([secret]))
+    assert [item.data for item in masked.media] == [
+        {"note": None, "text": "***"},
+        {"note": None, "columns": ["***"], "rows": []},
+    ]
