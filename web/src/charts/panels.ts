@@ -1,5 +1,6 @@
 /** Which charts there are: what each draws, in which section, in which order. */
-import { isLoss, natural, rank } from "./groups";
+import { natural } from "../text/natural";
+import { isLoss, rank } from "./groups";
 import type { Layout } from "./layout";
 
 /** One chart. Its keys are one metric's name in training, validation and test, or one key. */
@@ -111,9 +112,9 @@ function panelsOf(
     .sort(
       (a, b) =>
         Number(isLoss(b.name)) - Number(isLoss(a.name)) ||
-        natural.compare(a.name, b.name) ||
+        natural(a.name, b.name) ||
         drawnAt(b.keys[0] ?? "") - drawnAt(a.keys[0] ?? "") ||
-        natural.compare(a.id, b.id),
+        natural(a.id, b.id),
     );
 }
 
@@ -163,5 +164,5 @@ function byOrder(order: readonly string[], a: string, b: string): number {
   const [one, other] = [order.indexOf(a), order.indexOf(b)];
   if (one >= 0 && other >= 0) return one - other;
   if (one >= 0 || other >= 0) return one >= 0 ? -1 : 1;
-  return Number(a === DEVICES) - Number(b === DEVICES) || rank(a) - rank(b) || natural.compare(a, b);
+  return Number(a === DEVICES) - Number(b === DEVICES) || rank(a) - rank(b) || natural(a, b);
 }

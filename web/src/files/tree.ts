@@ -1,4 +1,6 @@
 /** Files as a tree of folders. */
+import { natural } from "../text/natural";
+
 export interface File {
   /** With `/`, from the root of the tree. */
   readonly path: string;
@@ -46,14 +48,13 @@ function folderOf<F extends File>(name: string, path: string, files: readonly F[
       else below.set(child, [file]);
     }
   }
-  const { compare } = new Intl.Collator("en", { numeric: true });
   return {
     ...{ name, path },
     size: files.reduce((sum, file) => sum + file.size, 0),
     count: files.length,
     folders: [...below]
       .map(([child, members]) => folderOf(child, path === "" ? child : `${path}/${child}`, members))
-      .sort((a, b) => compare(a.name, b.name)),
-    files: own.sort((a, b) => compare(a.path, b.path)),
+      .sort((a, b) => natural(a.name, b.name)),
+    files: own.sort((a, b) => natural(a.path, b.path)),
   };
 }

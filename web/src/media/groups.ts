@@ -1,5 +1,6 @@
 /** Keys of media by their first part: those of validation first, as they are looked at most. */
 import type { MediaKey } from "../api/wire";
+import { natural } from "../text/natural";
 
 export interface Group {
   readonly name: string;
@@ -8,7 +9,6 @@ export interface Group {
 
 const FIRST = ["val", "test", "train"];
 const OTHER = "other";
-const natural = new Intl.Collator("en", { numeric: true });
 
 /** Returns the groups of the keys that contain the filter, in natural order: `layer2` before `layer10`. */
 export function grouped(keys: readonly MediaKey[], filter = ""): readonly Group[] {
@@ -22,8 +22,8 @@ export function grouped(keys: readonly MediaKey[], filter = ""): readonly Group[
     else groups.set(name, [entry]);
   }
   return [...groups]
-    .map(([name, entries]) => ({ name, entries: entries.sort((a, b) => natural.compare(a.key, b.key)) }))
-    .sort((a, b) => rank(a.name) - rank(b.name) || natural.compare(a.name, b.name));
+    .map(([name, entries]) => ({ name, entries: entries.sort((a, b) => natural(a.key, b.key)) }))
+    .sort((a, b) => rank(a.name) - rank(b.name) || natural(a.name, b.name));
 }
 
 function rank(name: string): number {

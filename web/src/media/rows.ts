@@ -1,4 +1,5 @@
 /** Sorts the rows of a table that a job logged. */
+import { natural } from "../text/natural";
 import { number } from "../text/number";
 import type { Cell, Grid } from "./data";
 
@@ -38,5 +39,5 @@ function compared(a: Cell, b: Cell, sign: number): number {
   if (a === null || b === null) return Number(a === null) - Number(b === null);
   if (typeof a === "number" && typeof b === "number") return sign * (a - b);
   if (typeof a === "number" || typeof b === "number") return typeof a === "number" ? -1 : 1;
-  return sign * String(a).localeCompare(String(b), "en", { numeric: true });
+  return sign * natural(String(a), String(b));
 }

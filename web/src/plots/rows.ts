@@ -1,4 +1,5 @@
 /** What plots show: runs with named values, and the variables that the values are of. */
+import { natural } from "../text/natural";
 import type { Better } from "./direction";
 
 export type PlotValue = number | string | null;
@@ -79,8 +80,6 @@ export function isValue(value: PlotValue): value is number | string {
 }
 
 function categorical(named: Named, values: readonly (number | string)[]): Variable {
-  const categories = [...new Set(values.map(String))].sort((a, b) =>
-    a.localeCompare(b, "en", { numeric: true }),
-  );
+  const categories = [...new Set(values.map(String))].sort(natural);
   return { ...named, categories, few: null, isLog: false, min: 0, max: categories.length - 1 };
 }

@@ -2,6 +2,7 @@
 import type { JobView } from "../../api/wire";
 import { betterOf, type Better, type Monitored } from "../../plots/direction";
 import { duration } from "../../text/duration";
+import { natural } from "../../text/natural";
 import { number } from "../../text/number";
 import { ranFor, type Compared } from "./compared";
 import { specRows, type SpecRow } from "./diff";
@@ -202,7 +203,7 @@ function compare(a: Value, b: Value, sign: number, isState: boolean): number {
   if (!hasA || !hasB) return Number(hasB) - Number(hasA);
   if (isState) return sign * (STATES.indexOf(a) - STATES.indexOf(b));
   if (typeof a === "number" && typeof b === "number") return sign * (a - b);
-  return sign * String(a).localeCompare(String(b), "en", { numeric: true });
+  return sign * natural(String(a), String(b));
 }
 
 function isValue(value: Value): boolean {
