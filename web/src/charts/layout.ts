@@ -1,4 +1,5 @@
 /** How the charts of a page are arranged: kept for the user, and in the address, which wins. */
+import { listOf, listText } from "../text/list";
 
 export interface Layout {
   /** Ids of sections in their order. */
@@ -20,7 +21,7 @@ const PARTS = Object.keys(NAMES) as (keyof Layout)[];
 export function readLayout(query: URLSearchParams, kept: Layout): Layout {
   const found = PARTS.map((part) => {
     const text = query.get(NAMES[part]);
-    return [part, text === null ? kept[part].filter((item) => typeof item === "string") : text.split(",")];
+    return [part, text === null ? kept[part].filter((item) => typeof item === "string") : listOf(text)];
   });
   return Object.fromEntries(found) as unknown as Layout;
 }
@@ -28,6 +29,6 @@ export function readLayout(query: URLSearchParams, kept: Layout): Layout {
 /** Returns what to change in the query of an address, so that it asks for these parts. */
 export function layoutQuery(layout: Partial<Layout>): Record<string, string | null> {
   return Object.fromEntries(
-    PARTS.filter((part) => part in layout).map((part) => [NAMES[part], layout[part]?.join(",") || null]),
+    PARTS.filter((part) => part in layout).map((part) => [NAMES[part], listText(layout[part] ?? []) || null]),
   );
 }

@@ -1,4 +1,5 @@
 /** What the charts of a page show, as the query of its address holds it. */
+import { listOf, listText } from "../text/list";
 import { X_KINDS, type XKind } from "./axis";
 import type { Span } from "./span";
 
@@ -35,10 +36,10 @@ export function readView(query: URLSearchParams): ChartsView {
     smooth: Number.isFinite(smooth) ? Math.min(0.99, Math.max(0, smooth)) : SMOOTH,
     robust: query.get("robust") === "1",
     ghost: query.get("ghost") === "1",
-    log: listOf(query.get("log")),
-    wide: listOf(query.get("wide")),
-    all: listOf(query.get("all")),
-    hide: listOf(query.get("hide")),
+    log: listOf(query.get("log") ?? ""),
+    wide: listOf(query.get("wide") ?? ""),
+    all: listOf(query.get("all") ?? ""),
+    hide: listOf(query.get("hide") ?? ""),
     isRange: query.get("spread") === "range",
     filter: query.get("filter") ?? "",
     paused: query.get("live") === "0",
@@ -53,10 +54,10 @@ export function queryOf(view: Partial<ChartsView>): Record<string, string | null
   if (view.smooth !== undefined) found["smooth"] = view.smooth === SMOOTH ? null : String(view.smooth);
   if (view.robust !== undefined) found["robust"] = view.robust ? "1" : null;
   if (view.ghost !== undefined) found["ghost"] = view.ghost ? "1" : null;
-  if (view.log !== undefined) found["log"] = view.log.join(",") || null;
-  if (view.wide !== undefined) found["wide"] = view.wide.join(",") || null;
-  if (view.all !== undefined) found["all"] = view.all.join(",") || null;
-  if (view.hide !== undefined) found["hide"] = view.hide.join(",") || null;
+  if (view.log !== undefined) found["log"] = listText(view.log) || null;
+  if (view.wide !== undefined) found["wide"] = listText(view.wide) || null;
+  if (view.all !== undefined) found["all"] = listText(view.all) || null;
+  if (view.hide !== undefined) found["hide"] = listText(view.hide) || null;
   if (view.isRange !== undefined) found["spread"] = view.isRange ? "range" : null;
   if (view.paused !== undefined) found["live"] = view.paused ? "0" : null;
   if (view.filter !== undefined) found["filter"] = view.filter || null;
@@ -68,10 +69,6 @@ export function queryOf(view: Partial<ChartsView>): Record<string, string | null
 /** Returns the list with the item if it lacked it, else without. */
 export function toggled(list: readonly string[], item: string): readonly string[] {
   return list.includes(item) ? list.filter((other) => other !== item) : [...list, item];
-}
-
-function listOf(text: string | null): readonly string[] {
-  return text ? text.split(",") : [];
 }
 
 function spanOf(text: string | null): Span | null {

@@ -178,7 +178,7 @@ test("ranges survive the address, whatever their keys", () => {
   const brushes = { "config.lr": { from: 0.25, to: 0.5 }, "labels.a,b:c%~": { from: 0, to: 1 } };
   expect(brushesOf(brushText(brushes))).toEqual(brushes);
   expect(brushesOf("lr:0.5~0.2,lr:x,:0~1,n:0~9,%E0%A4%A:0~1")).toEqual({ "%E0%A4%A": { from: 0, to: 1 } });
-  const view = { target: "val/loss", axes: ["lr", "val/loss"], brushes, x: "lr", y: "val/loss" };
+  const view = { target: "val/loss", axes: ["lr", "a,b%2C", "val/loss"], brushes, x: "lr", y: "val/loss" };
   const query = Object.entries(queryOf(view)) as [string, string][];
   expect(readPlots(new URLSearchParams(query))).toEqual(view);
 });

@@ -1,4 +1,5 @@
 /** What the plots of a page show, as the query of its address holds it. */
+import { listOf, listText } from "../text/list";
 import { brushesOf, brushText, type Brushes } from "./brush";
 
 export interface PlotsView {
@@ -16,7 +17,7 @@ export function readPlots(query: URLSearchParams): PlotsView {
   const axes = query.get("axes");
   return {
     target: query.get("target") ?? "",
-    axes: axes === null ? null : axes.split(",").filter(Boolean),
+    axes: axes === null ? null : listOf(axes),
     brushes: brushesOf(query.get("brush")),
     x: query.get("plot_x") ?? "",
     y: query.get("plot_y") ?? "",
@@ -27,7 +28,7 @@ export function readPlots(query: URLSearchParams): PlotsView {
 export function queryOf(view: Partial<PlotsView>): Record<string, string | null> {
   const found: Record<string, string | null> = {};
   if (view.target !== undefined) found["target"] = view.target || null;
-  if (view.axes !== undefined) found["axes"] = view.axes && view.axes.join(",");
+  if (view.axes !== undefined) found["axes"] = view.axes && listText(view.axes);
   if (view.brushes !== undefined) found["brush"] = brushText(view.brushes) || null;
   if (view.x !== undefined) found["plot_x"] = view.x || null;
   if (view.y !== undefined) found["plot_y"] = view.y || null;

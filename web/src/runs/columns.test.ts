@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { askedOf, columnsOf, isGrouping, isSortable, metricOf, read, titleOf, written } from "./columns";
+import { askedOf, columnsOf, isGrouping, isSortable, metricOf, read, titleOf } from "./columns";
+import { listText } from "../text/list";
 
 test("columns have titles of few words", () => {
   const names = [
@@ -21,7 +22,7 @@ test("columns have titles of few words", () => {
 
 test("the address holds names with commas, and leaves out what is no column", () => {
   const names = ["owner", "metric:a,b%2C:best", "config.optimizer.lr", "label:team"];
-  expect(read(written(names))).toEqual(names);
+  expect(read(listText(names))).toEqual(names);
   expect(read("owner,owner,config[0],a b,metric:x,,$.a,config..b")).toEqual(["owner"]);
 });
 

@@ -1,5 +1,6 @@
 /** The columns of a table of jobs: those of the page, and values that the service answers by the names of its columns. */
 import { shortKeys } from "../text/keys";
+import { listOf } from "../text/list";
 
 /** Columns that the page makes of what every row of a list has. */
 export const OWN = ["progress", "metric", "owner", "devices", "age", "labels"] as const;
@@ -73,19 +74,13 @@ export function isGrouping(name: string): boolean {
   return name === "sweep" || (NAME.test(name) && (name.startsWith("label:") || /^[^:]*\.[^:]*$/.test(name)));
 }
 
-/** Writes names for the address: with commas between them. */
-export function written(names: readonly string[]): string {
-  return names.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
-}
-
-/** Reads what `written` wrote. What is no column is left out, and so are those beyond the most. */
+/** Reads the names in an address. What is no column is left out, and so are those beyond the most. */
 export function read(text: string): readonly string[] {
-  const names = text.split(",").map((part) => part.replace(/%25|%2C/g, decodeURIComponent));
-  const known = names.filter((name) => isOwn(name) || NAME.test(name));
+  const known = listOf(text).filter((name) => isOwn(name) || NAME.test(name));
   return [...new Set(known)].slice(0, MOST);
 }
 
-/** Returns what a cell shows of a value. */
+/** Says whether a cell shows a number. */
 export function isNumeric(value: Value | undefined, name: string): value is number | string {
   return typeof value === "number" || (typeof value === "string" && name.startsWith("metric:"));
 }

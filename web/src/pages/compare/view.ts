@@ -1,4 +1,6 @@
 /** What Compare shows, as the query of its address holds it. */
+import { listOf, listText } from "../../text/list";
+
 export interface CompareView {
   /** The job from which the others differ; null for none. */
   readonly base: string | null;
@@ -19,7 +21,7 @@ export function readCompare(query: URLSearchParams): CompareView {
     sort: query.get("sort") ?? "",
     group: query.get("group") ?? "",
     isBest: query.get("values") === "best",
-    metrics: metrics === null ? null : metrics.split(",").filter(Boolean),
+    metrics: metrics === null ? null : listOf(metrics),
   };
 }
 
@@ -31,6 +33,6 @@ export function queryOf(view: Partial<CompareView>): Record<string, string | nul
   if (view.group !== undefined) found["group"] = view.group || null;
   if (view.isBest !== undefined) found["values"] = view.isBest ? "best" : null;
   // A comma alone: none. Without the key, those that are chosen by themselves are shown.
-  if (view.metrics !== undefined) found["metrics"] = view.metrics && (view.metrics.join(",") || ",");
+  if (view.metrics !== undefined) found["metrics"] = view.metrics && (listText(view.metrics) || ",");
   return found;
 }

@@ -178,7 +178,10 @@ test("grouped jobs are one row until their group is opened, which the address ho
   expect(textsOf(host, "tbody tr .name a")).toEqual(["job inside"]);
   const last = asked.at(-1)?.query;
   expect([last?.get("group_by"), last?.getAll("columns")]).toEqual(["label:team", ["config.optimizer.lr"]]);
-  expect(location.search).toContain("open=");
+  expect(new URLSearchParams(location.search).get("open")).toBe("=a%2Cb");
+  setQuery({ open: "%E0%A4%A,%" });
+  await settled();
+  expect(textsOf(host, "tbody tr")).toEqual(["a,b 1 job 1 running"]);
   setQuery({ group: null, columns: null, open: null });
 });
 

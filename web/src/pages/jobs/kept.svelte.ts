@@ -1,7 +1,8 @@
 /** The columns and views that the page keeps for its user. The address wins over them. */
 import { route, setQuery } from "../../router.svelte";
-import { read, USUAL, written } from "../../runs/columns";
+import { read, USUAL } from "../../runs/columns";
 import { preference } from "../../shell/preferences.svelte";
+import { listText } from "../../text/list";
 
 export interface SavedView {
   readonly name: string;
@@ -19,12 +20,12 @@ const kept = preference<Kept>("runs", { columns: USUAL, views: [] });
 /** Returns the names of the columns that are shown. Reactive. */
 export function columnNames(): readonly string[] {
   const text = route().query.get("columns");
-  return read(text ?? written(kept.value.columns.filter((name) => typeof name === "string")));
+  return read(text ?? listText(kept.value.columns.filter((name) => typeof name === "string")));
 }
 
 export function chooseColumns(names: readonly string[]): void {
   kept.value = { ...kept.value, columns: names };
-  setQuery({ columns: written(names) });
+  setQuery({ columns: listText(names) });
 }
 
 /** Returns the views that are kept, one of each name. What another program wrote there and is none is left out. */
