@@ -13,7 +13,7 @@ from api.services import ServicesDep
 from api.transfers import code as bundle_files
 from store.queries import code
 from torchyard.contract.errors import NotFound, Unavailable
-from torchyard.contract.views.code import CodeView
+from torchyard.contract.views.code import CodeView, PackagesView
 
 router = guarded("code", Unavailable)
 
@@ -46,3 +46,13 @@ def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: st
         raise NotFound(found)
     text = yield from bundle_files.text_of(services.store.blobs, found, path)
     return Response(text, media_type="text/plain", headers=_HEADERS)
+
+
+@router.get("/jobs/{job_id}/packages")
+@in_turns
+def show_packages(*, services: ServicesDep, caller: JobReader, job_id: str) -> PackagesView:
+    """Returns the packages that were installed where the job runs, as rank 0 told them after its first step."""
+    found = code.packages_of(services.store, job_id, caller=caller)
+    if found is None:
+        return PackagesView(attempt=None, packages={})
+    return PackagesView(attempt=found.attempt, packages=found.packages)

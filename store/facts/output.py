@@ -54,6 +54,14 @@ class NewArtifact:
     sha256: str
 
 
+@dataclass(frozen=True)
+class JobPackagesFacts:
+    """Versions by the names of packages, and the attempt that had them."""
+
+    attempt: int
+    packages: dict[str, str]
+
+
 @dataclass
 class Batch:
     """What the relay reads between two transactions. It is stored as a whole or not at all."""
@@ -72,6 +80,8 @@ class Batch:
     """The last one counts: a run measures one checkpoint again."""
     progress: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
+    packages: dict[str, str] | None = None
+    """Versions by names."""
     reports: bool = False
     """Whether the attempt's event log, by which a stall is measured, had something new."""
     lag_us: int = 0

@@ -1,11 +1,12 @@
-"""The code that jobs run. Raises Unavailable, OSError, and NotFound as `store.queries.jobs` does."""
+"""The code and packages of jobs. Raises Unavailable, OSError, and NotFound as `store.queries.jobs` does."""
 
 from typing import Any
 
 from store.db.tables import Job
 from store.facts.callers import Caller
 from store.facts.checkpoints import BundleFacts
-from store.rows import access, bundles
+from store.facts.output import JobPackagesFacts
+from store.rows import access, bundles, packages
 from store.store import Store
 from torchyard.contract.bundles import digest_in
 
@@ -25,6 +26,13 @@ def bundle_of(store: Store, job_id: str, *, caller: Caller) -> BundleFacts | str
     if found is None or not store.blobs.has(sha256, size=found.size):
         return f"The bundle {sha256} of the code was deleted."
     return found
+
+
+def packages_of(store: Store, job_id: str, *, caller: Caller) -> JobPackagesFacts | None:
+    """Returns the packages that the job had, or None before its first step."""
+    with store.read() as session:
+        access.readable_job(session, job_id, caller)
+        return packages.of(session, job_id)
 
 
 def _code(spec: Any) -> str | None:

@@ -25,6 +25,7 @@ from store.rows import (
     metrics,
     node_devices,
     outcome,
+    packages,
     point_limits,
     retention,
     signals,
@@ -119,6 +120,8 @@ def record(
     _add_output(session, claim, batch, meter, limits)
     if batch.card is not None:
         jobs.set_card(session, claim.job_id, batch.card)
+    if batch.packages is not None:
+        packages.put(session, claim.job_id, claim.number, batch.packages)
     if batch.progress is not None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
     if meter.counted != row:

@@ -60,6 +60,7 @@ READS: dict[str, str] = {
     "artifact": "/v1/jobs/{job}/artifacts/a.txt",
     "media": "/v1/jobs/{job}/media",
     "code": "/v1/jobs/{job}/code",
+    "packages": "/v1/jobs/{job}/packages",
 }
 CHANGES: dict[str, tuple[str, str, int]] = {
     "change": ("PATCH", "/v1/jobs/{job}", 200),

@@ -130,3 +130,17 @@ def test_no_more_headers_are_read_than_asked_for() -> None:
     file = Counting(tar)
     assert len([*find_members(file, max_files=5, max_bytes=len(tar))]) == 5
     assert file.taken == 5 * 512
+
+
+@both_databases
+def test_the_packages_are_those_of_the_newest_attempt_that_told_them(service: ApiFixture) -> None:
+    service.act_as("ada")
+    claim = service.start(service.submit()["id"])
+    path = f"/v1/jobs/{claim.job_id}/packages"
+    assert service.get(path) == {"attempt": None, "packages": {}}
+    for version in ("2.13", "2.14"):
+        service.record(claim, packages={"torch": version})
+    assert service.get(path) == {"attempt": 1, "packages": {"torch": "2.14"}}
+    service.client.patch(f"/v1/jobs/{claim.job_id}", json={"visibility": "private"})
+    service.act_as("bob")
+    assert_problem(service.client.get(path), 404, "not_found")

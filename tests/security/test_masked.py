@@ -13,7 +13,7 @@ from store.facts.output import Batch, Room
 from store.rows import secrets
 from tests.worker import eventfiles
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress, Remeasured, Shown
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Packages, Progress, Remeasured, Shown
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.media import MediaKind
 from torchyard.contract.records import ExitReport, Manifest
@@ -49,6 +49,7 @@ def write_everything(run: RunDir) -> None:
         Metric(time=1, step=1, values={f"loss/{VALUE}": 0.5, "acc": 1.0}),
         Message(time=2, text=f"uses {VALUE}", level="warning"),
         Card(time=3, values={VALUE: {"in": [VALUE, {VALUE: 1}]}}),
+        Packages(time=3, values={VALUE: "1", "torch": VALUE}),
         Progress(time=4, step=1, total_steps=2),
         CheckpointSaved(time=5, name=VALUE),
         CheckpointSaved(time=5, name="metrics"),

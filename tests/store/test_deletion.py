@@ -79,6 +79,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
         checkpoints=[saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)],
         artifacts=[left(blobs, content) for content in contents[:1]],
         media=[shown(blobs, content) for content in contents[:1]],
+        packages={"torch": "2.14.1"},
     )
     db.end(claim, EndReason.COMPLETED)
     return job_id

@@ -48,6 +48,29 @@ def _card(values: dict[str, Any]) -> dict[str, Any]:
     return finite
 
 
+PACKAGES_BYTES = 64 * 1024
+"""Bytes of all packages of a job as JSON, at most."""
+MOST_PACKAGES = 2000
+PACKAGE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+PACKAGE_VERSION = r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,99}"
+
+
+def _packages(values: dict[str, str]) -> dict[str, str]:
+    if (size := len(json.dumps(values))) > PACKAGES_BYTES:
+        raise ValueError(f"packages of {size} bytes are too large: they may have {PACKAGES_BYTES}")
+    return values
+
+
+PackageValues = Annotated[
+    dict[
+        Annotated[str, matching(PACKAGE_NAME, "letters, digits, . _ -")],
+        Annotated[str, matching(PACKAGE_VERSION, "letters, digits, . + ! _ -")],
+    ],
+    at_most(MOST_PACKAGES),
+    _packages,
+]
+"""Versions by the names of packages."""
+
 CardValues = Annotated[dict[MetricName, Any], at_most(200), _card]
 """What a card says: anything that JSON can hold, NaN and ±Inf as the strings `NaN`, `Infinity`, `-Infinity`."""
 
@@ -104,6 +127,14 @@ class Card(_Line):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Packages(_Line):
+    """What rank 0 can import, as it is installed. The last one that a job wrote counts."""
+
+    type: Literal["packages"] = "packages"
+    values: PackageValues
+
+
+@dataclass(frozen=True, kw_only=True)
 class Remeasured(_Line):
     """What a checkpoint of the job measures when it is evaluated again, in one process after training."""
 
@@ -129,7 +160,7 @@ class Shown(_Line):
     data: dict[str, Any] | None = None
 
 
-Line = Metric | Progress | CheckpointSaved | Message | Card | Remeasured | Shown
+Line = Metric | Progress | CheckpointSaved | Message | Card | Packages | Remeasured | Shown
 
 _KINDS: dict[str, type[Line]] = {
     "metric": Metric,
@@ -137,6 +168,7 @@ _KINDS: dict[str, type[Line]] = {
     "checkpoint": CheckpointSaved,
     "message": Message,
     "card": Card,
+    "packages": Packages,
     "remeasured": Remeasured,
     "media": Shown,
 }

@@ -24,6 +24,7 @@ from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.eventlog import EventLog
 from torchyard.run.given import Given
+from torchyard.run.installed import installed
 from torchyard.run.pausing import pause_of
 from torchyard.run.profiling import Profiling, profiling_of
 from torchyard.run.publishing import Content
@@ -58,8 +59,8 @@ class Run(Given, Showing):
         self._pause = pause_of(environ)
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
-            self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize) if self.rank == 0 else None
-            if self._events is not None:
+            if self.rank == 0:
+                self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize, packages=installed)
                 self._shown = ShownLog(self._dir.media, self._events, warn=self._warn_once)
             self._agreement = StopAgreement(
                 self._dir,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from store.facts.output import Batch, NewEvent
 from store.facts.telemetry import MetricPoint
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Remeasured, Shown, parse_line
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Packages, Remeasured, Shown, parse_line
 from torchyard.contract.events import Progress as ProgressLine
 from worker.attempts.lines import CHUNK, LineReader, as_text
 from worker.attempts.progress import Progress
@@ -16,7 +16,7 @@ from worker.attempts.warnings import warn
 
 EVENTS = "events.jsonl"
 _QUOTED_BYTES = 200
-_Event: TypeAlias = Metric | ProgressLine | Card | Message | Remeasured
+_Event: TypeAlias = Metric | ProgressLine | Card | Message | Packages | Remeasured
 
 
 class EventReader:
@@ -70,6 +70,8 @@ class EventReader:
                 self._add_progress(event, batch)
             case Card():
                 batch.card = event.values
+            case Packages():
+                batch.packages = event.values
             case Remeasured():
                 batch.remeasured = event
             case Message():

@@ -21,6 +21,7 @@ def masked_batch(batch: Batch, mask: Mask) -> Batch:
         lines=[replace(new, lines=[mask.text(line) for line in new.lines]) for new in batch.lines],
         events=[replace(event, data=_masked(event.data, mask)) for event in batch.events],
         card=_masked(batch.card, mask),
+        packages=_masked(batch.packages, mask),
         points=_masked_points(batch.points, mask),
         curves=_masked_points(batch.curves, mask),
         checkpoints=[_masked_checkpoint(new, mask) for new in batch.checkpoints],

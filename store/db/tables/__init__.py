@@ -13,6 +13,7 @@ from store.db.tables.jobs import HELD, NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.media import Media, MediaPicture
 from store.db.tables.models import Model, ModelVersion
 from store.db.tables.notifications import Message, NotificationTarget, Signal
+from store.db.tables.packages import JobPackages
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
 from store.db.tables.schedules import Schedule
 from store.db.tables.service import Service
@@ -52,6 +53,7 @@ __all__ = [
     "Job",
     "JobCount",
     "JobEvent",
+    "JobPackages",
     "LogChunk",
     "LoginCode",
     "Media",

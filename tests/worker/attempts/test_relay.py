@@ -308,6 +308,16 @@ def test_a_batch_contains_its_last_card(run: RunDir) -> None:
     assert batch.events == []
 
 
+def test_a_batch_contains_the_last_packages(run: RunDir) -> None:
+    run.events.write_text(
+        "".join(
+            f'{{"type":"packages","time":1,"values":{{"torch":"{version}"}}}}\n' for version in ("2.13", "2.14+cpu")
+        )
+    )
+    (batch,) = drain(relay_of(run))
+    assert (batch.packages, batch.events) == ({"torch": "2.14+cpu"}, [])
+
+
 def test_a_batch_contains_the_last_line_about_what_was_measured_again(run: RunDir) -> None:
     lines = [Remeasured(time=1, name="one", metrics={"val/loss": value}) for value in (2.0, 1.0)]
     run.events.write_text("".join(f"{line.to_json()}\n" for line in lines))

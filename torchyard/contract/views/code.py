@@ -11,6 +11,15 @@ class CodeFileView(View):
     """Only with `?digests=true`, of files whose text is sent, up to 64 MiB of them together."""
 
 
+class PackagesView(View):
+    """What is installed where rank 0 of the job's newest attempt runs."""
+
+    attempt: int | None
+    """Null before an attempt has logged its first step, and for programs that do not log."""
+    packages: dict[str, str]
+    """Versions by names."""
+
+
 class CodeView(View):
     """The files of a job's code, by the bytes of their paths."""
 

@@ -21,6 +21,7 @@ export type LogMatch = Schemas["LogMatch"];
 export type ArtifactView = Schemas["ArtifactView"];
 export type CodeFileView = Schemas["CodeFileView"];
 export type CodeView = Schemas["CodeView"];
+export type PackagesView = Schemas["PackagesView"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type MediaView = Schemas["MediaView"];
 export type MediaKey = Schemas["MediaKeyView"];

@@ -1,5 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { click, removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
+import "./ChangedFiles.svelte"; // here, so that a busy machine compiles them before a test waits
+import "./ChangedPackages.svelte";
 import type { Compared } from "./compared";
 import Differences from "./Differences.svelte";
 
@@ -34,22 +36,35 @@ test("the commits of two jobs are said at once, and their files compared when as
   expect(asked.length).toBe(0);
   expect(textOf(host)).toContain("job a: commit aaaaaaaaaaaa, branch main");
   expect(textOf(host)).toContain("What job b has not committed");
-  const details = [...host.querySelectorAll("details")].find((item) => textOf(item).startsWith("Files"));
-  if (!details) throw new Error("there are no files");
-  details.open = true;
-  details.dispatchEvent(new Event("toggle"));
+  const details = open(host, "Files");
   await vi.waitFor(() => expect(textOf(details)).toContain("2 of the files differ."));
   expect(textsOf(details, "li > button")).toEqual(["− old.py removed", "± train.py changed"]);
   click(details, "± train.py changed");
   await vi.waitFor(() => expect(textsOf(details, "pre span")).toEqual(["@@ -1 +1 @@", "-lr = 1", "+lr = 2"]));
 });
 
-test("the same code says so, and recipes have no part of their own", async () => {
-  serve(() => null);
-  const same = show(Differences, { jobs: [script("a", "bundle:1"), script("b", "bundle:1")] });
-  const recipes = show(Differences, {
-    jobs: ["a", "b"].map((id) => compared(id, { trainer: "x", config: {} })),
-  });
-  await settled();
-  expect([textOf(same), textOf(recipes)]).toEqual([expect.stringContaining("Both have the same code."), ""]);
+test("the same code says so, and packages in other versions are a table", async () => {
+  serve(({ path }) => ({
+    attempt: 1,
+    packages: path.includes("/a/") ? { numpy: "2", torch: "1" } : { scipy: "3", torch: "2" },
+  }));
+  const recipes = ["a", "b"].map((id) => compared(id, { trainer: "x", config: {} }));
+  const host = show(Differences, { jobs: [script("a", "bundle:1"), script("b", "bundle:1")] });
+  const other = show(Differences, { jobs: recipes });
+  expect(textOf(host)).toContain("Both have the same code.");
+  expect(textOf(other)).toContain("Both run recipes.");
+  const details = open(host, "Packages");
+  await vi.waitFor(() =>
+    expect(textsOf(details, "tbody th, tbody td")).toEqual([
+      ...["numpy", "2", "not installed", "scipy", "not installed", "3", "torch", "1", "2"],
+    ]),
+  );
 });
+
+function open(host: HTMLElement, title: string): HTMLElement {
+  const found = [...host.querySelectorAll("details")].find((item) => textOf(item).startsWith(title));
+  if (!found) throw new Error(`there is no ${title}`);
+  found.open = true;
+  found.dispatchEvent(new Event("toggle"));
+  return found;
+}

@@ -8,6 +8,8 @@ const COMMIT = "0123456789abcdef0123456789abcdef01234567";
 const DIFF =
   "diff --git a/x.py b/x.py\nindex 1..2\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old\n+new \u202e<b>\n same\n";
 
+const PACKAGES = { numpy: "2.5.1", torch: "2.14.1+cpu", torchvision: "0.29" };
+
 afterEach(async () => {
   await removeAll();
   setQuery({ file: null });
@@ -24,7 +26,7 @@ async function opened(
   answer: (asked: Asked) => unknown,
   git: Record<string, unknown> | null = null,
 ): Promise<HTMLElement> {
-  serve(answer);
+  serve((asked) => (asked.path.endsWith("/packages") ? { attempt: 1, packages: PACKAGES } : answer(asked)));
   const host = show(Code, { job: job(git) });
   await settled();
   return host;
@@ -71,5 +73,21 @@ test("code that is not stored, and a file that has no text, say why", async () =
     total: 0,
     files: [],
   }));
-  expect(textOf(host)).toBe("The code lies on the workers.");
+  expect(textOf(host)).toContain("The code lies on the workers.");
+});
+
+test("packages are a table that is searched", async () => {
+  vi.useFakeTimers();
+  const host = await opened(() => LISTED);
+  await vi.advanceTimersByTimeAsync(10);
+  await settled();
+  vi.useRealTimers();
+  expect(textsOf(host, "tbody tr").length).toBe(3);
+  const search = host.querySelector<HTMLInputElement>("input[type=search]");
+  if (!search) throw new Error("there is no search");
+  search.value = "Torch";
+  search.dispatchEvent(new Event("input", { bubbles: true }));
+  await settled();
+  expect(textsOf(host, "tbody tr")).toEqual(["torch2.14.1+cpu", "torchvision0.29"]);
+  expect(textOf(host)).toContain("2 of 3 packages");
 });
