@@ -4,6 +4,7 @@ import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { Page } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { digits, reach, submit, type Job } from "./jobs.ts";
 import { leave, visit } from "./page.ts";
@@ -12,6 +13,8 @@ import { PROGRAM, Service } from "./service.ts";
 const FOLDER = fileURLToPath(new URL("../../dist/screenshots/", import.meta.url));
 const SHOWN = fileURLToPath(new URL("../../docs/dashboard.png", import.meta.url));
 const DRAWN_MS = 1500;
+const SCREEN = 900;
+const TALLEST = 4000;
 /** Those whose pictures go on below the screen. */
 const WHOLE = new Set(["media", "misclassified", "sweep", "compare-groups", "compare-samples", "plots"]);
 
@@ -48,10 +51,9 @@ try {
       for (const [name, path] of Object.entries(pages)) {
         await visited.page.goto(`${service.url}/${path}`);
         await visited.page.waitForTimeout(DRAWN_MS);
-        await visited.page.screenshot({
-          path: join(FOLDER, `${name}-${theme}-${width}.png`),
-          fullPage: WHOLE.has(name),
-        });
+        if (WHOLE.has(name)) await grow(visited.page, width);
+        await visited.page.screenshot({ path: join(FOLDER, `${name}-${theme}-${width}.png`) });
+        await visited.page.setViewportSize({ width, height: SCREEN });
       }
       await leave(visited);
     }
@@ -150,6 +152,13 @@ async function run(): Promise<Ran> {
     resources: { device: "cpu", devices_per_node: 1, cpus: 1, memory_gb: 2 },
   });
   return { trained, other, resumed, failed, queued, sweep, cracks: shown, search };
+}
+
+/** Makes the screen as high as the page: what is out of sight is not drawn. */
+async function grow(page: Page, width: number): Promise<void> {
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  await page.setViewportSize({ width, height: Math.min(height, TALLEST) });
+  await page.waitForTimeout(DRAWN_MS);
 }
 
 /** Adds users, one with a quota, and what else the settings and the other pages list. */
