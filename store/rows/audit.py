@@ -53,10 +53,11 @@ def entries(session: Session, where: AuditFilter, *, limit: int, before: int | N
     found = [AuditFacts(*row) for row in rows]
     if len(found) > limit:
         return AuditPage(found[:limit], found[limit - 1].id)
-    older = select(AuditEntry.time).where(AuditEntry.id < lowest).order_by(AuditEntry.id.desc()).limit(1)
-    time = session.scalars(older).first()
-    goes_on = time is not None and (where.since is None or time >= where.since - _SLACK_US)
-    return AuditPage(found, lowest if goes_on else None)
+    older = select(AuditEntry.id, AuditEntry.time).where(AuditEntry.id < lowest).order_by(AuditEntry.id.desc()).limit(1)
+    row = session.execute(older).first()
+    if row is None or (where.since is not None and row.time < where.since - _SLACK_US):
+        return AuditPage(found, None)
+    return AuditPage(found, row.id + 1)
 
 
 def _conditions(where: AuditFilter) -> Iterator[ColumnElement[bool]]:

@@ -363,6 +363,9 @@ def test_a_search_of_the_audit_looks_at_few_entries_and_goes_on_where_it_ended(
     assert service.get("/v1/audit", who="alice", to=times["35"])["data"][0]["object"] == "30"
     recent = service.get("/v1/audit", **{"who": "alice", "from": times["36"]})
     assert (recent["data"], recent["has_more"]) == ([], False), "nothing older can match"
+    beyond = service.get("/v1/audit", who="alice", after=str(10**17))
+    newest = service.get("/v1/audit", who="alice", after=beyond["next"], limit=1)
+    assert newest == service.get("/v1/audit", who="alice", limit=1), "what has no entries costs one page"
 
 
 def test_an_audit_line_in_the_log_has_no_control_characters(
