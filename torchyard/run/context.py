@@ -24,7 +24,6 @@ from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.eventlog import EventLog
 from torchyard.run.given import Given
-from torchyard.run.installed import installed
 from torchyard.run.pausing import pause_of
 from torchyard.run.profiling import Profiling, profiling_of
 from torchyard.run.publishing import Content
@@ -60,7 +59,7 @@ class Run(Given, Showing):
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             if self.rank == 0:
-                self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize, packages=installed)
+                self._events = EventLog(self._dir.events, synchronize=accelerator.synchronize, describes=True)
                 self._shown = ShownLog(self._dir.media, self._events, warn=self._warn_once)
             self._agreement = StopAgreement(
                 self._dir,

@@ -9,9 +9,20 @@ import threading
 import time
 from typing import Any, TypeAlias
 
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Packages, Progress, Remeasured, Shown
+from torchyard.contract.events import (
+    Card,
+    CheckpointSaved,
+    Line,
+    Message,
+    Metric,
+    Packages,
+    Progress,
+    Remeasured,
+    Shown,
+)
 from torchyard.host.disk import FULL
 from torchyard.host.failpoints import failpoint
+from torchyard.run.installed import installed
 from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
 
 FLUSH_S = 0.5
@@ -29,28 +40,21 @@ class _Values:
     values: dict[str, Any]
 
 
-_Line: TypeAlias = _Values | Message | CheckpointSaved | Card | Packages | Remeasured | Shown
+_Line: TypeAlias = _Values | Message | CheckpointSaved | Card | Remeasured | Shown
 
 
 class EventLog:
     """Appends whole lines to one file. A thread writes them within FLUSH_S seconds, or, if the disk is full, as soon as
     it has space.
 
-    `synchronize` waits for this rank's device. `packages` tells what is installed: the thread asks once, after
-    the first step that was logged. Every method raises the OSError that the thread met, if any.
+    `synchronize` waits for this rank's device. `describes`: what is installed goes behind the first step that is
+    written. Every method raises the OSError that the thread met, if any.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        synchronize: Callable[[], None],
-        packages: Callable[[], Mapping[str, str]] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *, synchronize: Callable[[], None], describes: bool = False) -> None:
         self._path = path
         self._synchronize = synchronize
-        self._packages = packages
-        self._has_begun = False
+        self._describes = describes
         self._file: int | None = None
         self._pending: list[_Line] = []
         self._progress: dict[str, int | None] | None = None
@@ -128,7 +132,6 @@ class EventLog:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
-        self._describe()
         try:
             self.flush()
         finally:
@@ -154,19 +157,10 @@ class EventLog:
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_S):
             try:
-                self._describe()
                 self._write(patient=True)
             except Exception as error:  # noqa: BLE001 raised by the next call
                 self._failure = error
                 return
-
-    def _describe(self) -> None:
-        """Adds the packages once, when the run has logged a step: the first step waits for nothing."""
-        if self._packages is None or not self._has_begun:
-            return
-        values, self._packages = self._packages(), None
-        with self._lock:
-            self._pending.append(Packages(time=_now(), values=dict(values)))
 
     def _write(self, *, patient: bool = False) -> None:
         """Writes all lines. With `patient`, some lines may wait for the next write if the disk is full."""
@@ -174,9 +168,11 @@ class EventLog:
             with self._lock:
                 pending, self._pending = self._pending, []
                 progress, self._progress = self._progress, None
-            self._has_begun = self._has_begun or progress is not None or any(isinstance(i, _Values) for i in pending)
             lines = [self._metric(item) if isinstance(item, _Values) else item for item in pending]
-            everything = [*lines, *([Progress.from_dict(progress)] if progress else [])]
+            everything: list[Line] = [*lines, *([Progress.from_dict(progress)] if progress else [])]
+            if self._describes and any(isinstance(line, Metric | Progress) for line in everything):
+                self._describes = False
+                everything.append(Packages(time=_now(), values=dict(installed())))
             self._unwritten += "".join(f"{line.to_json()}\n" for line in everything).encode()
             try:
                 self._append()

@@ -34,7 +34,7 @@ def installed() -> Mapping[str, str]:
 
 def _entries() -> Iterator[str]:
     left = _MOST_ENTRIES
-    for folder in dict.fromkeys(sys.path):
+    for folder in dict.fromkeys(map(str, sys.path)):
         try:
             with os.scandir(folder or ".") as entries:
                 for entry in entries:
@@ -42,5 +42,5 @@ def _entries() -> Iterator[str]:
                     if left < 0:
                         return
                     yield entry.name
-        except OSError:
+        except (OSError, ValueError):
             continue  # a zip, or a folder that is not there
