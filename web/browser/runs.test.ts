@@ -47,7 +47,9 @@ test("columns are chosen, jobs grouped, and a label written, by keys alone", asy
 
   await page.getByRole("button", { name: "Labels of slow: none" }).press("Enter");
   await page.getByRole("textbox", { name: "Labels of slow" }).fill("team=roads");
+  const stored = page.waitForResponse("**/v1/jobs/actions"); // the row shows it before
   await page.keyboard.press("Enter");
+  await stored;
   await page.getByRole("button", { name: "Labels of slow: team=roads" }).waitFor();
   await page.getByRole("button", { name: "Star slow" }).press("Enter");
   const [slow] = (await service.ask<{ data: { labels: object; starred: boolean }[] }>("v1/jobs?q=slow")).data;
