@@ -308,7 +308,8 @@ def test_a_forced_cancel_shortens_a_stop_and_is_recorded(service: ApiFixture) ->
     message = "forced cancel requested: the job is killed, and may save nothing more"
     assert answer.json()["status_reason"]["message"] == message
     events = service.get(f"/v1/jobs/{job_id}/events")["data"]
-    assert [event["data"]["text"] for event in events if event["type"] == "message"] == [message]
+    texts = [gentle["status_reason"]["message"], message]
+    assert [event["data"]["text"] for event in events if event["type"] == "message"] == texts
     assert [entry["object"] for entry in service.get("/v1/audit", action="job.cancel_now")["data"]] == [job_id] * 2
     service.end(claim, reason=EndReason.CANCELLED)
     assert service.client.post(f"/v1/jobs/{job_id}/cancel?now=true").json()["state"] == "cancelled"

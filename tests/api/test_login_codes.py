@@ -44,7 +44,7 @@ def test_a_code_opens_one_session(service: ApiFixture, local: TestClient) -> Non
     opened = log_in(local, made["code"])
     assert (opened.status_code, opened.json()["name"]) == (200, "admin")
     assert "httponly" in opened.headers["set-cookie"].lower()
-    me = local.get("/v1/me", headers={"X-CSRF-Token": opened.json()["csrf"]}).json()
+    me = local.get("/v1/me?preferences=true", headers={"X-CSRF-Token": opened.json()["csrf"]}).json()
     assert {**me, "csrf": opened.json()["csrf"]} == opened.json()
     again = log_in(local, made["code"])
     assert (again.status_code, again.json()["code"]) == (401, "not_authorized")

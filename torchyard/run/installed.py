@@ -8,7 +8,7 @@ import sys
 
 from torchyard.contract.events import MOST_PACKAGES, PACKAGE_NAME, PACKAGE_VERSION, PACKAGES_BYTES
 
-_FOLDER = re.compile(rf"({PACKAGE_NAME})-({PACKAGE_VERSION})\.(?:dist-info|egg-info)")
+_ENDS = (".dist-info", ".egg-info")
 _MOST_ENTRIES = 20_000
 
 
@@ -19,9 +19,9 @@ def installed() -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     for name in _entries():
-        match = _FOLDER.fullmatch(name)
-        if match is not None:
-            found.setdefault(match[1].replace("_", "-").lower(), match[2])
+        package, _, version = name[: name.rindex(".")].partition("-")
+        if re.fullmatch(PACKAGE_NAME, package) and re.fullmatch(PACKAGE_VERSION, version):
+            found.setdefault(package.replace("_", "-").lower(), version)
     kept: dict[str, str] = {}
     size = 2
     for name in sorted(found):
@@ -33,6 +33,7 @@ def installed() -> Mapping[str, str]:
 
 
 def _entries() -> Iterator[str]:
+    """Yields the names of the folders of metadata, NAME-VERSION.dist-info: a name has no `-` there."""
     left = _MOST_ENTRIES
     for folder in dict.fromkeys(map(str, sys.path)):
         try:
@@ -41,6 +42,7 @@ def _entries() -> Iterator[str]:
                     left -= 1
                     if left < 0:
                         return
-                    yield entry.name
+                    if entry.name.endswith(_ENDS):
+                        yield entry.name
         except (OSError, ValueError):
             continue  # a zip, or a folder that is not there
