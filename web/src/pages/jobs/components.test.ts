@@ -39,7 +39,11 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-function openRow(changes: Record<string, unknown>, columns: readonly string[] = USUAL): HTMLElement {
+function openRow(
+  changes: Record<string, unknown>,
+  columns: readonly string[] = USUAL,
+  isNarrow = false,
+): HTMLElement {
   return show(Row, {
     ...{
       job: job("a", changes),
@@ -49,9 +53,17 @@ function openRow(changes: Record<string, unknown>, columns: readonly string[] = 
       workers: new Map([["wrk_1", "box-a"]]),
       time: "created_at" as const,
     },
-    ...{ isSelected: false, select: () => undefined },
+    ...{ isNarrow, isSelected: false, select: () => undefined },
   });
 }
+
+test("on a phone a row has a second line, with why a job failed or what it measured", () => {
+  expect(openRow({ state: "queued" }).querySelector(".second")).toBeNull();
+  const second = (changes: Record<string, unknown>): string =>
+    textOf(openRow(changes, USUAL, true).querySelector(".second"));
+  expect(second({ state: "queued" })).toContain("why");
+  expect(second({ state: "running", metrics: { "val/loss": 0.5 } })).toContain("val/loss 0.5");
+});
 
 test("a row says how far a job is, why it waits or failed, and where it runs", () => {
   const progress = (changes: Record<string, unknown>): string =>

@@ -43,10 +43,10 @@ test("the address says which marks and which label jobs have", () => {
 });
 
 test("only rows near the screen are drawn", () => {
-  expect(near(10_000, 32, 200, 800)).toEqual({ from: 0, to: 35 });
-  expect(near(10_000, 32, -32_000, 800)).toEqual({ from: 984, to: 1041 });
+  expect(near(10_000, 32, 200, 800)).toEqual({ from: 0, to: 27 });
+  expect(near(10_000, 32, -32_000, 800)).toEqual({ from: 992, to: 1033 });
   expect(near(10, 32, 200, 800)).toEqual({ from: 0, to: 10 });
-  expect(near(100, 32, -9_000, 800)).toEqual({ from: 84, to: 100 });
+  expect(near(100, 32, -9_000, 800)).toEqual({ from: 92, to: 100 });
 });
 
 test("labels are edited as one text", () => {

@@ -5,7 +5,7 @@ export interface Slice {
   readonly to: number;
 }
 
-const AROUND = 16;
+const AROUND = 8;
 
 /** Returns the rows to draw of `count` whose first is at `top` px of the screen. */
 export function near(count: number, rowHeight: number, top: number, screen: number): Slice {
