@@ -21,6 +21,8 @@ type Items = Extract<FromFeed, { type: "items" }>;
 
 export class Live {
   status = $state<LiveStatus>("connecting");
+  /** Whether the page shows anything live. Without that there is no connection to tell of. */
+  isWatching = $state(false);
   /** When the next try begins (ms since the epoch), while the stream does not work. */
   retryAt = $state<number | null>(null);
 
@@ -94,6 +96,7 @@ export class Live {
   private readonly leave = (): void => this.send?.({ type: "leave" });
 
   private readonly wish = (): void => {
+    this.isWatching = this.listeners.size > 0;
     const wishes = [...this.listeners].map((entry): Wish => ({
       jobs: Object.fromEntries(entry.positions),
       topics: entry.topics,

@@ -46,9 +46,13 @@ test("the header marks the page that is shown, and says how the page hears of ch
   const calls: string[] = [];
   const host = show(Header, { openPalette: () => calls.push("palette"), openHelp: () => calls.push("help") });
   expect(textsOf(host, "header > nav [aria-current=page]")).toEqual(["Jobs"]);
+  const status = (): string => (flushSync(), textOf(host.querySelector("[role=status]")));
+  expect(status()).toBe("");
+  const leave = live.watch({ topics: ["jobs"] }, () => undefined);
+  expect(status()).toBe("connecting");
+  leave();
   live.status = "polling";
-  flushSync();
-  expect(textOf(host.querySelector("[role=status]"))).toBe("every 5 s");
+  expect(status()).toBe("every 5 s");
   click(host, "Keys ?");
   host.querySelector<HTMLElement>(".palette")?.click();
   expect(calls).toEqual(["help", "palette"]);
