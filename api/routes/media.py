@@ -43,7 +43,7 @@ def list_media(
 ) -> MediaPage:
     """Lists what the job shows, by key, step and number. A newer item of the same three replaces an older one.
 
-    An answer has at most 8 MiB of them. `keys` says what the job has, whatever was asked for.
+    An answer has at most 2 MiB of them. `keys` says what the job has, whatever was asked for.
     """
     where = MediaFilter([storable(each) for each in key or ()], kind or (), from_step, to_step)
     behind = media_after(after)

@@ -21,6 +21,8 @@ from torchyard.contract.errors import NotFound
 _TOLD = columns.of(MediaFacts, Media)
 _PICTURE = columns.of(PictureFacts, MediaPicture)
 _PLACE = tuple_(Media.key, Media.step, Media.number)
+_PAGE_BYTES = 2 << 20
+"""Of small cells: encoding a page costs ten times what its bytes say."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewMedia],
 def page(
     session: Session, job_id: str, *, where: MediaFilter, limit: int, behind: MediaPlace | None = None
 ) -> FactPage[MediaFacts]:
-    """Returns items of the job behind a place, by key, step and number: up to `limit` of them, and up to 8 MiB."""
+    """Returns items of the job behind a place, by key, step and number: up to `limit` of them, and up to 2 MiB."""
     query = select(*_TOLD).where(Media.job_id == job_id).order_by(Media.key, Media.step, Media.number)
     if where.keys:
         query = query.where(Media.key.in_(where.keys))
@@ -80,7 +82,7 @@ def page(
     if behind is not None:
         query = query.where((behind.key, behind.step, behind.number) < _PLACE)
     with closing(session.execute(query.limit(limit + 1).execution_options(yield_per=64))) as rows:
-        found = pages.take((MediaFacts(*row) for row in rows), limit=limit, size=_size)
+        found = pages.take((MediaFacts(*row) for row in rows), limit=limit, size=_size, most=_PAGE_BYTES)
     pictures = _pictures_of(session, [item.id for item in found.items])
     return replace(found, items=[replace(item, pictures=pictures.get(item.id, ())) for item in found.items])
 

@@ -10,9 +10,9 @@ from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.tables import Garbage, Job, Media
 from store.facts.attempts import Claim
-from store.facts.media import NewMedia, PictureFacts
+from store.facts.media import MediaFilter, MediaPlace, NewMedia, PictureFacts
 from store.facts.output import Batch, NewArtifact, OutputLimits
-from store.rows import artifacts, attempts, quotas, users
+from store.rows import artifacts, attempts, media, quotas, users
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Resource, Role
@@ -108,6 +108,16 @@ def test_items_count_among_the_bytes_of_artifacts(db: StoreFixture, blobs: Blobs
     assert steps(db) == [1]
     room = db.read(lambda session: artifacts.room(session, claim.job_id))
     assert 400 < room.media_bytes < 500
+
+
+def test_a_page_ends_before_its_items_have_too_many_bytes(db: StoreFixture, claim: Claim) -> None:
+    record(db, claim, *(text(step, content="x" * 60_000) for step in range(40)))
+    where = MediaFilter([], (), None, None)
+    first = db.read(lambda session: media.page(session, claim.job_id, where=where, limit=1000))
+    assert (len(first.items), first.has_more) == (34, True)
+    behind = MediaPlace("t", first.items[-1].step, 0)
+    rest = db.read(lambda session: media.page(session, claim.job_id, where=where, limit=1000, behind=behind))
+    assert ([item.step for item in rest.items], rest.has_more) == ([*range(34, 40)], False)
 
 
 def test_items_count_in_the_quota_of_their_owner(db: StoreFixture, blobs: Blobs, claim: Claim) -> None:
