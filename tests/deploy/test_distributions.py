@@ -246,7 +246,7 @@ def test_a_script_runs_in_an_environment_without_our_pydantic(
     assert said == [f"pydantic {'1' if pydantic else 'none'}", "{'seed': 7} None False"]
     lines = [parse_line(line) for line in run.events.read_bytes().splitlines()]
     assert [line.values["train/loss"] for line in lines if isinstance(line, Metric)] == [1.0, 0.5]
-    assert {type(line).__name__ for line in lines} == {"Metric", "Message", "Card", "Progress"}
+    assert {type(line).__name__ for line in lines} == {"Metric", "Message", "Card", "Progress", "Packages"}
     error = read_record(run.errors / "0.json", RankError)
     assert error is not None
     assert (error.reason, error.message) == (EndReason.USER_ERROR, "as planned")

@@ -25,12 +25,6 @@ sys.stdout.flush()
 raise SystemExit("the disk of dreams is full")
 `;
 
-/** One pixel. */
-const PICTURE = Buffer.from(
-  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
-  "base64",
-);
-
 let service: Service;
 let browser: Browser;
 let trained: Job;
@@ -141,25 +135,18 @@ test("a link of somebody else does not change the account unasked", async () => 
   await leave(visited);
 });
 
-test("the picture of a checkpoint is fetched with the secret, and shown", async () => {
+test("a picture that a job shows is fetched with the secret, and drawn", async () => {
   const visited = await visit(browser, service);
   const { page } = visited;
-  const asked: (string | undefined)[] = [];
-  await page.route(/\/checkpoints\?/, async (route) => {
-    const answer = await route.fetch();
-    const list = (await answer.json()) as { data: { files: unknown[] }[] };
-    list.data[0]?.files.push({ path: "overlays/a.png", size: PICTURE.length, sha256: "0".repeat(64) });
-    await route.fulfill({ response: answer, json: list });
-  });
-  await page.route(/\/files\/overlays\/a\.png$/, async (route) => {
-    asked.push(route.request().headers()["x-csrf-token"]);
-    await route.fulfill({ contentType: "image/png", body: PICTURE });
-  });
-  await page.goto(`${service.url}/jobs/${trained.id}?tab=checkpoints`);
+  const [picture] = await Promise.all([
+    page.waitForResponse(/\/media\/med_[^/]+\/image$/),
+    page.goto(`${service.url}/jobs/${trained.id}?tab=media`),
+  ]);
+  assert.equal(picture.status(), 200);
+  assert.match(picture.request().headers()["x-csrf-token"] ?? "", /^.{40,}$/);
   await page.waitForFunction(
-    () => document.querySelector<HTMLImageElement>("figure img")?.naturalWidth === 1,
+    () => (document.querySelector<HTMLImageElement>("main img")?.naturalWidth ?? 0) > 0,
   );
-  assert.match(asked[0] ?? "", /^.{40,}$/);
   await leave(visited);
 });
 

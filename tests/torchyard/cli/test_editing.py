@@ -163,7 +163,7 @@ def test_jobs_are_grouped_by_a_label(team: Team) -> None:
         ["-", "1", "1"],
     ]
     told = json.loads(team.run("ada", "ps", "--group-by", "label:team", "--state", "queued", "--json").stdout)
-    assert told[0] == {"value": "b", "counts": {"queued": 2}, "total": 2}
+    assert told[0] == {"key": "=b", "value": "b", "name": None, "counts": {"queued": 2}, "total": 2}
     assert team.run("ada", "ps", "--group-by", "team").returncode == 1
 
 

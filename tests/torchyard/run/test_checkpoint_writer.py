@@ -160,7 +160,7 @@ def test_no_checkpoint_is_published_before_the_lines_that_it_follows(
             assert list(folder.checkpoints.iterdir()) == []
             ballast.unlink()
             run.close()
-            assert [line.type for line in lines(folder)] == ["metric", "message", "checkpoint"]
+            assert [line.type for line in lines(folder)] == ["metric", "packages", "message", "checkpoint"]
             assert saved(folder) == ["step-00000001"]
 
 
