@@ -17,12 +17,14 @@ afterEach(async () => {
 });
 
 /** Shows the shell, whose pages count how often each is loaded. */
-function shell(load: () => Promise<{ default: typeof Mark }> = () => Promise.resolve({ default: Mark })) {
+function shell(
+  load: (name: string) => Promise<{ default: typeof Mark }> = () => Promise.resolve({ default: Mark }),
+) {
   vi.spyOn(live, "start").mockReturnValue();
   vi.spyOn(live, "stop").mockReturnValue();
   vi.stubGlobal("scrollTo", () => undefined);
   const loaded: string[] = [];
-  const page = (name: string) => () => (loaded.push(name), load());
+  const page = (name: string) => () => (loaded.push(name), load(name));
   const pages = {
     now: page("now"),
     jobs: page("jobs"),
@@ -85,6 +87,21 @@ test("who cannot be signed out is told why", async () => {
   await settled();
   await vi.waitFor(() => expect(textOf(host.querySelector("[role=alert]"))).toBe("There is none."));
   expect(session.stage).toBe("in");
+});
+
+test("a page that is left keeps its id until the next one is there", async () => {
+  signIn("member", "jobs:read");
+  const seen: string[] = [];
+  const noting = (name: string): typeof Mark =>
+    ((_: unknown, props: { id: string }) => void seen.push(`${name} ${props.id}`)) as unknown as typeof Mark;
+  shell((name) => Promise.resolve({ default: noting(name) }));
+  await settled();
+  for (const path of ["jobs/job_1", "jobs/job_2", "jobs"]) {
+    navigate(href(path));
+    flushSync();
+    await settled();
+  }
+  expect(seen).toEqual(["now ", "job job_1", "job job_2", "jobs "]);
 });
 
 test("the shell loads the page of the address, and a page again only for another one", async () => {
