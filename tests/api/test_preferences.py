@@ -39,7 +39,9 @@ def test_they_are_read_when_asked_for_and_at_a_login(service: ApiFixture) -> Non
     assert opened["preferences"] == {"theme": "dark"}
 
 
-@pytest.mark.parametrize("wrong", [["a"], "a", None, {"a\x00": 1}, {"a": [[{"b": "\x00"}]]}])
+@pytest.mark.parametrize(
+    "wrong", [["a"], "a", None, {"a\x00": 1}, {"a": [[{"b": "\x00"}]]}, {"a": 2**70}, {"a": [{"b": -(2**53) - 1}]}]
+)
 def test_what_is_no_object_or_cannot_be_stored_is_refused(service: ApiFixture, wrong: Any) -> None:
     assert keep(service, {"a": "x" * 8_000}) == 204
     assert keep(service, wrong) == 422

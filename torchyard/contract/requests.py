@@ -119,7 +119,17 @@ def _small(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     size = len(to_json(document))
     if size > MOST_PREFERENCES_BYTES:
         raise ValueError(f"has {size} bytes of JSON: preferences have at most {MOST_PREFERENCES_BYTES}")
+    if not _is_exact(document):
+        raise ValueError("has an integer beyond 2^53, which a browser does not keep exactly: write it as a text")
     return document
+
+
+def _is_exact(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return all(_is_exact(item) for item in value.values())
+    if isinstance(value, list):
+        return all(_is_exact(item) for item in value)
+    return not isinstance(value, int) or abs(value) <= 2**53
 
 
 class Preferences(Schema):
