@@ -37,7 +37,7 @@ class Principal(Caller):
     session: str = ""
     """The digest of the browser's session, if the request was made in one."""
     use_is_stale: bool = False
-    """Whether that session was not used within the last minute."""
+    """Whether the session's last use is more than a minute ago: then the new use is stored."""
 
     @property
     def key(self) -> str:

@@ -129,7 +129,7 @@ def keep_preferences(store: Store, document: Mapping[str, Any], *, caller: Calle
 
 
 def end_session(store: Store, session_id: str, *, user: str, credential: str | None, caller: Caller) -> None:
-    """Ends one of the user's browser sessions, as `store.rows.tokens.sessions_of` has them. Raises NotFound."""
+    """Ends a browser session of the user. `session_id`: from `store.rows.tokens.sessions_of`. Raises NotFound."""
     with store.write("team") as session:
         theirs = tokens.sessions_of(session, user, credential=credential)
         found = next((each for each in theirs if each.id == session_id), None)

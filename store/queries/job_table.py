@@ -145,7 +145,7 @@ def _sorted(ids: Sequence[str], values: Sequence[Scalar], order: Order) -> list[
 
 
 def _number(value: Scalar, column: Column) -> float | None:
-    """Returns the number of a value; None of one that is none. A metric has numbers alone, some of them as texts."""
+    """Returns the value as a number, or None if it is not one. A metric's NaN and infinities are stored as texts."""
     if isinstance(value, int | float) or (value is not None and isinstance(column, MetricColumn)):
         return float(value)
     return None

@@ -89,5 +89,5 @@ def reason_of(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> R
     start = next((one for one in planned.starts if one.job.id == job.id), None)
     if start is None:
         return planned.reasons.of(job) or WAITING
-    # A pool takes it at once, and the pool's cluster says when it starts.
+    # The service gives it to the pool at once. The cluster's own scheduler decides when it starts.
     return None if start.placement.devices else next_for(job.resources)

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Literal
 
 MediaPart = Literal["image", "truth", "predicted"]
-"""A picture of an item. `truth` and `predicted` are masks of an overlay: the values of their pixels are classes."""
+"""The pictures of an item. `truth` and `predicted` are the masks of an overlay: each pixel is the number of a class."""
 
 
 class MediaKind(StrEnum):

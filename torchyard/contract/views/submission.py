@@ -16,7 +16,7 @@ class ProspectView(View):
     message: str | None = None
     """What it would wait for, or why it would be refused: `quota`."""
     position: int | None = None
-    """Its place in the queue, from 1. Null if it would not be in it: it is refused, or waits for other jobs."""
+    """The place that it would have in the queue, from 1. Null if it is refused, or waits for other jobs."""
 
 
 class SpecView(View):

@@ -72,7 +72,7 @@ async function drawn(page: Page, charts: number): Promise<void> {
   await page.waitForTimeout(WARM_MS);
 }
 
-/** Returns the files that each address loads, and their bytes as they were sent. */
+/** Returns for each address the files that it loads, with the bytes sent of each. */
 async function sizes(page: Page, paths: readonly string[]): Promise<Record<string, number>[]> {
   const found: Record<string, number>[] = [];
   for (const path of paths) {

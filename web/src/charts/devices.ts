@@ -141,7 +141,7 @@ export class DeviceCurves implements Curves {
   }
 }
 
-/** Returns what the devices of each attempt did while it held them. */
+/** Returns the use, memory and power of each attempt's devices, from its start to its end. */
 function samplesOf(devices: readonly History[], attempts: DeviceUse["attempts"]): readonly Sample[] {
   const found = new Map<string, Sample>();
   for (const { number, started_at, ended_at, devices: held } of attempts) {

@@ -1,7 +1,7 @@
 /** Diffs as `git diff` writes them, for people. */
 export type Kind = "added" | "removed" | "file" | "place" | "same";
 
-/** Neighbouring lines of one kind. */
+/** Consecutive lines of one kind. `file` names a file, `place` says where in it the next lines are. */
 export interface Run {
   readonly kind: Kind;
   readonly text: string;

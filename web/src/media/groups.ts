@@ -10,7 +10,7 @@ export interface Group {
 const FIRST = ["val", "test", "train"];
 const OTHER = "other";
 
-/** Returns the groups of the keys that contain the filter, in natural order: `layer2` before `layer10`. */
+/** Groups the keys that contain the text of the filter. Sorts them naturally: `layer2` before `layer10`. */
 export function grouped(keys: readonly MediaKey[], filter = ""): readonly Group[] {
   const wanted = filter.trim().toLowerCase();
   const groups = new Map<string, MediaKey[]>();

@@ -1,4 +1,4 @@
-/** Where parallel coordinates lie, and how they are painted. */
+/** Computes the layout of parallel coordinates, and paints it on a canvas. */
 import type { Theme } from "../charts/theme";
 import { rampOf, stepOf } from "./ramp";
 import { shareOf, type PlotRow, type Variable } from "./rows";

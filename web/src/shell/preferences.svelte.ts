@@ -14,7 +14,7 @@ let changed = $state.raw<{ readonly owner: string; readonly values: Values }>({ 
 let unsent = new Set<string>();
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** One value. Reading is reactive; what is set is sent a second later, in one request with what else is set by then. */
+/** A preference. Reading it is reactive. All that is set within a second is sent in one request. */
 export interface Preference<T> {
   value: T;
 }

@@ -62,7 +62,7 @@ export function actionsOf(job: JobView): readonly (readonly Action[])[] {
   return [run, see, away].map((group) => group.filter((action) => action !== false));
 }
 
-/** Returns the one action that fits the state of a job, among those that are offered; null where none does. */
+/** Returns the action of the main button for the state of a job; null if it is not among those offered. */
 export function mainAction(job: JobView, offered: readonly (readonly Action[])[]): Action | null {
   const wanted: readonly Action[] =
     job.state === "succeeded"

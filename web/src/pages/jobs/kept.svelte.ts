@@ -6,7 +6,7 @@ import { listText } from "../../text/list";
 
 export interface SavedView {
   readonly name: string;
-  /** The query of an address. */
+  /** The query of the view's address, such as `state=failed&sort=name`. */
   readonly query: string;
 }
 

@@ -1,4 +1,4 @@
-/** What is wrong with a draft, by the fields of the form. */
+/** Finds the field of the form for each error of a draft. */
 import { isObject, type Json, type Path } from "../../specs/json";
 import type { Field } from "../../specs/schema";
 import { wrong } from "../../specs/values";
