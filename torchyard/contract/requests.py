@@ -120,7 +120,9 @@ def _small(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     if size > MOST_PREFERENCES_BYTES:
         raise ValueError(f"has {size} bytes of JSON: preferences have at most {MOST_PREFERENCES_BYTES}")
     if not _is_exact(document):
-        raise ValueError("has an integer of more than 53 bits, which a browser does not keep exactly: write it as a text")
+        raise ValueError(
+            "has an integer of more than 53 bits, which a browser does not keep exactly: write it as a text"
+        )
     return document
 
 

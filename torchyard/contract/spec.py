@@ -171,7 +171,8 @@ class RecipeSpec(_Common):
     def _weights_have_one_source(self) -> Self:
         if self.mode == "evaluate" and self.init_from is None:
             raise ValueError("mode evaluate needs init_from, the checkpoint to measure")
-        if self.init_from is not None and self.config.model.weights != "none":
+        given_twice = self.config.model.weights != "none" and not self.config.STARTS_ON_BASE
+        if self.init_from is not None and given_twice:
             raise ValueError("init_from and config.model.weights cannot be combined: leave out one of them")
         return self
 

@@ -6,6 +6,14 @@ A recipe is a module here, with its schema and an entry called `RECIPE`, and a m
 
 import importlib
 
+from torchyard.contract.recipes.causal import (
+    HF_CAUSAL,
+    CausalDataConfig,
+    CausalEvaluationConfig,
+    CausalLm,
+    CausalModelConfig,
+    LoraConfig,
+)
 from torchyard.contract.recipes.classification import ClassificationLoss, ImageClassification
 from torchyard.contract.recipes.entry import RecipeEntry
 from torchyard.contract.recipes.pictures import (
@@ -35,11 +43,16 @@ from torchyard.contract.recipes.training import (
 
 __all__ = [
     "HF",
+    "HF_CAUSAL",
     "HF_PICTURES",
     "HF_TEXTS",
     "MODULES",
     "REGISTRY",
     "TIMM",
+    "CausalDataConfig",
+    "CausalEvaluationConfig",
+    "CausalLm",
+    "CausalModelConfig",
     "ClassWeights",
     "ClassificationLoss",
     "DistributedConfig",
@@ -51,6 +64,7 @@ __all__ = [
     "ImageModelConfig",
     "LoggingConfig",
     "LookaheadConfig",
+    "LoraConfig",
     "Normalization",
     "OptimizerConfig",
     "Recipe",
@@ -71,6 +85,7 @@ MODULES = (
     "classification",
     "segmentation",
     "text",
+    "causal",
 )
 """The modules of this package, and of `trainer.recipes`, that define one recipe each. A new recipe is one more line."""
 

@@ -1,7 +1,7 @@
 """The configuration that all recipes share: training, optimizer, schedule, averages, early stopping, strategy."""
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -227,6 +227,9 @@ class DataConfig(Schema):
 
 class Recipe(Schema):
     """The configuration that all recipes share. Each recipe narrows `model` and `data` and adds its own keys."""
+
+    STARTS_ON_BASE: ClassVar[bool] = False
+    """Whether `init_from` goes on top of `model.weights`, which the recipe always needs."""
 
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
