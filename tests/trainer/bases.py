@@ -45,8 +45,7 @@ def tiny_base(
         vocab_size=vocabulary, special_tokens=list(SPECIAL), initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer=trainer)
-    made = TokenizersBackend(tokenizer_object=tokenizer, pad_token="<pad>", eos_token=END)
-    made.chat_template = template
+    made = TokenizersBackend(tokenizer_object=tokenizer, pad_token="<pad>", eos_token=END, chat_template=template)
     made.save_pretrained(folder)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     if kind == "gpt2":
