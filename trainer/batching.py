@@ -57,6 +57,7 @@ def make_sampler(
         rank=world.rank,
         seed=training.seed,
         lengths=task.lengths,
+        counts=task.counts,
     )
 
 

@@ -51,7 +51,7 @@ class Learner:
         """Whether `sync_ranks` was called after the last step."""
 
     def step(self, number: int, window: Window, batches: Iterator[Batch], *, lr: float) -> Step:
-        """Takes optimizer step `number` along the gradient of the mean loss over the window's samples of all ranks.
+        """Takes optimizer step `number` along the gradient of the mean loss over what all ranks' samples count.
 
         If the loss or the gradient norm is not finite, the step changes no weights, moments or averages. Waits for the
         device only with an optimizer that is not fused.

@@ -151,7 +151,7 @@ class Training:
             lr = self.state.schedule.lr(position.step + 1, epochs=position.epochs)
             measured = learner.step(position.step + 1, window, batches, lr=lr)
             position.advance(window.samples)
-            report.window.add(measured, window.samples)
+            report.window.add(measured, samples=window.samples, total=window.total)
             last = number == len(windows)
             if last or position.step % self.config.logging.every_steps == 0:
                 report.log(position.step, lr=lr, rank_wait=learner.waited_for_ranks())

@@ -11,8 +11,13 @@ class MicroBatch:
     """One micro-batch of one rank."""
 
     indices: Tensor
-    counts: bool = True
-    """False for a stand-in batch: the rank has no sample left, but must take part in collectives."""
+    total: int
+    """What its samples count in the loss; 0: a stand-in for a rank without samples, which joins in collectives."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is no stand-in."""
+        return self.total > 0
 
 
 @dataclass(frozen=True)
@@ -21,18 +26,17 @@ class Window:
 
     samples: int
     """Samples of all ranks together."""
+    total: int
+    """What the samples of all ranks together count in the loss."""
     micro_batches: list[MicroBatch]
     """This rank's part of the samples."""
 
     def weights(self, world_size: int) -> list[float]:
         """Returns the weight of each micro-batch's mean loss.
 
-        With these weights, the mean over the ranks of their weighted sums is the mean loss over all samples.
+        With these weights, the mean over the ranks of their weighted sums is the mean loss over all that counts.
         """
-        return [
-            len(micro_batch.indices) * world_size / self.samples if micro_batch.counts else 0.0
-            for micro_batch in self.micro_batches
-        ]
+        return [micro_batch.total * world_size / self.total for micro_batch in self.micro_batches]
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class TrainSampler:
     seed: int = 0
     lengths: Tensor | None = None
     """The length of each sample. None: all take the same work."""
+    counts: Tensor | None = None
+    """What each sample counts in the loss. None: 1."""
 
     def count(self, start: int = 0) -> int:
         """Returns the number of windows from sample `start` to the end of an epoch."""
@@ -99,8 +105,13 @@ class TrainSampler:
         parts = max(1, min(-(-largest // self.batch_size), smallest // min(self.batch_size, 2)))
         own = self._by_length(samples)[self.rank :: self.world_size].tensor_split(parts)
         return Window(
-            len(samples), [MicroBatch(part) if len(part) else MicroBatch(samples[:1], counts=False) for part in own]
+            samples=len(samples),
+            total=self._total(samples),
+            micro_batches=[MicroBatch(part if len(part) else samples[:1], total=self._total(part)) for part in own],
         )
+
+    def _total(self, samples: Tensor) -> int:
+        return len(samples) if self.counts is None else int(self.counts[samples].sum())
 
 
 def evaluation_batches(
@@ -113,6 +124,6 @@ def evaluation_batches(
     """
     order = torch.arange(size) if lengths is None else lengths.argsort(descending=True, stable=True)
     batches = order.split(batch_size)
-    own = [MicroBatch(batch) for batch in batches[rank::world_size]]
+    own = [MicroBatch(batch, total=len(batch)) for batch in batches[rank::world_size]]
     missing = -(-len(batches) // world_size) - len(own)
-    return own + [MicroBatch(batches[0][:1], counts=False)] * missing
+    return own + [MicroBatch(batches[0][:1], total=0)] * missing

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from torchyard.run import Run
@@ -29,6 +30,18 @@ class Evaluation:
     """Samples that all ranks together have measured."""
     show: Callable[[Run, int], None] = _nothing
     """Shows what was found at a step, by the run context. Rank 0 alone calls it, while the others go on."""
+
+
+class Slice(Protocol):
+    """A tensor in a file, which is read in parts."""
+
+    @property
+    def shape(self) -> torch.Size: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    def __getitem__(self, part: tuple[slice, ...]) -> Tensor: ...
 
 
 class Task(Protocol):
@@ -70,6 +83,16 @@ class Task(Protocol):
         ...
 
     @property
+    def counts(self) -> Tensor | None:
+        """What each training sample counts in the loss: its counted tokens; None: 1 each. On the CPU."""
+        ...
+
+    @property
+    def unfilled(self) -> Mapping[str, Slice] | None:
+        """The weights of a model on the meta device, by name; None: the model has its weights."""
+        ...
+
+    @property
     def identity(self) -> Identity:
         """What tells the data of the source from other data."""
         ...
@@ -85,7 +108,7 @@ class Task(Protocol):
         ...
 
     def loss(self, outputs: Any, targets: Any) -> Tensor:
-        """Returns the mean loss over the batch's samples."""
+        """Returns the mean loss over what the batch's samples count."""
         ...
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:

@@ -34,7 +34,9 @@ class _Sums:
     """Sums over the counted steps since the last `reset`."""
 
     losses: float = 0.0
-    """Each loss times its samples."""
+    """Each loss times what its samples count in it."""
+    counted: int = 0
+    """What all samples count in the loss."""
     samples: int = 0
     norms: float = 0.0
     normed: int = 0
@@ -51,6 +53,7 @@ class _Copy:
     last: int
     """The step of the last loss."""
     samples: list[int]
+    totals: list[int]
     own: int
     """How many numbers each rank has of its own."""
     numbers: Tensor
@@ -73,15 +76,17 @@ class LossWindow:
     _waiting: list[Step] = field(default_factory=list[Step])
     _stacked: list[Tensor] = field(default_factory=list[Tensor])
     _samples: list[int] = field(default_factory=list[int])
+    _totals: list[int] = field(default_factory=list[int])
     _sums: _Sums = field(default_factory=_Sums)
     _copy: _Copy | None = None
     nonfinite: int = 0
     """The last steps in a row whose loss or norm is not finite."""
 
-    def add(self, step: Step, samples: int) -> None:
-        """Adds one step of this rank. `samples`: the samples of all ranks in this step."""
+    def add(self, step: Step, *, samples: int, total: int) -> None:
+        """Adds one step of this rank. `samples`: those of all ranks; `total`: what these count in the loss."""
         self._waiting.append(step)
         self._samples.append(samples)
+        self._totals.append(total)
         if len(self._waiting) == STACK_STEPS:
             self._stack()
 
@@ -96,8 +101,9 @@ class LossWindow:
         numbers = self._reduced(own)
         on_device = is_accelerator(numbers.device)
         host = torch.empty_like(numbers, device="cpu", pin_memory=on_device).copy_(numbers, non_blocking=on_device)
-        self._copy = _Copy(step, self._samples, len(own), host, record_events([numbers.device]))
-        self._stacked, self._samples = [], []
+        events = record_events([numbers.device])
+        self._copy = _Copy(step, self._samples, self._totals, len(own), host, events)
+        self._stacked, self._samples, self._totals = [], [], []
 
     @property
     def arrived(self) -> bool:
@@ -116,7 +122,8 @@ class LossWindow:
             event.synchronize()
         numbers, count, size = copied.numbers.tolist(), len(copied.samples), self.world.size
         rows = [[total / size for total in numbers[row * count : (row + 1) * count]] for row in range(_ROWS)]
-        self._count(*rows, samples=copied.samples, last=copied.last)
+        self._count(*rows, totals=copied.totals, last=copied.last)
+        self._sums.samples += sum(copied.samples)
         right, scored, *of_ranks = numbers[_ROWS * count :]
         self._sums.right += right
         self._sums.scored += scored
@@ -146,15 +153,15 @@ class LossWindow:
         return self.world.sum(torch.cat([steps, score, ranks]))
 
     def _count(
-        self, losses: list[float], norms: list[float], scales: list[float], *, samples: list[int], last: int
+        self, losses: list[float], norms: list[float], scales: list[float], *, totals: list[int], last: int
     ) -> None:
         """Adds steps up to step `last` to the sums."""
-        steps = zip(losses, norms, scales, samples, strict=True)
+        steps = zip(losses, norms, scales, totals, strict=True)
         sums = self._sums
-        for at, (loss, norm, scale, count) in enumerate(steps, start=last - len(losses) + 1):
+        for at, (loss, norm, scale, total) in enumerate(steps, start=last - len(losses) + 1):
             overflowed = scale > 1 and not math.isfinite(norm)
-            sums.losses += loss * count
-            sums.samples += count
+            sums.losses += loss * total
+            sums.counted += total
             if not overflowed:
                 sums.norms += norm
                 sums.normed += 1
@@ -174,8 +181,8 @@ class LossWindow:
 
     @property
     def mean(self) -> float:
-        """The mean loss over the samples of the counted steps since the last `reset`."""
-        return self._sums.losses / self._sums.samples if self._sums.samples else float("nan")
+        """The mean loss over what the samples of the counted steps since the last `reset` count."""
+        return self._sums.losses / self._sums.counted if self._sums.counted else float("nan")
 
     @property
     def mean_norm(self) -> float:
@@ -201,6 +208,7 @@ class LossWindow:
         """Returns plain numbers, the same on every rank. Call `sync` before."""
         return {
             "total": self._sums.losses,
+            "counted": self._sums.counted,
             "count": self._sums.samples,
             "norm_total": self._sums.norms,
             "norms": self._sums.normed,
@@ -214,6 +222,7 @@ class LossWindow:
         self.nonfinite = state["nonfinite"]
         self._sums = _Sums(
             losses=state["total"],
+            counted=state.get("counted", state["count"]),  # older checkpoints are of recipes in which a sample counts 1
             samples=state["count"],
             norms=state["norm_total"],
             normed=state["norms"],

@@ -156,7 +156,7 @@ def reduced() -> tuple[object, ...]:
     with joined(timedelta(minutes=1)) as world:
         window = LossWindow(world, 3)
         for loss in (2.0, 4.0):
-            window.add(Step(torch.tensor(loss), torch.tensor(2.5)), samples=2)
+            window.add(Step(torch.tensor(loss), torch.tensor(2.5)), samples=2, total=2)
         waits: list[list[list[float]]] = []
         for own in ([float(1 + world.rank)], [9.0]):
             window.begin(2, own=own)

@@ -16,7 +16,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
-from tests.trainer.regression import SAMPLES, Regression
+from tests.trainer.regression import SAMPLES, CountedRegression, Regression
 from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
@@ -70,9 +70,8 @@ def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, in
         return weights_of(training), training.position.step, reduced
 
 
-def reference(global_batch: int) -> list[Tensor]:
+def reference(task: Regression, global_batch: int) -> list[Tensor]:
     """Returns the weights after plain gradient descent on the mean over each window's samples."""
-    task = Regression()
     for epoch in (1, 2):
         for window in TrainSampler(SAMPLES, global_batch=global_batch, batch_size=global_batch, seed=42).windows(epoch):
             (micro_batch,) = window.micro_batches
@@ -97,10 +96,33 @@ def reference(global_batch: int) -> list[Tensor]:
 def test_gradients_equal_those_of_one_process_on_the_joined_batch(ranks: int, batch: int, accumulate: int) -> None:
     # 30 samples: the last window of an epoch is shorter, and its micro-batches differ between ranks.
     global_batch = ranks * batch * accumulate
-    expected = reference(global_batch)
+    expected = reference(Regression(), global_batch)
     for weights, steps, reduced in results(on_ranks(ranks, train_regression, batch, accumulate)):
         assert steps == 2 * -(-SAMPLES // global_batch)
         assert reduced == (steps if ranks > 1 else 0)
+        for ours, theirs in zip(weights, expected, strict=True):
+            assert torch.allclose(ours, theirs, rtol=0, atol=1e-13)
+
+
+def train_counted(batch: int, accumulate: int) -> tuple[list[Tensor], list[float]]:
+    """Returns the weights after two epochs, and the losses that are logged, each of two steps."""
+    with joined(MINUTE) as world:
+        training = training_of(CountedRegression(), regression(batch, accumulate), world)
+        logged: list[float] = []
+        training.run.log = lambda metrics, step: logged.extend(  # pyright: ignore[reportAttributeAccessIssue]
+            value for key, value in metrics.items() if key == "train/loss"
+        )
+        training.train()
+        return weights_of(training), logged
+
+
+@pytest.mark.parametrize(("ranks", "batch", "accumulate"), [(1, 12, 1), (1, 4, 3), (2, 3, 2), (3, 4, 1)])
+def test_a_step_divides_by_what_the_samples_of_all_ranks_count(ranks: int, batch: int, accumulate: int) -> None:
+    expected = reference(CountedRegression(), 12)
+    ((_, whole),) = results(on_ranks(1, train_counted, 12, 1))
+    assert len(set(whole)) == len(whole) > 2
+    for weights, logged in results(on_ranks(ranks, train_counted, batch, accumulate)):
+        assert logged == pytest.approx(whole, rel=1e-12)
         for ours, theirs in zip(weights, expected, strict=True):
             assert torch.allclose(ours, theirs, rtol=0, atol=1e-13)
 

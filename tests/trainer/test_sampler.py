@@ -252,3 +252,26 @@ def long_tailed(size: int) -> Tensor:
 def padded(window: Window, lengths: Tensor) -> int:
     """Returns the tokens of a rank's micro-batches with their padding."""
     return sum(len(batch.indices) * int(lengths[batch.indices].max()) for batch in window.micro_batches if batch.counts)
+
+
+@given(text_lengths, global_batches, worlds, batch_sizes)
+def test_the_weights_of_all_ranks_are_the_share_of_each_sample_in_what_is_counted(
+    counts: Tensor, global_batch: int, world: int, batch_size: int
+) -> None:
+    samplers = [
+        TrainSampler(
+            len(counts),
+            global_batch=global_batch,
+            batch_size=batch_size,
+            world_size=world,
+            rank=rank,
+            counts=counts,
+        )
+        for rank in range(world)
+    ]
+    for windows in zip(*(sampler.windows(1) for sampler in samplers), strict=True):
+        assert sum(batch.total for window in windows for batch in window.micro_batches) == windows[0].total
+        for window in windows:
+            for batch, weight in zip(window.micro_batches, window.weights(world), strict=True):
+                assert batch.total == (int(counts[batch.indices].sum()) if batch.counts else 0)
+                assert weight == batch.total * world / windows[0].total

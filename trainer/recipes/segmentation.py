@@ -105,6 +105,16 @@ class Segmenter:
         return None
 
     @property
+    def counts(self) -> None:
+        """A picture counts 1 in the loss."""
+        return None
+
+    @property
+    def unfilled(self) -> None:
+        """The model has its weights."""
+        return None
+
+    @property
     def identity(self) -> Identity:
         return self.data.identity
 

@@ -86,6 +86,16 @@ class TextClassifier:
         """Tokens of each training text, if batches are to have texts of like lengths."""
         return self.train.lengths if self.config.data.group_by_length else None
 
+    @property
+    def counts(self) -> None:
+        """A text counts 1 in the loss."""
+        return None
+
+    @property
+    def unfilled(self) -> None:
+        """The model has its weights."""
+        return None
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Returns the mean weighted cross-entropy of logits with class indices."""
         return self.class_loss(outputs, targets)

@@ -56,7 +56,7 @@ from trainer.task import Evaluation
 class LineTask:
     metadata, files, description = {}, {}, "8 points"
     identity, split_hash = Identity(digest="0" * 64), "0" * 64
-    samples, score, lengths = 8, None, None
+    samples, score, lengths, counts, unfilled = 8, None, None, None, None
 
     def __init__(self, config, device):
         self.config, self.device = config, device
