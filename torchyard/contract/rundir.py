@@ -71,7 +71,7 @@ class Env(StrEnum):
     PAUSE_AT = "TORCHYARD_PAUSE_AT"  # `epochs:N` or `steps:N`, where the attempt pauses by itself; a trial's alone
     TRIAL = "TORCHYARD_TRIAL"  # the number of the trial in its sweep, from 0; a trial's alone
     PROFILE = "TORCHYARD_PROFILE"  # `START:STEPS`, the optimizer steps to profile; absent without `profile`
-    WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if they are not a file
+    WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if that is a name
 
 
 @dataclass(frozen=True)

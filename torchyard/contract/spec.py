@@ -154,8 +154,8 @@ class RecipeSpec(_Common):
 
     @property
     def urls(self) -> dict[str, str]:
-        """Where the data comes from, by field: a bundle, a file, or the name of built-in data."""
-        return {"config.data.source": self.config.data.source}
+        """Where data and weights come from, by field: a bundle, a file, or a name."""
+        return {"config.data.source": self.config.data.source, "config.model.weights": self.config.model.weights}
 
     @field_validator("env")
     @classmethod

@@ -39,12 +39,12 @@ def data_of(spec: RecipeSpec, allowed: Sequence[Path], *, unpacked: Mapping[str,
     `unpacked`: the bundles that the recipe reads, by field.
     """
     data, weights = spec.config.data.source, spec.config.model.weights
-    bundle = unpacked.get("config.data.source")
+    bundle, base = unpacked.get("config.data.source"), unpacked.get("config.model.weights")
     if bundle is not None:
         data = str(_file_alone(bundle) or bundle)
     found = {Env.DATA.value: str(resolve(data, allowed)) if data.startswith(_FILE) else data}
-    if weights.startswith(_FILE):
-        found[Env.WEIGHTS.value] = str(resolve(weights, allowed))
+    if base is not None or weights.startswith(_FILE):
+        found[Env.WEIGHTS.value] = str(base or resolve(weights, allowed))
     return found
 
 

@@ -124,7 +124,7 @@ def source(tmp_path: Path) -> Path:
     (folder / "trainer/recipes/line.py").write_text(TRAINER)
     registry = folder / "torchyard/contract/recipes/__init__.py"
     before = registry.read_text()
-    registry.write_text(before.replace('    "text",\n)', '    "text",\n    "line",\n)'))
+    registry.write_text(before.replace('    "causal",\n)', '    "causal",\n    "line",\n)'))
     assert len(registry.read_text().splitlines()) == len(before.splitlines()) + 1
     return folder
 
@@ -152,7 +152,14 @@ def test_an_added_recipe_validates_is_listed_trains_and_its_checkpoint_evaluates
     done = run(source, tmp_path, spec)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["names"] == ["image-classification", "segmentation", "text-classification", "line-fit", "script"]
+    assert found["names"] == [
+        "image-classification",
+        "segmentation",
+        "text-classification",
+        "causal-lm",
+        "line-fit",
+        "script",
+    ]
     assert found["description"] == "Fits a line to generated points."
     assert {"model", "data", "slope", "training"} <= set(found["keys"])
     assert (found["spec"]["name"], found["spec"]["config"]["slope"]) == ("line-fit", 3.0)

@@ -181,3 +181,17 @@ def test_a_recipe_reads_the_only_file_of_a_bundle_or_its_folder(
     assert isinstance(spec, RecipeSpec)
     found = sources.data_of(spec, [], unpacked={"config.data.source": tmp_path})
     assert found[Env.DATA.value] == str(tmp_path / expected)
+
+
+@pytest.mark.parametrize("files", [["model.safetensors"], ["config.json", "model.safetensors"]], ids=str)
+def test_a_recipe_reads_its_base_from_the_folder_of_a_bundle(tmp_path: Path, files: list[str]) -> None:
+    data, base = tmp_path / "data.jsonl", tmp_path / "base"
+    data.touch()
+    base.mkdir()
+    for name in files:
+        (base / name).touch()
+    config = {"data": {"source": f"file://{data}"}, "model": {"weights": bundle_url("0" * 64)}}
+    spec = parse_spec({"trainer": "causal-lm", "config": config})
+    assert isinstance(spec, RecipeSpec)
+    found = sources.data_of(spec, [tmp_path], unpacked={"config.model.weights": base})
+    assert found == {Env.DATA.value: str(data), Env.WEIGHTS.value: str(base)}

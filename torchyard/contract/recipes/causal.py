@@ -16,7 +16,7 @@ from torchyard.contract.recipes.training import (
     Seed,
     TrainingConfig,
 )
-from torchyard.contract.schema import BundleOrFile, Count, Schema
+from torchyard.contract.schema import BundleOrFile, Schema
 
 HF_CAUSAL = (
     "gemma2",
@@ -137,7 +137,9 @@ class CausalEvaluationConfig(EvaluationConfig):
     samples: Annotated[int, Field(ge=0, le=16)] = Field(
         default=4, description="validation examples that the model continues after each evaluation; 0: none"
     )
-    new_tokens: Count = Field(default=64, le=4096, description="tokens of a continuation, at most")
+    new_tokens: Annotated[int, Field(ge=1, le=4096)] = Field(
+        default=64, description="tokens of a continuation, at most"
+    )
 
 
 class CausalLm(Recipe):
