@@ -1,20 +1,17 @@
 """A trained model that predicts."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 import os
 from typing import Any, Generic, TypeVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.recipes import Recipe
-from torchyard.models.checkpoint import metadata_of, reason
-from torchyard.models.placement import evaluating, precision
+from torchyard.models.loaded import Loaded
 from torchyard.models.progress import shown
 
 P = TypeVar("P")
@@ -24,43 +21,22 @@ MOST_READERS = 8
 """Threads that read files."""
 
 
-class Model(ABC, Generic[R, P]):
-    """The weights of a checkpoint with their preprocessing. Its predictions are those of the training's evaluation."""
+class Model(Loaded, Generic[R, P]):
+    """A model that gives logits, with its preprocessing. Its predictions are those of the training's evaluation.
 
-    def __init__(self, module: nn.Module, *, state: Mapping[str, Any], config: Recipe, device: torch.device) -> None:
-        """`module` has the weights of `state`, and is on `device`."""
-        self.module = module.eval()
-        """Takes what `prepare` returns, and returns logits."""
-        self.device = device
-        self.config = config
-        self.metadata = metadata_of(state)
-        """What the checkpoint says about the use of its weights, by the keys of `state.pt`."""
-        self._precision = precision(config.training.precision, device)
-
-    @property
-    def recipe(self) -> str:
-        return self.metadata["recipe"]
+    `module` takes what `prepare` returns, and returns logits.
+    """
 
     @property
     def classes(self) -> list[str]:
         return self.metadata["classes"]
 
     @property
-    def metrics(self) -> dict[str, float]:
-        """The metrics that the checkpoint was saved with."""
-        return self.metadata.get("metrics", {})
-
-    @property
-    def card(self) -> dict[str, Any]:
-        """What the model is, for people and JSON."""
+    def facts(self) -> dict[str, Any]:
         return {
-            "recipe": self.recipe,
             "model": self.config.model_dump()["model"]["name"],
             "classes": self.classes,
             "preprocessing": self.preprocessing,
-            "metrics": self.metrics,
-            "epoch": self.metadata.get("epoch"),
-            "step": self.metadata.get("step"),
         }
 
     @property
@@ -96,13 +72,8 @@ class Model(ABC, Generic[R, P]):
 
     def logits(self, inputs: Any) -> Tensor:
         """Returns what the module says of inputs that `prepare` returned, in the number format of the training."""
-        try:
-            with torch.no_grad(), evaluating(self._precision, self.device):
-                return self.module(inputs).float()
-        except torch.OutOfMemoryError as error:
-            raise ConfigError(f"{self.device} has too little memory for a batch: use a smaller batch_size") from error
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            raise DataError(f"the model cannot compute a batch: {reason(error)}") from error
+        with self.computing(advice="use a smaller batch_size"):
+            return self.module(inputs).float()
 
     @abstractmethod
     def listed(self, source: Any) -> tuple[list[Any], bool]:

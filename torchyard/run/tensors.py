@@ -59,15 +59,22 @@ def safetensors(weights: Mapping[str, "torch.Tensor"], *, metadata: Mapping[str,
     """
     from safetensors.torch import save
 
+    return save(on_their_own(weights), metadata=None if metadata is None else dict(metadata))
+
+
+def on_their_own(weights: Mapping[str, "torch.Tensor"]) -> "dict[str, torch.Tensor]":
+    """Returns the tensors in host memory as the format safetensors takes them, which has no two names for one memory.
+
+    Only names that share memory get a copy each.
+    """
     tensors: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, value in weights.items():
         tensor = value.detach().cpu().contiguous()
         storage = tensor.untyped_storage().data_ptr()
-        # The format holds no two names for one memory.
         tensors[name] = tensor.clone() if storage in seen else tensor
         seen.add(storage)
-    return save(tensors, metadata=None if metadata is None else dict(metadata))
+    return tensors
 
 
 def _tensors(tree: Any) -> "Iterator[torch.Tensor]":

@@ -37,11 +37,12 @@ def export(model: Model[Any, Any], *, to: Format, path: str | Path, force: bool 
     if to not in FORMATS:
         raise ExportError(f"{to!r} is no format: choose one of {', '.join(FORMATS)}")
     where = Path(path)
-    refuse_taken(where, folders.FILES if to == "hf" else None, force=force)
+    names = folders.FILES if to == "hf" else None
+    refuse_taken(where, names, force=force)
     _require(model, to, where)
     graph = graph_of(model)
     differences: list[float] = []
-    place(where, _content(model, graph, to), force=force, check=_check(graph, to, differences.append))
+    place(where, _content(model, graph, to), names=names, force=force, check=_check(graph, to, differences.append))
     return Exported(where, to, max(differences), card(model, graph))
 
 

@@ -1,5 +1,7 @@
 """The format `safetensors`: the weights, with all else that `torchyard.load` needs in the header."""
 
+from collections.abc import Callable
+from functools import partial
 import json
 from pathlib import Path
 from typing import Any
@@ -8,15 +10,15 @@ from torch import Tensor
 
 from torchyard.models.checkpoint import FORMAT, HEADER_KEY
 from torchyard.models.exporting.graphs import Run, Trial
+from torchyard.models.exporting.tensorfiles import write
 from torchyard.models.loading import load
 from torchyard.models.model import Model
-from torchyard.run.tensors import safetensors
 
 
-def content(model: Model[Any, Any]) -> bytes:
-    """Returns the file."""
+def content(model: Model[Any, Any]) -> Callable[[Path], None]:
+    """Returns what writes the file."""
     header = json.dumps({"format": FORMAT, **model.metadata})
-    return safetensors(model.module.state_dict(), metadata={HEADER_KEY: header})
+    return partial(write, tensors=model.module.state_dict(), metadata={HEADER_KEY: header})
 
 
 def opened(path: Path) -> Run:

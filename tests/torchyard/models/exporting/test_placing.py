@@ -1,16 +1,22 @@
 """Where an export is written: whole or not at all, and over nothing of the user's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.disks import mounted
 from torchyard.contract.errors import ExportError
-from torchyard.models.exporting.placing import place
+from torchyard.models.exporting import placing
+from torchyard.models.exporting.placing import Content
 
 FOLDER = {"config.json": b"{}", "model.safetensors": b"new"}
 CONTENTS: list[bytes | Mapping[str, bytes]] = [b"new", FOLDER]
+
+
+def place(path: Path, content: Content, *, force: bool, check: Callable[[Path], None]) -> None:
+    names = FOLDER if isinstance(content, Mapping) else None
+    placing.place(path, content, names=names, force=force, check=check)
 
 
 def nothing(_: Path) -> None:
