@@ -1,0 +1,1 @@
+"""The fine-tuning of a language model beside TRL's SFTTrainer."""
