@@ -83,6 +83,7 @@ def check_defaults(node: Any, schema: dict[str, Any]) -> None:
         ("image-classification", 3, False, "mixup"),
         ("segmentation", 20, True, "dice"),
         ("text-classification", 3, True, "label_smoothing"),
+        ("causal-lm", 1, True, "chunk_tokens"),
     ],
 )
 def test_a_recipes_schema_describes_each_key(

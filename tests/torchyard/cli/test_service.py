@@ -11,6 +11,7 @@ from pathlib import Path
 import re
 import signal
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 import yaml
@@ -91,6 +92,20 @@ def test_validate_fills_in_every_recipe_of_a_file(service: Service, tmp_path: Pa
         wrong = _run(service, "validate", str(file))
         assert (wrong.returncode, wrong.stdout) == (1, "")
         assert "config: is missing" in wrong.stderr
+
+
+def test_validate_fills_in_a_language_model_and_says_what_is_wrong(service: Service) -> None:
+    given: dict[str, Any] = {
+        "trainer": "causal-lm",
+        "config": {"model": {"weights": "file:///base"}, "data": {"source": "file:///a.jsonl"}},
+    }
+    spec = yaml.safe_load(_run(service, "validate", "-", stdin=yaml.safe_dump(given)).stdout)
+    assert spec["config"]["model"]["lora"] == {"rank": 16, "alpha": 32.0, "dropout": 0.0, "targets": "all-linear"}
+    given["config"]["model"] = {"weights": "meta-llama/Llama-3.2-1B", "lora": {"targets": "q_proj"}}
+    wrong = _run(service, "validate", "-", stdin=yaml.safe_dump(given))
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "config.model.weights: must be bundle:sha256:… or file:///…" in wrong.stderr
+    assert "config.model.lora.targets: must be all-linear or a list" in wrong.stderr
 
 
 def test_ps_filters_jobs(service: Service, trained: JobView, failed: JobView) -> None:

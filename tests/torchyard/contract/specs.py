@@ -11,7 +11,11 @@ from torchyard.contract.spec import parse_spec
 IMAGES: dict[str, Any] = {"trainer": "image-classification"}
 MASKS: dict[str, Any] = {"trainer": "segmentation", "config": {"data": {"source": "file:///pictures"}}}
 TEXTS: dict[str, Any] = {"trainer": "text-classification", "config": {"data": {"source": "file:///texts"}}}
-RECIPES = {spec["trainer"]: spec for spec in (IMAGES, MASKS, TEXTS)}
+WORDS: dict[str, Any] = {
+    "trainer": "causal-lm",
+    "config": {"model": {"weights": "file:///base"}, "data": {"source": "file:///words.jsonl"}},
+}
+RECIPES = {spec["trainer"]: spec for spec in (IMAGES, MASKS, TEXTS, WORDS)}
 SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"}}
 
 every_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)

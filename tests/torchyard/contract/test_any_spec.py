@@ -75,6 +75,16 @@ _OF_MASKS = st.fixed_dictionaries(
     {"data": st.fixed_dictionaries({"source": st.just("file:///x")}, optional={"workers": _WORKERS})}, optional=_RECIPE
 )
 _OF_TEXTS = st.fixed_dictionaries({"data": st.just({"source": "file:///x"})}, optional=_RECIPE)
+_LORA = st.fixed_dictionaries(
+    {}, optional={"rank": st.integers(1, 4096), "targets": st.just("all-linear") | st.just(["q_proj", "v_proj"])}
+)
+_OF_WORDS = st.fixed_dictionaries(
+    {
+        "model": st.fixed_dictionaries({"weights": _URLS}, optional={"lora": _LORA}),
+        "data": st.fixed_dictionaries({"source": _URLS}, optional={"packing": st.booleans()}),
+    },
+    optional=_RECIPE,
+)
 
 
 @given(
@@ -83,7 +93,7 @@ _OF_TEXTS = st.fixed_dictionaries({"data": st.just({"source": "file:///x"})}, op
         [
             st.tuples(st.just(trainer), config)
             for trainer, config in zip(
-                CONFIGS, (_OF_IMAGES, _OF_MASKS, _OF_TEXTS, _SCRIPTS | _SCRIPTS_OF_BUNDLES), strict=True
+                CONFIGS, (_OF_IMAGES, _OF_MASKS, _OF_TEXTS, _OF_WORDS, _SCRIPTS | _SCRIPTS_OF_BUNDLES), strict=True
             )
         ]
     ),

@@ -78,7 +78,7 @@ def script(**more: Any) -> dict[str, Any]:
         ({"trainer": "script"}, "config", "is missing"),
         (script(config=5), "config", "must be an object: keys with values"),
         ({"trainer": "scrip", "config": {}}, "trainer", "script: did you mean script?"),
-        ({}, "trainer", "must be one of image-classification, segmentation, text-classification, script"),
+        ({}, "trainer", "must be one of image-classification, segmentation, text-classification, causal-lm, script"),
         ([], "", "must be an object: keys with values"),
         (
             {"trainer": "image-classification", "config": {"data": {"workers": "six"}}},
@@ -149,7 +149,11 @@ def counted(call: Callable[..., Any], steps: Counter[str]) -> Callable[..., Any]
 
 @pytest.mark.parametrize("trainer", [*CONFIGS])
 def test_no_wrong_value_of_a_spec_is_answered_in_words_of_a_library(trainer: str) -> None:
-    config = {"code": CODE} if trainer == "script" else {"data": {"source": CODE}, "ema": {}, "early_stopping": {}}
+    config: dict[str, Any] = {"data": {"source": CODE}, "ema": {}, "early_stopping": {}}
+    if trainer == "script":
+        config = {"code": CODE}
+    if trainer == "causal-lm":
+        config["model"] = {"weights": CODE}
     valid = parse_spec({"trainer": trainer, "config": config, "env": {"TZ": "x"}, "labels": {"a": "b"}})
     whole = valid.model_dump(mode="json")
     for changed in changes(whole):

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from tests.torchyard.contract.specs import IMAGES, MASKS, SCRIPT, TEXTS, deep, every_recipe, put, put_all, refused
+from tests.torchyard.contract.specs import (
+    IMAGES,
+    MASKS,
+    SCRIPT,
+    TEXTS,
+    WORDS,
+    deep,
+    every_recipe,
+    put,
+    put_all,
+    refused,
+)
 from torchyard.contract.durations import format_duration, parse_duration
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.recipes import REGISTRY, ImageClassification
@@ -38,7 +49,8 @@ def test_the_smallest_specs_are_valid() -> None:
     assert images == parse_spec(IMAGES | {"config": {"data": {"source": "digits"}}})
     assert (images.name, images.priority, images.max_restarts) == ("image-classification", 0, 2)
     assert (images.time_limit, images.stop_grace) == (timedelta(hours=24), timedelta(seconds=30))
-    assert [parse_spec(spec).name for spec in (MASKS, TEXTS)] == ["segmentation", "text-classification"]
+    others = [parse_spec(spec).name for spec in (MASKS, TEXTS, WORDS)]
+    assert others == ["segmentation", "text-classification", "causal-lm"]
     script = parse_spec(SCRIPT)
     assert isinstance(script, ScriptSpec)
     assert (script.name, script.config.entrypoint, script.config.args) == ("script", "train.py", [])
@@ -95,10 +107,15 @@ TECHNIQUES: dict[str, Any] = {
 }
 
 
+BASE = {"weights": "file:///weights", "method": "full", "freeze": ["model.embed", "*.bias"]}
+"""A base has no initialization of its own: all of its weights are there."""
+
+
 @every_recipe
 def test_every_technique_is_an_option_of_every_recipe(recipe: dict[str, Any]) -> None:
-    resolved = parse_spec(put_all(recipe, TECHNIQUES)).model_dump(mode="json")
-    for path, value in TECHNIQUES.items():
+    techniques = TECHNIQUES | ({"config.model": BASE} if recipe is WORDS else {})
+    resolved = parse_spec(put_all(recipe, techniques)).model_dump(mode="json")
+    for path, value in techniques.items():
         section = resolved
         for key in path.split("."):
             section = section[key]
@@ -372,6 +389,29 @@ def test_bad_configuration_of_the_image_classifier_is_refused_by_name(path: str,
         (TEXTS, "config.data.max_length", 513),
         (TEXTS, "config.data.vocabulary", 256),
         (TEXTS, "config.data.augment", ["hflip"]),
+        (WORDS, "config.model.weights", "none"),
+        (WORDS, "config.model.weights", "meta-llama/Llama-3.2-1B"),
+        (WORDS, "config.model.weights", "file:///" + "a" * 4001),
+        (WORDS, "config.model.init", "xavier"),
+        (WORDS, "config.model.method", "qlora"),
+        (WORDS, "config.model.lora.rank", 0),
+        (WORDS, "config.model.lora.rank", 10**9),
+        (WORDS, "config.model.lora.alpha", 0),
+        (WORDS, "config.model.lora.alpha", float("nan")),
+        (WORDS, "config.model.lora.dropout", 1),
+        (WORDS, "config.model.lora.targets", "q_proj"),
+        (WORDS, "config.model.lora.targets", []),
+        (WORDS, "config.model.lora.targets", ["x"] * 101),
+        (WORDS, "config.model.lora.targets", ["x" * 201]),
+        (WORDS, "config.model.attention", "flash_attention_2"),
+        (WORDS, "config.data.max_length", 7),
+        (WORDS, "config.data.max_length", 2**20 + 1),
+        (WORDS, "config.data.too_long", "split"),
+        (WORDS, "config.training.precision", "fp16"),
+        (WORDS, "config.loss.chunk_tokens", 0),
+        (WORDS, "config.loss.label_smoothing", 0.1),
+        (WORDS, "config.evaluation.samples", 17),
+        (WORDS, "config.evaluation.new_tokens", 0),
     ],
 )
 def test_bad_configuration_of_the_other_recipes_is_refused_by_name(
@@ -387,6 +427,15 @@ def test_a_recipe_without_built_in_data_needs_a_source(recipe: dict[str, Any]) -
     assert list(refused(recipe | {"config": {"data": {}}})) == ["config.data.source"]
 
 
+def test_a_language_model_needs_a_base_and_data() -> None:
+    assert list(refused({"trainer": "causal-lm"})) == ["config"]
+    assert list(refused({"trainer": "causal-lm", "config": {}})) == ["config.model", "config.data"]
+    assert list(refused(put_all(WORDS, {"config.model": {}, "config.data": {}}))) == [
+        "config.model.weights",
+        "config.data.source",
+    ]
+
+
 @pytest.mark.parametrize("raw", [None, 7, "trainer: script", [], [IMAGES], True])
 def test_what_is_no_object_is_refused(raw: object) -> None:
     assert list(refused(raw)) == [""]
@@ -394,7 +443,7 @@ def test_what_is_no_object_is_refused(raw: object) -> None:
 
 @pytest.mark.parametrize("trainer", [None, "", "detection", "Script", 7, ["script"], {"script": 1}])
 def test_an_unknown_trainer_is_refused(trainer: object) -> None:
-    expected = {"trainer": "must be one of image-classification, segmentation, text-classification, script"}
+    expected = {"trainer": "must be one of image-classification, segmentation, text-classification, causal-lm, script"}
     assert refused({}) == expected
     assert refused({"trainer": trainer})["trainer"].removesuffix(": did you mean script?") == expected["trainer"]
 
@@ -453,15 +502,10 @@ def test_a_script_monitors_what_it_likes() -> None:
         ),
         ({"distributed": {"static_graph": True}, "training": {"gradient_accumulation_steps": 2}}, "no_sync"),
         ({"distributed": {"static_graph": True}, "training": {"auto_batch": True}}, "which may accumulate"),
-        ({"distributed": {"strategy": "fsdp"}, "training": {"precision": "fp16"}}, "use bf16 or fp32"),
         ({"distributed": {"strategy": "fsdp"}, "ema": {"device": "cpu"}}, "ema.device cpu cannot be combined"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"compile": True}}, "compile cannot be combined with fsdp"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"auto_batch": True}}, "auto_batch cannot be combined"),
         ({"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd", "fused": True}}, "optimizer.fused sgd"),
-        (
-            {"distributed": {"strategy": "local_sgd"}, "training": {"precision": "fp16"}},
-            "the ranks would skip different steps",
-        ),
         ({"distributed": {"strategy": "local_sgd", "sync_batchnorm": True}}, "sync_batchnorm cannot be combined with"),
     ],
 )
@@ -472,6 +516,15 @@ def test_options_that_exclude_each_other_are_refused(
     ((field, said),) = refused(combined).items()
     assert message in said
     assert field in {"config", *(f"config.{section}" for section in chosen)}
+
+
+@pytest.mark.parametrize("recipe", [IMAGES, MASKS, TEXTS], ids=lambda recipe: recipe["trainer"])
+@pytest.mark.parametrize(
+    ("strategy", "message"), [("fsdp", "use bf16 or fp32"), ("local_sgd", "the ranks would skip different steps")]
+)
+def test_fp16_is_refused_where_it_cannot_be_scaled(recipe: dict[str, Any], strategy: str, message: str) -> None:
+    chosen = {"config.distributed.strategy": strategy, "config.training.precision": "fp16"}
+    assert message in refused(put_all(recipe, chosen))["config"]
 
 
 @every_recipe

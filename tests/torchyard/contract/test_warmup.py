@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.torchyard.contract.specs import RECIPES
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.recipes import REGISTRY
 from torchyard.contract.spec import parse_spec
@@ -12,8 +13,8 @@ every_recipe = pytest.mark.parametrize("trainer", sorted(REGISTRY))
 
 
 def spec(trainer: str, **scheduler: Any) -> dict[str, Any]:
-    data = {} if trainer == "image-classification" else {"data": {"source": "file:///data"}}
-    return {"trainer": trainer, "config": {**data, "lr_scheduler": scheduler}}
+    recipe = RECIPES[trainer]
+    return recipe | {"config": recipe.get("config", {}) | {"lr_scheduler": scheduler}}
 
 
 @every_recipe
