@@ -43,8 +43,10 @@ export interface Field {
   readonly isRequired: boolean;
   readonly help: string;
   readonly unit: string;
-  /** Of a `choice`; of a `number`, the words beside numbers; of `lines`, what each may be. */
+  /** Of a `choice`; of a `number` or of `lines`, the words that may stand in their place. */
   readonly choices: readonly Json[];
+  /** Of `lines`, what each may be. */
+  readonly each: readonly Json[];
   /** What a single value must be like. */
   readonly limits: Schema;
   /** Whether null is a value. A group of which this holds is there only if it is asked for. */
@@ -84,6 +86,7 @@ function fieldOf(whole: Schema, written: Schema, path: Path, isRequired: boolean
   const found = resolve(whole, written);
   const options = alternatives(whole, found);
   const rest = options.filter((each) => each.type !== "null");
+  const list = rest.find((each) => each.type === "array");
   const only = rest.length === 1 && rest[0] ? rest[0] : null;
   const kind = kindOf(only, rest);
   const required = only?.required ?? [];
@@ -98,7 +101,8 @@ function fieldOf(whole: Schema, written: Schema, path: Path, isRequired: boolean
     isRequired,
     help: found.description ?? written.description ?? "",
     unit: unitOf(path.at(-1) ?? "", only),
-    choices: kind === "lines" ? (only?.items?.enum ?? []) : rest.flatMap(valuesOf),
+    choices: rest.flatMap(valuesOf),
+    each: kind === "lines" ? (list?.items?.enum ?? []) : [],
     limits: only ?? rest.find((each) => each.type === "integer" || each.type === "number") ?? {},
     isNullable: options.length > rest.length,
     fields,
@@ -126,9 +130,10 @@ function kindOf(only: Schema | null, options: readonly Schema[]): Kind {
   if (options.every((each) => valuesOf(each).length > 0)) return "choice";
   const isNumeric = (each: Schema): boolean => each.type === "integer" || each.type === "number";
   if (options.every((each) => isNumeric(each) || valuesOf(each).length > 0)) return "number";
+  const lists = options.filter((each) => valuesOf(each).length === 0);
+  if (lists.every((each) => each.type === "array" && isText(each.items))) return "lines";
   if (only === null) return "free";
   if (only.type === "string") return "text";
-  if (only.type === "array") return isText(only.items) ? "lines" : "free";
   if (only.type !== "object") return "free";
   if (only.properties !== undefined) return "group";
   const values = [only.additionalProperties, ...Object.values(only.patternProperties ?? {})].find(isObject);

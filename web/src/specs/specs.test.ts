@@ -18,6 +18,7 @@ const field = (trainer: string, key: string): Field => fieldAt(root(trainer), ke
 
 test("each trainer's fields have kinds, defaults, helps and units", () => {
   expect(trainersOf(schema).sort()).toEqual([
+    "causal-lm",
     "image-classification",
     "script",
     "segmentation",
@@ -32,7 +33,14 @@ test("each trainer's fields have kinds, defaults, helps and units", () => {
   expect(field(images, "config.training.compile")).toMatchObject({ kind: "choice", choices: [true, false] });
   expect(field(images, "config.training.channels_last").choices).toEqual([true, false, "auto"]);
   expect(field(images, "config.data.workers")).toMatchObject({ kind: "number", choices: ["auto"] });
-  expect(field(images, "config.data.augment").kind).toBe("lines");
+  expect(field(images, "config.data.augment")).toMatchObject({ kind: "lines", choices: [] });
+  expect(field(images, "config.data.augment").each).toContain("hflip");
+  expect(field("causal-lm", "config.model.weights").isRequired).toBe(true);
+  expect(field("causal-lm", "config.model.lora.targets")).toMatchObject({
+    kind: "lines",
+    choices: ["all-linear"],
+    fallback: "all-linear",
+  });
   expect(field(images, "config.data.normalize").kind).toBe("free");
   expect(field(images, "config.ema")).toMatchObject({ kind: "group", isNullable: true, fallback: null });
   expect(field(images, "labels").kind).toBe("map");
@@ -69,6 +77,16 @@ test("what is typed is a value, and what is wrong with it is said at once", () =
   expect(typed(args, "--lr\n0.1\n")).toEqual(["--lr", "0.1"]);
   expect(shown(args, ["--lr", "0.1"])).toBe("--lr\n0.1");
   expect(wrong(field("script", "config.code"), undefined)).toBe("is missing");
+  const targets = field("causal-lm", "config.model.lora.targets");
+  expect([typed(targets, "all-linear"), typed(targets, "q_proj\nv_proj"), typed(targets, "")]).toEqual([
+    "all-linear",
+    ["q_proj", "v_proj"],
+    undefined,
+  ]);
+  expect([shown(targets, "all-linear"), shown(targets, ["q_proj", "v_proj"])]).toEqual([
+    "all-linear",
+    "q_proj\nv_proj",
+  ]);
 });
 
 test("the values of a sweep are typed as on the command line", () => {
@@ -79,6 +97,7 @@ test("the values of a sweep are typed as on the command line", () => {
     [lr, "0.0001..0.1:log", { min: 0.0001, max: 0.1, log: true }],
     [lr, "0..0.5:step=0.1", { min: 0, max: 0.5, step: 0.1 }],
     [seed, "1..5", "1..5"],
+    [field("causal-lm", "config.model.lora.rank"), "4, 8, 16", [4, 8, 16]],
     [seed, "1..9:step=2", { min: 1, max: 9, step: 2, integer: true }],
     [field("image-classification", "config.training.compile"), "true, false", [true, false]],
     [field("image-classification", "config.model.name"), "resnet18, vit_b_16", ["resnet18", "vit_b_16"]],

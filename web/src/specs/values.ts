@@ -10,11 +10,11 @@ export function typed(field: Field, text: string): Json | undefined {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
   if (field.isNullable && trimmed === "null") return null;
+  if (field.kind !== "number" && field.kind !== "lines") return text;
+  const word = field.choices.find((choice) => String(choice) === trimmed);
+  if (word !== undefined) return word;
   if (field.kind === "lines") return text.split("\n").filter((line) => line !== "");
-  if (field.kind === "number" && NUMBER.test(trimmed)) return Number(trimmed);
-  return field.kind === "number"
-    ? (field.choices.find((choice) => String(choice) === trimmed) ?? trimmed)
-    : text;
+  return NUMBER.test(trimmed) ? Number(trimmed) : trimmed;
 }
 
 /** Returns a value as it is typed. */

@@ -1,6 +1,7 @@
 /** What fields offer as one types: bundles, pools and GPUs that there are, and the names of one's secrets. */
 import { ApiError, get } from "../../api/client";
 import type { BundleView, Page, SecretView, WorkerView } from "../../api/wire";
+import type { Field } from "../../specs/schema";
 import { may } from "../../shell/rights";
 import { ago } from "../../text/ago";
 import { bytes } from "../../text/bytes";
@@ -37,9 +38,9 @@ export class Offered {
   }
 
   /** Returns what a field of a job spec offers. Reactive. */
-  of(key: string): readonly Suggestion[] {
-    if (key === "config.data.source" || key === "config.code") return this.bundles;
-    return key === "resources.pool" ? this.pools : [];
+  of(field: Field): readonly Suggestion[] {
+    if (field.limits.pattern?.includes("bundle:sha256:")) return this.bundles;
+    return field.key === "resources.pool" ? this.pools : [];
   }
 
   /** Says what there is for a field to ask for; nothing if that is not known. Reactive. */

@@ -7,13 +7,16 @@ export interface Section {
   readonly fields: readonly Field[];
 }
 
+/** Weights are one of them for a recipe that cannot do without. */
 const COMMON = [
   "name",
+  "config.model.weights",
   "config.data.source",
   "config.code",
   "config.entrypoint",
   "config.args",
   "config.model.name",
+  "config.model.method",
   "config.training.epochs",
   "config.training.per_device_batch_size",
   "config.optimizer.lr",
@@ -26,11 +29,14 @@ const FIRST = ["model", "data", "training", "loss", "optimizer"];
 
 export function commonOf(root: Field): readonly Field[] {
   const leaves = leavesOf(root);
-  return COMMON.flatMap((key) => leaves.filter((field) => field.key === key));
+  return COMMON.flatMap((key) => leaves.filter((field) => field.key === key)).filter(
+    (field) => field.isRequired || field.key !== "config.model.weights",
+  );
 }
 
 /** Returns the folded sections. Each field is in one, or among the common ones. */
 export function sectionsOf(root: Field): readonly Section[] {
+  const common = commonOf(root);
   const config = root.fields.find((field) => field.key === "config")?.fields ?? [];
   const others = root.fields.filter((field) => field.key !== "config");
   const groups = [...config, ...others.filter(isApart)].filter(isApart).map((field) => ({
@@ -42,7 +48,7 @@ export function sectionsOf(root: Field): readonly Section[] {
     { name: "job", fields: others.filter((field) => !isApart(field)) },
   ];
   return [...groups, ...plain]
-    .map((section) => ({ ...section, fields: section.fields.filter((field) => !COMMON.includes(field.key)) }))
+    .map((section) => ({ ...section, fields: section.fields.filter((field) => !common.includes(field)) }))
     .filter((section) => section.fields.length > 0)
     .sort((one, other) => rank(one) - rank(other));
 }

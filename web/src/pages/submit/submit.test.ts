@@ -55,6 +55,14 @@ function type(into: HTMLInputElement | HTMLTextAreaElement, text: string): void 
   flushSync();
 }
 
+function unfold(host: HTMLElement, section: string): void {
+  host.querySelectorAll("summary").forEach((summary) => {
+    if (textOf(summary).startsWith(section)) summary.parentElement?.setAttribute("open", "");
+    summary.parentElement?.dispatchEvent(new Event("toggle"));
+  });
+  flushSync();
+}
+
 async function checked(): Promise<void> {
   await vi.advanceTimersByTimeAsync(300);
   await settled();
@@ -81,6 +89,20 @@ test("the form writes the YAML, and the YAML the form", async () => {
   type(field(host, "field-name"), "night");
   expect(yamlOf(host).value).toMatch(/^# mine\ntrainer: image-classification\n/);
   expect(yamlOf(host).value).toContain("name: night");
+});
+
+test("a language model asks for its base and its data first, and its targets are a word or a list", async () => {
+  const { host } = await open();
+  type(yamlOf(host), "trainer: causal-lm\n");
+  const names = textsOf(host, ".common label");
+  expect(names.slice(0, 4)).toEqual(["name", "model.weights", "data.source", "method"]);
+  unfold(host, "model");
+  const targets = field<HTMLTextAreaElement>(host, "field-config.model.lora.targets");
+  expect(targets.placeholder).toBe("all-linear");
+  type(targets, "q_proj\nv_proj");
+  expect(yamlOf(host).value).toContain("targets: [q_proj, v_proj]");
+  type(targets, "all-linear"); // the default is not written
+  expect(yamlOf(host).value).toBe("trainer: causal-lm\n");
 });
 
 test("a fault in the YAML keeps the form as it was, and says its line", async () => {
@@ -199,11 +221,7 @@ test("a variable of the environment has a secret, and a plain value is not store
   const { host } = await open();
   type(yamlOf(host), "trainer: script\nconfig: {code: 'file:///a'}\nenv: {KEY: {secret: HF}}\n");
   expect(sessionStorage.length).toBe(1);
-  host.querySelectorAll("summary").forEach((summary) => {
-    if (textOf(summary).startsWith("env")) summary.parentElement?.setAttribute("open", "");
-    summary.parentElement?.dispatchEvent(new Event("toggle"));
-  });
-  flushSync();
+  unfold(host, "env");
   const select = host.querySelector<HTMLSelectElement>('[aria-label="Secret for KEY"]');
   expect(textsOf(select ?? host, "option")).toEqual(["a plain value", "secret HF"]);
   type(yamlOf(host), "trainer: script\nenv: {KEY: hunter2}\n");
