@@ -48,6 +48,8 @@ def tiny_base(
     made = TokenizersBackend(tokenizer_object=tokenizer, pad_token="<pad>", eos_token=END, chat_template=template)
     made.save_pretrained(folder)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    if hasattr(AutoConfig.for_model(kind), "num_key_value_heads"):
+        sizes["num_key_value_heads"] = 2
     if kind == "gpt2":
         sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 64}
     tokens = {"vocab_size": len(made), "pad_token_id": 0, "bos_token_id": None, "eos_token_id": 1}

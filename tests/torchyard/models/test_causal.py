@@ -1,0 +1,64 @@
+"""Each type of causal language models returns transformers' own loss, and documents of a row do not see each other."""
+
+import inspect
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.bases import tiny_base
+from torchyard.contract.recipes.causal import HF_CAUSAL
+from torchyard.models.base import load_model, open_base
+
+LENGTHS = (7, 9, 4)
+
+
+@pytest.fixture(params=HF_CAUSAL)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def inputs_of(ids: Tensor, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    """Returns the inputs for one row of documents, of which all tokens but the first count."""
+    row = ids.flatten()
+    starts = torch.tensor([0, *lengths[:-1]]).cumsum(0)
+    places = torch.cat([torch.arange(start, start + length - 1) for start, length in zip(starts, lengths, strict=True)])
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    return {
+        "input_ids": row[None],
+        "position_ids": positions[None],
+        "places": places,
+        "labels": row[places + 1],
+    }
+
+
+def test_the_loss_of_a_type_is_transformers_and_documents_do_not_see_each_other(kind: str, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    tiny_base(tmp_path, kind=kind)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    module: Any = load_model(open_base(tmp_path)).eval()
+    assert inspect.signature(module.forward) == inspect.signature(theirs.forward)
+    ids = torch.randint(5, 300, (1, sum(LENGTHS)), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        whole, packed = module(inputs_of(ids, (ids.shape[1],))), module(inputs_of(ids, LENGTHS))
+        apart = [theirs(part, labels=part).loss for part in ids.split(LENGTHS, dim=1)]
+        counts = torch.tensor([length - 1.0 for length in LENGTHS])
+        torch.testing.assert_close(whole, theirs(ids, labels=ids).loss, atol=1e-6, rtol=0)
+        torch.testing.assert_close(packed, (torch.stack(apart) * counts).sum() / counts.sum(), atol=1e-6, rtol=0)
+    settings = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 4, "do_sample": False}
+    assert torch.equal(module.generate(ids, **settings), theirs.generate(ids, **settings))
+
+
+def test_the_state_has_tied_weights_once_and_is_loaded_again(tmp_path: Path) -> None:
+    module = load_model(open_base(tiny_base(tmp_path, kind="gpt2")))
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+    assert "lm_head.weight" not in state
+    nn.init.zeros_(next(module.parameters()))
+    module.load_state_dict(state)
+    head: Any = cast(Any, module).lm_head.weight
+    assert torch.equal(head, state["transformer.wte.weight"])
+    with pytest.raises(RuntimeError, match=r"Missing key: transformer\.wte\.weight"):
+        module.load_state_dict({name: value for name, value in state.items() if "wte" not in name})

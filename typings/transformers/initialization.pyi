@@ -1,0 +1,3 @@
+from contextlib import AbstractContextManager
+
+def no_init_weights() -> AbstractContextManager[None]: ...

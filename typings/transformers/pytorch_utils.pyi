@@ -1,0 +1,3 @@
+from torch import nn
+
+class Conv1D(nn.Module): ...
