@@ -1,0 +1,180 @@
+"""Sequences: which tokens are counted, and what the batches hold."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainer.bases import END, TEMPLATE, tiny_base
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes.causal import CausalDataConfig
+from trainer.data.batch import Batch
+from trainer.data.loading import TOKENS
+from trainer.data.sequences import SequenceData, Sequences, load_sequences
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(base: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(base)
+
+
+def source(file: Path, records: list[dict[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return file
+
+
+def load(path: Path, tokenizer: Any, **data: Any) -> SequenceData:
+    options = {"val_fraction": 0.5, "max_length": 64, "packing": False, **data}
+    config = CausalDataConfig.model_validate({"source": "file:///there", **options})
+    return load_sequences(
+        path, config, tokenizer=tokenizer, chat_template=TEMPLATE, vocabulary=len(tokenizer), base="the base"
+    )
+
+
+def twice(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [record, record]
+
+
+def batch(sequences: Sequences, rows: list[int] | None = None) -> Batch:
+    plan = torch.tensor(rows if rows is not None else range(len(sequences)))
+    return next(sequences.batches([plan], device=CPU))
+
+
+def learned(found: Batch, tokenizer: Any) -> str:
+    return tokenizer.decode(found.targets)
+
+
+def test_a_text_counts_all_but_its_first_token_and_ends_with_eos(tmp_path: Path, tokenizer: Any) -> None:
+    data = load(source(tmp_path / "a.jsonl", twice({"text": "The yard is open at noon."})), tokenizer)
+    ids = tokenizer("The yard is open at noon.").input_ids
+    found = batch(data.train)
+    assert found.inputs["input_ids"].tolist() == [[*ids, tokenizer.eos_token_id]]
+    assert found.inputs["position_ids"].tolist() == [list(range(len(ids) + 1))]
+    assert found.inputs["places"].tolist() == list(range(len(ids)))
+    assert found.inputs["labels"].tolist() == found.targets.tolist() == [*ids[1:], tokenizer.eos_token_id]
+    assert (data.train.counted.tolist(), data.train.lengths.tolist()) == ([len(ids)], [len(ids) + 1])
+    assert data.form == "text"
+
+
+def test_a_text_that_ends_with_eos_gets_no_second_one(tmp_path: Path, tokenizer: Any) -> None:
+    data = load(source(tmp_path / "a.jsonl", twice({"text": f"The yard{END}"})), tokenizer)
+    assert batch(data.train).inputs["input_ids"].tolist() == [tokenizer(f"The yard{END}").input_ids]
+
+
+def test_only_the_completion_of_a_prompt_is_counted(tmp_path: Path, tokenizer: Any) -> None:
+    record = {"prompt": "Who asks a question?", "completion": " A fine one."}
+    data = load(source(tmp_path / "a.jsonl", twice(record)), tokenizer)
+    assert learned(batch(data.train), tokenizer) == f" A fine one.{END}"
+    assert tokenizer.decode(batch(data.train).inputs["input_ids"][0]) == f"Who asks a question? A fine one.{END}"
+    prompt = data.val.prompts(9)[0]
+    assert (tokenizer.decode(prompt.tokens), tokenizer.decode(prompt.rest)) == (
+        "Who asks a question?",
+        f" A fine one.{END}",
+    )
+
+
+def test_of_a_conversation_what_the_assistant_says_is_counted_with_the_end_of_its_turns(
+    tmp_path: Path, tokenizer: Any
+) -> None:
+    said = [("system", "Be fine."), ("user", "Who asks?"), ("assistant", "A film."), ("user", "Noon?")]
+    messages = [{"role": role, "content": content} for role, content in [*said, ("assistant", "At noon.")]]
+    data = load(source(tmp_path / "a.jsonl", twice({"messages": messages})), tokenizer)
+    assert learned(batch(data.train), tokenizer) == f"A film.{END}At noon.{END}"
+    ids = batch(data.train).inputs["input_ids"]
+    assert tokenizer.decode(ids[0]) == tokenizer.apply_chat_template(messages, tokenize=False)
+
+
+def rows_of(found: Batch) -> list[tuple[list[int], list[int]]]:
+    return list(zip(found.inputs["input_ids"].tolist(), found.inputs["position_ids"].tolist(), strict=True))
+
+
+def test_rows_are_packed_whole_and_positions_restart_with_each_document_and_the_padding(
+    tmp_path: Path, tokenizer: Any
+) -> None:
+    records = [{"prompt": "a" * length, "completion": "b"} for length in (5, 3, 9, 2, 4, 7)]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    source(folder / "train.jsonl", records)
+    source(folder / "val.jsonl", records[:1])
+    apart = load(folder, tokenizer)
+    data = load(folder, tokenizer, packing=True, max_length=16)
+    found = batch(data.train)
+    assert len(data.train) < len(records)
+    assert data.train.lengths.max() <= 16
+    assert data.train.lengths.sum() == apart.train.lengths.sum()
+    documents: list[list[int]] = []
+    for ids, positions in rows_of(found):
+        starts = [place for place, position in enumerate(positions) if position == 0]
+        documents += [ids[a:b] for a, b in zip(starts, [*starts[1:], len(ids)], strict=True)]
+    whole = [
+        ids[:length]
+        for ids, length in zip(
+            batch(apart.train).inputs["input_ids"].tolist(), apart.train.lengths.tolist(), strict=True
+        )
+    ]
+    assert sorted(document for document in documents if any(document)) == sorted(whole)
+    flat: Tensor = found.inputs["input_ids"].flatten()
+    assert torch.equal(flat[found.inputs["places"] + 1], found.targets)
+    assert found.targets.numel() == data.train.counted.sum() == apart.train.counted.sum()
+
+
+def test_the_tokens_are_counted_without_padding(tmp_path: Path, tokenizer: Any) -> None:
+    data = load(source(tmp_path / "a.jsonl", [{"text": "a b c d"}, {"text": "a"}, {"text": "b"}]), tokenizer)
+    before = TOKENS.count
+    batch(data.train)
+    assert TOKENS.count - before == data.train.lengths.sum()
+
+
+def test_what_is_too_long_is_cut_or_left_out_and_said(tmp_path: Path, tokenizer: Any) -> None:
+    path = source(tmp_path / "a.jsonl", [*[{"text": "a b"}] * 4, *[{"text": "a " * 40}] * 2])
+    data = load(path, tokenizer, max_length=8)
+    assert data.notes == ["2 of 6 examples are longer than 8 tokens: cut"]
+    assert max(data.train.lengths.max(), data.val.lengths.max()) == 8
+    data = load(path, tokenizer, max_length=8, too_long="leave_out")
+    assert data.notes == ["2 of 6 examples are longer than 8 tokens: left out"]
+    assert len(data.train) + len(data.val) == 4
+
+
+def test_an_example_without_a_counted_token_is_left_out_and_said(tmp_path: Path, tokenizer: Any) -> None:
+    long = {"prompt": "ab" * 90, "completion": "b"}
+    path = source(tmp_path / "a.jsonl", [*[{"prompt": "a", "completion": "b"}] * 4, long])
+    data = load(path, tokenizer, max_length=8)
+    assert data.notes == [
+        "1 of 5 examples are longer than 8 tokens: cut",
+        "1 of 5 examples have no counted token left, and are left out",
+    ]
+    assert len(data.train) + len(data.val) == 4
+    with pytest.raises(DataError, match=r"training has no example: all 1 are left out, see data\.max_length"):
+        load(source(tmp_path / "b.jsonl", twice(long)), tokenizer, max_length=8)
+
+
+def test_blank_texts_are_left_out_and_said(tmp_path: Path, tokenizer: Any) -> None:
+    data = load(source(tmp_path / "a.jsonl", [*[{"text": "a b"}] * 4, {"text": ""}, {"text": " \n"}]), tokenizer)
+    assert data.notes == ["2 of 6 examples have no counted token left, and are left out"]
+
+
+def test_ids_above_the_models_vocabulary_are_an_error(tmp_path: Path, tokenizer: Any) -> None:
+    path = source(tmp_path / "a.jsonl", twice({"text": "The yard"}))
+    config = CausalDataConfig.model_validate({"source": "file:///there"})
+    with pytest.raises(DataError, match=r"the tokenizer of tiny gives the token \d+, and its model has 3"):
+        load_sequences(path, config, tokenizer=tokenizer, chat_template=None, vocabulary=3, base="tiny")
+
+
+def test_messages_need_a_chat_template(tmp_path: Path, tokenizer: Any) -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    path = source(tmp_path / "a.jsonl", twice({"messages": messages}))
+    config = CausalDataConfig.model_validate({"source": "file:///there"})
+    with pytest.raises(DataError, match="tiny has no chat template, which messages need: use prompt and completion"):
+        load_sequences(path, config, tokenizer=tokenizer, chat_template=None, vocabulary=400, base="tiny")

@@ -1,0 +1,187 @@
+"""Reads examples for a language model from JSON lines: texts, prompts with completions, or conversations."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from torchyard.contract.errors import DataError
+from torchyard.models.chat import Message
+
+Form = Literal["text", "prompt", "messages"]
+
+SUFFIXES = (".jsonl", ".ndjson", ".json")
+ROLES = ("system", "user", "assistant", "tool")
+MOST_LINE_BYTES = 64 << 20
+MOST_MESSAGES = 1000
+_KEYS: dict[Form, tuple[str, ...]] = {"text": ("text",), "prompt": ("prompt", "completion"), "messages": ("messages",)}
+_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One line. It has a text, or messages."""
+
+    file: Path
+    line: int
+    """Counted from 1."""
+    form: Form
+    text: str = ""
+    """A text, or a prompt with its completion."""
+    begins: int = 0
+    """The character at which the completion begins."""
+    messages: Sequence[Message] = ()
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+    @property
+    def values(self) -> list[Any]:
+        """What the line says, as JSON."""
+        return [
+            self.form,
+            self.text,
+            self.begins,
+            *([message["role"], message["content"]] for message in self.messages),
+        ]
+
+
+def source_files(path: Path) -> tuple[Path, Path | None]:
+    """Returns the file of a source, or those for training and for validation. Raises DataError."""
+    if not path.exists():
+        raise DataError(f"there is no {path}")
+    if path.is_dir():
+        return _split_file(path, "train"), _split_file(path, "val")
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path} is not a folder, and its name does not end in {', '.join(SUFFIXES)}")
+    return path, None
+
+
+def read_examples(file: Path) -> Iterator[Example]:
+    """Yields the example of each line that is not blank. All have the form of the first one. Raises DataError."""
+    form: Form | None = None
+    for number, line in _lines(file):
+        where = f"{file}, line {number}"
+        record = _record(line, where)
+        own = _form(record, where)
+        if form is not None and own != form:
+            raise DataError(f"{where}: has {_said(own)}, and the lines before it {_said(form)}: all must have the same")
+        form = own
+        yield Example(file, number, own, **_content(record, own, where))
+    if form is None:
+        raise DataError(f"{file} is empty")
+
+
+def _split_file(root: Path, split: str) -> Path:
+    found = [root / f"{split}{suffix}" for suffix in SUFFIXES if (root / f"{split}{suffix}").is_file()]
+    if len(found) > 1:
+        raise DataError(f"{root} has {found[0].name} and {found[1].name}: one file is for {split}")
+    if not found:
+        raise DataError(f"there is no {root / split}.jsonl: a folder has train.jsonl and val.jsonl; or name one file")
+    return found[0]
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with file.open("rb") as opened:
+            number = 0
+            while line := opened.readline(MOST_LINE_BYTES):
+                number += 1
+                if len(line) == MOST_LINE_BYTES and not line.endswith(b"\n"):
+                    raise DataError(f"{file}, line {number}: has more than {MOST_LINE_BYTES >> 20} MiB; split it")
+                if number == 1:
+                    line = line.removeprefix(_MARK)
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _record(line: bytes, where: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line.decode(), object_pairs_hook=_without_repeats, parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: is not UTF-8 at byte {error.start + 1} of the line; save the file as UTF-8"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        hint = "; `jq -c '.[]' FILE` writes an array so" if isinstance(record, list) or line.strip() == b"[" else ""
+        raise DataError(
+            f"{where}: is not an object: each line is one, with text, prompt and completion, or messages{hint}"
+        )
+    return record
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has the key {next(name for name in names if names.count(name) > 1)!r} twice")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _form(record: Mapping[str, Any], where: str) -> Form:
+    found: list[Form] = [form for form, keys in _KEYS.items() if any(key in record for key in keys)]
+    if len(found) != 1:
+        has = " and ".join(_said(form) for form in found) or "none of them"
+        raise DataError(f"{where}: needs text, or prompt and completion, or messages; it has {has}")
+    for key in _KEYS[found[0]]:
+        if key not in record:
+            other = next(name for name in _KEYS[found[0]] if name in record)
+            raise DataError(f"{where}: has {other} and no {key}: add it, or use text for what has one part")
+    return found[0]
+
+
+def _said(form: Form) -> str:
+    return " and ".join(_KEYS[form])
+
+
+def _content(record: Mapping[str, Any], form: Form, where: str) -> dict[str, Any]:
+    if form == "messages":
+        return {"messages": _messages(record["messages"], where)}
+    if form == "text":
+        return {"text": _string(record["text"], "text", where)}
+    prompt, completion = (_string(record[key], key, where) for key in _KEYS["prompt"])
+    if not completion.strip():
+        raise DataError(f"{where}: completion is blank: there is nothing to learn; remove the line")
+    return {"text": prompt + completion, "begins": len(prompt)}
+
+
+def _messages(found: Any, where: str) -> list[Message]:
+    if not isinstance(found, list) or not found:
+        raise DataError(f"{where}: messages is not a list of messages")
+    if len(found) > MOST_MESSAGES:
+        raise DataError(f"{where}: has {len(found)} messages; at most {MOST_MESSAGES} are read: split the conversation")
+    messages: list[Message] = []
+    for place, message in enumerate(found, start=1):
+        if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
+            raise DataError(f"{where}: message {place} is not an object with role and content")
+        if message["role"] not in ROLES:
+            raise DataError(f"{where}: the role of message {place} is none of {', '.join(ROLES)}")
+        messages.append(
+            {
+                "role": message["role"],
+                "content": _string(message["content"], f"the content of message {place}", where),
+            }
+        )
+    if not any(message["role"] == "assistant" for message in messages):
+        raise DataError(f"{where}: has no message of the assistant: there is nothing to learn; remove the line")
+    return messages
+
+
+def _string(value: Any, name: str, where: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{where}: {name} is not a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: {name} holds half of a surrogate pair, which is not a character") from error
+    return value
