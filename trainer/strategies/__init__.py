@@ -1,5 +1,7 @@
 """The strategies by which several ranks train one model: `distributed.strategy` selects one."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 
@@ -10,23 +12,32 @@ from trainer.strategies.ddp import Ddp
 from trainer.strategies.fsdp import Fsdp
 from trainer.strategies.local_sgd import LocalSgd
 from trainer.strategies.strategy import Strategy
+from trainer.task import Slice
 from trainer.world import World
 
 __all__ = ["Strategy", "make_strategy", "uses_ddp"]
 
 
 def make_strategy(
-    model: nn.Module, config: DistributedConfig, world: World, *, compute: torch.dtype | None = None
+    model: nn.Module,
+    config: DistributedConfig,
+    world: World,
+    *,
+    compute: torch.dtype | None = None,
+    unfilled: Mapping[str, Slice] | None = None,
 ) -> Strategy:
-    """Returns the strategy that trains `model`, and gives all ranks rank 0's weights. A collective. Raises ConfigError.
+    """Returns the strategy that trains `model`, and gives all ranks rank 0's weights. A collective.
+
+    Raises ConfigError, and DataError for `unfilled` weights that are not right.
 
     Make the optimizer and the averages of weights afterwards: `fsdp` replaces the model's parameters by shards. Every
-    call of the model is then a collective. `compute`: the dtype that autocast gives matrix products.
+    call of the model is then a collective. `compute`: the dtype that autocast gives matrix products. `unfilled`: the
+    weights of the parameters that are on the meta device, with `fsdp` alone.
     """
     if config.sync_batchnorm:
         model = synchronized(model, world)
     if config.strategy == "fsdp":
-        return Fsdp(model, world, compute=compute)
+        return Fsdp(model, world, compute=compute, unfilled=unfilled)
     if config.strategy == "local_sgd":
         return LocalSgd(model, config, world)
     return Ddp(model, config, world) if uses_ddp(config, world) else Alone(model)

@@ -7,15 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage] the base of all of them
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.contract.errors import ConfigError
 from torchyard.run.accelerator import wait_for
+from trainer.strategies.filling import fill, own_part
 from trainer.strategies.tensors import broadcast, share_buffers
+from trainer.task import Slice
 from trainer.world import World
 
 _LISTS = (nn.ModuleList, nn.Sequential)
@@ -27,15 +28,30 @@ class Fsdp:
     Parameters keep their names and are whole only during forward and backward. Buffers stay whole. The model may be in
     host memory if it does not fit on the device. With `compute`, whole parameters are gathered in that dtype, and
     gradients are added up in fp32; batch norms stay in fp32, as their kernels need it.
+
+    Parameters on the meta device are filled from `unfilled`, of which a rank reads its part alone. A collective, which
+    raises DataError on all ranks if the weights are not right.
     """
 
     local = False
     in_step = True
 
-    def __init__(self, model: nn.Module, world: World, *, compute: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        world: World,
+        *,
+        compute: torch.dtype | None = None,
+        unfilled: Mapping[str, Slice] | None = None,
+    ) -> None:
         self.model = model
         self._world = world
         self._root = _shard(model, world, compute)
+        if unfilled is not None:
+            fill(model, unfilled, world)
+        _unshard_once(model)
+        if hasattr(model, "generate"):
+            register_fsdp_forward_method(model, "generate")
         self._parameters = tuple(model.parameters())
         self._syncs = True
 
@@ -66,8 +82,7 @@ class Fsdp:
     def shard(self, tensor: Tensor, like: Tensor) -> Tensor:
         if not isinstance(like, DTensor) or tensor.shape != like.shape:
             return tensor
-        shape, offset = compute_local_shape_and_global_offset(like.shape, like.device_mesh, like.placements)
-        own = tensor[tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))]
+        own = tensor[own_part(like)]
         return DTensor.from_local(
             own.to(self._world.device).contiguous(),
             like.device_mesh,
@@ -107,13 +122,16 @@ def _shard(model: nn.Module, world: World, compute: torch.dtype | None) -> FSDPM
             _shard_part(part, modules, mesh=mesh, compute=compute)
     except (ValueError, NotImplementedError) as error:
         raise ConfigError(f"distributed.strategy: fsdp cannot shard this model: {error}") from error
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            # Whole parameters that are first made in inference mode cannot be trained.
-            module.unshard()
-            module.reshard()
     assert isinstance(model, FSDPModule)
     return model
+
+
+def _unshard_once(model: nn.Module) -> None:
+    """Makes the whole parameters once: those that are first made in inference mode cannot be trained."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.unshard()
+            module.reshard()
 
 
 def _shard_part(
@@ -135,16 +153,18 @@ def _shard_part(
 
 
 def _move(modules: Sequence[nn.Module], world: World) -> None:
-    """Moves the modules' own tensors to the device, with rank 0's values, and contiguous as shards must be."""
+    """Moves the modules' own tensors to the device, with rank 0's values, and contiguous as shards must be.
+
+    Those on the meta device stay there.
+    """
 
     def moved(tensor: Tensor) -> Tensor:
-        return tensor.to(world.device).contiguous()
+        return tensor if tensor.is_meta else tensor.to(world.device).contiguous()
 
     for module in modules:
         module._apply(moved, recurse=False)  # pyright: ignore[reportPrivateUsage] `to` would move inner modules
-    broadcast(
-        tensor for module in modules for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))
-    )
+    own = (item for module in modules for item in (*module.parameters(recurse=False), *module.buffers(recurse=False)))
+    broadcast(tensor for tensor in own if not tensor.is_meta)
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
