@@ -50,6 +50,19 @@ function overlay(step: number, number = 0): MediaView {
   return item("val/overlays", "overlay", step, { number, caption, parts: { image: picture() } });
 }
 
+test("what a text goes on from stands before it, with its spaces", async () => {
+  const data = { text: "  def f():\n\tpass" };
+  all = { a: [item("samples", "text", 10, { caption: "<|user|>\n  write f", data })] };
+  const host = show(Samples, { jobs: [compared("a")] });
+  await rested();
+  const sample = host.querySelector(".sample");
+  expect([...(sample?.children ?? [])].map(({ tagName }) => tagName)).toEqual(["P", "PRE", "BUTTON"]);
+  expect([sample?.querySelector("p")?.textContent, sample?.querySelector("pre")?.textContent]).toEqual([
+    "<|user|>\n  write f",
+    "  def f():\n\tpass",
+  ]);
+});
+
 test("each job has a column with its newest samples that are not above the step, and says which", async () => {
   all = {
     a: [overlay(10), overlay(10, 1), overlay(20), overlay(20, 1)],
