@@ -1,6 +1,7 @@
 """Each type of causal language models returns transformers' own loss, and documents of a row do not see each other."""
 
 import inspect
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,8 +24,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 def inputs_of(ids: Tensor, lengths: tuple[int, ...]) -> dict[str, Tensor]:
     """Returns the inputs for one row of documents, of which all tokens but the first count."""
     row = ids.flatten()
-    starts = torch.tensor([0, *lengths[:-1]]).cumsum(0)
-    places = torch.cat([torch.arange(start, start + length - 1) for start, length in zip(starts, lengths, strict=True)])
+    ends = list(accumulate(lengths))
+    places = torch.cat([torch.arange(end - length, end - 1) for end, length in zip(ends, lengths, strict=True)])
     positions = torch.cat([torch.arange(length) for length in lengths])
     return {
         "input_ids": row[None],
