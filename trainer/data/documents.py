@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-import json
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchyard.contract.errors import DataError
-from torchyard.models.chat import Spans, render
+from torchyard.models.chat import Message, Spans, render
 from torchyard.models.checkpoint import raise_unless_failed, reason
 from trainer.data.examples import Example
 
@@ -72,8 +71,8 @@ def tokenize(
 
     A text gets the special tokens that the tokenizer puts around it, and EOS at the end if it is not there. A
     conversation gets those of the chat template, and EOS if none of the assistant's turns has one. Special tokens that
-    are written in an example are tokenized as such, as transformers and TRL do by default. A token of a completion or
-    of a turn is counted if it starts there: one that begins in the prompt and ends in the completion is not.
+    are written in an example are tokenized as such, as transformers and TRL do by default. A token is counted if any of
+    its characters is one of the completion or of a turn: `Answer: ` and `yes` have the token ` yes`, which is counted.
     """
     encoder = _Encoder(tokenizer)
     ids: list[Tensor] = []
@@ -131,7 +130,7 @@ def _chats(
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     waiting: list[str] = []
 
-    def conversations() -> Iterator[Sequence[Any]]:
+    def conversations() -> Iterator[Sequence[Message]]:
         for example in examples:
             waiting.append(example.where)
             yield example.messages
@@ -169,7 +168,6 @@ class _Encoder:
         self._backend = cast(Tokenizer, tokenizer.backend_tokenizer)
         self._backend.no_padding()
         self._backend.no_truncation()
-        self._exact: Tokenizer | None = None
         self._end = cast("int | None", tokenizer.eos_token_id)
         self._special = np.array(sorted(tokenizer.all_special_ids), dtype=np.int32)
 
@@ -177,7 +175,7 @@ class _Encoder:
         """Yields the tokens of each text, and which of them are counted."""
         is_chat, whole = chunk[0].is_chat, chunk[0].spans is None
         try:
-            encode = self._backend.encode_batch_fast if whole else self._with_offsets().encode_batch
+            encode = self._backend.encode_batch_fast if whole else self._backend.encode_batch
             encodings = encode([text.text for text in chunk], add_special_tokens=not is_chat)
         except BaseException as error:
             raise_unless_failed(error)
@@ -190,16 +188,6 @@ class _Encoder:
             else:
                 yield np.append(ids, np.int32(self._end or 0)), np.append(counted, np.bool_(True))
 
-    def _with_offsets(self) -> Tokenizer:
-        """Returns the tokenizer, with offsets that hold all of a token: some leave out the space before a word."""
-        if self._exact is None:
-            content = json.loads(self._backend.to_str())
-            self._exact = self._backend
-            if _untrim(content.get("post_processor")):
-                self._exact = Tokenizer.from_str(json.dumps(content))
-                self._exact.encode_special_tokens = self._backend.encode_special_tokens
-        return self._exact
-
     def _ends(self, ids: _Ids, counted: _Marks, *, is_chat: bool) -> bool:
         if self._end is None:
             return True
@@ -209,23 +197,12 @@ class _Encoder:
 
 
 def _counted(encoding: Encoding, spans: Spans) -> _Marks:
-    """Returns which tokens start in one of the spans."""
+    """Returns which tokens have a character in one of the spans."""
     offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
-    starts, ends = offsets[:, 0], offsets[:, 1]
     # A special token that the tokenizer adds has no place in the text: one at the end comes behind all of it.
-    starts = np.where((ends == 0) & (np.maximum.accumulate(ends) > 0), _END - 1, starts)
+    behind = (offsets[:, 1] == 0) & (np.maximum.accumulate(offsets[:, 1]) > 0)
+    starts, ends = np.where(behind[:, None], _END - 1, offsets).T
     counted = np.zeros(len(starts), dtype=np.bool_)
     for begin, end in spans:
-        first, last = np.searchsorted(starts, [begin, end])
-        counted[first:last] = True
+        counted[np.searchsorted(ends, begin, side="right") : np.searchsorted(starts, end)] = True
     return counted
-
-
-def _untrim(part: Any) -> bool:
-    """Turns `trim_offsets` off in a part of a tokenizer's content. Returns whether it was on."""
-    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-    found = [_untrim(item) for item in cast("list[Any]", list(inner))]
-    if isinstance(part, dict) and part.get("trim_offsets") is True:
-        part["trim_offsets"] = False
-        return True
-    return any(found)

@@ -16,6 +16,7 @@ ROLES = ("system", "user", "assistant", "tool")
 MOST_LINE_BYTES = 64 << 20
 MOST_MESSAGES = 1000
 _KEYS: dict[Form, tuple[str, ...]] = {"text": ("text",), "prompt": ("prompt", "completion"), "messages": ("messages",)}
+_FORMS = "text, prompt and completion, or messages"
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -100,6 +101,7 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _record(line: bytes, where: str) -> Mapping[str, Any]:
+    hint = "; `jq -c '.[]' FILE` writes an array so" if line.startswith(b"[") else ""
     try:
         record = json.loads(line.decode(), object_pairs_hook=_without_repeats, parse_constant=_no_number)
     except UnicodeDecodeError as error:
@@ -107,20 +109,18 @@ def _record(line: bytes, where: str) -> Mapping[str, Any]:
             f"{where}: is not UTF-8 at byte {error.start + 1} of the line; save the file as UTF-8"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: is not JSON: {error}") from error
+        raise DataError(f"{where}: is not JSON: {error}{hint}") from error
     if not isinstance(record, dict):
-        hint = "; `jq -c '.[]' FILE` writes an array so" if isinstance(record, list) or line.strip() == b"[" else ""
-        raise DataError(
-            f"{where}: is not an object: each line is one, with text, prompt and completion, or messages{hint}"
-        )
+        raise DataError(f"{where}: is not an object: each line is one, with {_FORMS}{hint}")
     return record
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"it has the key {next(name for name in names if names.count(name) > 1)!r} twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it has the key {name[:100]!r} twice")
+        found[name] = value
     return found
 
 
@@ -130,13 +130,14 @@ def _no_number(name: str) -> Any:
 
 def _form(record: Mapping[str, Any], where: str) -> Form:
     found: list[Form] = [form for form, keys in _KEYS.items() if any(key in record for key in keys)]
-    if len(found) != 1:
-        has = " and ".join(_said(form) for form in found) or "none of them"
-        raise DataError(f"{where}: needs text, or prompt and completion, or messages; it has {has}")
+    if not found:
+        raise DataError(f"{where}: has no {_FORMS.replace(' and ', ' with ')}")
+    keys = [key for form in found for key in _KEYS[form] if key in record]
+    if len(found) > 1:
+        raise DataError(f"{where}: has {' and '.join(keys)}: it must have {_FORMS}; leave out the others")
     for key in _KEYS[found[0]]:
         if key not in record:
-            other = next(name for name in _KEYS[found[0]] if name in record)
-            raise DataError(f"{where}: has {other} and no {key}: add it, or use text for what has one part")
+            raise DataError(f"{where}: has {keys[0]} and no {key}: add it, or use text for what has one part")
     return found[0]
 
 
@@ -166,6 +167,8 @@ def _messages(found: Any, where: str) -> list[Message]:
             raise DataError(f"{where}: message {place} is not an object with role and content")
         if message["role"] not in ROLES:
             raise DataError(f"{where}: the role of message {place} is none of {', '.join(ROLES)}")
+        if message.get("tool_calls"):
+            raise DataError(f"{where}: message {place} has tool_calls, which are not read: write them into its content")
         messages.append(
             {
                 "role": message["role"],

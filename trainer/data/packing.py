@@ -1,6 +1,6 @@
 """Packs documents into rows of a fixed length."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,8 +32,8 @@ def alone(count: int) -> Packs:
 def pack(lengths: Tensor, *, row: int) -> Packs:
     """Packs documents of these lengths, each from 1 to `row`, by best fit decreasing. The same lengths, the same packs.
 
-    The longest document that is left goes into the row that it fills best, or into a new one; of equally long ones the
-    first. No document is split.
+    The longest document that is left goes into the row that it fills best, or into a new one: the first of equally long
+    ones, into the first of equally full ones. No document is split.
     """
     order = lengths.argsort(descending=True, stable=True)
     rows = torch.tensor(_rows(lengths[order].tolist(), row), dtype=torch.int64)
@@ -45,7 +45,7 @@ def pack(lengths: Tensor, *, row: int) -> Packs:
 
 def _rows(lengths: Sequence[int], size: int) -> list[int]:
     """Returns the row of each document. They come with decreasing lengths."""
-    open_rows: defaultdict[int, list[int]] = defaultdict(list)
+    open_rows: defaultdict[int, deque[int]] = defaultdict(deque)
     """The rows by what is left in them."""
     left = _Set(size)
     """What is left in any row."""
@@ -57,7 +57,7 @@ def _rows(lengths: Sequence[int], size: int) -> list[int]:
             found, row = size, count
             count += 1
         else:
-            row = open_rows[found].pop()
+            row = open_rows[found].popleft()
             if not open_rows[found]:
                 left.remove(found)
         rows.append(row)
