@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.torchyard.contract.specs import IMAGES, MASKS, SCRIPT, TEXTS, put, put_all, refused
+from tests.torchyard.contract.specs import IMAGES, MASKS, SCRIPT, TEXTS, WORDS, put, put_all, refused
 from torchyard.contract.bundles import bundle_url, bundles_of
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.spec import ScriptSpec, parse_spec
@@ -124,6 +124,8 @@ def test_a_spec_names_its_bundles_by_field() -> None:
     assert bundles_of(parse_spec(SCRIPT)) == bundles_of(parse_spec(IMAGES)) == {}
     for recipe in (IMAGES, MASKS, TEXTS):
         assert bundles_of(parse_spec(put(recipe, "config.data.source", pictures))) == {"config.data.source": "2" * 64}
+    words = put_all(WORDS, {"config.data.source": pictures, "config.model.weights": weights})
+    assert bundles_of(parse_spec(words)) == {"config.data.source": "2" * 64, "config.model.weights": "1" * 64}
 
 
 def test_a_spec_keeps_where_its_code_comes_from() -> None:

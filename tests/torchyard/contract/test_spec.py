@@ -411,7 +411,7 @@ def test_bad_configuration_of_the_image_classifier_is_refused_by_name(path: str,
         (WORDS, "config.loss.chunk_tokens", 0),
         (WORDS, "config.loss.label_smoothing", 0.1),
         (WORDS, "config.evaluation.samples", 17),
-        (WORDS, "config.evaluation.new_tokens", 0),
+        (WORDS, "config.evaluation.new_tokens", 4097),
     ],
 )
 def test_bad_configuration_of_the_other_recipes_is_refused_by_name(
