@@ -1,6 +1,7 @@
 """Causal language models of transformers, as modules that return the loss of a batch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import cache, wraps
 import inspect
 import json
@@ -133,9 +134,11 @@ def _class(base: type[nn.Module]) -> type[nn.Module]:
 
 
 def _loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    outputs = model.base_model(
-        input_ids=inputs["input_ids"], position_ids=inputs["position_ids"], use_cache=False, return_dict=True
-    )
+    ids = inputs["input_ids"]
+    with nullcontext() if ids.device.type == "cpu" else _without_waiting():
+        outputs = model.base_model(
+            input_ids=ids, position_ids=inputs["position_ids"], use_cache=False, return_dict=True
+        )
     hidden = outputs.last_hidden_state.flatten(0, 1).index_select(0, inputs["places"])
     head = model.get_output_embeddings()
     return cross_entropy(
@@ -150,3 +153,21 @@ def squash(config: "PreTrainedConfig") -> Squash:
         scale=1 / scaling if scaling else 1.0,
         softcap=getattr(config, "final_logit_softcapping", None),
     )
+
+
+@contextmanager
+def _without_waiting() -> Generator[None]:
+    """Makes transformers build the mask of a row's documents without asking the device whether there is only one."""
+    from transformers import masking_utils
+
+    own = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = documents
+    try:
+        yield
+    finally:
+        masking_utils.find_packed_sequence_indices = own
+
+
+def documents(position_ids: Tensor) -> Tensor:
+    """Returns the number of the document of each token in a row."""
+    return (torch.diff(position_ids, prepend=position_ids[:, :1] - 1, dim=-1) != 1).cumsum(-1)

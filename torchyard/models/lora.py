@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+import math
 import re
 from typing import Any, cast
 
@@ -21,7 +22,8 @@ _PART = re.compile(r"\.lora_([AB])\.")
 def inject(module: nn.Module, config: LoraConfig, *, seed: int | None = None) -> list[str]:
     """Puts updates beside the linear layers that `config` names, in float32. Nothing else trains any more.
 
-    A is random, from torch's generator or from `seed`; B is zero. Returns the names of the layers. Raises ConfigError.
+    A is random, from torch's generator of the CPU or from `seed`, and the same on all devices; B is zero. They have
+    values also if the base is on the meta device. Returns the names of the layers. Raises ConfigError.
     """
     configure_transformers()
     from peft import LoraConfig as PeftConfig
@@ -36,14 +38,12 @@ def inject(module: nn.Module, config: LoraConfig, *, seed: int | None = None) ->
         fan_in_fan_out=_is_transposed(module),
     )
     module.requires_grad_(False)
+    inject_adapter_in_model(wanted, module, adapter_name=ADAPTER, low_cpu_mem_usage=True)  # which draws nothing
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
-        inject_adapter_in_model(wanted, module, adapter_name=ADAPTER)
-    for name, parameter in module.named_parameters():
-        if is_adapter(name):
-            parameter.data = parameter.data.float()
-            parameter.requires_grad_(True)
+        for layer in _updated_layers(module).values():
+            _draw(layer)
     return targets
 
 
@@ -131,10 +131,24 @@ def _suggestion(target: str, names: Sequence[str]) -> str:
 
 def _updates(module: nn.Module) -> dict[str, Tensor]:
     """Returns what is added to the weight of each layer, in float32."""
+    return {name: layer.get_delta_weight(ADAPTER) for name, layer in _updated_layers(module).items()}
+
+
+def _updated_layers(module: nn.Module) -> dict[str, Any]:
+    """Returns the layers of peft with updates, by their names."""
     from peft.tuners.lora import LoraLayer
 
-    return {
-        name: cast(Any, layer).get_delta_weight(ADAPTER)
-        for name, layer in module.named_modules()
-        if isinstance(layer, LoraLayer)
-    }
+    return {name: layer for name, layer in module.named_modules() if isinstance(layer, LoraLayer)}
+
+
+def _draw(layer: Any) -> None:
+    """Gives a layer its first update, as peft does, beside the weight of the base or else on the CPU."""
+    device = layer.get_base_layer().weight.device
+    for part, fill in ((layer.lora_A, _fill_a), (layer.lora_B, nn.init.zeros_)):
+        values = torch.empty(part[ADAPTER].weight.shape, dtype=torch.float32, device="cpu")
+        fill(values)
+        part[ADAPTER].weight = nn.Parameter(values if device.type == "meta" else values.to(device))
+
+
+def _fill_a(values: Tensor) -> Tensor:
+    return nn.init.kaiming_uniform_(values, a=math.sqrt(5))

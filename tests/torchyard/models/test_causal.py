@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tests.trainer.bases import tiny_base
 from torchyard.contract.recipes.causal import HF_CAUSAL
 from torchyard.models.base import load_model, open_base
+from torchyard.models.causal import documents
 
 LENGTHS = (7, 9, 4)
 
@@ -51,6 +52,16 @@ def test_the_loss_of_a_type_is_transformers_and_documents_do_not_see_each_other(
         torch.testing.assert_close(packed, (torch.stack(apart) * counts).sum() / counts.sum(), atol=1e-6, rtol=0)
     settings = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 4, "do_sample": False}
     assert torch.equal(module.generate(ids, **settings), theirs.generate(ids, **settings))
+
+
+def test_the_documents_of_a_row_are_found_without_a_look_at_the_device() -> None:
+    from transformers.masking_utils import find_packed_sequence_indices
+
+    positions = torch.tensor([[0, 1, 2, 0, 0, 1], [0, 0, 1, 2, 3, 0]])
+    with torch.device("meta"):
+        assert documents(torch.empty(2, 6, dtype=torch.int64)).shape == (2, 6)
+    assert torch.equal(documents(positions), cast(Tensor, find_packed_sequence_indices(positions)))
+    assert not bool(documents(torch.arange(5)[None]).any())
 
 
 def test_the_state_has_tied_weights_once_and_is_loaded_again(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.causal import LoraConfig
 from torchyard.models import lora
 from torchyard.models.base import Base, load_model, open_base
+from torchyard.models.causal import config_of, rebuild
 
 IDS = torch.arange(40).view(2, 20) + 5
 LLAMA = [
@@ -105,6 +106,22 @@ def test_the_updates_are_drawn_from_torchs_generator_or_from_a_seed(opened: Call
     assert torch.equal(drawn(), first)
     assert torch.equal(drawn(seed=5), by_seed)
     assert not torch.equal(by_seed, first)
+
+
+def test_the_updates_of_a_base_without_weights_have_the_values_that_others_have(
+    opened: Callable[[str], Base],
+) -> None:
+    described = config_of(load_model(opened("llama")))
+    with torch.device("meta"):
+        empty = rebuild(described)
+    lora.inject(empty, LoraConfig(rank=2), seed=5)
+    whole = load_model(opened("llama"))
+    lora.inject(whole, LoraConfig(rank=2), seed=5)
+    expected = whole.state_dict()
+    assert {name: parameter.is_meta for name, parameter in empty.named_parameters()} == {
+        name: name not in expected for name, _ in whole.named_parameters()
+    }
+    assert all(torch.equal(value, expected[name]) for name, value in empty.state_dict().items())
 
 
 @pytest.mark.parametrize(

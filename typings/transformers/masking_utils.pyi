@@ -1,0 +1,5 @@
+from collections.abc import Callable
+
+from torch import Tensor
+
+find_packed_sequence_indices: Callable[[Tensor], Tensor | None]
