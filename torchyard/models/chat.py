@@ -71,7 +71,12 @@ def render(
     """
     if len(template.encode(errors="surrogatepass")) > MOST_TEMPLATE_BYTES:
         raise DataError(f"the chat template has more than {MOST_TEMPLATE_BYTES >> 20} MiB: {ADVICE}")
-    order = {"template": template, "special_tokens": dict(special_tokens), "answer": answer}
+    order = {
+        "template": template,
+        "special_tokens": dict(special_tokens),
+        "answer": answer,
+        "least_seconds": LEAST_CPU_S,
+    }
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", __name__],
@@ -79,15 +84,17 @@ def render(
         stdout=subprocess.PIPE,
         env={**environment, "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"},
     )
+    assert process.stdin is not None
     with process:
         try:
-            assert process.stdin is not None
             _send(process.stdin, order)
             waiting = iter(conversations)
             while portion := [[dict(message) for message in found] for found in islice(waiting, _PORTION)]:
                 yield from _answers(process, portion)
         finally:
             process.kill()
+            with contextlib.suppress(BrokenPipeError):  # what was not sent any more
+                process.stdin.close()
 
 
 def _answers(process: "subprocess.Popen[bytes]", portion: list[list[dict[str, str]]]) -> Iterator[Rendered]:
@@ -116,12 +123,9 @@ def _send(pipe: IO[bytes], value: Any) -> int:
 
 def _end(code: int, size: int) -> str:
     if code == -signal.SIGXCPU:
-        return f"the chat template takes more than {_cpu_seconds(size)} s of processor time: {ADVICE}"
+        seconds = LEAST_CPU_S + size // CPU_S_BYTES
+        return f"the chat template takes more than {seconds} s of processor time: {ADVICE}"
     return f"the process of the chat template ended with {code}, perhaps for want of memory: {ADVICE}"
-
-
-def _cpu_seconds(size: int) -> int:
-    return LEAST_CPU_S + size // CPU_S_BYTES
 
 
 def main() -> None:
@@ -134,16 +138,17 @@ def main() -> None:
         if renderer is None:
             renderer = _Renderer(**json.loads(line))
             continue
-        seconds = int(time.process_time()) + 1 + _cpu_seconds(len(line))
+        seconds = int(time.process_time()) + 1 + renderer.least_seconds + len(line) // CPU_S_BYTES
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
         sys.stdout.write(json.dumps([renderer.rendered(found) for found in json.loads(line)]) + "\n")
         sys.stdout.flush()
 
 
 class _Renderer:
-    def __init__(self, template: str, special_tokens: dict[str, str], answer: bool) -> None:
+    def __init__(self, template: str, special_tokens: dict[str, str], answer: bool, least_seconds: int) -> None:
         from transformers.utils import chat_template_utils
 
+        self.least_seconds = least_seconds
         chat_template_utils.datetime = _StandingClock
         self._render = chat_template_utils.render_jinja_template
         self._options = {"chat_template": template, **special_tokens}

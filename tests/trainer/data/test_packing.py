@@ -1,6 +1,7 @@
 """Packing: every document once, no row too long, as good as best fit that looks at every row."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ def documents(draw: st.DrawFn) -> tuple[list[int], int]:
 
 def rows_of(packs: Packs) -> list[list[int]]:
     starts = packs.starts.tolist()
-    return [packs.documents[a:b].tolist() for a, b in zip(starts, starts[1:], strict=False)]
+    return [packs.documents[a:b].tolist() for a, b in pairwise(starts)]
 
 
 def naive(lengths: Sequence[int], row: int) -> list[int]:

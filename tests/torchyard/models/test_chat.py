@@ -1,0 +1,142 @@
+"""Conversations as texts: where the assistant's turns are, and what a hostile template cannot do."""
+
+from pathlib import Path
+import threading
+from typing import Any
+
+import pytest
+
+from tests.trainer.bases import END, TEMPLATE
+from torchyard.contract.errors import DataError
+from torchyard.models import chat
+from torchyard.models.chat import Message, Rendered, render
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+THINKING = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{% if message.role == 'assistant' and loop.last %}<think>\n\n</think>\n\n{% endif %}"
+    "{{ message.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""As Qwen3's: only the last turn has thoughts."""
+COUNTING = "{{ messages | length }}{% for message in messages %}{% if message.role == 'assistant' %}{{ bos_token }}"
+MARKED = COUNTING + (
+    "{% generation %}{{ message.content }}{{ eos_token }}{% endgeneration %}{% else %}{{ message.content }}{% endif %}"
+    "{% endfor %}"
+)
+UNMARKED = MARKED.replace("{% generation %}", "").replace("{% endgeneration %}", "")
+TODAY = "{{ strftime_now('%Y-%m-%d') }}{% for message in messages %}{{ message.content }}{% endfor %}"
+TOKENS = {"bos_token": "<s>", "eos_token": END}
+
+
+def conversation(*said: str) -> list[Message]:
+    roles = ("user", "assistant")
+    return [{"role": roles[place % 2], "content": content} for place, content in enumerate(said)]
+
+
+TWO = conversation("Who?", "A film.", "When?", " At noon. ")
+
+
+def turns(rendered: Rendered) -> list[str]:
+    return [rendered.text[begin:end] for begin, end in rendered.turns]
+
+
+def renderer(template: str, *, answer: bool = False) -> Any:
+    """Returns what the process has, without a process."""
+    return chat._Renderer(template, TOKENS, answer, 1)  # pyright: ignore[reportPrivateUsage]
+
+
+def here(template: str, messages: list[Message] = TWO) -> Rendered:
+    found = renderer(template).rendered([dict(message) for message in messages])
+    if "problem" in found:
+        raise DataError(found["problem"])
+    return Rendered(**found)
+
+
+def test_a_process_without_secrets_renders_all_conversations_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_KEY", "secret")
+    many = [conversation(f"Who {place}?", "A film.") for place in range(300)]
+    before = _children()
+    found = render(TEMPLATE, iter(many), special_tokens=TOKENS)
+    first = next(found)
+    (own,) = _children() - before
+    assert b"secret" not in Path(f"/proc/{own}/environ").read_bytes()
+    every = [first, *found]
+    assert [item.text for item in every] == [
+        f"<|user|>Who {place}?{END}<|assistant|>A film.{END}" for place in range(300)
+    ]
+    assert {tuple(turns(item)) for item in every} == {(f"A film.{END}",)}
+    assert own not in _children()
+
+
+def test_a_process_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat.sys, "executable", "/bin/false")
+    with pytest.raises(DataError, match="the process of the chat template ended with 1"):
+        list(render(TEMPLATE, [conversation("a" * 100_000, "b")] * 9, special_tokens=TOKENS))
+
+
+def test_a_prompt_ends_where_the_answer_begins() -> None:
+    text = renderer(CHATML, answer=True).rendered(TWO[:3])["text"]
+    assert text.endswith("<|im_start|>user\nWhen?<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_a_turn_is_what_the_assistant_says_and_what_ends_it() -> None:
+    assert turns(here(TEMPLATE)) == [f"A film.{END}", f" At noon. {END}"]
+    assert turns(here(CHATML)) == ["A film.<|im_end|>", " At noon. <|im_end|>"]
+
+
+def test_a_template_may_write_the_last_turn_in_another_way() -> None:
+    messages = conversation("Who?", "A film.", "When?", "Now.")
+    assert turns(here(THINKING, messages)) == ["A film.<|im_end|>", "<think>\n\n</think>\n\nNow.<|im_end|>"]
+
+
+def test_a_template_that_shows_no_turns_needs_marks() -> None:
+    assert turns(here(MARKED)) == [f"A film.{END}", f" At noon. {END}"]
+    with pytest.raises(DataError, match=r"does not show where the assistant's turns are: .* Use another base, or data"):
+        here(UNMARKED)
+
+
+def test_a_template_reads_the_same_day_every_day() -> None:
+    assert here(TODAY, conversation("a", "b")).text == "2024-07-26ab"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ raise_exception('roles must\nalternate') }}", "refuses it: roles must alternate$"),
+        ("{% for", "refuses it: "),
+        ("{{ messages.append(1) }}", "refuses it: access to attribute 'append' of 'list' object is unsafe"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "refuses it: access to attribute '__class__'"),
+        ("{{ raise_exception.__globals__['os'] }}", "refuses it: access to attribute '__globals__'"),
+        ("{% include '/etc/passwd' %}", "refuses it: no loader for this environment specified"),
+        ("{% for i in range(10**9) %}{% endfor %}", "refuses it: Range too big"),
+        ("{{ 'x' * 10**6 }}", "writes more than 66880 characters: use another base"),
+        ("{{ '\\ud800' }}", "refuses it: "),
+    ],
+)
+def test_a_template_that_does_what_it_must_not_is_refused(template: str, message: str) -> None:
+    with pytest.raises(DataError, match=f"the chat template {message}"):
+        here(template)
+
+
+def test_a_template_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "LEAST_CPU_S", 1)
+    endless = "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"
+    with pytest.raises(DataError, match="takes more than 1 s of processor time: use another base, or data with prompt"):
+        list(render(endless, [TWO], special_tokens=TOKENS))
+
+
+def test_a_template_that_eats_memory_is_refused() -> None:
+    with pytest.raises(DataError, match="needs more than 1 GiB of memory"):
+        list(render("{{ 'x' * 2**31 }}", [TWO], special_tokens=TOKENS))
+
+
+def test_a_template_of_a_mebibyte_is_not_read() -> None:
+    with pytest.raises(DataError, match="has more than 1 MiB"):
+        list(render("x" * ((1 << 20) + 1), [TWO], special_tokens=TOKENS))
+
+
+def _children() -> set[str]:
+    return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
