@@ -16,6 +16,6 @@ def recompute_layers(model: nn.Module) -> None:
     assert isinstance(model, PreTrainedModel)
     try:
         # Reentrant checkpoints would have no gradient for an adapter's layers behind frozen embeddings.
-        PreTrainedModel.activation_checkpointing_enable(model, {"use_reentrant": False})
+        model.activation_checkpointing_enable({"use_reentrant": False})
     except ValueError as error:
         raise ConfigError(f"training.activation_checkpointing: {error}") from error
