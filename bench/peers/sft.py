@@ -9,6 +9,7 @@ sequences and the order of the other program, which must know the same ones.
 
 from collections.abc import Iterator, Mapping, Sequence
 import json
+import os
 from pathlib import Path
 import sys
 from typing import Any
@@ -28,6 +29,8 @@ PROGRAM = "trl"
 _UNCOUNTED = -100
 _IN_PEFT = "base_model.model."
 """What peft puts before the name of a parameter."""
+_OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""With these, TRL would train a single process with DDP, too."""
 
 
 class Trainer(SFTTrainer):
@@ -58,6 +61,8 @@ class Turns(TrainerCallback):
 def main() -> None:
     settings = LanguageSettings.read(sys.argv[1])
     clock = Clock(settings)
+    for name in _OF_TORCHRUN:
+        del os.environ[name]
     trainer = _trainer(settings)
     trainer.train_dataset = Dataset.from_list(_rows(settings, trainer.train_dataset))
     if settings.method == "lora":
