@@ -29,7 +29,8 @@ def fill(model: nn.Module, weights: Mapping[str, Slice], world: World) -> None:
             if found is None or found.shape != parameter.shape:
                 raise DataError(_unfit(name, parameter, found))
             local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
-            local.copy_(found[own_part(parameter)])
+            if local.numel():  # a rank may have no row of a small one
+                local.copy_(found[own_part(parameter)])
             finite[name] = local.isfinite().all()
     except DataError as error:
         failure = error.message
