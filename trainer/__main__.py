@@ -81,7 +81,8 @@ def make_training(run: Run, *, config: Recipe, world: World) -> Training:
     if state is not None:
         config = take_over(config, state, fresh=False)
     elif initial is not None and run.initial_folder is not None:
-        config, weights = take_over(config, initial, fresh=True), weights_in(run.initial_folder)
+        config = take_over(config, initial, fresh=True)
+        weights = weights if config.STARTS_ON_BASE else weights_in(run.initial_folder)
     task = make_task(
         config,
         source=run.data or config.data.source,

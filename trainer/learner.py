@@ -39,7 +39,9 @@ class Learner:
         self._clip = config.optimizer.clip_grad_norm
         if config.training.compile:
             compile_in_place(task.model)
-        self.strategy = make_strategy(task.model, config.distributed, world, compute=precision.dtype)
+        self.strategy = make_strategy(
+            task.model, config.distributed, world, compute=precision.dtype, unfilled=task.unfilled
+        )
         # With shards the ranks meet in every layer.
         meets = world.size > 1 and config.distributed.strategy != "fsdp"
         self._meeting = Meeting(task.model, world.device) if meets else None

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from torchyard.contract.recipes import Recipe
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
@@ -52,7 +54,7 @@ class Training:
         self.contents = Contents(task, source=config.data.source, run=run, world=world)
         self.contents.check(state)
         if state is not None:
-            task.model.load_state_dict(state["raw"] or state["model"])
+            _load(task, state["raw"] or state["model"])
         training = config.training
         precision = Precision(training.precision, world.device)
         self.sampler = make_sampler(task, config=config, precision=precision, world=world, run=run, state=state)
@@ -252,6 +254,12 @@ class Training:
     @staticmethod
     def _is_due(number: int, every: int | None) -> bool:
         return every is not None and number % every == 0
+
+
+def _load(task: Task, weights: Mapping[str, Tensor]) -> None:
+    """Loads weights of a checkpoint, unless the strategy will read them part by part."""
+    if task.unfilled is None or not weights.keys() <= task.unfilled.keys():
+        task.model.load_state_dict(weights)
 
 
 class StopRequested(Exception):

@@ -246,7 +246,7 @@ def test_what_of_the_data_is_the_jobs_is_known_for_each_key() -> None:
         "palette",
         "ignore_index",
     }
-    how |= {"max_length", "vocabulary", "resize"}
+    how |= {"max_length", "vocabulary", "resize", "packing", "too_long"}
     for recipe in REGISTRY.values():
         keys = set(recipe.config.model_fields["data"].annotation.model_fields)  # pyright: ignore
         assert keys <= how | set(evaluation_job.OF_THE_JOB), recipe.name

@@ -73,7 +73,8 @@ def _implementation(kind: str, attention: str) -> str:
 
 def config_of(model: nn.Module) -> dict[str, Any]:
     """Returns the configuration that `rebuild` takes, the content of `config.json`."""
-    return json.loads(own_config(model).to_json_string(use_diff=False))
+    config = json.loads(own_config(model).to_json_string(use_diff=False))
+    return {key: value for key, value in config.items() if key != "_name_or_path"}  # a folder of this process
 
 
 def tied_names(model: nn.Module) -> dict[str, str]:

@@ -1,0 +1,136 @@
+"""The task of causal-lm: batches, metrics, samples, and what a checkpoint has."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.trainer import language
+from tests.trainer.bases import tiny_base
+from torchyard.contract.errors import ConfigError, DataError
+from trainer.randomness import random_state
+from trainer.recipes.causal import LanguageTask, make_task
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_base(tmp_path_factory.mktemp("bases") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return language.prompts(tmp_path_factory.mktemp("data") / "data.jsonl")
+
+
+def task(base: Path, file: Path, *, metadata: dict[str, Any] | None = None, **changes: Any) -> LanguageTask:
+    torch.manual_seed(0)
+    return make_task(language.recipe(base, file, **changes), source=str(file), device=CPU, metadata=metadata)
+
+
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_the_loss_is_the_mean_over_counted_tokens_for_any_batch(base: Path, data: Path, method: str) -> None:
+    found = task(base, data, model={"method": method})
+    model: Any = found.model
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for batch in found.data.val.batches(list(torch.arange(found.validation_samples).split(1)), device=CPU):
+            rows = {name: batch.inputs[name] for name in ("input_ids", "position_ids")}
+            logits = model(**rows, use_cache=False).logits
+            places, labels = batch.inputs["places"], batch.targets
+            total += float(functional.cross_entropy(logits.flatten(0, 1)[places], labels, reduction="sum"))
+            count += len(labels)
+    for batch_size in (1, 3, 50):
+        metrics = found.evaluate(None, batch_size=batch_size).metrics
+        assert metrics["val/loss"] == pytest.approx(total / count, rel=1e-6)
+        assert metrics["val/perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
+    assert model.training
+
+
+def test_perplexity_is_infinite_where_it_is_no_number(base: Path, data: Path) -> None:
+    found = task(base, data, model={"method": "full"}, evaluation={"samples": 0})
+    head: Any = found.model
+    with torch.no_grad():
+        head.lm_head.weight.mul_(1e5)
+    metrics = found.evaluate(None).metrics
+    assert metrics["val/loss"] > 1000
+    assert metrics["val/perplexity"] == math.inf
+
+
+def test_what_is_counted_is_said(base: Path, data: Path) -> None:
+    found = task(base, data)
+    counted, tokens = int(found.counts.sum()), int(found.data.train.lengths.sum())
+    padding = 1 - tokens / (48 * found.samples)
+    assert found.description == (
+        f"{found.samples} training and {found.validation_samples} validation sequences of at most 48 tokens, "
+        f"{padding:.1%} padding; {counted:,} of {tokens:,} training tokens are counted"
+    )
+    assert "padding" not in task(base, data, data={"packing": False}).description
+
+
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_a_checkpoint_makes_the_same_task_again(base: Path, data: Path, method: str) -> None:
+    before = task(base, data, model={"method": method})
+    with torch.no_grad():
+        for parameter in before.model.parameters():
+            parameter.add_(0.01) if parameter.requires_grad else None
+    state: dict[str, Any] = {**before.metadata, "model": before.model.state_dict(), "raw": None}
+    again = task(base, data, model={"method": method}, metadata=state)
+    again.model.load_state_dict(state["model"])
+    assert again.metadata == before.metadata
+    assert again.evaluate(None).metrics == before.evaluate(None).metrics
+    adapted = {name for name in state["model"] if ".lora_" in name}
+    assert adapted == (set(state["model"]) if method == "lora" else set())
+    assert ("tokenizer" in before.metadata, "adapter" in before.metadata) == (method == "full", method == "lora")
+
+
+def test_an_adapter_goes_on_its_own_base_alone(base: Path, data: Path, tmp_path: Path) -> None:
+    before = task(base, data)
+    other = tiny_base(tmp_path / "other", seed=8)
+    with pytest.raises(DataError, match=r"the adapter was trained on tiny \(digest .*other is another base \(digest"):
+        task(other, data, metadata=before.metadata)
+
+
+def test_files_say_what_a_checkpoint_is(base: Path, data: Path) -> None:
+    adapter = json.loads(task(base, data).files["adapter_config.json"])  # pyright: ignore[reportArgumentType]
+    assert (adapter["r"], adapter["base_model_name_or_path"]) == (4, "tiny")
+    whole = task(base, data, model={"method": "full"}).files
+    assert set(whole) == {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}
+
+
+def test_a_sequence_longer_than_the_base_takes_is_refused(base: Path, data: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data.max_length is 257, and .*tiny takes 256 tokens at most"):
+        task(base, data, data={"max_length": 257})
+
+
+def test_a_base_that_is_a_bundle_needs_its_folder(base: Path, data: Path) -> None:
+    weights = f"bundle:sha256:{'0' * 64}"
+    with pytest.raises(ConfigError, match="give the folder of the base"):
+        task(base, data, model={"weights": weights})
+
+
+def test_samples_are_the_likeliest_tokens_and_change_nothing(base: Path, data: Path) -> None:
+    found = task(base, data, evaluation={"samples": 3, "new_tokens": 6})
+    weights = {name: value.clone() for name, value in found.model.state_dict().items()}
+    torch.manual_seed(5)
+    before = random_state()
+    evaluation = found.evaluate(None)
+    assert all(torch.equal(value, weights[name]) for name, value in found.model.state_dict().items())
+    assert str(random_state()) == str(before)
+    samples = json.loads(evaluation.files["samples.json"])  # pyright: ignore[reportArgumentType]
+    model: Any = found.model
+    for sample, prompt in zip(samples, found.data.val.prompts(3), strict=True):
+        ids = torch.tensor([prompt.tokens])
+        whole = model.eval().generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, do_sample=False
+        )
+        expected = found.origin.tokenizer.decode(whole[0, len(prompt.tokens) :], skip_special_tokens=True)
+        assert sample["continuation"] == expected
+        assert sample["prompt"] == found.origin.tokenizer.decode(prompt.tokens)
+    assert found.evaluate(None).files == evaluation.files
+    assert task(base, data, evaluation={"samples": 0}).evaluate(None).files == {}

@@ -1,0 +1,113 @@
+"""How a language model continues some prompts of the validation split: what people read to see what it has learned."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+import json
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchyard.models.generation import Sampling, continued
+from torchyard.run import Run
+from trainer.data.sequences import Prompt
+from trainer.weights.initial import train_mode
+from trainer.weights.language import Origin
+
+KEY = "samples"
+CALL_TOKENS = 8
+"""Tokens between two calls of `on_tokens`."""
+_SHOWN = 900
+"""Characters of a prompt that a caption has, at most: its end."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt, how the model goes on, and how the example does."""
+
+    prompt: str
+    continuation: str
+    expected: str
+
+
+def continue_prompts(
+    model: nn.Module,
+    prompts: Sequence[Prompt],
+    *,
+    origin: Origin,
+    new_tokens: int,
+    device: torch.device,
+    on_tokens: Callable[[], None],
+) -> list[Continuation]:
+    """Continues the prompts by the likeliest tokens, at most `new_tokens`, to the end of the text.
+
+    All ranks call the model and `on_tokens` equally often. Draws no random numbers. Leaves the model in training mode.
+    """
+    if not prompts:
+        return []
+    most = min(new_tokens, origin.context // 2)
+    begun = [prompt.tokens[-(origin.context - most) :] for prompt in prompts]
+    model.eval()
+    try:
+        with torch.no_grad():
+            made = _continued(model, begun, most=most, stops=_stops(origin), device=device, on_tokens=on_tokens)
+    finally:
+        train_mode(model)
+    decode = origin.tokenizer.decode
+    return [
+        Continuation(
+            prompt=decode(prompt.tokens),
+            continuation=decode(tokens, skip_special_tokens=True),
+            expected=decode(prompt.rest[:most], skip_special_tokens=True),
+        )
+        for prompt, tokens in zip(prompts, made, strict=True)
+    ]
+
+
+def to_json(found: Sequence[Continuation]) -> bytes:
+    """Returns the file that people fetch."""
+    return json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=1).encode()
+
+
+def show(found: Sequence[Continuation], run: Run, step: int) -> None:
+    """Shows the continuations, each below its prompt."""
+    captions = [each.prompt if len(each.prompt) <= _SHOWN else f"…{each.prompt[-_SHOWN:]}" for each in found]
+    if found:
+        run.log_text(KEY, [each.continuation for each in found], step=step, caption=captions)
+
+
+def _continued(
+    model: nn.Module,
+    prompts: Sequence[Sequence[int]],
+    *,
+    most: int,
+    stops: frozenset[int],
+    device: torch.device,
+    on_tokens: Callable[[], None],
+) -> list[list[int]]:
+    def forward(**inputs: Any) -> tuple[Tensor, Any]:
+        outputs = model(**inputs, use_cache=True, logits_to_keep=1)
+        return outputs.logits[:, -1], outputs.past_key_values
+
+    made: list[list[int]] = [[] for _ in prompts]
+    calls = 0
+    for count, row in enumerate(
+        continued(forward, prompts, most=most, stops=stops, sampling=Sampling(), device=device),
+        start=1,
+    ):
+        for tokens, token in zip(made, row, strict=True):
+            if token is not None and token not in stops:
+                tokens.append(token)
+        if count % CALL_TOKENS == 0:
+            on_tokens()
+            calls += 1
+    for _ in range(calls, most // CALL_TOKENS):  # another rank may have made more tokens
+        on_tokens()
+    return made
+
+
+def _stops(origin: Origin) -> frozenset[int]:
+    """Returns the tokens that end a text."""
+    own = origin.config.eos_token_id
+    both = [origin.tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])]
+    return frozenset(token for token in both if token is not None)

@@ -1,0 +1,176 @@
+"""The language model that a run starts with: a base with an adapter or without one, or that of a checkpoint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import json
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import torch
+from torch import nn
+
+from torchyard.contract.bundles import digest_in
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes import CausalLm
+from torchyard.models import causal, lora
+from torchyard.models.base import Base, load_model, open_base, slices
+from torchyard.models.language import config_from, tokenizer_from, tokenizer_state, transformers_files
+from torchyard.models.placement import DTYPES, precision
+from trainer.activations import recompute_layers
+from trainer.data.sources import local_path
+from trainer.task import Slice
+from trainer.weights.home import without_weights
+from trainer.weights.initial import freeze
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, TokenizersBackend
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run's model comes from. Its weights are not read yet."""
+
+    base: Base | None
+    """None: all weights are in a checkpoint."""
+    tokenizer: "TokenizersBackend"
+    config: "PreTrainedConfig"
+    name: str
+    """What errors call it."""
+
+    @property
+    def vocabulary(self) -> int:
+        """The tokens that the model has."""
+        return self.config.vocab_size
+
+    @property
+    def context(self) -> int:
+        """Tokens of the longest text that the model takes."""
+        return self.config.max_position_embeddings
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A model, and what a checkpoint says of it beside its weights."""
+
+    module: nn.Module
+    metadata: dict[str, Any]
+    files: dict[str, bytes]
+    """Those with which transformers, or peft, loads a checkpoint's folder, beside `model.safetensors`."""
+    unfilled: Mapping[str, Slice] | None
+    """The weights of what is on the meta device; None: nothing is."""
+
+
+def open_origin(config: CausalLm, *, weights: str, metadata: Mapping[str, Any] | None) -> Origin:
+    """Reads all but the weights. `weights`: the base's folder; `none`: the one that the configuration names.
+
+    `metadata`: the state of a checkpoint. Raises DataError and ConfigError.
+    """
+    if metadata is not None and config.model.method == "full":
+        model_config = config_from(metadata["model_config"])
+        origin = Origin(None, tokenizer_from(metadata["tokenizer"]), model_config, "the checkpoint's model")
+    else:
+        base = open_base(_folder(config, weights))
+        origin = Origin(base, base.tokenizer, base.config, str(base.folder))
+    if config.data.max_length > origin.context:
+        raise ConfigError(
+            f"data.max_length is {config.data.max_length}, and {origin.name} takes {origin.context} tokens at most"
+        )
+    return origin
+
+
+def make_language_model(
+    origin: Origin, config: CausalLm, *, metadata: Mapping[str, Any] | None, device: torch.device
+) -> LanguageModel:
+    """Returns the model on `device`; with `fsdp` what the origin has weights of is on the meta device.
+
+    The caller loads the weights of the checkpoint that `metadata` is of. Raises DataError and ConfigError.
+    """
+    if origin.base is not None:
+        model = _on_base(origin.base, config, metadata=metadata, device=device)
+    else:
+        assert metadata is not None, "a model has a base, or is a checkpoint's"
+        model = _rebuilt(config, metadata, device)
+    if config.training.activation_checkpointing:
+        recompute_layers(model.module)
+    return model
+
+
+def _on_base(
+    base: Base, config: CausalLm, *, metadata: Mapping[str, Any] | None, device: torch.device
+) -> LanguageModel:
+    if metadata is not None:
+        check_base(base, metadata)
+    sharded, adapts = config.distributed.strategy == "fsdp", config.model.method == "lora"
+    dtype = DTYPES.get(precision(config.training.precision, device), torch.float32) if adapts else torch.float32
+    options: dict[str, Any] = {"attention": config.model.attention, "chunk_tokens": config.loss.chunk_tokens}
+    if sharded:
+        with without_weights():
+            module = causal.rebuild(base.config.to_dict(), dtype=dtype, **options)
+    else:
+        module = load_model(base, dtype=dtype, device=device, **options)
+    unfilled = slices(base) if sharded else None
+    model_config = causal.config_of(module)
+    if adapts:
+        adapter, files = _adapted(module, base, config)
+        return LanguageModel(module, {"model_config": model_config, "adapter": adapter}, files, unfilled)
+    freeze(module, config.model.freeze)
+    return _whole(
+        module, config, {"model_config": model_config, "tokenizer": tokenizer_state(base.tokenizer)}, unfilled
+    )
+
+
+def _adapted(module: nn.Module, base: Base, config: CausalLm) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Puts an adapter on the model. Returns what a checkpoint says of it, and the file that does for peft."""
+    wanted, name = config.model.lora, _base_name(config, base)
+    adapter = {
+        "rank": wanted.rank,
+        "alpha": wanted.alpha,
+        "dropout": wanted.dropout,
+        "targets": lora.inject(module, wanted),
+        "base": {"digest": base.digest, "name": name, "model_type": base.config.model_type},
+    }
+    described, _ = lora.as_peft(module, wanted, base=name)
+    return adapter, {"adapter_config.json": json.dumps(described, indent=2).encode()}
+
+
+def _rebuilt(config: CausalLm, metadata: Mapping[str, Any], device: torch.device) -> LanguageModel:
+    sharded = config.distributed.strategy == "fsdp"
+    with without_weights() if sharded else torch.device(device):
+        module = causal.rebuild(
+            metadata["model_config"], attention=config.model.attention, chunk_tokens=config.loss.chunk_tokens
+        )
+    freeze(module, config.model.freeze)
+    kept = {key: metadata[key] for key in ("model_config", "tokenizer")}
+    return _whole(module, config, kept, (metadata.get("raw") or metadata["model"]) if sharded else None)
+
+
+def _whole(
+    module: nn.Module, config: CausalLm, metadata: dict[str, Any], unfilled: Mapping[str, Slice] | None
+) -> LanguageModel:
+    length = config.data.max_length
+    files = transformers_files(metadata["model_config"], metadata["tokenizer"], max_length=length)
+    return LanguageModel(module, metadata, files, unfilled)
+
+
+def check_base(base: Base, metadata: Mapping[str, Any]) -> None:
+    """Raises DataError if a checkpoint's adapter was trained on another base."""
+    of = metadata["adapter"]["base"]
+    if of["digest"] != base.digest:
+        raise DataError(
+            f"model.weights: the adapter was trained on {of['name']} (digest {of['digest'][:12]}…), and {base.folder} "
+            f"is another base (digest {base.digest[:12]}…): name the one it was trained on"
+        )
+
+
+def _base_name(config: CausalLm, base: Base) -> str:
+    """Returns what people call a base: the last part of its path, or its bundle."""
+    weights = config.model.weights
+    return weights if digest_in(weights) else PurePosixPath(unquote(weights)).name or base.folder.name
+
+
+def _folder(config: CausalLm, weights: str) -> Path:
+    named = config.model.weights if weights == "none" else weights
+    if digest_in(named):
+        raise ConfigError(f"model.weights is {named}, which a job alone can read: give the folder of the base")
+    return local_path(named)
