@@ -11,7 +11,7 @@ import typer
 
 from torchyard.cli.arguments import Json
 from torchyard.cli.completion import job_names
-from torchyard.cli.loading import loaded
+from torchyard.cli.loading import Base, loaded
 from torchyard.contract.exports import ENDINGS, Format
 from torchyard.host import terminal
 
@@ -30,13 +30,22 @@ def export(
         Format,
         typer.Option(
             help="torch-export: for torch alone, onnx: for onnxruntime and others, safetensors: for `torchyard`, "
-            "hf: a folder for transformers (texts)."
+            "hf: a folder for transformers (texts and language models)."
         ),
     ],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The file or the folder to write, or a folder for the file."),
     ] = None,
+    base: Base = None,
+    adapter: Annotated[
+        bool,
+        typer.Option(
+            "--adapter",
+            help="With --to hf, write the adapter alone, as peft loads it, instead of merging it into its base.",
+            rich_help_panel="Language models",
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -44,11 +53,11 @@ def export(
 
     The card in it says what goes in and what comes out.
     """
-    model = loaded(checkpoint, device="cpu", command="export")
+    model = loaded(checkpoint, device="cpu", base=base, command="export")
     from torchyard.models import export as write
 
-    path = _path(_name(checkpoint), to, output)
-    done = write(model, to=to, path=path, force=force)
+    path = _path(_name(checkpoint), to, output, adapter=adapter)
+    done = write(model, to=to, path=path, force=force, adapter=adapter)
     if as_json:
         terminal.write(json.dumps({"path": str(path), "to": to, "difference": done.difference, "card": done.card}))
     else:
@@ -63,8 +72,8 @@ def _name(checkpoint: str) -> str:
     return re.sub(r"\W+", "-", checkpoint.removeprefix("model:"))
 
 
-def _path(name: str, to: Format, output: Path | None) -> Path:
+def _path(name: str, to: Format, output: Path | None, *, adapter: bool) -> Path:
     """Returns the path to write. A folder for the file is one that exists; `hf` writes a folder itself."""
     if output is None:
-        return Path(f"{name}{ENDINGS[to]}")
+        return Path(f"{name}{'-adapter' if adapter else ENDINGS[to]}")
     return output / f"{name}{ENDINGS[to]}" if to != "hf" and output.is_dir() else output

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from torchyard.cli.arguments import connect
 from torchyard.contract.errors import ConfigError
 
 if TYPE_CHECKING:
+    from torchyard.models.generator import Generator
     from torchyard.models.model import Model
 
+Base = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="The folder of an adapter's base; else the one that the job named, if it is on this machine.",
+        rich_help_panel="Language models",
+        show_default=False,
+    ),
+]
 _SUFFIXES = (".pt", ".safetensors")
 
 
-def loaded(named: str, *, device: str, command: str) -> Model[Any, Any]:
+def loaded(named: str, *, device: str, base: Path | None, command: str) -> Model[Any, Any] | Generator:
     """Returns the model of a file, or of the checkpoint that `JOB`, `JOB/REF` or `model:NAME` names.
 
     Raises ConfigError, which names `command`, without the packages that it needs.
@@ -25,7 +37,7 @@ def loaded(named: str, *, device: str, command: str) -> Model[Any, Any]:
         if (error.name or "").startswith("torchyard"):
             raise
         raise ConfigError(f"{command} needs {error.name}: pip install 'torchyard[models]'") from error
-    return load(_file(named), device=device)
+    return load(_file(named), device=device, base=base)
 
 
 def _file(named: str) -> Path:

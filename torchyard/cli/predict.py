@@ -1,4 +1,4 @@
-"""The command `predict`: what the model of a checkpoint says of pictures or texts."""
+"""The command `predict`: what the model of a checkpoint says of pictures, texts or prompts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from collections.abc import Iterator, Sequence
 import json
 from pathlib import Path
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json
 from torchyard.cli.completion import job_names
-from torchyard.cli.loading import loaded
+from torchyard.cli.generating import RECIPE, Asked, generate
+from torchyard.cli.loading import Base, loaded
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from torchyard.models.generator import Generator
     from torchyard.models.model import Model
     from torchyard.models.predictions import MaskPrediction
 
+BATCH_SIZE = 32
 _STDIN = "-"
+_LANGUAGE: dict[str, Any] = {"rich_help_panel": "Language models", "show_default": False}
 
 
 def predict(
@@ -37,7 +41,8 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="[FILE…]",
-            help="Pictures or folders of pictures; for a model of texts files with a text a line, - reads stdin.",
+            help="Pictures or folders of pictures; for a model of texts files with a text or a prompt a line, "
+            "- reads stdin.",
             show_default=False,
         ),
     ] = None,
@@ -47,19 +52,71 @@ def predict(
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write masks and overlays here, as PNG.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
-    batch_size: Annotated[int, typer.Option(min=1, help="Pictures or texts that are computed together.")] = 32,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Pictures, texts (32) or prompts (8) that are computed together.", show_default=False),
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(help="What a language model is to continue, or to answer; several times.", **_LANGUAGE),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="Instructions before each prompt; needs a chat template.", **_LANGUAGE)
+    ] = None,
+    base: Base = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The most new tokens of a prompt (128).", **_LANGUAGE)
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="T", help="0: the likeliest token (0); above: drawn by chance.", **_LANGUAGE),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Draw from the likeliest tokens with this share (1).", **_LANGUAGE),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Draw the same text each time.", **_LANGUAGE)
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict with a recipe's checkpoint: classes of pictures or texts, masks of pictures.
+    """Predict with a recipe's checkpoint: classes of pictures or texts, masks of pictures, what continues a prompt.
 
     Needs `pip install 'torchyard[models]'`, and no server if MODEL is a file. --json prints a JSON document a line.
     """
-    named, texts = files or [], text or []
-    if not (named or texts):
-        raise typer.BadParameter("name the files to predict, or give --text")
-    found = loaded(model, device=device, command="predict")
-    sources = _sources(found, named, texts, to)
-    rows = _rows(found, sources, to, batch_size=batch_size)
+    named, texts, prompts = files or [], text or [], prompt or []
+    if not (named or texts or prompts):
+        raise typer.BadParameter("name the files to predict, or give --text or --prompt")
+    asked = Asked(
+        {
+            "--prompt": prompt,
+            "--system": system,
+            "--max-tokens": max_tokens,
+            "--temperature": temperature,
+            "--top-p": top_p,
+            "--seed": seed,
+        }
+    )
+    found = loaded(model, device=device, base=base, command="predict")
+    if found.recipe == RECIPE:
+        language = cast("Generator", found)
+        given = [*prompts, *_prompts(named, texts, to)]
+        return generate(language, given, asked, batch_size=batch_size, as_json=as_json)
+    asked.refuse_for(found.recipe)
+    _predict(cast("Model[Any, Any]", found), named, texts, to, batch_size=batch_size or BATCH_SIZE, as_json=as_json)
+    return None
+
+
+def _predict(
+    model: Model[Any, Any],
+    files: Sequence[str],
+    texts: Sequence[str],
+    to: Path | None,
+    *,
+    batch_size: int,
+    as_json: bool,
+) -> None:
+    rows = _rows(model, _sources(model, files, texts, to), to, batch_size=batch_size)
     if as_json:
         for row in rows:
             terminal.write(json.dumps(row))
@@ -68,12 +125,21 @@ def predict(
         terminal.write(line)
 
 
+def _prompts(files: Sequence[str], texts: Sequence[str], to: Path | None) -> list[str]:
+    """Returns the prompts in files. Raises DataError, and BadParameter for what a language model does not take."""
+    if to is not None:
+        raise typer.BadParameter("--output is for masks, and this is a language model")
+    if texts:
+        raise typer.BadParameter("--text is for models that classify, and this is a language model: give --prompt")
+    return [prompt for file in files for prompt in _lines(file, strip=False)]
+
+
 def _sources(model: Model[Any, Any], files: Sequence[str], texts: Sequence[str], to: Path | None) -> list[Any]:
     """Returns the single pictures or texts. Raises DataError, and BadParameter for what the model does not take."""
     if to is not None and model.recipe != "segmentation":
         raise typer.BadParameter(f"--output is for masks, and this is a model of {model.recipe}")
     if model.recipe == "text-classification":
-        return [*texts, *(text for file in files for text in _texts(model, file))]
+        return [*texts, *(text for file in files for text in _lines(file))]
     if texts:
         raise typer.BadParameter(f"--text is for models of texts, and this is one of {model.recipe}")
     if _STDIN in files:
@@ -81,12 +147,12 @@ def _sources(model: Model[Any, Any], files: Sequence[str], texts: Sequence[str],
     return model.listed(list(files))[0]
 
 
-def _texts(model: Model[Any, Any], file: str) -> list[str]:
-    if file != _STDIN:
-        return model.listed(Path(file))[0]
-    from torchyard.models.textlines import decoded, lines_of
+def _lines(file: str, *, strip: bool = True) -> list[str]:
+    from torchyard.models.textlines import decoded, lines, lines_of
 
-    return lines_of(decoded(sys.stdin.buffer.read(), "standard input"), "standard input")
+    if file != _STDIN:
+        return lines(Path(file), strip=strip)
+    return lines_of(decoded(sys.stdin.buffer.read(), "standard input"), "standard input", strip=strip)
 
 
 def _rows(

@@ -26,6 +26,12 @@ def write(line: str) -> None:
     sys.stdout.write(f"{shown(line) if sys.stdout.isatty() else line}\n")
 
 
+def write_piece(text: str) -> None:
+    """Writes a part of a line of data, at once. Control characters that two parts make together are none in either."""
+    sys.stdout.write(shown(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
 def note(text: str) -> None:
     """Writes a sentence for people."""
     sys.stderr.write(f"{shown(text) if sys.stderr.isatty() else text}\n")

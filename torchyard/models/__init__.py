@@ -6,16 +6,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchyard.models.classifier import Classifier
     from torchyard.models.exporting import Exported, export
+    from torchyard.models.generator import Generation, Generator
     from torchyard.models.loading import load
     from torchyard.models.model import Model
     from torchyard.models.segmenter import Segmenter
     from torchyard.models.texts import TextClassifier
 
-__all__ = ["Classifier", "Exported", "Model", "Segmenter", "TextClassifier", "export", "load"]
+__all__ = [
+    "Classifier",
+    "Exported",
+    "Generation",
+    "Generator",
+    "Model",
+    "Segmenter",
+    "TextClassifier",
+    "export",
+    "load",
+]
 
 _MODULES = {
     "Classifier": "torchyard.models.classifier",
     "Exported": "torchyard.models.exporting",
+    "Generation": "torchyard.models.generator",
+    "Generator": "torchyard.models.generator",
     "Model": "torchyard.models.model",
     "Segmenter": "torchyard.models.segmenter",
     "TextClassifier": "torchyard.models.texts",

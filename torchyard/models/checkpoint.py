@@ -9,7 +9,7 @@ import zipfile
 
 from pydantic import AfterValidator, Field, ValidationError
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import REGISTRY, Recipe
@@ -24,7 +24,7 @@ METADATA = (
     *("format", "recipe", "config", "metrics", "epoch", "step"),
     *("classes", "normalization", "input", "crop_fraction"),
     *("threshold", "mask_threshold", "outputs", "palette"),
-    *("tokenizer", "model_config"),
+    *("tokenizer", "model_config", "form", "adapter"),
 )
 """The keys of a state that say how its weights are used. The others are for going on with the training."""
 
@@ -77,6 +77,18 @@ def config_of(path: str | Path, state: Mapping[str, Any]) -> Recipe:
 def metadata_of(state: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a state says about the use of its weights: all of METADATA that it has."""
     return {key: state[key] for key in METADATA if key in state}
+
+
+def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Gives the module its weights. Raises DataError if they do not fit it, or are not finite."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        wrong = "; ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
+        raise DataError(f"its weights do not fit its model: {wrong}") from error
+    for name, _ in module.named_parameters():
+        if name in weights and not bool(weights[name].isfinite().all()):
+            raise DataError(f"its weights are not finite: {name}")
 
 
 def reason(error: BaseException) -> str:

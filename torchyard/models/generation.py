@@ -48,11 +48,11 @@ def continued(
     prompts: Sequence[Sequence[int]],
     *,
     most: int,
-    stops: Collection[int],
+    stops: Sequence[Collection[int]],
     sampling: Sampling,
     device: torch.device,
 ) -> Iterator[list[int | None]]:
-    """Yields the next token of each prompt, `most` times or until all have ended: with a token of `stops`.
+    """Yields the next token of each prompt, `most` times or until all have ended: with a token of its `stops`.
 
     A prompt that has ended gets None. No prompt is empty. Raises DataError if the model gives no probabilities.
     """
@@ -69,7 +69,7 @@ def continued(
         logits, past = forward(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=past)
         tokens = _chosen(logits, sampling, randoms)
         yield [token if runs else None for token, runs in zip(tokens, running, strict=True)]
-        running = [runs and token not in stops for token, runs in zip(tokens, running, strict=True)]
+        running = [runs and token not in own for token, runs, own in zip(tokens, running, stops, strict=True)]
         if not any(running):
             return
         ids = torch.tensor(tokens, device=device)[:, None]

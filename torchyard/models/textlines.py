@@ -27,21 +27,23 @@ def decoded(written: bytes, name: str) -> str:
         return written.decode("cp1252", errors="replace")
 
 
-def texts_in(whole: str) -> list[str]:
+def texts_in(whole: str, *, strip: bool = True) -> list[str]:
     """Returns a text for each line that is not blank."""
-    return [line for found in io.StringIO(whole, newline=None) if (line := found.strip())]
+    return [
+        line.strip() if strip else line.removesuffix("\n") for line in io.StringIO(whole, newline=None) if line.strip()
+    ]
 
 
-def lines(file: Path) -> list[str]:
+def lines(file: Path, *, strip: bool = True) -> list[str]:
     """Returns the texts that a file has to predict, one a line. Raises DataError."""
-    return lines_of(content(file), str(file))
+    return lines_of(content(file), str(file), strip=strip)
 
 
-def lines_of(whole: str, name: str) -> list[str]:
+def lines_of(whole: str, name: str, *, strip: bool = True) -> list[str]:
     """Returns the texts to predict in the content of a file. Raises DataError if there is none, or no text."""
     if "\0" in whole:
         raise DataError(f"{name} is not a file of text")
-    found = texts_in(whole)
+    found = texts_in(whole, strip=strip)
     if not found:
         raise DataError(f"{name} has no text: each line is one")
     return found

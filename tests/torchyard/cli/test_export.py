@@ -30,7 +30,7 @@ def test_it_prints_the_path_and_what_was_checked(folder: Path) -> None:
     answer = json.loads(run(folder, "state.safetensors", "--to", "safetensors", "-o", "b.safetensors", "--json").stdout)
     assert (answer["path"], answer["to"], answer["difference"]) == ("b.safetensors", "safetensors", 0)
     assert answer["card"]["outputs"]["logits"]["shape"] == ["batch", 10]
-    assert load(folder / "b.safetensors", device="cpu").classes == answer["card"]["classes"]
+    assert load(folder / "b.safetensors", device="cpu").metadata["classes"] == answer["card"]["classes"]
 
 
 def test_nothing_is_replaced_without_force(folder: Path) -> None:
@@ -42,7 +42,7 @@ def test_nothing_is_replaced_without_force(folder: Path) -> None:
     )
     assert (folder / "state.safetensors").read_text() == "mine"
     assert run(folder, "state.pt", "--to", "safetensors", "--force").returncode == 0
-    assert load(folder / "state.safetensors", device="cpu").classes
+    assert load(folder / "state.safetensors", device="cpu").metadata["classes"]
 
 
 def test_a_file_goes_into_a_folder_that_is_there(folder: Path) -> None:

@@ -233,7 +233,7 @@ def test_a_jobs_checkpoint_is_exported(tmp_path: Path, states: dict[str, Path], 
     done = run_in_process(["export", "job_1/best", "--to", "safetensors"], env, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "job_1-best.safetensors\n"), done.stderr
     loaded = torchyard.load(tmp_path / "job_1-best.safetensors", device="cpu")
-    assert loaded.classes == torchyard.load(states["digits"], device="cpu").classes
+    assert loaded.metadata["classes"] == torchyard.load(states["digits"], device="cpu").metadata["classes"]
 
 
 def test_what_a_server_sends_instead_is_not_used(

@@ -36,7 +36,7 @@ def forward_of(model: Any) -> Forward:
 def texts(forward: Forward, prompts: list[list[int]], *, stops: set[int], most: int = 12, **how: Any) -> list[Any]:
     """Returns the tokens that continue each prompt."""
     found: list[list[int]] = [[] for _ in prompts]
-    steps = continued(forward, prompts, most=most, stops=stops, sampling=Sampling(**how), device=CPU)
+    steps = continued(forward, prompts, most=most, stops=[stops] * len(prompts), sampling=Sampling(**how), device=CPU)
     for step in steps:
         for tokens, token in zip(found, step, strict=True):
             tokens.extend([] if token is None else [token])
@@ -64,7 +64,7 @@ def test_a_seed_gives_the_same_tokens_alone_and_in_a_batch(model: Any) -> None:
     assert together == [texts(forward, [prompt], stops=set(), **how)[0] for prompt in PROMPTS]
     assert torch.equal(torch.get_rng_state(), before)
     assert together != texts(forward, PROMPTS, stops=set(), **{**how, "seed": 4})
-    free = {"temperature": 1.5, "top_p": 0.95}
+    free: dict[str, Any] = {"temperature": 1.5, "top_p": 0.95}
     assert texts(forward, PROMPTS, stops=set(), **free) != texts(forward, PROMPTS, stops=set(), **free)
     coldest = texts(forward, PROMPTS, stops=set(), temperature=5e-324, seed=1)
     assert coldest == texts(forward, PROMPTS, stops=set())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_a_gpu_predicts_what_the_cpu_does(
     state = make()
     state["config"]["training"]["precision"] = precision
     torch.save(state, tmp_path / "best.pt")
-    gpu, cpu = (torchyard.load(tmp_path / "best.pt", device=device) for device in ("auto", "cpu"))
+    gpu, cpu = (cast(Any, torchyard.load(tmp_path / "best.pt", device=device)) for device in ("auto", "cpu"))
     assert (gpu.device.type, cpu.device.type) == ("cuda", "cpu")
     found, expected = (model.logits(model.prepare(sources)).cpu() for model in (gpu, cpu))
     assert torch.allclose(found, expected, atol=tolerance)

@@ -163,7 +163,7 @@ def saved(folder: Path, model: dict[str, Any]) -> Path:
 
 def test_a_checkpoint_is_loaded_by_the_name_of_its_model(tmp_path: Path) -> None:
     model = torchyard.load(saved(tmp_path, {"name": "hf/vit", "options": VIT}), device="cpu")
-    assert model.classes == ["a", "b", "c"]
+    assert model.metadata["classes"] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ from typing import Any
 
 from torchyard.contract.errors import ExportError
 from torchyard.contract.exports import FORMATS, Format
-from torchyard.models.exporting import folders, onnxfiles, programs, weights
+from torchyard.models.exporting import folders, languages, onnxfiles, programs, weights
 from torchyard.models.exporting.described import card, metadata
-from torchyard.models.exporting.graphs import Graph, Run, compare, reason
+from torchyard.models.exporting.graphs import Graph, Written, compare, reason
 from torchyard.models.exporting.made import graph_of
 from torchyard.models.exporting.placing import Content, place, refuse_taken
+from torchyard.models.generator import Generator
 from torchyard.models.model import Model
 from torchyard.models.texts import TextClassifier
 
@@ -28,26 +29,39 @@ class Exported:
     """The model's card, with the inputs and outputs of the graph."""
 
 
-def export(model: Model[Any, Any], *, to: Format, path: str | Path, force: bool = False) -> Exported:
+def export(
+    model: Model[Any, Any] | Generator, *, to: Format, path: str | Path, force: bool = False, adapter: bool = False
+) -> Exported:
     """Writes the model to `path`: a file, or for `hf` a folder, whole or not at all.
 
     What was written is read again, and compared with the model in single precision. `force`: replaces a file that is
-    there, or the folder of an earlier export. Raises ExportError, and OSError.
+    there, or the folder of an earlier export. `adapter`: writes only the adapter of a language model, as peft loads it;
+    else it is merged into its base. Raises ExportError, and OSError.
     """
     if to not in FORMATS:
         raise ExportError(f"{to!r} is no format: choose one of {', '.join(FORMATS)}")
     where = Path(path)
-    names = folders.FILES if to == "hf" else None
+    names = _names(model, to, adapter=adapter)
     refuse_taken(where, names, force=force)
-    _require(model, to, where)
-    graph = graph_of(model)
+    _require(model, to, where, adapter=adapter)
+    made = languages.written(model, to, adapter=adapter) if isinstance(model, Generator) else _written(model, to)
     differences: list[float] = []
-    place(where, _content(model, graph, to), names=names, force=force, check=_check(graph, to, differences.append))
-    return Exported(where, to, max(differences), card(model, graph))
+    place(where, made.content, names=names, force=force, check=_check(made, differences.append))
+    return Exported(where, to, max(differences), made.card)
 
 
-def _require(model: Model[Any, Any], to: Format, path: Path) -> None:
-    if to == "hf" and not isinstance(model, TextClassifier):
+def _names(model: Model[Any, Any] | Generator, to: Format, *, adapter: bool) -> frozenset[str] | None:
+    if isinstance(model, Generator):
+        return languages.names(to, adapter=adapter)
+    return folders.FILES if to == "hf" else None
+
+
+def _require(model: Model[Any, Any] | Generator, to: Format, path: Path, *, adapter: bool) -> None:
+    if isinstance(model, Generator):
+        languages.refuse(model, to, adapter=adapter)
+    elif adapter:
+        raise ExportError(f"a model of {model.recipe} has no adapter")
+    elif to == "hf" and not isinstance(model, TextClassifier):
         raise ExportError(
             f"hf is for models of texts: transformers has no class for a model of {model.recipe}. "
             "Choose onnx, torch-export or safetensors"
@@ -56,6 +70,12 @@ def _require(model: Model[Any, Any], to: Format, path: Path) -> None:
         raise ExportError(f"{path} must end in .safetensors: torchyard.load knows the format by that")
     if to == "onnx":
         onnxfiles.require_packages()
+
+
+def _written(model: Model[Any, Any], to: Format) -> Written:
+    graph = graph_of(model)
+    opened = {"torch-export": programs, "onnx": onnxfiles, "safetensors": weights, "hf": folders}[to].opened
+    return Written(_content(model, graph, to), opened, graph.trials, card(model, graph))
 
 
 def _content(model: Model[Any, Any], graph: Graph, to: Format) -> Content:
@@ -67,16 +87,14 @@ def _content(model: Model[Any, Any], graph: Graph, to: Format) -> Content:
     return (onnxfiles if to == "onnx" else programs).content(graph, metadata(model, graph))
 
 
-def _check(graph: Graph, to: Format, tell: Callable[[float], None]) -> Callable[[Path], None]:
-    opened = {"torch-export": programs, "onnx": onnxfiles, "safetensors": weights, "hf": folders}[to].opened
-
+def _check(made: Written, tell: Callable[[float], None]) -> Callable[[Path], None]:
     def check(path: Path) -> None:
         try:
-            run: Run = opened(path)
-        except OSError:
+            run = made.opened(path)
+        except (OSError, ExportError):
             raise
         except Exception as error:
             raise ExportError(f"what was written cannot be read again: {reason(error)}") from error
-        tell(compare(run, graph.trials))
+        tell(compare(run, made.trials))
 
     return check

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 import logging
+from pathlib import Path
 from typing import Any
 import warnings
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torchyard.contract.errors import ExportError
+from torchyard.models.exporting.placing import Content
 
 BATCH, LENGTH = "batch", "length"
 OUTPUT = "logits"
@@ -53,6 +55,17 @@ class Trial:
 
 Run = Callable[[Trial], Tensor]
 """Returns logits for what a trial has."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is written, and how it is tried once it is."""
+
+    content: Content
+    opened: Callable[[Path], Run]
+    """Returns what was written as a function."""
+    trials: Sequence[Trial]
+    card: dict[str, Any]
 
 
 @dataclass(frozen=True)

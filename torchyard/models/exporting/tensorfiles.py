@@ -8,6 +8,7 @@ import re
 
 from torch import Tensor
 
+from torchyard.contract.errors import ExportError
 from torchyard.run.tensors import on_their_own
 
 MOST_BYTES = 5_000_000_000
@@ -20,7 +21,7 @@ _FAILED = re.compile(r"os error (\d+)")
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
-    """Writes one file, with `metadata` in its header. Raises OSError."""
+    """Writes one file, with `metadata` in its header. Raises OSError and ExportError."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -30,7 +31,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, s
         if found := _FAILED.search(str(error)):
             number = int(found[1])
             raise OSError(number, os.strerror(number)) from error
-        raise
+        raise ExportError(f"the weights cannot be written: {error}") from error
 
 
 def write_model(folder: Path, tensors: Iterable[tuple[str, Tensor]], *, most: int = MOST_BYTES) -> None:

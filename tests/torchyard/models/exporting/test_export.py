@@ -35,7 +35,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
             folder = tmp_path_factory.mktemp(trainer)
             (folder / "data").mkdir()
             path, _ = checkpoint(folder, trainer, RECIPES[trainer](folder / "data"))
-            models[trainer] = load(path, device="cpu")
+            model = load(path, device="cpu")
+            assert isinstance(model, Model)
+            models[trainer] = model
         return models[trainer]
 
     return get

@@ -1,0 +1,168 @@
+"""Generates texts with the language model of a checkpoint."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes.causal import CausalLm
+from torchyard.models.generation import Sampling, continued
+from torchyard.models.loaded import Loaded
+from torchyard.models.opening import Language
+from torchyard.models.pieces import Pieces
+from torchyard.models.progress import shown
+from torchyard.models.prompts import Prompt
+from torchyard.models.textlines import lines
+
+NEW_TOKENS = 128
+BATCH_SIZE = 8
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What continues a prompt."""
+
+    prompt: Prompt
+    text: str
+    tokens: int
+    """The generated tokens, with the one that ended the text."""
+    finish: Literal["stop", "length"]
+    """Whether the model ended the text, or had no tokens left."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns it for JSON."""
+        return {"prompt": self.prompt, "text": self.text, "tokens": self.tokens, "finish": self.finish}
+
+
+class Generator(Loaded):
+    """A language model. `module` is a model of transformers, on which the updates of an adapter are."""
+
+    def __init__(self, language: Language, *, state: Mapping[str, Any], config: CausalLm, device: torch.device) -> None:
+        super().__init__(language.module, state=state, config=config, device=device)
+        self.language = language
+        self.prompts = language.prompts
+        self.context = language.context
+        """The most tokens of a prompt and what continues it."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return self.language.facts
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int = NEW_TOKENS,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> str:
+        """Returns what continues a prompt: a text, or a list of messages. Raises DataError and ConfigError.
+
+        `temperature`: 0 chooses the likeliest token. `seed`: the same one gives the same text.
+        """
+        return "".join(
+            self.stream(prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed)
+        )
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int = NEW_TOKENS,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """Returns an iterator over the pieces of what `generate` returns, as they are made."""
+        sampling = Sampling(temperature, top_p, seed)
+        (tokens,) = self._read([prompt], max_new_tokens)
+        steps = self._steps([prompt], [tokens], max_new_tokens, sampling)
+        return _pieces(steps, Pieces(self.prompts.decode, tokens), self.prompts.stops(prompt))
+
+    def predict(self, source: Any, *, batch_size: int = BATCH_SIZE, progress: bool | None = None, **how: Any) -> Any:
+        """Returns the Generation of a prompt, or a list of those of a list or of a Path: a file with a prompt a line.
+
+        `how`: what `generate` takes, by which each text is the same as there. Raises DataError and ConfigError.
+        """
+        prompts, are_many = listed(source)
+        found = list(self.predictions(prompts, batch_size=batch_size, progress=progress, **how))
+        return found if are_many else found[0]
+
+    def predictions(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: bool | None = None,
+        max_new_tokens: int = NEW_TOKENS,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> Iterator[Generation]:
+        """Yields what continues each prompt, when its batch is computed. Raises DataError and ConfigError."""
+        if batch_size < 1:
+            raise ConfigError(f"batch_size is {batch_size}, and must be at least 1")
+        sampling = Sampling(temperature, top_p, seed)
+        read = self._read(prompts, max_new_tokens)
+        wanted = len(prompts) > batch_size if progress is None else progress
+        with shown(len(prompts), wanted=wanted) as advance:
+            both = [*zip(prompts, read, strict=True)]
+            for batch in (both[first : first + batch_size] for first in range(0, len(both), batch_size)):
+                yield from self._batch(batch, max_new_tokens, sampling)
+                advance(len(batch))
+
+    def _batch(self, batch: Sequence[tuple[Prompt, list[int]]], most: int, sampling: Sampling) -> Iterator[Generation]:
+        prompts, read = [prompt for prompt, _ in batch], [tokens for _, tokens in batch]
+        steps = [*self._steps(prompts, read, most, sampling)]
+        for place, (prompt, before) in enumerate(batch):
+            made = [token for step in steps if (token := step[place]) is not None]
+            stops = self.prompts.stops(prompt)
+            text = "".join(_pieces(([token] for token in made), Pieces(self.prompts.decode, before), stops))
+            yield Generation(prompt, text, len(made), "stop" if made[-1] in stops else "length")
+
+    def _read(self, prompts: Sequence[Prompt], most: int) -> list[list[int]]:
+        """Returns the tokens of prompts. Raises DataError if one has no room for `most` more."""
+        if most < 1:
+            raise ConfigError(f"max_new_tokens is {most}, and must be at least 1")
+        found = self.prompts.read(prompts)
+        longest = max(map(len, found), default=0)
+        if longest + most > self.context:
+            raise DataError(
+                f"a prompt has {longest} tokens, and {most} are to follow: the model has room for {self.context}"
+            )
+        return found
+
+    def _steps(
+        self, prompts: Sequence[Prompt], read: Sequence[list[int]], most: int, sampling: Sampling
+    ) -> Iterator[list[int | None]]:
+        stops = [self.prompts.stops(prompt) for prompt in prompts]
+        return continued(self._forward, read, most=most, stops=stops, sampling=sampling, device=self.device)
+
+    def _forward(self, **inputs: Any) -> tuple[Tensor, Any]:
+        with self.computing(advice="use a smaller batch_size, or shorter prompts"):
+            found = self.module(**inputs, use_cache=True, logits_to_keep=1)
+            return found.logits[:, -1].float(), found.past_key_values
+
+
+def listed(source: Any) -> tuple[list[Prompt], bool]:
+    """Returns the prompts in a source, and whether it may have several: a list, but one of messages, or a file."""
+    if isinstance(source, Path):
+        return [*lines(source, strip=False)], True
+    if isinstance(source, list | tuple):
+        several = cast("list[Any]", source)
+        if not several or not isinstance(several[0], Mapping):
+            return [single for item in several for single in listed(item)[0]], True
+    return [source], False
+
+
+def _pieces(steps: Iterator[list[int | None]], pieces: Pieces, stops: frozenset[int]) -> Iterator[str]:
+    for (token,) in steps:
+        if token is not None and token not in stops and (piece := pieces.push(token)):
+            yield piece
+    if left := pieces.end():
+        yield left
