@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bench.turns import TrainingSettings
 
@@ -51,3 +51,39 @@ class LanguageSettings(TrainingSettings):
     def losses(self, program: str) -> Path:
         """Into which a program writes the loss of each step."""
         return Path(self.folder, f"losses-{program}.json")
+
+
+def job(settings: LanguageSettings) -> dict[str, Any]:
+    """Returns the spec of the training."""
+    return {
+        "trainer": "causal-lm",
+        "config": {
+            "model": {
+                "weights": settings.base.as_uri(),
+                "method": settings.method,
+                "lora": {"rank": RANK, "alpha": ALPHA},
+            },
+            "data": {
+                "source": settings.examples.as_uri(),
+                "max_length": settings.max_length,
+                "packing": settings.packing,
+            },
+            "training": {
+                "max_steps": settings.all_steps,
+                "per_device_batch_size": settings.micro_batch,
+                "gradient_accumulation_steps": settings.accumulation,
+                "seed": settings.seed,
+                "precision": "fp32",
+            },
+            "optimizer": {
+                "lr": settings.lr,
+                "weight_decay": settings.weight_decay,
+                "clip_grad_norm": 1.0,
+                "fused": True,  # as TRL's is by default, on CPUs too
+            },
+            "lr_scheduler": {"name": "cosine", "warmup_steps": 0},  # transformers' warm-up begins at 0, ours above it
+            "evaluation": {"samples": 0, "remeasure_best": False},
+            "logging": {"every_steps": settings.log_every},
+        },
+        "checkpoint": {"every_epochs": None},
+    }

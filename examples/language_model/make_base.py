@@ -1,0 +1,124 @@
+"""Makes a small language model to begin with, and examples: `python make_base.py lm`.
+
+The examples are the docstrings of Python's own library, which is on every machine that has Python. It writes lm/base, a
+Llama with random weights, with a tokenizer of these texts; lm/texts.jsonl, what functions and classes are for; and
+lm/pairs.jsonl, in which the signature of a function is the prompt, and what it is for the completion.
+"""
+
+import argparse
+import ast
+from collections.abc import Iterable, Iterator
+import json
+from pathlib import Path
+import re
+import sysconfig
+from typing import NamedTuple
+import warnings
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, TokenizersBackend
+
+VOCABULARY = 2048
+LONGEST = 128
+"""The tokens that the model can read at once."""
+OTHERS = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo"}
+"""Folders that are not the library."""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Described(NamedTuple):
+    purpose: str
+    """The first paragraph of a docstring."""
+    signature: str
+    """`name(arguments)` of a function; empty for a class and a module."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make a small base and examples of Python's docstrings.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--library", type=Path, default=Path(sysconfig.get_paths()["stdlib"]), metavar="FOLDER")
+    parser.add_argument("--size", type=int, default=192, help="dimensions of the model, a multiple of 8")
+    options = parser.parse_args()
+    found = list(dict.fromkeys(described(options.library)))
+    texts = list(dict.fromkeys(each.purpose for each in found))
+    pairs = [each for each in found if each.signature]
+    options.folder.mkdir(parents=True, exist_ok=True)
+    write_lines(options.folder / "texts.jsonl", [{"text": text} for text in texts])
+    write_lines(
+        options.folder / "pairs.jsonl",
+        [{"prompt": f"{each.signature}:", "completion": f" {each.purpose}"} for each in pairs],
+    )
+    parameters = make_base(options.folder / "base", texts, size=options.size)
+    print(f"{len(texts):,} texts, {len(pairs):,} pairs, a base of {parameters:,} parameters in {options.folder}")
+
+
+def described(library: Path) -> Iterator[Described]:
+    """Yields what has a docstring whose first paragraph is a sentence."""
+    for path in sorted(library.rglob("*.py")):
+        if OTHERS.isdisjoint(path.relative_to(library).parts):
+            for node in ast.walk(parsed(path)):
+                if isinstance(node, Function | ast.ClassDef | ast.Module):
+                    yield from of_node(node)
+
+
+def parsed(path: Path) -> ast.Module:
+    """Returns the program of a file; an empty one for a file that is none."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def of_node(node: Function | ast.ClassDef | ast.Module) -> Iterator[Described]:
+    paragraph = (ast.get_docstring(node) or "").split("\n\n")[0]
+    purpose = " ".join(paragraph.split())
+    if not re.fullmatch(r"[A-Z][ -~]{10,250}\.", purpose):
+        return
+    signature = ""
+    if isinstance(node, Function):
+        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args) if argument.arg != "self"]
+        signature = f"{node.name.strip('_')}({', '.join(names)})"
+    yield Described(purpose, signature)
+
+
+def write_lines(path: Path, records: Iterable[dict[str, str]]) -> None:
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
+def make_base(folder: Path, texts: list[str], *, size: int) -> int:
+    """Writes a base as Hugging Face has it: the model with random weights, and its tokenizer."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=["<end>", "<pad>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer=trainer)
+    whole = TokenizersBackend(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
+    whole.save_pretrained(folder)
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(whole),
+            hidden_size=size,
+            intermediate_size=size * 8 // 3,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            max_position_embeddings=LONGEST,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=whole.eos_token_id,
+            pad_token_id=whole.pad_token_id,
+        )
+    )
+    model.save_pretrained(folder)
+    return model.num_parameters()
+
+
+if __name__ == "__main__":
+    main()
