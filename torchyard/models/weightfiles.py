@@ -1,112 +1,110 @@
-"""Reads weights in safetensors: tensors by their names in one or several files of a folder, each as a slice."""
+"""The weights of a folder: tensors by name in one or several files in safetensors, of which parts are read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-import hashlib
 import json
-import os
 from pathlib import Path
-import stat
 from typing import Any
-import weakref
 
 import torch
 from torch import Tensor
 
 from torchyard.contract.errors import DataError
+from torchyard.models.openfile import OpenFile
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-_CHUNK = 1 << 20
 _THREADS = 4
 _MOST_INDEX_BYTES = 64 << 20
+_CONVERT = (
+    "from transformers import AutoModelForCausalLM as M; M.from_pretrained({folder!r}).save_pretrained({folder!r})"
+)
+"""Makes safetensors of the weights in a folder. transformers loads those with `weights_only`."""
 
 
 class Slice:
-    """A tensor in a file. `slice[part]` reads the part, `slice[...]` the whole."""
+    """A tensor in a file. `slice[part]` is the part, and `slice[...]` the whole, mapped from the file: copy it."""
 
-    def __init__(self, view: Any, dtype: torch.dtype) -> None:
+    def __init__(self, view: Any, *, name: str) -> None:
+        """Raises DataError if its numbers are not floats that weights have."""
+        if view.get_dtype() not in _DTYPES:
+            raise DataError(f"{name} has numbers of the type {view.get_dtype()}, and not {', '.join(_DTYPES)}")
         self._view = view
         self.shape = torch.Size(view.get_shape())
-        self.dtype = dtype
+        self.dtype = _DTYPES[view.get_dtype()]
 
     def __getitem__(self, part: Any) -> Tensor:
         return self._view[part]
 
 
-class OpenFile:
-    """A file that stays open until this is forgotten. Its path may be another's by then."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises OSError, also if it is not regular, such as a pipe that would block."""
-        self.path = path
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._closed = weakref.finalize(self, os.close, self.descriptor)
-        self._status = os.fstat(self.descriptor)
-        if not stat.S_ISREG(self._status.st_mode):
-            raise OSError(f"{path.name} is not a regular file")
-
-    def read(self, most: int) -> bytes:
-        """Returns the content. Raises DataError if it is longer than `most` bytes."""
-        if self._status.st_size > most:
-            raise DataError(f"{self.path.name} has {self._status.st_size} bytes, more than {most}")
-        return os.pread(self.descriptor, most, 0)
-
-    def sha256(self) -> str:
-        digest, place = hashlib.sha256(), 0
-        while chunk := os.pread(self.descriptor, _CHUNK, place):
-            digest.update(chunk)
-            place += len(chunk)
-        return digest.hexdigest()
-
-    def check_unchanged(self) -> None:
-        """Raises DataError if the content may be another than when the file was opened."""
-        now, then = os.fstat(self.descriptor), self._status
-        if (now.st_size, now.st_mtime_ns, now.st_ctime_ns) != (then.st_size, then.st_mtime_ns, then.st_ctime_ns):
-            raise DataError(f"{self.path.name} was changed while it was read")
-
-
-class WeightFiles(Mapping[str, Slice]):
-    """The tensors in the weight files of a folder, by name. Raises DataError, OSError, and what safetensors raises."""
+class WeightFiles:
+    """The open weight files of a folder."""
 
     def __init__(self, folder: Path) -> None:
+        """Raises DataError, and what safetensors raises for a file that is none."""
         from safetensors import safe_open
 
-        self.files: dict[str, OpenFile] = {}
-        self._slices: dict[str, Slice] = {}
-        for name in self._weight_files(folder):
-            file = self.files[name] = OpenFile(folder / name)
-            opened = safe_open(f"/dev/fd/{file.descriptor}", framework="pt")  # not the path, which may be another now
-            for key in opened.keys():  # noqa: SIM118 it is no dict
-                view = opened.get_slice(key)
-                if view.get_dtype() not in _DTYPES:
-                    raise DataError(f"{key} in {name} has numbers of the type {view.get_dtype()}")
-                self._slices[key] = Slice(view, _DTYPES[view.get_dtype()])
-
-    def __getitem__(self, name: str) -> Slice:
-        return self._slices[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._slices)
-
-    def __len__(self) -> int:
-        return len(self._slices)
+        self.views: dict[str, Any] = {}
+        """The tensors by the names that they have in the files."""
+        self._files: list[OpenFile] = []
+        for name, keys in self._expected(folder).items():
+            file = self._file(folder, name)
+            try:
+                opened = safe_open(file.path, framework="pt")
+            except Exception as error:  # the library's errors have no common base class
+                raise DataError(f"{name} is torn, or no safetensors: copy it again ({error})") from error
+            found = {key: opened.get_slice(key) for key in opened.keys()}  # noqa: SIM118 it is no dict
+            _check_names(name, found, expected=keys, earlier=self.views)
+            self.views |= found
 
     def sha256(self) -> dict[str, str]:
-        """Returns the digest of each file."""
+        """Returns the digest of each file by its name, computed by a few threads. Raises DataError."""
         with ThreadPoolExecutor(_THREADS) as pool:
-            return dict(zip(self.files, pool.map(OpenFile.sha256, self.files.values()), strict=True))
+            digests = list(pool.map(OpenFile.sha256, self._files))
+        self.check_unchanged()
+        return {file.name: digest for file, digest in zip(self._files, digests, strict=True)}
 
     def check_unchanged(self) -> None:
-        for file in self.files.values():
+        """Raises DataError if a file may have another content than when it was opened."""
+        for file in self._files:
             file.check_unchanged()
 
-    def _weight_files(self, folder: Path) -> list[str]:
-        if (folder / SINGLE).exists() or not (folder / INDEX).exists():
-            return [SINGLE]
-        index = self.files[INDEX] = OpenFile(folder / INDEX)
-        names = sorted(set(json.loads(index.read(_MOST_INDEX_BYTES))["weight_map"].values()))
-        for name in names:
-            if "/" in name or name in {"", ".", ".."}:
-                raise DataError(f"{INDEX} names {name!r}, which is outside the folder")
-        return names
+    def _expected(self, folder: Path) -> Mapping[str, set[str]]:
+        """Returns the names of the files, each with those of the tensors that an index says it has."""
+        names = {path.name for path in folder.iterdir()}
+        if SINGLE in names:
+            return {SINGLE: set()}
+        if INDEX in names:
+            return _indexed(self._file(folder, INDEX).read(_MOST_INDEX_BYTES))
+        if any(name.endswith((".bin", ".pt", ".pth")) for name in names):
+            convert = _CONVERT.format(folder=str(folder))
+            raise DataError(f"its weights are pickles, which are not loaded: convert them with python -c {convert!r}")
+        raise DataError(f"there is no {SINGLE}, and no {INDEX}: a base has its weights in safetensors")
+
+    def _file(self, folder: Path, name: str) -> OpenFile:
+        file = OpenFile(folder, name)
+        self._files.append(file)
+        return file
+
+
+def _indexed(content: bytes) -> dict[str, set[str]]:
+    """Returns what an index says. Raises DataError."""
+    try:
+        entries = json.loads(content)["weight_map"].items()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{INDEX} is torn, or has no weight_map: copy it again") from error
+    expected: dict[str, set[str]] = {}
+    for key, name in entries:
+        if not isinstance(name, str) or Path(name).name != name or name == INDEX:
+            raise DataError(f"{INDEX} says that {key[:200]} is in {str(name)[:200]!r}, which is no file of the folder")
+        expected.setdefault(name, set()).add(key)
+    return expected
+
+
+def _check_names(file: str, found: Mapping[str, Any], *, expected: set[str], earlier: Mapping[str, Any]) -> None:
+    missing = sorted(expected - found.keys())
+    if missing:
+        raise DataError(f"{INDEX} says that {missing[0][:200]} is in {file}, which has no such tensor: copy it again")
+    twice = sorted(found.keys() & earlier.keys())
+    if twice:
+        raise DataError(f"{twice[0]} is in two files, of which {file} is one")
