@@ -1,6 +1,6 @@
 """Chooses the size of a micro-batch, and so how the samples of an optimizer step are divided."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchyard.contract.errors import ConfigError
@@ -39,9 +39,10 @@ def make_sampler(
         fitting = largest_fitting_batch(
             task, batch_size=wanted, global_batch=global_batch, config=config, precision=precision, world=world
         )
-        _tell(run, f"a micro-batch of {wanted} samples does not fit in memory", (wanted, fitting), global_batch)
+        words = config.batch_in_words
+        _tell(run, f"a micro-batch of {words(wanted)} does not fit in memory", (wanted, fitting), global_batch, words)
         batch_size = max(1, fitting >> run.config.get("memory_shortages", 0))
-        _tell(run, "training ran out of memory before", (fitting, batch_size), global_batch)
+        _tell(run, "training ran out of memory before", (fitting, batch_size), global_batch, words)
     if config.distributed.static_graph:
         if global_batch > batch_size * world.size:
             raise ConfigError(
@@ -61,12 +62,12 @@ def make_sampler(
     )
 
 
-def _tell(run: Run, why: str, sizes: tuple[int, int], global_batch: int) -> None:
+def _tell(run: Run, why: str, sizes: tuple[int, int], global_batch: int, words: Callable[[int], str]) -> None:
     """Tells the job's people that the micro-batch is reduced from one size to another, unless they are equal."""
     before, after = sizes
     if after < before:
         run.message(
-            f"{why}: micro-batches are reduced from {before} samples to {after}. An optimizer step takes more of them, "
+            f"{why}: micro-batches are reduced from {words(before)} to {after}. An optimizer step takes more of them, "
             f"and the global batch stays {global_batch}",
             level="warning",
         )

@@ -49,7 +49,7 @@ def shortage(message: str) -> Shortage:
 
 def steps(found: Shortage, recipe: Recipe | None, resources: Resources) -> list[str]:
     """Returns what needs less memory, or gives more, the most promising first."""
-    proposed = [_smaller_batch(recipe)] if recipe is not None else ["Take smaller batches."]
+    proposed = _of_recipe(recipe) if recipe is not None else ["Take smaller batches."]
     if _is_fragmented(found):
         proposed.append(
             "Set env.PYTORCH_CUDA_ALLOC_CONF to expandable_segments:True: PyTorch had reserved enough, but in pieces."
@@ -58,6 +58,10 @@ def steps(found: Shortage, recipe: Recipe | None, resources: Resources) -> list[
         more = math.floor(_bytes(found.total) / _UNITS["GiB"]) + 1
         proposed.append(f"Or set resources.min_memory_gb to {more} or more: this GPU has {found.total}.")
     return [step for step in proposed if step]
+
+
+def _of_recipe(recipe: Recipe) -> list[str]:
+    return [_smaller_batch(recipe), *(f"Or {step}." for step in recipe.less_memory)]
 
 
 def _smaller_batch(recipe: Recipe) -> str:

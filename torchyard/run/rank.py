@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from types import ModuleType, TracebackType
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError, DataError
@@ -34,6 +34,9 @@ from torchyard.run.exiting import leave
 from torchyard.run.memory import describe_shortage
 from torchyard.run.outofmemory import short_memory
 from torchyard.run.traces import traceback_of
+
+if TYPE_CHECKING:
+    from torchyard.contract.recipes import Recipe
 
 MESSAGE_LIMIT = 4_000
 
@@ -254,8 +257,29 @@ def _shortage(error: BaseException) -> str:
     """Says how much memory was wanted, how much is free, and what to do. A GPU's allocator says the first two."""
     text = _message(error)
     known = describe_shortage(text) if short_memory(error) == "host" else "\n".join(text.splitlines()[:_LINES])
-    advice = _SMALLER_RECIPE if Env.DATA in os.environ else _SMALLER_SCRIPT
+    advice = _smaller_recipe() if Env.DATA in os.environ else _SMALLER_SCRIPT
     return f"{known}: {advice}" if known else advice
+
+
+def _smaller_recipe() -> str:
+    """Says which keys of the job's recipe to change, the first to try first."""
+    try:
+        recipe = _recipe()
+    except Exception:  # noqa: BLE001 there is little memory, and the error itself is to be told
+        return _SMALLER_RECIPE
+    training = recipe.training
+    chosen = training.auto_batch or recipe.distributed.strategy == "fsdp"
+    batch = _SMALLER_RECIPE.partition(",")[0] if chosen else _SMALLER_RECIPE
+    single = training.per_device_batch_size == 1
+    return "; or ".join([*([] if single and recipe.less_memory else [batch]), *recipe.less_memory])
+
+
+def _recipe() -> "Recipe":
+    """Returns the job's configuration. Raises what a file that is none does."""
+    from torchyard.contract.recipes import REGISTRY  # a recipe's rank has imported it
+
+    job = json.loads(Path(os.environ[Env.CONFIG]).read_bytes())
+    return REGISTRY[job["trainer"]].config.model_validate(job["config"])
 
 
 def _message(error: BaseException) -> str:

@@ -65,6 +65,23 @@ def test_the_smaller_batch_is_possible(training: dict[str, Any], distributed: di
         )
 
 
+def test_a_language_model_needs_less_memory_by_more_than_its_batch() -> None:
+    config = {
+        "model": {"weights": "file:///base", "method": "full"},
+        "data": {"source": "file:///data"},
+        "training": {"per_device_batch_size": 4},
+    }
+    assert out_of_memory(trainer="causal-lm", config=config).steps == [
+        "Set training.per_device_batch_size to 2 and gradient_accumulation_steps to 2: the same global batch. Or set"
+        " training.auto_batch to true.",
+        "Or set data.max_length to 512: a micro-batch is 4 sequences (4,096 tokens).",
+        "Or set training.activation_checkpointing to true.",
+        "Or set model.method to lora.",
+        "Or set distributed.strategy to fsdp, on several devices.",
+        "Or set resources.min_memory_gb to 80 or more: this GPU has 79.10 GiB.",
+    ]
+
+
 def test_memory_in_pieces_is_joined() -> None:
     steps = out_of_memory(CUDA_OOM.replace("512.00 MiB", "5.00 GiB")).steps
     assert "expandable_segments:True" in steps[1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+import json
 import os
 from pathlib import Path
 import re
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -260,6 +262,42 @@ def test_a_gpus_allocator_is_quoted_and_a_recipe_told_what_to_set(rank: Rank) ->
     assert _recorded(rank).message == (
         f"{said}\nat\nat: lower training.per_device_batch_size, or set training.auto_batch"
     )
+
+
+LANGUAGE: dict[str, Any] = {"model": {"weights": "file:///base"}, "data": {"source": "file:///data"}}
+AND_MORE = "; or set training.activation_checkpointing to true; or set distributed.strategy to fsdp, on several devices"
+
+
+@pytest.mark.parametrize(
+    ("more", "advice"),
+    [
+        (
+            {"training": {"per_device_batch_size": 4}},
+            "lower training.per_device_batch_size, or set training.auto_batch; or set data.max_length to 512: a "
+            f"micro-batch is 4 sequences (4,096 tokens){AND_MORE}",
+        ),
+        ({}, f"set data.max_length to 512: a micro-batch is 1 sequence (1,024 tokens){AND_MORE}"),
+        (
+            {
+                "training": {"activation_checkpointing": True, "per_device_batch_size": 2},
+                "model": {"weights": "file:///base", "method": "full"},
+                "distributed": {"strategy": "fsdp"},
+            },
+            "lower training.per_device_batch_size; or set data.max_length to 512: a micro-batch is 2 sequences (2,048 "
+            "tokens); or set model.method to lora; or take more devices, among which fsdp divides the model",
+        ),
+    ],
+    ids=["several sequences", "one sequence", "fsdp"],
+)
+def test_a_language_model_that_does_not_fit_is_told_what_to_set_in_tokens(
+    rank: Rank, more: dict[str, Any], advice: str
+) -> None:
+    file = rank.code / "config.json"
+    file.write_text(json.dumps({"trainer": "causal-lm", "config": {**LANGUAGE, **more}}))
+    names = {Env.DATA.value: "/data", Env.CONFIG.value: str(file)}
+    assert rank.execute(f"import os\nos.environ.update({names!r})\nraise MemoryError('no memory')") == 1
+    assert _recorded(rank).reason is EndReason.OUT_OF_MEMORY
+    assert _recorded(rank).message.endswith(f": {advice}")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The configuration of `causal-lm`."""
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -154,6 +155,25 @@ class CausalLm(Recipe):
     optimizer: CausalOptimizerConfig = CausalOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     lr_scheduler: CausalSchedulerConfig = CausalSchedulerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     evaluation: CausalEvaluationConfig = CausalEvaluationConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+
+    @property
+    def less_memory(self) -> Sequence[str]:
+        length, training = self.data.max_length, self.training
+        batch = self.batch_in_words(training.per_device_batch_size)
+        proposed = [f"set data.max_length to {length // 2}: a micro-batch is {batch}"] if length >= 16 else []
+        if not training.activation_checkpointing:
+            proposed.append("set training.activation_checkpointing to true")
+        if self.model.method == "full":
+            proposed.append("set model.method to lora")
+        if self.distributed.strategy == "fsdp":
+            proposed.append("take more devices, among which fsdp divides the model")
+        else:
+            proposed.append("set distributed.strategy to fsdp, on several devices")
+        return proposed
+
+    def batch_in_words(self, samples: int) -> str:
+        sequences = "1 sequence" if samples == 1 else f"{samples} sequences"
+        return f"{sequences} ({samples * self.data.max_length:,} tokens)"
 
 
 RECIPE = RecipeEntry(name="causal-lm", config=CausalLm, measures=frozenset({"val/perplexity"}))

@@ -1,5 +1,6 @@
 """The configuration that all recipes share: training, optimizer, schedule, averages, early stopping, strategy."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
@@ -248,6 +249,15 @@ class Recipe(Schema):
     def unmeasured(self) -> frozenset[str]:
         """Metrics of the recipe that this configuration does not measure."""
         return frozenset()
+
+    @property
+    def less_memory(self) -> Sequence[str]:
+        """What needs less memory beside a smaller micro-batch, the first to try first: `set … to …`."""
+        return ()
+
+    def batch_in_words(self, samples: int) -> str:
+        """Returns what a micro-batch of so many samples is called."""
+        return f"{samples} samples"
 
     @model_validator(mode="after")
     def _possible_together(self) -> Self:
