@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 import subprocess
 import sys
@@ -288,15 +289,14 @@ def _module(package: str, name: str) -> str:
     return f"{package}.{name}" if path.is_dir() or path.with_suffix(".py").exists() else package
 
 
-def _all() -> list[Import]:
+@cache
+def every_import() -> list[Import]:
+    """Those of all packages. Read when a test asks: each process of the tests loads this file."""
     found: list[Import] = []
     for package in sorted(TOP):
         for path in sorted((ROOT / package).rglob("*.py")):
             found += imports_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT))
     return found
-
-
-ALL = _all()
 
 
 def test_the_walk_sees_every_kind_of_import() -> None:
@@ -325,12 +325,12 @@ importlib.import_module("o")
         ("n", "loaded"),
         ("o", "lazily"),
     ]
-    assert {found.file.parts[0] for found in ALL} == TOP
+    assert {found.file.parts[0] for found in every_import()} == TOP
 
 
 @pytest.mark.parametrize("package", LAW)
 def test_a_package_imports_only_those_below_it(package: str) -> None:
-    inside = [found for found in ALL if _is_in(found.file, package)]
+    inside = [found for found in every_import() if _is_in(found.file, package)]
     assert inside, f"{package} has no file"
     broken = [
         str(found)
@@ -349,8 +349,8 @@ def test_every_module_of_torchyard_is_in_one_of_its_packages() -> None:
 
 
 def test_every_exception_is_needed() -> None:
-    used = {(file, name) for file, name in BY_EXCEPTION for found in ALL if str(found.file) == file}
-    used = {(file, name) for file, name in used if any(_names(found.module, name) for found in ALL)}
+    used = {(file, name) for file, name in BY_EXCEPTION for found in every_import() if str(found.file) == file}
+    used = {(file, name) for file, name in used if any(_names(found.module, name) for found in every_import())}
     assert used == BY_EXCEPTION
 
 
@@ -358,7 +358,7 @@ def test_every_exception_is_needed() -> None:
 def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> None:
     broken = [
         str(found)
-        for found in ALL
+        for found in every_import()
         if _is_in(found.file, package)
         and found.top == "store"
         and not any(_names(found.module, allowed) for allowed in STORE[package] | {"store.ids"})
@@ -368,7 +368,7 @@ def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> Non
 
 def test_rows_and_sessions_are_the_stores_own() -> None:
     """API and worker ask by commands and queries, and are answered in facts. Migrations make the tables."""
-    outside = [found for found in ALL if found.file.parts[0] not in {"store", "migrations"}]
+    outside = [found for found in every_import() if found.file.parts[0] not in {"store", "migrations"}]
     assert {"api", "worker"} <= {found.file.parts[0] for found in outside}
     assert [str(found) for found in outside if _is_private_to_the_store(found)] == []
 
@@ -392,14 +392,14 @@ def test_what_the_store_offers_takes_no_session(package: str) -> None:
 
 
 def test_facts_know_no_database() -> None:
-    facts = [found for found in ALL if _is_in(found.file, "store.facts")]
+    facts = [found for found in every_import() if _is_in(found.file, "store.facts")]
     assert [str(found) for found in facts if found.top in DATABASES] == []
 
 
 def test_what_presents_facts_is_pure() -> None:
     """It reads no store and no file: neither queries nor commands, and no request."""
     pure = ("torchyard.contract", "store.facts", "store.uploads.folder", "api.present")
-    presenters = [found for found in ALL if _is_in(found.file, "api.present")]
+    presenters = [found for found in every_import() if _is_in(found.file, "api.present")]
     beyond = [
         found for found in presenters if found.top in TOP and not any(_names(found.module, name) for name in pure)
     ]
@@ -410,7 +410,7 @@ def test_what_presents_facts_is_pure() -> None:
 def test_a_package_of_the_api_imports_only_those_below_it(package: str) -> None:
     broken = [
         str(found)
-        for found in ALL
+        for found in every_import()
         if _is_in(found.file, package)
         and found.top == "api"
         and not any(_names(found.module, allowed) for allowed in API[package])
@@ -420,7 +420,7 @@ def test_a_package_of_the_api_imports_only_those_below_it(package: str) -> None:
 
 @pytest.mark.parametrize("folder", WORKER)
 def test_a_folder_of_the_worker_imports_only_those_below_it(folder: str) -> None:
-    inside = [found for found in ALL if _folder(found.file) == folder]
+    inside = [found for found in every_import() if _folder(found.file) == folder]
     assert inside, f"{folder} has no file"
     broken = [
         str(found)
@@ -432,19 +432,19 @@ def test_a_folder_of_the_worker_imports_only_those_below_it(folder: str) -> None
 
 def test_every_package_of_the_api_has_its_place_in_the_law() -> None:
     assert {f"api.{path.parent.name}" for path in (ROOT / "api").glob("*/__init__.py")} <= API.keys()
-    assert not [package for package in API if not any(_is_in(found.file, package) for found in ALL)]
+    assert not [package for package in API if not any(_is_in(found.file, package) for found in every_import())]
 
 
 @pytest.mark.parametrize("package", TORCHYARD)
 def test_a_package_inside_torchyard_imports_only_those_below_it(package: str) -> None:
-    inside = [found for found in ALL if _is_in(found.file, package) and found.top == "torchyard"]
+    inside = [found for found in every_import() if _is_in(found.file, package) and found.top == "torchyard"]
     assert inside, f"{package} has no import"
     broken = [found for found in inside if not any(_names(found.module, allowed) for allowed in TORCHYARD[package])]
     assert [str(found) for found in broken] == []
 
 
 def test_only_views_of_the_contract_know_its_views() -> None:
-    inside = [found for found in ALL if _is_in(found.file, "torchyard.contract")]
+    inside = [found for found in every_import() if _is_in(found.file, "torchyard.contract")]
     views = [found for found in inside if _names(found.module, "torchyard.contract.views")]
     assert [str(found) for found in views if not _is_in(found.file, "torchyard.contract.views")] == []
 
@@ -462,7 +462,7 @@ def test_a_circle_is_found_over_any_number_of_modules() -> None:
 
 
 def test_the_law_of_the_worker_names_every_folder() -> None:
-    assert {_folder(found.file) for found in ALL if found.file.parts[0] == "worker"} <= WORKER.keys()
+    assert {_folder(found.file) for found in every_import() if found.file.parts[0] == "worker"} <= WORKER.keys()
 
 
 def test_the_helper_of_root_loads_no_engine_and_little_else() -> None:
@@ -485,7 +485,7 @@ def test_the_client_and_the_command_line_need_no_server_package() -> None:
     """What they import anywhere, lazily too, is the standard library or what the distribution depends on."""
     wheels = {"backports", "httpx2", "pathspec", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
     packages = (*GROUND, "torchyard.client", "torchyard.cli")
-    inside = [found for found in ALL if any(_is_in(found.file, package) for package in packages)]
+    inside = [found for found in every_import() if any(_is_in(found.file, package) for package in packages)]
     allowed = {*sys.stdlib_module_names, "torchyard", *wheels}
     missing = [found for found in inside if found.top not in allowed and found.when != "never"]
     assert [str(found) for found in missing if (found.top, found.when) not in OPTIONAL] == []
@@ -493,7 +493,7 @@ def test_the_client_and_the_command_line_need_no_server_package() -> None:
 
 def test_settings_are_those_of_the_own_program() -> None:
     others = {"api": {"worker.settings"}, "worker": {"api.settings"}, "migrations": {"api.settings", "worker.settings"}}
-    broken = [str(found) for found in ALL if found.module in others.get(found.file.parts[0], set())]
+    broken = [str(found) for found in every_import() if found.module in others.get(found.file.parts[0], set())]
     assert broken == []
 
 
@@ -523,7 +523,9 @@ def test_servers_are_for_the_api() -> None:
 
 def test_only_engines_know_processes() -> None:
     local = ("worker.host.process", "worker.host.orphans", "worker.engines.local.leftovers")
-    known = [found for found in ALL if found.module.startswith(local) or found.module == "worker.engines.local"]
+    known = [
+        found for found in every_import() if found.module.startswith(local) or found.module == "worker.engines.local"
+    ]
     # The helper of strict isolation is a program of its own, which starts what the local engine asks for. Packages are
     # installed by a process that is none of an attempt, before the engine starts one.
     allowed = (
@@ -540,7 +542,7 @@ def test_only_engines_know_processes() -> None:
 def test_the_lifecycle_is_pure() -> None:
     standard, contract = {"dataclasses", "datetime", "typing"}, {"torchyard.contract.job", "torchyard.contract.records"}
     files = {Path(f"worker/attempts/{name}.py") for name in ("lifecycle", "phases")}
-    lifecycle = {found.module for found in ALL if found.file in files}
+    lifecycle = {found.module for found in every_import() if found.file in files}
     assert lifecycle <= {*standard, *contract, "worker.attempts.phases", "worker.engines.base"}
 
 
@@ -552,7 +554,7 @@ def _is_in(file: Path, package: str) -> bool:
 def _children_imported(folder: Path) -> dict[str, set[str]]:
     """Returns the modules and folders in `folder`, each with those of them that it imports."""
     graph: dict[str, set[str]] = {}
-    for found in ALL:
+    for found in every_import():
         if found.file.is_relative_to(folder):
             into = Path(*found.module.split("."))
             imported = {into.relative_to(folder).parts[0]} if into != folder and into.is_relative_to(folder) else set()
@@ -602,7 +604,7 @@ def _loaded_by(files: set[Path]) -> tuple[set[Path], list[Import]]:
     foreign: list[Import] = []
     while new:
         reached |= new
-        loaded = [found for found in ALL if found.file in new and found.when == "loaded"]
+        loaded = [found for found in every_import() if found.file in new and found.when == "loaded"]
         foreign += [found for found in loaded if found.top not in {*sys.stdlib_module_names, *TOP}]
         new = {file for found in loaded for file in _files_of(found)} - reached
     return reached, foreign
@@ -619,7 +621,9 @@ def _files_of(found: Import) -> set[Path]:
 def _used(libraries: frozenset[str], *, beside: set[str]) -> list[Import]:
     """Where the program imports one of the libraries, beside the packages that they are for."""
     return [
-        found for found in ALL if found.top in libraries and found.when != "never" and found.file.parts[0] not in beside
+        found
+        for found in every_import()
+        if found.top in libraries and found.when != "never" and found.file.parts[0] not in beside
     ]
 
 
