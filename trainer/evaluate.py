@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from torchyard.contract.errors import ConfigError, TorchyardError
+from torchyard.contract.recipes import DistributedConfig
 from torchyard.host.collector import paused
 
 with paused():
@@ -38,24 +39,27 @@ def main() -> None:
     parser.add_argument(
         "--data", metavar="SOURCE", help="`digits`, a path or a file:// URL; default: the training's source"
     )
+    parser.add_argument("--base", metavar="DIR", help="the base of an adapter; default: the one of the training")
     parser.add_argument("--device", default="auto", help="`auto`, `cpu`, `cuda`, `cuda:1`, …")
     arguments = parser.parse_args()
     state = sys.stdin.readline().rstrip("\n") if arguments.state == "-" else arguments.state
     try:
-        result = evaluate(Path(state), source=arguments.data, device=arguments.device)
+        result = evaluate(Path(state), source=arguments.data, base=arguments.base, device=arguments.device)
     except TorchyardError as error:
         sys.exit(f"error: {error.message}")
     print(json.dumps(result))  # noqa: T201 stdout is data
 
 
-def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto") -> dict[str, Any]:
-    """Returns the recipe's metrics on the validation split of `source`, and `samples`.
+def evaluate(
+    state_path: Path, *, source: str | None = None, base: str | None = None, device: str = "auto"
+) -> dict[str, Any]:
+    """Returns the recipe's metrics on the validation split of `source`, and `samples`. `base`: that of an adapter.
 
     The metrics of a classifier are `loss`, `accuracy` and, with more than five classes, `accuracy_top5`. Raises
     DataError and ConfigError.
     """
     where = chosen_device(device)
-    evaluation = measured(state_path, source=source, device=where)
+    evaluation = measured(state_path, source=source, base=base, device=where)
     metrics = {key.removeprefix("val/"): value for key, value in evaluation.metrics.items()}
     return {**metrics, "samples": evaluation.samples}
 
@@ -64,25 +68,28 @@ def measured(
     state_path: Path,
     *,
     source: str | None,
+    base: str | None = None,
     device: torch.device,
     on_batch: Callable[[], None] = lambda: None,
     scan: Scan = ALONE,
 ) -> Evaluation:
     """Returns the evaluation of a checkpoint's weights on the validation split of `source`. None: as it was trained.
 
+    `base`: the folder of an adapter's base; None: the one that the configuration names.
+
     Nothing is left of the training but the file: the model is a new one, and there is no process group. `on_batch` is
     called after each batch. Raises DataError and ConfigError.
     """
     state = checkpoint.read(state_path)
     torch.set_num_threads(_threads(state))
-    config = checkpoint.config_of(state_path, state)
-    data = source or config.data.source
-    task = make_task(config, source=data, weights="none", device=device, metadata=state, scan=scan)
+    saved = checkpoint.config_of(state_path, state)
+    config = saved.model_copy(update={"distributed": DistributedConfig()})  # one process has no shards
+    data, weights = source or config.data.source, (base if config.STARTS_ON_BASE else None) or "none"
+    task = make_task(config, source=data, weights=weights, device=device, metadata=state, scan=scan)
     try:
         task.model.load_state_dict(state["model"])
     except RuntimeError as error:
         raise ConfigError(f"the data does not fit the checkpoint's model: {error}") from error
-    task.model.to(device)  # with fsdp it was built on the CPU
     batch_size = state.get("sampler", {}).get("batch_size")
     with Precision(config.training.precision, device).evaluation():
         return task.evaluate(None, on_batch=on_batch, batch_size=batch_size)

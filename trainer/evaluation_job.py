@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import Recipe
 from torchyard.contract.rundir import Env, RunDir
@@ -18,8 +20,9 @@ from trainer.loop import StopCheck, StopRequested
 from trainer.precision import Precision
 from trainer.recipes import make_task
 from trainer.sampler import evaluation_batches
+from trainer.strategies import make_strategy
 from trainer.task import Evaluation, Task
-from trainer.weights.starting import read_initial
+from trainer.weights.starting import load_weights, read_initial
 from trainer.world import World
 
 OF_THE_JOB = ("source", "val_fraction", "split_seed", "workers", "cache")
@@ -38,10 +41,10 @@ def evaluate(run: Run, *, config: Recipe, world: World) -> bool:
     if state is None:
         raise ConfigError("mode evaluate needs init_from, the checkpoint to measure")
     merged = with_model_of(config, state)
-    task = _task(merged, state, run=run, world=world)
+    precision = Precision(merged.training.precision, world.device)
+    task = _task(merged, state, run=run, world=world, compute=precision.dtype)
     contents = Contents(task, source=config.data.source, run=run, world=world)
     contents.check(None)
-    precision = Precision(merged.training.precision, world.device)
     step = _step_of(state)
     run.card(_card(task, merged, world=world, precision=precision.name, data_hash=contents.data_hash))
     run.message(f"measures the checkpoint of step {step} on {task.validation_samples} samples")
@@ -74,20 +77,24 @@ def with_model_of(config: Recipe, state: Mapping[str, Any]) -> Recipe:
     )
 
 
-def _task(config: Recipe, state: Mapping[str, Any], *, run: Run, world: World) -> Task:
+def _task(config: Recipe, state: Mapping[str, Any], *, run: Run, world: World, compute: torch.dtype | None) -> Task:
     task = make_task(
         config,
         source=run.data or config.data.source,
+        weights=run.weights if config.STARTS_ON_BASE and run.weights else "none",
         device=world.device,
         local_size=world.local_size,
-        metadata=state,
+        metadata={**state, "raw": None},
         scan=Scan.of_run(run, world, source=config.data.source),
     )
     try:
-        task.model.load_state_dict(state["model"])
+        load_weights(task, state["model"])
     except RuntimeError as error:
         raise DataError(f"init_from: the data does not fit the checkpoint's model: {error}") from error
-    task.model.to(world.device)  # with fsdp it was built on the CPU
+    if task.unfilled is None:
+        task.model.to(world.device)  # with fsdp it was built on the CPU
+    else:
+        make_strategy(task.model, config.distributed, world, compute=compute, unfilled=task.unfilled)
     return task
 
 

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
-
 from torchyard.contract.recipes import Recipe
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
@@ -25,6 +23,7 @@ from trainer.state import RunState
 from trainer.stopping import EarlyStopping
 from trainer.task import Evaluation, Task
 from trainer.weights.initial import train_mode
+from trainer.weights.starting import load_weights
 from trainer.window import LossWindow
 from trainer.world import World
 
@@ -54,7 +53,7 @@ class Training:
         self.contents = Contents(task, source=config.data.source, run=run, world=world)
         self.contents.check(state)
         if state is not None:
-            _load(task, state["raw"] or state["model"])
+            load_weights(task, state["raw"] or state["model"])
         training = config.training
         precision = Precision(training.precision, world.device)
         self.sampler = make_sampler(task, config=config, precision=precision, world=world, run=run, state=state)
@@ -254,12 +253,6 @@ class Training:
     @staticmethod
     def _is_due(number: int, every: int | None) -> bool:
         return every is not None and number % every == 0
-
-
-def _load(task: Task, weights: Mapping[str, Tensor]) -> None:
-    """Loads weights of a checkpoint, unless the strategy will read them part by part."""
-    if task.unfilled is None or not weights.keys() <= task.unfilled.keys():
-        task.model.load_state_dict(weights)
 
 
 class StopRequested(Exception):

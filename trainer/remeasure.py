@@ -92,7 +92,7 @@ def _measure(run: Run, best: Saved, *, device: torch.device, on_batch: Callable[
 
     bundle = digest_in(run.config["config"]["data"]["source"]) if run.data else None  # as the training has read it
     scan = Scan(bundle=bundle, alive=on_each)
-    evaluation = measured(best.state, source=run.data, device=device, on_batch=on_each, scan=scan)
+    evaluation = measured(best.state, source=run.data, base=run.weights, device=device, on_batch=on_each, scan=scan)
     afterwards.remeasured(best.name, evaluation.metrics, attempt=best.attempt)
     shown = "  ".join(f"{key} {value:.4g}" for key, value in evaluation.metrics.items())
     logger.info("the best checkpoint (step %d), measured again in one process: %s", best.step, shown)

@@ -41,7 +41,7 @@ class Slice(Protocol):
     @property
     def dtype(self) -> torch.dtype: ...
 
-    def __getitem__(self, part: tuple[slice, ...]) -> Tensor: ...
+    def __getitem__(self, part: tuple[slice, ...], /) -> Tensor: ...
 
 
 class Task(Protocol):
@@ -88,7 +88,7 @@ class Task(Protocol):
         ...
 
     @property
-    def unfilled(self) -> Mapping[str, Slice] | None:
+    def unfilled(self) -> dict[str, Slice] | None:
         """The weights of a model on the meta device, by name; None: the model has its weights."""
         ...
 

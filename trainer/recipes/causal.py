@@ -78,7 +78,7 @@ class LanguageTask:
         return self.data.train.counted
 
     @property
-    def unfilled(self) -> Mapping[str, Slice] | None:
+    def unfilled(self) -> dict[str, Slice] | None:
         return self.language.unfilled
 
     @property

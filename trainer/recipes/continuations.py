@@ -65,8 +65,8 @@ def continue_prompts(
 
 
 def to_json(found: Sequence[Continuation]) -> bytes:
-    """Returns the file that people fetch."""
-    return json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=1).encode()
+    """Returns the file that people fetch: in ASCII, so that no control character reaches a terminal."""
+    return json.dumps([asdict(each) for each in found], indent=1).encode()
 
 
 def show(found: Sequence[Continuation], run: Run, step: int) -> None:

@@ -64,7 +64,10 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, what: str) -> froze
 
 
 def copy_fitting(model: nn.Module, tensors: Mapping[str, Tensor]) -> set[str]:
-    """Copies each of the `tensors` whose name and shape are those of a parameter or buffer. Returns their names."""
+    """Copies each of the `tensors` whose name and shape are those of a parameter or buffer. Returns their names.
+
+    One on the meta device takes no values.
+    """
     filled: set[str] = set()
     with torch.no_grad():
         for name, own in model.state_dict(keep_vars=True).items():

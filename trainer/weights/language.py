@@ -57,7 +57,7 @@ class LanguageModel:
     metadata: dict[str, Any]
     files: dict[str, bytes]
     """Those with which transformers, or peft, loads a checkpoint's folder, beside `model.safetensors`."""
-    unfilled: Mapping[str, Slice] | None
+    unfilled: dict[str, Slice] | None
     """The weights of what is on the meta device; None: nothing is."""
 
 
@@ -109,15 +109,14 @@ def _on_base(
             module = causal.rebuild(base.config.to_dict(), dtype=dtype, **options)
     else:
         module = load_model(base, dtype=dtype, device=device, **options)
-    unfilled = slices(base) if sharded else None
     model_config = causal.config_of(module)
+    parts: dict[str, Slice] | None = {**slices(base)} if sharded else None
     if adapts:
         adapter, files = _adapted(module, base, config)
-        return LanguageModel(module, {"model_config": model_config, "adapter": adapter}, files, unfilled)
+        metadata = {"model_config": model_config, "adapter": adapter}
+        return LanguageModel(module, metadata, files, parts and _below_adapters(module, parts))
     freeze(module, config.model.freeze)
-    return _whole(
-        module, config, {"model_config": model_config, "tokenizer": tokenizer_state(base.tokenizer)}, unfilled
-    )
+    return _whole(module, config, {"model_config": model_config, "tokenizer": tokenizer_state(base.tokenizer)}, parts)
 
 
 def _adapted(module: nn.Module, base: Base, config: CausalLm) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -134,6 +133,12 @@ def _adapted(module: nn.Module, base: Base, config: CausalLm) -> tuple[dict[str,
     return adapter, {"adapter_config.json": json.dumps(described, indent=2).encode()}
 
 
+def _below_adapters(module: nn.Module, weights: Mapping[str, Slice]) -> dict[str, Slice]:
+    """Returns the weights of a base by the names that they have in a model with an adapter."""
+    names = [name for name, parameter in module.named_parameters() if parameter.is_meta]
+    return {name: weights[name.replace(".base_layer.", ".")] for name in names}
+
+
 def _rebuilt(config: CausalLm, metadata: Mapping[str, Any], device: torch.device) -> LanguageModel:
     sharded = config.distributed.strategy == "fsdp"
     with without_weights() if sharded else torch.device(device):
@@ -142,11 +147,11 @@ def _rebuilt(config: CausalLm, metadata: Mapping[str, Any], device: torch.device
         )
     freeze(module, config.model.freeze)
     kept = {key: metadata[key] for key in ("model_config", "tokenizer")}
-    return _whole(module, config, kept, (metadata.get("raw") or metadata["model"]) if sharded else None)
+    return _whole(module, config, kept, dict(metadata.get("raw") or metadata["model"]) if sharded else None)
 
 
 def _whole(
-    module: nn.Module, config: CausalLm, metadata: dict[str, Any], unfilled: Mapping[str, Slice] | None
+    module: nn.Module, config: CausalLm, metadata: dict[str, Any], unfilled: dict[str, Slice] | None
 ) -> LanguageModel:
     length = config.data.max_length
     files = transformers_files(metadata["model_config"], metadata["tokenizer"], max_length=length)
@@ -155,11 +160,43 @@ def _whole(
 
 def check_base(base: Base, metadata: Mapping[str, Any]) -> None:
     """Raises DataError if a checkpoint's adapter was trained on another base."""
-    of = metadata["adapter"]["base"]
-    if of["digest"] != base.digest:
+    _check_digest(metadata["adapter"], digest=base.digest, name=str(base.folder), field="model.weights")
+
+
+def check_start(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
+    """Returns what to say if a run with the metadata `ours` starts from a checkpoint with `theirs`.
+
+    Raises DataError if its adapter is of another base, and ConfigError if it fits the run in no other way.
+    """
+    own, other = ours.get("adapter"), theirs.get("adapter")
+    if own is None and other is None:
+        return None
+    if own is None or other is None:
+        has = "all weights of a model" if other is None else f"an adapter on {other['base']['name']}"
+        instead = "full" if other is None else "lora"
+        raise ConfigError(
+            f"init_from: the checkpoint has {has}: set config.model.method to {instead}, or export it "
+            "(torchyard export --to hf) and name that folder as config.model.weights"
+        )
+    base = own["base"]
+    _check_digest(other, digest=base["digest"], name=base["name"], field="init_from")
+    if own["rank"] != other["rank"]:
+        raise ConfigError(
+            f"init_from: the adapter has rank {other['rank']}, and config.model.lora.rank is {own['rank']}: "
+            f"set it to {other['rank']}"
+        )
+    if own["alpha"] == other["alpha"]:
+        return None
+    return f"its alpha was {other['alpha']:g}, and is {own['alpha']:g}: its updates count accordingly"
+
+
+def _check_digest(adapter: Mapping[str, Any], *, digest: str, name: str, field: str) -> None:
+    trained_on = adapter["base"]
+    if trained_on["digest"] != digest:
         raise DataError(
-            f"model.weights: the adapter was trained on {of['name']} (digest {of['digest'][:12]}…), and {base.folder} "
-            f"is another base (digest {base.digest[:12]}…): name the one it was trained on"
+            f"{field}: the adapter was trained on {trained_on['name']} (a {trained_on['model_type']}, digest "
+            f"{trained_on['digest'][:12]}…), and {name} is another base (digest {digest[:12]}…): name the one that it "
+            "was trained on"
         )
 
 

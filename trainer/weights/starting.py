@@ -13,6 +13,7 @@ from torchyard.models import checkpoint, vision
 from torchyard.run import Run
 from trainer.task import Task
 from trainer.weights.files import copy_fitting
+from trainer.weights.language import check_start
 
 _SHOWN = 5
 """Names that are listed, at most."""
@@ -65,7 +66,10 @@ def fill_from(task: Task, state: Mapping[str, Any], *, run: Run) -> None:
         tensors = vision.fit_position_embeddings(model, tensors)
     now, before = task.metadata.get("classes", []), state.get("classes", [])
     head = set[str]() if now == before else _head(model, classes=len(now))
+    said = check_start(task.metadata, state) if "form" in task.metadata else None
     filled = copy_fitting(model, {name: tensor for name, tensor in tensors.items() if name not in head})
+    if task.unfilled is not None:
+        task.unfilled.update({name: tensors[name] for name in filled & task.unfilled.keys()})
     names = [name for name, _ in model.named_parameters()]
     new = [name for name in names if name not in filled]
     if len(new) == len(names):
@@ -77,7 +81,14 @@ def fill_from(task: Task, state: Mapping[str, Any], *, run: Run) -> None:
     if now != before:
         others = "in another order" if sorted(now) == sorted(before) else f"others, {_listed(before)}"
         parts.append(f"its classes are {others}: the head is new")
+    parts += [said] if said else []
     run.message("; ".join(parts), "warning" if new and now == before else "info")
+
+
+def load_weights(task: Task, weights: Mapping[str, Tensor]) -> None:
+    """Loads the weights of a checkpoint, unless the strategy reads them part by part. Raises RuntimeError."""
+    if task.unfilled is None or not weights.keys() <= task.unfilled.keys():
+        task.model.load_state_dict(weights)
 
 
 def _head(model: nn.Module, *, classes: int) -> set[str]:
@@ -92,10 +103,11 @@ def _head(model: nn.Module, *, classes: int) -> set[str]:
 
 def _nothing_fits(model: nn.Module, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
     saved = checkpoint.config_of("init_from", state).model
+    name = getattr(saved, "name", None)
+    instead = "name a base like its own as config.model.weights" if name is None else "set config.model.name to its own"
     return (
-        f"init_from: no weight of the checkpoint fits the model. The checkpoint has a {getattr(saved, 'name', 'model')}"
-        f" with {_listed(list(tensors))}; the model has {_listed([name for name, _ in model.named_parameters()])}: "
-        "set config.model.name to that of the checkpoint"
+        f"init_from: no weight of the checkpoint fits the model. The checkpoint has a {name or 'model'} with "
+        f"{_listed(list(tensors))}; the model has {_listed([name for name, _ in model.named_parameters()])}: {instead}"
     )
 
 
