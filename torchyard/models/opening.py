@@ -119,7 +119,7 @@ def _folder(model: CausalModelConfig, base: Path | None, adapter: _Adapter) -> P
     if model.weights.startswith(FILE) and named.is_dir():
         return named
     raise DataError(
-        f"it is an adapter, and its base {adapter.base.name} is not on this machine: give the folder of that base "
+        f"it is an adapter, and its base {adapter.base.name[:100]!r} is not on this machine: give that base's folder "
         "(base= in Python, --base on the command line)"
     )
 
@@ -132,8 +132,8 @@ def _on_base(
     wanted = found.adapter.base
     if base.digest != wanted.digest:
         raise DataError(
-            f"the adapter was trained on {wanted.name} (digest {wanted.digest[:12]}…), and {folder} is another base "
-            f"(digest {base.digest[:12]}…)"
+            f"the adapter was trained on {wanted.name[:100]!r} (digest {wanted.digest[:12]}…), and {folder} is "
+            f"another base (digest {base.digest[:12]}…)"
         )
     with torch.device("meta"):  # before memory is taken for what it says
         sketch = causal.causal(causal.from_config(base.config, dtype=torch.float32, attention="sdpa"))

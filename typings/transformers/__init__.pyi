@@ -33,4 +33,5 @@ AutoModelForCausalLM: Any
 AutoModelForImageClassification: Any
 AutoModelForSequenceClassification: Any
 AutoTokenizer: Any
+GenerationConfig: Any
 RobertaForSequenceClassification: Any

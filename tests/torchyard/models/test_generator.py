@@ -191,7 +191,9 @@ def test_a_base_that_was_moved_is_given(states: Mapping[str, State], base: Path,
     for weights in ("file:///absent/base", f"bundle:sha256:{'0' * 64}"):
         state["config"]["model"]["weights"] = weights
         message = refused(tmp_path, state)
-        assert f"it is an adapter, and its base {base.as_uri()} is not on this machine: give the folder" in message
+        assert (
+            f"it is an adapter, and its base '{base.as_uri()[:100]}' is not on this machine: give the folder" in message
+        )
         expected = loaded(tmp_path / "own.pt", states["adapter"]).generate("The yard", max_new_tokens=8)
         assert loaded(tmp_path / "best.pt", state, base=moved).generate("The yard", max_new_tokens=8) == expected
 
@@ -200,7 +202,8 @@ def test_another_base_is_refused_by_name(states: Mapping[str, State], base: Path
     other = tiny_base(tmp_path / "other", seed=8)
     message = refused(tmp_path, states["adapter"], base=other)
     digest = states["adapter"]["adapter"]["base"]["digest"][:12]
-    assert f"the adapter was trained on {base.as_uri()} (digest {digest}…), and {other} is another base" in message
+    assert f"the adapter was trained on '{base.as_uri()[:100]}' (digest {digest}…)" in message
+    assert f"and {other} is another base" in message
     assert "base: there is no folder" in refused(tmp_path, states["adapter"], base=tmp_path / "absent")
 
 

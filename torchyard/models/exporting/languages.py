@@ -15,7 +15,7 @@ from torchyard.contract.exports import Format
 from torchyard.contract.version import own_version
 from torchyard.models import lora, text
 from torchyard.models.exporting import weights
-from torchyard.models.exporting.graphs import BATCH, LENGTH, OUTPUT, Run, Trial, Written
+from torchyard.models.exporting.graphs import BATCH, LENGTH, OUTPUT, Run, Trial, Written, quiet
 from torchyard.models.exporting.tensorfiles import NAMES, write, write_model
 from torchyard.models.generator import Generator
 from torchyard.models.library import configure_transformers
@@ -47,9 +47,10 @@ def refuse(model: Generator, to: Format, *, adapter: bool) -> None:
     """Raises ExportError for what is not written."""
     if to in ("onnx", "torch-export"):
         raise ExportError(f"a language model is not written as {to}: choose hf, which other programs convert")
-    if adapter and (to != "hf" or model.language.adapter is None):
-        why = "is for --to hf" if to != "hf" else "needs a checkpoint of one, and this one has all weights"
-        raise ExportError(f"an adapter of its own {why}")
+    if adapter and to != "hf":
+        raise ExportError(f"an adapter alone is written by hf, and {to} always has the adapter alone")
+    if adapter and model.language.adapter is None:
+        raise ExportError("the checkpoint has all weights, and no adapter: leave adapter out")
     if any(value.dtype != torch.float32 or value.device.type != "cpu" for value in model.module.parameters()):
         raise ExportError('a language model is exported from host memory: load it with device="cpu"')
 
@@ -131,7 +132,8 @@ def _opened_adapter(model: Generator, folder: Path) -> Run:
 
     base = model.language.base
     assert base is not None
-    return _run(PeftModel.from_pretrained(_of_transformers(model, base.folder), str(folder)).eval())
+    with quiet():
+        return _run(PeftModel.from_pretrained(_of_transformers(model, base.folder), str(folder)).eval())
 
 
 def _opened_file(model: Generator, file: Path) -> Run:

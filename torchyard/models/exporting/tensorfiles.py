@@ -34,14 +34,14 @@ def write(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, s
         raise ExportError(f"the weights cannot be written: {error}") from error
 
 
-def write_model(folder: Path, tensors: Iterable[tuple[str, Tensor]], *, most: int = MOST_BYTES) -> None:
+def write_model(folder: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
     """Writes the weights of a model of transformers: one file, or several with an index. Raises OSError.
 
     The tensors of one file are in memory at a time.
     """
     parts: list[list[str]] = []
     total = 0
-    for part in _parts(tensors, most):
+    for part in _parts(tensors):
         write(folder / f"{len(parts)}.part", part, metadata={"format": "pt"})
         parts.append([*part])
         total += sum(tensor.nbytes for tensor in part.values())
@@ -56,11 +56,11 @@ def write_model(folder: Path, tensors: Iterable[tuple[str, Tensor]], *, most: in
     (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True))
 
 
-def _parts(tensors: Iterable[tuple[str, Tensor]], most: int) -> Iterator[dict[str, Tensor]]:
+def _parts(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
     part: dict[str, Tensor] = {}
     size = 0
     for name, tensor in tensors:
-        if part and size + tensor.nbytes > most:
+        if part and size + tensor.nbytes > MOST_BYTES:
             yield part
             part, size = {}, 0
         part[name] = tensor
