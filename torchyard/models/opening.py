@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 from urllib.parse import unquote
 
 from pydantic import BaseModel, Field, model_validator
@@ -15,6 +15,7 @@ from torchyard.contract.recipes.causal import HF_CAUSAL, CausalLm, CausalModelCo
 from torchyard.models import causal, checkpoint, library, lora
 from torchyard.models.base import Base, load_model, open_base
 from torchyard.models.chat import MOST_TEMPLATE_BYTES
+from torchyard.models.language import tokenizer_from
 from torchyard.models.placement import DTYPES, precision
 from torchyard.models.prompts import Form, Prompts
 from torchyard.models.text import own_config
@@ -31,12 +32,13 @@ SHAPE = (
     *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings"),
 )
 """The keys of a configuration that say what is computed, beside `library.own_keys`."""
-Role = Literal["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"]
+ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""The special tokens that are given to transformers by their roles."""
 
 
 class _Tokenizer(BaseModel, frozen=True, strict=True):
     content: Annotated[str, Field(max_length=MOST_TOKENIZER_CHARACTERS)]
-    roles: dict[Role, Short]
+    roles: dict[str, Any]
     chat_template: Annotated[str, Field(max_length=MOST_TEMPLATE_BYTES)] | None = None
 
 
@@ -175,12 +177,8 @@ def _shape(model_config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> di
 
 
 def _tokenizer(found: _Tokenizer, *, vocabulary: int) -> "TokenizersBackend":
-    from tokenizers import Tokenizer
-    from transformers import TokenizersBackend
-
-    made = TokenizersBackend(
-        tokenizer_object=Tokenizer.from_str(found.content), chat_template=found.chat_template, **found.roles
-    )
+    roles = {role: token for role in ROLES if isinstance(token := found.roles.get(role), str)}
+    made = tokenizer_from({**found.model_dump(), "roles": roles})
     highest = max(made.get_vocab().values(), default=0)
     if highest >= vocabulary:
         raise DataError(f"its tokens are up to {highest}; its model has {vocabulary}")

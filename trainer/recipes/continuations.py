@@ -92,7 +92,7 @@ def _continued(
     made: list[list[int]] = [[] for _ in prompts]
     calls = 0
     for count, row in enumerate(
-        continued(forward, prompts, most=most, stops=stops, sampling=Sampling(), device=device),
+        continued(forward, prompts, most=most, stops=[stops] * len(prompts), sampling=Sampling(), device=device),
         start=1,
     ):
         for tokens, token in zip(made, row, strict=True):

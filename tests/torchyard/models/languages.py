@@ -8,6 +8,7 @@ import torch
 from torchyard.contract.recipes import REGISTRY, CausalLm
 from torchyard.models import causal, lora
 from torchyard.models.base import load_model, open_base
+from torchyard.models.language import tokenizer_state
 from torchyard.models.prompts import Form
 
 State = dict[str, Any]
@@ -48,16 +49,11 @@ def whole(base: Path, *, form: Form = "text") -> State:
     """Returns the state of a model whose weights all trained."""
     opened = open_base(base)
     module = load_model(opened)
-    tokenizer = opened.tokenizer
     return {
         **_recipe(config_of(base, method="full"), form),
         "model": module.state_dict(),
         "model_config": causal.config_of(module),
-        "tokenizer": {
-            "content": tokenizer.backend_tokenizer.to_str(),
-            "roles": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
-            "chat_template": opened.chat_template,
-        },
+        "tokenizer": tokenizer_state(opened.tokenizer),
     }
 
 
