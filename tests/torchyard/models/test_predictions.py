@@ -14,7 +14,7 @@ from PIL import Image
 import pytest
 import torch
 
-from tests.torchyard.models.trained import MASKS, PICTURES, TEXTS, digits, run
+from tests.torchyard.models.trained import MASKS, PICTURES, TEXTS, WORDS, digits, run
 import torchyard
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.models.predictions import ClassPrediction, MaskPrediction
@@ -101,6 +101,16 @@ def test_masks_get_the_iou_that_the_run_reported(
     iou = (masks & truth).sum() / (masks | truth).sum()
     assert models[MASKS].metrics["val/iou"] == pytest.approx(iou, abs=1e-12)
     assert 0 < iou < 1
+
+
+def test_a_language_model_goes_on_as_the_run_has_shown(tmp_path: Path) -> None:
+    state = run(tmp_path, WORDS)
+    shown = json.loads((state.parent / "samples.json").read_text())
+    model: Any = torchyard.load(state, device="cpu")
+    prompts = [each["prompt"] for each in shown]
+    found = model.predict(prompts, max_new_tokens=model.config.evaluation.new_tokens)
+    assert [each.text for each in found] == [each["continuation"] for each in shown]
+    assert len(found) == model.config.evaluation.samples and any(each.text for each in found)
 
 
 @pytest.mark.parametrize("trainer", [PICTURES, MASKS, TEXTS])

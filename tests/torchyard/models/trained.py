@@ -5,20 +5,22 @@ from typing import Any
 
 import numpy as np
 
+from tests.trainer import language
+from tests.trainer.bases import tiny_base
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.walls import walls
 from torchyard.contract.recipes import MODULES, REGISTRY
 from trainer.__main__ import main
 from trainer.data.digits import read_digits
 
-assert len(MODULES) == len(REGISTRY) == 3, "another recipe needs a run here"
+assert len(MODULES) == len(REGISTRY) == 4, "another recipe needs a run here"
 
-PICTURES, MASKS, TEXTS = REGISTRY
+PICTURES, MASKS, TEXTS, WORDS = REGISTRY
 
 
 def run(folder: Path, trainer: str) -> Path:
     """Trains a small model of a recipe on data in `folder`. Returns its last `state.pt`."""
-    data, config = {PICTURES: _pictures, MASKS: _walls, TEXTS: _texts}[trainer](folder)
+    data, config = {PICTURES: _pictures, MASKS: _walls, TEXTS: _texts, WORDS: _words}[trainer](folder)
     source = "digits" if data == "digits" else f"file://{data}"
     config = {**config, "data": {**config["data"], "source": source}}
     made = job(folder / "run", config, trainer=trainer, checkpoint={"keep_last": 1})
@@ -56,3 +58,8 @@ def _texts(folder: Path) -> tuple[str, dict[str, Any]]:
         "data": {"vocabulary": 300, "val_fraction": 0.2},
         "training": {"epochs": 1, "per_device_batch_size": 8},
     }
+
+
+def _words(folder: Path) -> tuple[str, dict[str, Any]]:
+    file = language.prompts(folder / "data.jsonl")
+    return str(file), language.sections(tiny_base(folder / "base"), file)
