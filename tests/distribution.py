@@ -7,12 +7,18 @@ from xdist.scheduler import LoadFileScheduling
 
 _FOLDER = Path(__file__).parent
 _ONE_SERVICE = (
+    "e2e/test_after.py",
     "e2e/test_artifacts.py",
+    "e2e/test_asha.py",
     "e2e/test_cut_connections.py",
     "e2e/test_forged_records.py",
+    "e2e/test_init_from.py",
     "e2e/test_intents.py",
     "e2e/test_jobs.py",
+    "e2e/test_memory.py",
+    "e2e/test_models.py",
     "e2e/test_own_code.py",
+    "e2e/test_profile.py",
     "e2e/test_retention.py",
     "e2e/test_retry.py",
     "e2e/test_secrets.py",
