@@ -55,9 +55,11 @@ class Base:
 
 def open_base(folder: Path, *, field: str = "model.weights") -> Base:
     """Reads and checks a folder, all but the weights. Raises DataError, which names `field`, the file and a remedy."""
+    if not folder.is_dir():
+        raise DataError(f"{field}: there is no folder {folder}")
     configure_transformers()
     with _named(folder, field):
-        names = _names(folder)
+        names = {path.name for path in folder.iterdir()}
         contents = {name: OpenFile(folder, name).read(most) for name, most in MOST_BYTES.items() if name in names}
         if CONFIG not in contents:
             raise DataError(_without_config(names))
@@ -148,13 +150,6 @@ def _fitting(name: str, own: Tensor, views: Mapping[str, Any]) -> Slice:
     if found.shape != own.shape:
         raise DataError(f"its model needs {name} of {tuple(own.shape)}, and its files have one of {tuple(found.shape)}")
     return found
-
-
-def _names(folder: Path) -> set[str]:
-    try:
-        return {path.name for path in folder.iterdir()}
-    except OSError as error:
-        raise DataError(f"it is no folder that can be read: {error.strerror}") from None
 
 
 def _without_config(names: set[str]) -> str:

@@ -114,7 +114,6 @@ def without(*names: str) -> Callable[[Path], None]:
 
 
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "nothing": (shutil.rmtree, "it is no folder that can be read: No such file or directory"),
     "no config": (without("config.json"), r"there is no config\.json, but tokenizer\.json: name the folder that"),
     "adapter": (
         lambda base: (base / "config.json").rename(base / "adapter_config.json"),
@@ -208,6 +207,11 @@ def test_a_base_that_cannot_be_used_is_refused_with_one_line(name: str, base: Pa
         load_model(open_base(base, field="model.weights"))
     assert refused.value.message.startswith(f"model.weights: {base} cannot be used: ")
     assert "\n" not in refused.value.message
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^model\.weights: there is no folder .*/absent$"):
+        open_base(tmp_path / "absent")
 
 
 def test_code_and_kernels_that_a_base_names_are_not_run(base: Path) -> None:
