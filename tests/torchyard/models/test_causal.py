@@ -36,10 +36,23 @@ def inputs_of(ids: Tensor, lengths: tuple[int, ...]) -> dict[str, Tensor]:
     }
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "gemma2": {"sliding_window": 4},
+    "gemma3_text": {"sliding_window": 4, "final_logit_softcapping": 5.0},
+    "granite": {"logits_scaling": 3.0, "embedding_multiplier": 2.0, "residual_multiplier": 0.5},
+    "mistral": {"sliding_window": 4},
+    "phi3": {"sliding_window": 4},
+    "qwen2": {"sliding_window": 4, "use_sliding_window": True, "max_window_layers": 1},
+    "qwen3": {"sliding_window": 4, "use_sliding_window": True, "max_window_layers": 1},
+    "starcoder2": {"sliding_window": 4},
+}
+"""What a type may have besides: windows that are shorter than a document, and logits that are scaled or capped."""
+
+
 def test_the_loss_of_a_type_is_transformers_and_documents_do_not_see_each_other(kind: str, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    tiny_base(tmp_path, kind=kind)
+    tiny_base(tmp_path, kind=kind, initializer_range=0.2, **OPTIONS.get(kind, {}))
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     module: Any = load_model(open_base(tmp_path)).eval()
     assert inspect.signature(module.forward) == inspect.signature(theirs.forward)
@@ -48,8 +61,8 @@ def test_the_loss_of_a_type_is_transformers_and_documents_do_not_see_each_other(
         whole, packed = module(inputs_of(ids, (ids.shape[1],))), module(inputs_of(ids, LENGTHS))
         apart = [theirs(part, labels=part).loss for part in ids.split(LENGTHS, dim=1)]
         counts = torch.tensor([length - 1.0 for length in LENGTHS])
-        torch.testing.assert_close(whole, theirs(ids, labels=ids).loss, atol=1e-6, rtol=0)
-        torch.testing.assert_close(packed, (torch.stack(apart) * counts).sum() / counts.sum(), atol=1e-6, rtol=0)
+        torch.testing.assert_close(whole, theirs(ids, labels=ids).loss, atol=2e-6, rtol=2e-7)
+        torch.testing.assert_close(packed, (torch.stack(apart) * counts).sum() / counts.sum(), atol=0, rtol=3e-7)
     settings = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 4, "do_sample": False}
     assert torch.equal(module.generate(ids, **settings), theirs.generate(ids, **settings))
 
