@@ -1,6 +1,6 @@
 """Documents: examples as tokens, and which of the tokens the loss counts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, cast
@@ -66,8 +66,9 @@ def tokenize(
     base: str,
     max_length: int,
     too_long: Literal["cut", "leave_out"],
+    on_chunk: Callable[[], None] = lambda: None,
 ) -> Documents:
-    """Tokenizes each example as one text. Raises DataError.
+    """Tokenizes each example as one text, and calls `on_chunk` after some. Raises DataError.
 
     A text gets the special tokens that the tokenizer puts around it, and EOS at the end if it is not there. A
     conversation gets those of the chat template, and EOS if none of the assistant's turns has one. Special tokens that
@@ -86,6 +87,7 @@ def tokenize(
         ids.append(torch.from_numpy(np.concatenate([tokens for tokens, _ in kept])))
         counted.append(torch.from_numpy(np.concatenate([marks for _, marks in kept])))
         lengths += [len(tokens) for tokens, _ in kept]
+        on_chunk()
     starts = torch.zeros(len(lengths) + 1, dtype=torch.int64)
     starts[1:] = torch.tensor(lengths, dtype=torch.int64).cumsum(0)
     return Documents(torch.cat(ids), torch.cat(counted), starts, longer)

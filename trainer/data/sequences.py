@@ -1,6 +1,6 @@
 """Sequences: documents in rows, as a language model trains on them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 import hashlib
 import json
@@ -127,11 +127,13 @@ def load_sequences(
     chat_template: str | None,
     vocabulary: int,
     base: str,
+    on_chunk: Callable[[], None] = lambda: None,
 ) -> SequenceData:
     """Loads JSON lines, or a folder with train.jsonl and val.jsonl, as tokens in rows of `config.max_length`.
 
     `tokenizer` is a fast one; `vocabulary` are the tokens that the model has; `base` is what an error calls it. A
-    source without its own split is split by the configuration's seed. Raises DataError.
+    source without its own split is split by the configuration's seed. `on_chunk` is called now and then. Raises
+    DataError.
     """
     reading = _Reading(path)
     documents = tokenize(
@@ -141,6 +143,7 @@ def load_sequences(
         base=base,
         max_length=config.max_length,
         too_long=config.too_long,
+        on_chunk=on_chunk,
     )
     _check_ids(documents, vocabulary=vocabulary, base=base)
     held_out = torch.arange(len(documents)) >= reading.training

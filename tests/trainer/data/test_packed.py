@@ -63,6 +63,7 @@ def distance(model: Any, alone: Any, documents: Documents, **options: Any) -> fl
     return float((found - expected).abs().max() / expected.abs().max())
 
 
+@pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
 @pytest.mark.parametrize(
     ("kind", "attention"),
     [

@@ -11,6 +11,7 @@ from torch import Tensor
 from tests.trainer.bases import END, TEMPLATE, tiny_base
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes.causal import CausalDataConfig
+from trainer.data import documents
 from trainer.data.batch import Batch
 from trainer.data.loading import TOKENS
 from trainer.data.sequences import SequenceData, Sequences, load_sequences
@@ -114,17 +115,17 @@ def test_rows_are_packed_whole_and_positions_restart_with_each_document_and_the_
     assert len(data.train) < len(records)
     assert data.train.lengths.max() <= 16
     assert data.train.lengths.sum() == apart.train.lengths.sum()
-    documents: list[list[int]] = []
+    packed: list[list[int]] = []
     for ids, positions in rows_of(found):
         starts = [place for place, position in enumerate(positions) if position == 0]
-        documents += [ids[a:b] for a, b in zip(starts, [*starts[1:], len(ids)], strict=True)]
+        packed += [ids[a:b] for a, b in zip(starts, [*starts[1:], len(ids)], strict=True)]
     whole = [
         ids[:length]
         for ids, length in zip(
             batch(apart.train).inputs["input_ids"].tolist(), apart.train.lengths.tolist(), strict=True
         )
     ]
-    assert sorted(document for document in documents if any(document)) == sorted(whole)
+    assert sorted(document for document in packed if any(document)) == sorted(whole)
     flat: Tensor = found.inputs["input_ids"].flatten()
     assert torch.equal(flat[found.inputs["places"] + 1], found.targets)
     assert found.targets.numel() == data.train.counted.sum() == apart.train.counted.sum()
@@ -163,6 +164,93 @@ def test_an_example_without_a_counted_token_is_left_out_and_said(tmp_path: Path,
 def test_blank_texts_are_left_out_and_said(tmp_path: Path, tokenizer: Any) -> None:
     data = load(source(tmp_path / "a.jsonl", [*[{"text": "a b"}] * 4, {"text": ""}, {"text": " \n"}]), tokenizer)
     assert data.notes == ["2 of 6 examples have no counted token left, and are left out"]
+
+
+def test_the_reader_is_called_while_a_large_source_is_tokenized(
+    tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "CHUNK", 4)
+    calls: list[None] = []
+    config = CausalDataConfig.model_validate({"source": "file:///there"})
+    load_sequences(
+        source(tmp_path / "a.jsonl", [{"text": "a b"}] * 10),
+        config,
+        tokenizer=tokenizer,
+        chat_template=None,
+        vocabulary=len(tokenizer),
+        base="the base",
+        on_chunk=lambda: calls.append(None),
+    )
+    assert len(calls) == 3
+
+
+def test_a_token_that_begins_in_the_prompt_is_counted_if_the_completion_has_a_part_of_it(
+    tmp_path: Path, tokenizer: Any
+) -> None:
+    data = load(source(tmp_path / "a.jsonl", twice({"prompt": "The yard is ", "completion": "open"})), tokenizer)
+    assert learned(batch(data.train), tokenizer) == f" open{END}"
+
+
+def test_an_end_token_that_the_tokenizer_adds_is_counted_and_not_repeated(tmp_path: Path, base: Path) -> None:
+    from tokenizers import processors
+    from transformers import AutoTokenizer
+
+    adding = AutoTokenizer.from_pretrained(base)
+    special = [("<pad>", 0), (END, 1)]
+    adding.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"<pad> $A {END}", special_tokens=special
+    )
+    data = load(source(tmp_path / "a.jsonl", twice({"prompt": "The", "completion": " yard"})), adding)
+    assert batch(data.train).inputs["input_ids"][0].tolist() == adding("The yard").input_ids
+    assert adding.decode(batch(data.train).targets) == f" yard{END}"
+
+
+def test_a_folder_has_its_own_split_and_each_example_a_place_in_the_digests(tmp_path: Path, tokenizer: Any) -> None:
+    source(tmp_path / "train.jsonl", [{"text": "a b"}, {"text": "c d"}])
+    source(tmp_path / "val.jsonl", [{"text": "e f"}])
+    data = load(tmp_path, tokenizer)
+    assert tokenizer.decode(batch(data.val).inputs["input_ids"][0]) == f"e f{END}"
+    assert sorted(data.identity.digests) == ["train.jsonl", "val.jsonl"]
+    source(tmp_path / "val.jsonl", [{"text": "e g"}])
+    other = load(tmp_path, tokenizer)
+    assert other.identity.digests["train.jsonl"] == data.identity.digests["train.jsonl"]
+    assert other.identity.digests["val.jsonl"] != data.identity.digests["val.jsonl"]
+    assert (other.identity.digest, other.split_hash) != (data.identity.digest, data.split_hash)
+    source(tmp_path / "val.jsonl", [{"prompt": "a", "completion": "b"}])
+    with pytest.raises(DataError, match=r"val\.jsonl, line 1: has other keys than the examples in .*train\.jsonl"):
+        load(tmp_path, tokenizer)
+
+
+def test_a_split_depends_on_the_seed_alone(tmp_path: Path, tokenizer: Any) -> None:
+    path = source(tmp_path / "a.jsonl", [{"text": f"a {number}"} for number in range(20)])
+    first, again, other = (load(path, tokenizer, val_fraction=0.2, split_seed=seed) for seed in (0, 0, 1))
+    assert len(first.val) == 4
+    assert first.split_hash == again.split_hash != other.split_hash
+    assert first.identity.digest == other.identity.digest
+    assert torch.equal(batch(first.val).inputs["input_ids"], batch(again.val).inputs["input_ids"])
+    with pytest.raises(DataError, match="validation has no example: none"):
+        load(source(path, [{"text": "a b"}]), tokenizer)
+
+
+def test_a_conversation_that_the_template_refuses_is_named(tmp_path: Path, tokenizer: Any) -> None:
+    template = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}{% endfor %}"
+    )
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    path = source(tmp_path / "a.jsonl", [{"messages": said}, {"messages": [{"role": "system", "content": ""}, *said]}])
+    config = CausalDataConfig.model_validate({"source": "file:///there"})
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2: the chat template refuses it: no system"):
+        load_sequences(path, config, tokenizer=tokenizer, chat_template=template, vocabulary=400, base="the base")
+
+
+def test_what_the_model_continues(tmp_path: Path, tokenizer: Any) -> None:
+    data = load(source(tmp_path / "a.jsonl", twice({"text": "The yard is open at noon."})), tokenizer)
+    (prompt,) = data.val.prompts(4)
+    whole = batch(data.val).inputs["input_ids"][0].tolist()
+    assert prompt.tokens + prompt.rest == whole
+    assert len(prompt.tokens) == len(whole) // 2
+    data = load(source(tmp_path / "b.jsonl", twice({"text": "a " * 400})), tokenizer, max_length=512)
+    assert len(data.val.prompts(1)[0].tokens) == 64
 
 
 def test_ids_above_the_models_vocabulary_are_an_error(tmp_path: Path, tokenizer: Any) -> None:
