@@ -140,13 +140,12 @@ class Attempt:
         """Those of the worker, in whose store `add_bundle` puts one."""
         return BundleCache(self.run.root / "worker" / UNPACKED, Blobs(self.run.root / "blobs"))
 
-    def add_bundle(self, files: Mapping[str, str]) -> str:
+    def add_bundle(self, files: Mapping[str, str | bytes]) -> str:
         """Stores a bundle, and returns its URL. A name that ends with `.sh` is executable."""
+        encoded = {name: file.encode() if isinstance(file, str) else file for name, file in sorted(files.items())}
         content = b"".join(
-            header(name, size=len(text.encode()), executable=name.endswith(".sh"))
-            + text.encode()
-            + padding(len(text.encode()))
-            for name, text in sorted(files.items())
+            header(name, size=len(file), executable=name.endswith(".sh")) + file + padding(len(file))
+            for name, file in encoded.items()
         )
         return bundle_url(self.bundles.blobs.add(BytesIO(content + END)).sha256)
 

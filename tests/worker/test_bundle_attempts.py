@@ -1,9 +1,13 @@
 """Attempts of jobs whose code and data are bundles, with real processes in the sandbox."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.trainer.bases import tiny_base
+from tests.trainer.language import prompts, sections
 from tests.worker.attempt import WARM_LAUNCH, Attempt
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import DataError
@@ -193,6 +197,20 @@ def test_a_recipe_trains_on_a_bundle(attempt: Attempt) -> None:
 
 
 WORDS = {"good": "fine", "bad": "poor"}
+
+
+@pytest.mark.thorough
+def test_a_language_model_trains_on_a_base_that_is_a_bundle(attempt: Attempt, tmp_path: Path) -> None:
+    base = tiny_base(tmp_path / "base")
+    weights = attempt.add_bundle({file.name: file.read_bytes() for file in base.iterdir()})
+    data = attempt.add_bundle({"data.jsonl": prompts(tmp_path / "data.jsonl").read_bytes()})
+    config = sections(base, tmp_path, training={"max_steps": 2}) | {"model": {"weights": weights}}
+    config["data"] = {**config["data"], "source": data}
+    attempt.start_spec({"trainer": "causal-lm", "config": config}, world_size=2)
+    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    (checkpoint,) = attempt.run.checkpoints.iterdir()
+    described = json.loads((checkpoint / "adapter_config.json").read_text())
+    assert described["base_model_name_or_path"] == weights
 
 
 @WARM_LAUNCH

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 import torch
 from torch.nn import functional
 
@@ -14,6 +15,7 @@ from tests.trainer.bases import tiny_base
 from torchyard.contract.errors import ConfigError, DataError
 from trainer.randomness import random_state
 from trainer.recipes.causal import LanguageTask, make_task
+from trainer.weights.language import check_start
 
 CPU = torch.device("cpu")
 
@@ -92,7 +94,9 @@ def test_a_checkpoint_makes_the_same_task_again(base: Path, data: Path, method: 
 def test_an_adapter_goes_on_its_own_base_alone(base: Path, data: Path, tmp_path: Path) -> None:
     before = task(base, data)
     other = tiny_base(tmp_path / "other", seed=8)
-    with pytest.raises(DataError, match=r"the adapter was trained on tiny \(digest .*other is another base \(digest"):
+    with pytest.raises(
+        DataError, match=r"the adapter was trained on tiny \(a llama, digest .*other is another base \(digest"
+    ):
         task(other, data, metadata=before.metadata)
 
 
@@ -134,3 +138,86 @@ def test_samples_are_the_likeliest_tokens_and_change_nothing(base: Path, data: P
         assert sample["prompt"] == found.origin.tokenizer.decode(prompt.tokens)
     assert found.evaluate(None).files == evaluation.files
     assert task(base, data, evaluation={"samples": 0}).evaluate(None).files == {}
+
+
+def gradient(found: LanguageTask) -> dict[str, torch.Tensor]:
+    """Returns the gradient of the mean over all counted training tokens."""
+    total = int(found.counts.sum())
+    rows = list(torch.arange(found.samples).split(2))
+    for batch in found.training_batches(rows, epoch=1):
+        (found.loss(found.model(batch.inputs), batch.targets) * (len(batch.targets) / total)).backward()
+    return {name: item.grad for name, item in found.model.named_parameters() if item.grad is not None}
+
+
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_packed_documents_have_the_gradient_of_separate_ones(base: Path, data: Path, method: str) -> None:
+    packed, separate = (
+        task(base, data, model={"method": method}, data={"packing": packing}) for packing in (True, False)
+    )
+    assert packed.samples < separate.samples == 32
+    assert int(packed.counts.sum()) == int(separate.counts.sum())
+    ours, theirs = gradient(packed), gradient(separate)
+    assert ours.keys() == theirs.keys()
+    assert any(bool(value.abs().max() > 1e-3) for value in ours.values())
+    for name, value in ours.items():
+        assert torch.allclose(value, theirs[name], rtol=0, atol=1e-6), name
+
+
+def nan_in(folder: Path) -> Path:
+    """Writes a base with a weight that is no number."""
+    file = tiny_base(folder) / "model.safetensors"
+    tensors = load_file(file)
+    tensors["model.norm.weight"][3] = torch.nan
+    save_file(tensors, file, metadata={"format": "pt"})
+    return folder
+
+
+BAD_LINES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "no completion": ([{"prompt": "Who?"}] * 9, "line 1: has prompt and no completion"),
+    "blank completion": ([{"prompt": "Who?", "completion": " "}] * 9, "line 1: completion is blank"),
+    "all masked": (
+        [{"prompt": "word " * 200, "completion": "end"}] * 9,
+        "training has no example: all 7 are left out",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LINES)
+def test_bad_examples_are_an_error_of_the_data_in_one_line(base: Path, tmp_path: Path, case: str) -> None:
+    lines, expected = BAD_LINES[case]
+    file = language.written(tmp_path / "bad.jsonl", lines)
+    with pytest.raises(DataError, match=expected) as caught:
+        task(base, file)
+    assert "\n" not in caught.value.message
+
+
+def test_a_base_with_weights_that_are_no_numbers_is_refused_by_name(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(DataError, match=r"model\.norm\.weight") as caught:
+        task(nan_in(tmp_path / "base"), data)
+    assert "\n" not in caught.value.message
+
+
+def test_bad_examples_are_found_before_the_weights_are_read(tmp_path: Path) -> None:
+    base = nan_in(tmp_path / "base")
+    file = language.written(tmp_path / "bad.jsonl", [{"prompt": "Who?"}])
+    with pytest.raises(DataError, match="has prompt and no completion"):
+        task(base, file)
+
+
+def test_what_a_run_starts_from_must_fit(base: Path, data: Path, tmp_path: Path) -> None:
+    adapter = task(base, data).metadata
+    larger = task(base, data, model={"lora": {"rank": 8}}).metadata
+    louder = task(base, data, model={"lora": {"rank": 4, "alpha": 64.0}}).metadata
+    whole = task(base, data, model={"method": "full"}).metadata
+    other = task(tiny_base(tmp_path / "gpt", kind="gpt2"), data).metadata
+    assert check_start(adapter, adapter) is None
+    assert check_start(whole, whole) is None
+    assert check_start(louder, adapter) == "its alpha was 32, and is 64: its updates count accordingly"
+    with pytest.raises(ConfigError, match=r"the adapter has rank 4, and config\.model\.lora\.rank is 8"):
+        check_start(larger, adapter)
+    with pytest.raises(DataError, match=r"init_from: the adapter was trained on gpt \(a gpt2, .*tiny is another base"):
+        check_start(adapter, other)
+    with pytest.raises(ConfigError, match=r"has all weights of a model: set config\.model\.method to full"):
+        check_start(adapter, whole)
+    with pytest.raises(ConfigError, match=r"has an adapter on tiny: set config\.model\.method to lora"):
+        check_start(whole, adapter)

@@ -1,6 +1,7 @@
 """Runs of causal-lm: the same for any number of ranks, resumed, evaluated and started from checkpoints."""
 
 from collections.abc import Callable
+import json
 import os
 from pathlib import Path
 import signal
@@ -14,9 +15,11 @@ from tests.trainer.bases import tiny_base
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines, load, points, same
 import torchyard
-from torchyard.contract.events import Message
+from torchyard.contract.errors import DataError
+from torchyard.contract.events import Message, Remeasured, Shown
 from torchyard.contract.rundir import Env, RunDir
 from trainer import __main__ as trainer
+from trainer.evaluate import evaluate
 
 forks.preload("transformers.models.llama.modeling_llama", "peft")
 NOBODY = f"job_{'0' * 32}"
@@ -104,7 +107,7 @@ EVERYTHING: dict[str, Any] = {
     ],
 )
 def test_a_killed_run_ends_bit_equal_to_an_uninterrupted_one(
-    tmp_path: Path, base: Path, data: Path, method: str, strategy: str, ranks: int
+    tmp_path: Path, base: Path, data: Path, *, method: str, strategy: str, ranks: int
 ) -> None:
     changes: dict[str, Any] = {**EVERYTHING, "model": {**EVERYTHING["model"], "method": method}}
     changes |= {"distributed": {"strategy": strategy}}
@@ -118,3 +121,113 @@ def test_a_killed_run_ends_bit_equal_to_an_uninterrupted_one(
     assert same(load(again.checkpoints / "epoch-0002"), load(whole.checkpoints / "epoch-0002"))
     assert dict(points(again, "train/loss")).items() <= dict(points(whole, "train/loss")).items()
     assert points(again, "val/loss")[-1] == points(whole, "val/loss")[-1]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, base: Path, data: Path) -> RunDir:
+    """A run of one process on a base, with an average."""
+    return run_job(tmp_path_factory.mktemp("saved"), base, data, ema={"decay": 0.5, "ramp": 0})
+
+
+def test_a_checkpoint_is_measured_again_on_its_base(saved: RunDir, base: Path, data: Path) -> None:
+    checkpoint = saved.checkpoints / "epoch-0002"
+    metrics = load(checkpoint)["metrics"]
+    found = evaluate(checkpoint / "state.pt", source=str(data), base=str(base), device="cpu")
+    assert found["loss"] == pytest.approx(metrics["val/loss"], rel=1e-6)
+    assert found["perplexity"] == pytest.approx(metrics["val/perplexity"], rel=1e-5)
+    (again,) = [line for line in lines(saved) if isinstance(line, Remeasured)]
+    assert again.metrics["val/loss"] == pytest.approx(metrics["val/loss"], rel=1e-6)
+    assert not [text for text in messages(saved) if "measured again" in text]
+    assert "samples.json" in {path.name for path in checkpoint.iterdir()}
+    assert {line.key for line in lines(saved) if isinstance(line, Shown)} == {"samples"}
+    assert len(points(saved, "train/tokens_per_second")) > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "strategy", "ranks"),
+    [
+        ("lora", "ddp", 2),
+        *(
+            pytest.param(*case, marks=pytest.mark.thorough)
+            for case in (("lora", "ddp", 3), ("full", "ddp", 3), ("full", "fsdp", 2), ("lora", "fsdp", 3))
+        ),
+    ],
+)
+def test_the_curve_is_the_same_for_any_number_of_ranks(
+    tmp_path: Path, base: Path, data: Path, *, method: str, strategy: str, ranks: int
+) -> None:
+    def curve(folder: str, *, ranks: int, accumulate: int, strategy: str = "ddp") -> dict[str, list[tuple[int, float]]]:
+        run = run_job(
+            tmp_path / folder,
+            base,
+            data,
+            ranks=ranks,
+            model={"method": method},
+            training={"per_device_batch_size": 1, "gradient_accumulation_steps": accumulate},
+            distributed={"strategy": strategy},
+        )
+        return {key: points(run, key) for key in ("train/loss", "train/grad_norm", "val/loss")}
+
+    alone, together = (
+        curve("1", ranks=1, accumulate=6),
+        curve("n", ranks=ranks, accumulate=6 // ranks, strategy=strategy),
+    )
+    assert len(alone["train/loss"]) >= 4
+    for key, values in alone.items():
+        for (step, value), (at, other) in zip(values, together[key], strict=True):
+            assert (at, other) == (step, pytest.approx(value, rel=2e-5)), key
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_a_run_starts_from_an_adapter_and_measures_one(
+    tmp_path: Path, base: Path, data: Path, saved: RunDir, ranks: int
+) -> None:
+    before = saved.checkpoints / "epoch-0002"
+    started = run_job(tmp_path / "1", base, data, init_from=before, training={"max_steps": 1}, optimizer={"lr": 1e-9})
+    (text,) = [text for text in messages(started) if "start from the checkpoint" in text]
+    assert text.startswith("28 of ")
+    assert "left out" not in text
+    metrics = load(before)["metrics"]
+    assert points(started, "val/loss")[-1][1] == pytest.approx(metrics["val/loss"], rel=1e-4)
+    measured = run_job(
+        tmp_path / "2",
+        base,
+        data,
+        init_from=before,
+        ranks=ranks,
+        spec={"mode": "evaluate"},
+        distributed={"strategy": "fsdp" if ranks > 1 else "ddp"},
+    )
+    assert points(measured, "val/loss") == [(load(before)["step"], pytest.approx(metrics["val/loss"], rel=1e-6))]
+    assert json.loads((measured.artifacts / "samples.json").read_text())
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.thorough
+def test_a_run_starts_from_all_weights_of_another(tmp_path: Path, base: Path, data: Path, strategy: str) -> None:
+    whole: dict[str, Any] = {"model": {"method": "full"}}
+    before = run_job(tmp_path / "1", base, data, **whole).checkpoints / "epoch-0002"
+    whole |= {"distributed": {"strategy": strategy}, "training": {"max_steps": 1}, "optimizer": {"lr": 1e-9}}
+    started = run_job(tmp_path / "2", base, data, ranks=2, init_from=before, **whole)
+    assert [text for text in messages(started) if "parameters start from the checkpoint" in text]
+    assert points(started, "val/loss")[-1][1] == pytest.approx(load(before)["metrics"]["val/loss"], rel=1e-4)
+
+
+def test_an_adapters_checkpoint_has_little_more_than_the_adapter_and_its_moments(tmp_path: Path, data: Path) -> None:
+    base = tiny_base(tmp_path / "base", hidden_size=512, intermediate_size=1024)
+    config: dict[str, Any] = {
+        "model": {"lora": {"rank": 64}},
+        "training": {"max_steps": 1, "epochs": 1},
+        "evaluation": {"samples": 0, "remeasure_best": False},
+    }
+    folder = run_job(tmp_path / "run", base, data, **config).checkpoints / "epoch-0001"
+    adapter = sum(tensor.nbytes for tensor in load(folder)["model"].values())
+    assert adapter > 4_000_000
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 4.2 * adapter
+    assert (base / "model.safetensors").stat().st_size > 4.2 * adapter
+
+
+def test_a_run_resumes_on_its_own_base_alone(tmp_path: Path, data: Path, saved: RunDir) -> None:
+    other = tiny_base(tmp_path / "other", seed=8)
+    with pytest.raises(DataError, match=r"the adapter was trained on tiny .*other is another base"):
+        run_job(tmp_path / "run", other, data, resume_from=saved.checkpoints / "epoch-0001")
