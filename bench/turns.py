@@ -14,7 +14,7 @@ from pathlib import Path
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from bench.torchrun import started
 
@@ -80,7 +80,7 @@ class TrainingSettings:
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def read(cls, path: str) -> "TrainingSettings":
+    def read(cls, path: str) -> Self:
         return cls(**json.loads(Path(path).read_text()))
 
 

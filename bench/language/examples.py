@@ -4,11 +4,12 @@ from collections.abc import Iterator
 import json
 from pathlib import Path
 import random
+from typing import Any
 
 from bench.language.settings import LanguageSettings
 from tests.trainer.bases import tiny_base
 
-SIZES = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 344}
+SIZES: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 344}
 VOCABULARY = 2048
 VALIDATION = 8
 """Examples of the validation split, which both evaluate at the end alone, or not at all."""

@@ -19,7 +19,7 @@ UNCOUNTED = -100
 
 
 def write(settings: LanguageSettings) -> list[int]:
-    """Writes the rows of all steps, each a list of documents with their ids and labels. Returns the tokens of each step.
+    """Writes the rows of all steps, each a list of documents: ids and labels. Returns the tokens of each step.
 
     With `method: lora`, an adapter with which both begin is written, too.
     """

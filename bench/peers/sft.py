@@ -19,7 +19,7 @@ from peft import LoraConfig
 from safetensors.torch import load_file
 import torch
 from torch import Tensor, nn
-from transformers import TrainerCallback
+from transformers.trainer_callback import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from bench.language.settings import ALPHA, RANK, LanguageSettings
@@ -116,8 +116,10 @@ def _rows(settings: LanguageSettings, prepared: Dataset) -> list[dict[str, Any]]
             found = [known[_key(ids, labels)] for ids, labels in documents]
         except KeyError:
             sys.exit("TRL has made other tokens or labels of an example")
-        row: dict[str, Any] = {"input_ids": sum((ids for ids, _ in found), [])}
-        row["labels"] = sum((labels for _, labels in found), [])
+        row: dict[str, Any] = {
+            "input_ids": [token for ids, _ in found for token in ids],
+            "labels": [label for _, labels in found for label in labels],
+        }
         rows.append({**row, "seq_lengths": [len(ids) for ids, _ in found]} if settings.packing else row)
     return rows
 

@@ -17,9 +17,12 @@ import warnings
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, TokenizersBackend
+from transformers import TokenizersBackend
+from transformers.models.llama.configuration_llama import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
 VOCABULARY = 2048
+END, PADDING = "<end>", "<pad>"
 LONGEST = 128
 """The tokens that the model can read at once."""
 OTHERS = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo"}
@@ -94,12 +97,12 @@ def make_base(folder: Path, texts: list[str], *, size: int) -> int:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=["<end>", "<pad>"],
+        special_tokens=[END, PADDING],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer=trainer)
-    whole = TokenizersBackend(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
+    whole = TokenizersBackend(tokenizer_object=tokenizer, eos_token=END, pad_token=PADDING)
     whole.save_pretrained(folder)
     torch.manual_seed(0)
     model = LlamaForCausalLM(

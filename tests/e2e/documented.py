@@ -14,7 +14,7 @@ import sys
 from tests.e2e.service import is_running, processes_naming, until
 from torchyard.client import Client
 
-_HERE_DOCUMENT = re.compile(r"<<'END'\n.*?^END$", re.MULTILINE | re.DOTALL)
+_HERE_DOCUMENT = re.compile(r"<<'?END'?\n.*?^END$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
 _BEFORE_PROGRAM = re.compile(r"do|\w+=.*", re.DOTALL)
 _ENDS_COMMAND, _REDIRECTS = ";|&()\n", "<>"
