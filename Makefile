@@ -21,7 +21,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-mnist bench-scheduling chaos screenshots env lock build clean
+.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-language bench-mnist bench-scheduling chaos screenshots env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ bench-trainer: $(STAMP)  ## Time the training loop beside DDP by hand, Lightning
 
 bench-guides: $(STAMP)  ## Compare one process, DataParallel, DDP and accumulation (minutes)
 	@$(BIN)/python -m bench.guides
+
+bench-language: $(FRAMEWORKS)/.complete  ## Fine-tune a small language model beside TRL's SFTTrainer (minutes)
+	@$(FRAMEWORKS)/bin/python -P -m bench.language
 
 bench-mnist: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
 	@$(BIN)/python -m bench.mnist
