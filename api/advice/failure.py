@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 import math
 import signal
+from urllib.parse import unquote
 
 from api.advice import memory, output
 from api.advice.facts import REQUIREMENTS, Facts, evidence, shown
@@ -196,11 +197,15 @@ def _for_killed(facts: Facts, failure: ErrorView) -> list[str]:
     ]
 
 
-def _for_data_error(facts: Facts, _: ErrorView) -> list[str]:
+def _for_data_error(facts: Facts, failure: ErrorView) -> list[str]:
     if facts.recipe is None:
         return ["Correct config.code, config.mounts or what is there, and submit it again."]
-    source = shown(facts.recipe.data.source)
-    return [f"Correct config.data.source or what is there, and submit it again. It is {source}."]
+    key, url = "config.data.source", facts.recipe.data.source
+    weights = facts.recipe.model.weights
+    is_named = weights.startswith("file://") and f" {unquote(weights[7:])} " in f" {failure.message} "
+    if is_named or failure.message.startswith("model.weights"):
+        key, url = "config.model.weights", weights
+    return [f"Correct {key} or what is there, and submit it again. It is {shown(url)}."]
 
 
 def _for_config_error(_: Facts, __: ErrorView) -> list[str]:

@@ -160,6 +160,20 @@ def test_each_end_has_its_next_step(code: str, more: dict[str, Any], headline: s
     assert any(step in item for item in advice.steps), advice.steps
 
 
+@pytest.mark.parametrize(
+    ("message", "step"),
+    [
+        ("there is no /models/a b", "Correct config.model.weights or what is there, and submit it again. It is "),
+        ("model.weights: /models/a b cannot be used: it has no tokenizer.json", "Correct config.model.weights or"),
+        ("there is no /models/a b/words.jsonl", "Correct config.data.source or what is there"),
+    ],
+)
+def test_a_base_that_cannot_be_used_is_named_as_what_is_to_be_corrected(message: str, step: str) -> None:
+    config = {"model": {"weights": "file:///models/a%20b"}, "data": {"source": "file:///models/a%20b/words.jsonl"}}
+    advice = judge(facts("failed", trainer="causal-lm", failure=failed("data_error", message), config=config))
+    assert advice.steps[0].startswith(step)
+
+
 @pytest.mark.parametrize("code", [*OUTCOMES])
 def test_every_end_can_be_judged_from_nothing_else(code: EndReason) -> None:
     advice = judge(facts("failed", trainer="script", failure=failed(code)))
