@@ -36,7 +36,7 @@ ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_t
 """The special tokens that are given to transformers by their roles."""
 
 
-class _Tokenizer(BaseModel, frozen=True, strict=True):
+class SavedTokenizer(BaseModel, frozen=True, strict=True):
     content: Annotated[str, Field(max_length=MOST_TOKENIZER_CHARACTERS)]
     roles: dict[str, Any]
     chat_template: Annotated[str, Field(max_length=MOST_TEMPLATE_BYTES)] | None = None
@@ -57,7 +57,7 @@ class LanguageMetadata(BaseModel, frozen=True, strict=True):
     form: Form
     model_config_: Annotated[dict[str, Any], Field(alias="model_config")]
     adapter: _Adapter | None = None
-    tokenizer: _Tokenizer | None = None
+    tokenizer: SavedTokenizer | None = None
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Self:
@@ -105,13 +105,18 @@ def opened(config: CausalLm, state: Mapping[str, Any], *, device: torch.device, 
 
     `base`: the folder of an adapter's base; None: the one that the job named. Raises ConfigError and DataError.
     """
-    keys = ("form", "model_config", "adapter", "tokenizer")
-    found = LanguageMetadata.model_validate({key: state[key] for key in keys if key in state})
+    found = described(state)
     if found.adapter is not None:
         return _on_base(config, state["model"], found, device=device, folder=_folder(config.model, base, found.adapter))
     if base is not None:
         raise ConfigError("a base is for an adapter, and this checkpoint has all weights: leave base out")
     return _whole(config, state["model"], found, device=device)
+
+
+def described(state: Mapping[str, Any]) -> LanguageMetadata:
+    """Returns what a state says of its language model. Raises ValidationError."""
+    keys = ("form", "model_config", "adapter", "tokenizer")
+    return LanguageMetadata.model_validate({key: state[key] for key in keys if key in state})
 
 
 def _folder(model: CausalModelConfig, base: Path | None, adapter: _Adapter) -> Path:
@@ -137,10 +142,7 @@ def _on_base(
             f"the adapter was trained on {wanted.name[:100]!r} (digest {wanted.digest[:12]}…), and {folder} is "
             f"another base (digest {base.digest[:12]}…)"
         )
-    with torch.device("meta"):  # before memory is taken for what it says
-        sketch = causal.causal(causal.from_config(base.config, dtype=torch.float32, attention="sdpa"))
-        lora.inject(sketch, config.model.lora)
-    library.check_shapes(sketch, tensors)
+    check_adapter(base, config, tensors)
     module = load_model(base, dtype=_dtype(config, device), attention=_attention(config), device=device)
     lora.inject(module, config.model.lora)
     checkpoint.fill(module, tensors)
@@ -152,20 +154,29 @@ def _whole(
     config: CausalLm, tensors: Mapping[str, Tensor], found: LanguageMetadata, *, device: torch.device
 ) -> Language:
     assert found.tokenizer is not None
-    shape = _shape(found.model_config_, tensors)
+    shape = shape_of(found.model_config_, tensors)
     attention = _attention(config)
-    with torch.device("meta"):  # before memory is taken for what it says
-        library.check_shapes(causal.rebuild(shape, attention=attention), tensors)
     with torch.device(device):
         module = causal.rebuild(shape, attention=attention)
     checkpoint.fill(module, tensors)
-    tokenizer = _tokenizer(found.tokenizer, vocabulary=own_config(module).vocab_size)
+    tokenizer = tokenizer_of(found.tokenizer, vocabulary=own_config(module).vocab_size)
     prompts = Prompts(tokenizer, form=found.form, ends=_ends(module))
     return Language(module, prompts, None, config.model.weights, None)
 
 
-def _shape(model_config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Returns the keys of a configuration that are given to transformers."""
+def check_adapter(base: Base, config: CausalLm, tensors: Mapping[str, Tensor]) -> None:
+    """Raises DataError unless the tensors are an adapter on the base. Takes no memory for what a state says."""
+    with torch.device("meta"):
+        sketch = causal.causal(causal.from_config(base.config, dtype=torch.float32, attention="sdpa"))
+        lora.inject(sketch, config.model.lora)
+    library.check_shapes(sketch, tensors)
+
+
+def shape_of(model_config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Returns the keys of a configuration that are given to transformers. Raises DataError unless the tensors fit.
+
+    Takes no memory for what a state says.
+    """
     kind = model_config.get("model_type")
     if kind not in HF_CAUSAL:
         raise DataError(f"its model_type is {str(kind)[:100]!r}, not one of {', '.join(HF_CAUSAL)}")
@@ -173,10 +184,14 @@ def _shape(model_config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> di
     if type(layers) is not int or not 0 < layers <= len(tensors):
         raise DataError(f"it has {len(tensors)} tensors, and says that it has {str(layers)[:100]} layers")
     allowed = {*SHAPE, *library.own_keys(kind)}
-    return {"model_type": kind, **{key: value for key, value in model_config.items() if key in allowed}}
+    shape = {"model_type": kind, **{key: value for key, value in model_config.items() if key in allowed}}
+    with torch.device("meta"):
+        library.check_shapes(causal.rebuild(shape), tensors)
+    return shape
 
 
-def _tokenizer(found: _Tokenizer, *, vocabulary: int) -> "TokenizersBackend":
+def tokenizer_of(found: SavedTokenizer, *, vocabulary: int) -> "TokenizersBackend":
+    """Returns a tokenizer for a model that has `vocabulary` tokens. Raises DataError if it has others."""
     roles = {role: token for role in ROLES if isinstance(token := found.roles.get(role), str)}
     made = tokenizer_from({**found.model_dump(), "roles": roles})
     highest = max(made.get_vocab().values(), default=0)

@@ -116,6 +116,17 @@ class Scan:
             return None
         return prepare({"data": known, **form}, count=count, length=length)
 
+    def beat(self) -> None:
+        """Tells the service that this process is not stuck, if it has not lately. No collective."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + EVERY_S
+        if self.alive is not None:
+            self.alive()
+        if self.run is not None:
+            self.run.progress(step=self.step)
+
     def _tell(self, text: str) -> None:
         if self.alive is not None:
             self.alive()

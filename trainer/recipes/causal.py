@@ -167,6 +167,7 @@ def make_task(
         chat_template=origin.tokenizer.chat_template,
         vocabulary=origin.vocabulary,
         base=origin.name,
+        on_chunk=scan.beat,
     )
     if scan.run is not None and scan.step == 0:
         for note in data.notes:

@@ -7,15 +7,17 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from pydantic import ValidationError
 import torch
 from torch import nn
 
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import CausalLm
-from torchyard.models import causal, lora
+from torchyard.models import causal, lora, opening
 from torchyard.models.base import Base, load_model, open_base, slices
-from torchyard.models.language import config_from, tokenizer_from, tokenizer_state, transformers_files
+from torchyard.models.checkpoint import reason
+from torchyard.models.language import config_from, tokenizer_state, transformers_files
 from torchyard.models.placement import DTYPES, precision
 from trainer.activations import recompute_layers
 from trainer.data.sources import local_path
@@ -33,6 +35,8 @@ class Origin:
 
     base: Base | None
     """None: all weights are in a checkpoint."""
+    shape: dict[str, Any] | None
+    """The model of that checkpoint, as `causal.rebuild` takes it."""
     tokenizer: "TokenizersBackend"
     config: "PreTrainedConfig"
     name: str
@@ -66,12 +70,15 @@ def open_origin(config: CausalLm, *, weights: str, metadata: Mapping[str, Any] |
 
     `metadata`: the state of a checkpoint. Raises DataError and ConfigError.
     """
-    if metadata is not None and config.model.method == "full":
-        model_config = config_from(metadata["model_config"])
-        origin = Origin(None, tokenizer_from(metadata["tokenizer"]), model_config, "the checkpoint's model")
-    else:
+    saved = None if metadata is None else _described(metadata, "the checkpoint")
+    if metadata is None or saved is None or saved.tokenizer is None:
         base = open_base(_folder(config, weights))
-        origin = Origin(base, base.tokenizer, base.config, str(base.folder))
+        origin = Origin(base, None, base.tokenizer, base.config, str(base.folder))
+    else:
+        shape = opening.shape_of(saved.model_config_, metadata["model"])
+        model_config = config_from(shape)
+        tokenizer = opening.tokenizer_of(saved.tokenizer, vocabulary=model_config.vocab_size)
+        origin = Origin(None, shape, tokenizer, model_config, "the checkpoint's model")
     if config.data.max_length > origin.context:
         raise ConfigError(
             f"data.max_length is {config.data.max_length}, and {origin.name} takes {origin.context} tokens at most"
@@ -89,8 +96,8 @@ def make_language_model(
     if origin.base is not None:
         model = _on_base(origin.base, config, metadata=metadata, device=device)
     else:
-        assert metadata is not None, "a model has a base, or is a checkpoint's"
-        model = _rebuilt(config, metadata, device)
+        assert metadata is not None and origin.shape is not None, "a model has a base, or is a checkpoint's"
+        model = _rebuilt(config, metadata, shape=origin.shape, device=device)
     if config.training.activation_checkpointing:
         recompute_layers(model.module)
     return model
@@ -101,6 +108,7 @@ def _on_base(
 ) -> LanguageModel:
     if metadata is not None:
         check_base(base, metadata)
+        opening.check_adapter(base, config, metadata["model"])
     sharded, adapts = config.distributed.strategy == "fsdp", config.model.method == "lora"
     dtype = DTYPES.get(precision(config.training.precision, device), torch.float32) if adapts else torch.float32
     options: dict[str, Any] = {"attention": config.model.attention, "chunk_tokens": config.loss.chunk_tokens}
@@ -139,12 +147,12 @@ def _below_adapters(module: nn.Module, weights: Mapping[str, Slice]) -> dict[str
     return {name: weights[name.replace(".base_layer.", ".")] for name in names}
 
 
-def _rebuilt(config: CausalLm, metadata: Mapping[str, Any], device: torch.device) -> LanguageModel:
+def _rebuilt(
+    config: CausalLm, metadata: Mapping[str, Any], *, shape: Mapping[str, Any], device: torch.device
+) -> LanguageModel:
     sharded = config.distributed.strategy == "fsdp"
     with without_weights() if sharded else torch.device(device):
-        module = causal.rebuild(
-            metadata["model_config"], attention=config.model.attention, chunk_tokens=config.loss.chunk_tokens
-        )
+        module = causal.rebuild(shape, attention=config.model.attention, chunk_tokens=config.loss.chunk_tokens)
     freeze(module, config.model.freeze)
     kept = {key: metadata[key] for key in ("model_config", "tokenizer")}
     return _whole(module, config, kept, dict(metadata.get("raw") or metadata["model"]) if sharded else None)
@@ -168,11 +176,12 @@ def check_start(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | Non
 
     Raises DataError if its adapter is of another base, and ConfigError if it fits the run in no other way.
     """
+    _described(theirs, "init_from: the checkpoint")
     own, other = ours.get("adapter"), theirs.get("adapter")
     if own is None and other is None:
         return None
     if own is None or other is None:
-        has = "all weights of a model" if other is None else f"an adapter on {other['base']['name']}"
+        has = "all weights of a model" if other is None else f"an adapter on {_short(other['base']['name'])}"
         instead = "full" if other is None else "lora"
         raise ConfigError(
             f"init_from: the checkpoint has {has}: set config.model.method to {instead}, or export it "
@@ -180,24 +189,37 @@ def check_start(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | Non
         )
     base = own["base"]
     _check_digest(other, digest=base["digest"], name=base["name"], field="init_from")
-    if own["rank"] != other["rank"]:
+    rank, alpha = other.get("rank"), other.get("alpha")
+    if own["rank"] != rank:
         raise ConfigError(
-            f"init_from: the adapter has rank {other['rank']}, and config.model.lora.rank is {own['rank']}: "
-            f"set it to {other['rank']}"
+            f"init_from: the adapter has rank {_short(rank)}, and config.model.lora.rank is {own['rank']}: "
+            f"set it to {_short(rank)}"
         )
-    if own["alpha"] == other["alpha"]:
+    if own["alpha"] == alpha:
         return None
-    return f"its alpha was {other['alpha']:g}, and is {own['alpha']:g}: its updates count accordingly"
+    return f"its alpha was {_short(alpha)}, and is {own['alpha']}: its updates count accordingly"
 
 
 def _check_digest(adapter: Mapping[str, Any], *, digest: str, name: str, field: str) -> None:
     trained_on = adapter["base"]
     if trained_on["digest"] != digest:
+        its_name, kind = _short(trained_on["name"]), _short(trained_on.get("model_type"))
         raise DataError(
-            f"{field}: the adapter was trained on {trained_on['name']} (a {trained_on['model_type']}, digest "
-            f"{trained_on['digest'][:12]}…), and {name} is another base (digest {digest[:12]}…): name the one that it "
-            "was trained on"
+            f"{field}: the adapter was trained on {its_name} (a {kind}, digest {trained_on['digest'][:12]}…), and "
+            f"{name} is another base (digest {digest[:12]}…): name the one that it was trained on"
         )
+
+
+def _described(state: Mapping[str, Any], what: str) -> opening.LanguageMetadata:
+    """Returns what a checkpoint says of its model. Raises DataError, which begins with `what`."""
+    try:
+        return opening.described(state)
+    except ValidationError as error:
+        raise DataError(f"{what} says of its model what cannot be: {reason(error)}") from error
+
+
+def _short(said: Any) -> str:
+    return str(said)[:100]
 
 
 def _base_name(config: CausalLm, base: Base) -> str:

@@ -70,7 +70,8 @@ def fill_from(task: Task, state: Mapping[str, Any], *, run: Run) -> None:
     filled = copy_fitting(model, {name: tensor for name, tensor in tensors.items() if name not in head})
     if task.unfilled is not None:
         task.unfilled.update({name: tensors[name] for name in filled & task.unfilled.keys()})
-    names = [name for name, _ in model.named_parameters()]
+    kept = model.state_dict()
+    names = [name for name, _ in model.named_parameters() if name in kept]  # those of a base are not
     new = [name for name in names if name not in filled]
     if len(new) == len(names):
         raise ConfigError(_nothing_fits(model, tensors, state))

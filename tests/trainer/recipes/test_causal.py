@@ -212,7 +212,7 @@ def test_what_a_run_starts_from_must_fit(base: Path, data: Path, tmp_path: Path)
     other = task(tiny_base(tmp_path / "gpt", kind="gpt2"), data).metadata
     assert check_start(adapter, adapter) is None
     assert check_start(whole, whole) is None
-    assert check_start(louder, adapter) == "its alpha was 32, and is 64: its updates count accordingly"
+    assert check_start(louder, adapter) == "its alpha was 32.0, and is 64.0: its updates count accordingly"
     with pytest.raises(ConfigError, match=r"the adapter has rank 4, and config\.model\.lora\.rank is 8"):
         check_start(larger, adapter)
     with pytest.raises(DataError, match=r"init_from: the adapter was trained on gpt \(a gpt2, .*tiny is another base"):
@@ -221,3 +221,41 @@ def test_what_a_run_starts_from_must_fit(base: Path, data: Path, tmp_path: Path)
         check_start(adapter, whole)
     with pytest.raises(ConfigError, match=r"has an adapter on tiny: set config\.model\.method to lora"):
         check_start(whole, adapter)
+
+
+FORGED: dict[str, tuple[dict[str, Any], str]] = {
+    "no adapter": ({"adapter": None}, "it has an adapter or a tokenizer"),
+    "a name": ({"adapter": "mine"}, "adapter"),
+    "no digest": ({"adapter": {"base": {"name": "tiny"}}}, "adapter.base.digest"),
+    "a form": ({"form": "poem"}, "form"),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_what_a_forged_checkpoint_says_is_an_error_in_one_line(base: Path, data: Path, case: str) -> None:
+    changed, expected = FORGED[case]
+    ours = task(base, data)
+    theirs = {**ours.metadata, **changed}
+    for use in (
+        lambda: check_start(ours.metadata, theirs),
+        lambda: task(base, data, metadata={**theirs, "model": ours.model.state_dict()}),
+    ):
+        with pytest.raises(DataError, match=expected) as caught:
+            use()
+        assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"model_type": "bert"}, "model_type is 'bert'"),
+        ({"num_hidden_layers": 10**9}, "layers"),
+        ({"vocab_size": 10**12}, "needs"),
+    ],
+)
+def test_a_forged_model_takes_no_memory(base: Path, data: Path, change: dict[str, Any], expected: str) -> None:
+    whole = task(base, data, model={"method": "full"})
+    state = {**whole.metadata, "model": whole.model.state_dict()}
+    state["model_config"] = {**state["model_config"], **change}
+    with pytest.raises(DataError, match=expected):
+        task(base, data, model={"method": "full"}, metadata=state)
