@@ -93,7 +93,7 @@ bench-guides: $(STAMP)  ## Compare one process, DataParallel, DDP and accumulati
 	@$(BIN)/python -m bench.guides
 
 bench-language: $(FRAMEWORKS)/.complete  ## Fine-tune a small language model beside TRL's SFTTrainer (minutes)
-	@$(FRAMEWORKS)/bin/python -P -m bench.language
+	@$(FRAMEWORKS)/bin/python -m bench.language
 
 bench-mnist: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
 	@$(BIN)/python -m bench.mnist
