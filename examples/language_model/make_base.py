@@ -1,7 +1,7 @@
 """Makes a small language model to begin with, and examples: `python make_base.py lm`.
 
 The examples are the docstrings of Python's own library, which is on every machine that has Python. It writes lm/base, a
-Llama with random weights, with a tokenizer of these texts; lm/texts.jsonl, what functions and classes are for; and
+Llama with random weights, with a tokenizer of these texts; lm/texts.jsonl, paragraphs of docstrings; and
 lm/pairs.jsonl, in which the signature of a function is the prompt, and what it is for the completion.
 """
 
@@ -31,10 +31,10 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Described(NamedTuple):
-    purpose: str
-    """The first paragraph of a docstring."""
+    text: str
+    """A paragraph of a docstring."""
     signature: str
-    """`name(arguments)` of a function; empty for a class and a module."""
+    """`name(arguments)` of a function whose first paragraph it is; else empty."""
 
 
 def main() -> None:
@@ -44,20 +44,20 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=192, help="dimensions of the model, a multiple of 8")
     options = parser.parse_args()
     found = list(dict.fromkeys(described(options.library)))
-    texts = list(dict.fromkeys(each.purpose for each in found))
+    texts = list(dict.fromkeys(each.text for each in found))
     pairs = [each for each in found if each.signature]
     options.folder.mkdir(parents=True, exist_ok=True)
     write_lines(options.folder / "texts.jsonl", [{"text": text} for text in texts])
     write_lines(
         options.folder / "pairs.jsonl",
-        [{"prompt": f"{each.signature}:", "completion": f" {each.purpose}"} for each in pairs],
+        [{"prompt": f"{each.signature}:", "completion": f" {each.text}"} for each in pairs],
     )
     parameters = make_base(options.folder / "base", texts, size=options.size)
     print(f"{len(texts):,} texts, {len(pairs):,} pairs, a base of {parameters:,} parameters in {options.folder}")
 
 
 def described(library: Path) -> Iterator[Described]:
-    """Yields what has a docstring whose first paragraph is a sentence."""
+    """Yields the paragraphs of all docstrings that are sentences."""
     for path in sorted(library.rglob("*.py")):
         if OTHERS.isdisjoint(path.relative_to(library).parts):
             for node in ast.walk(parsed(path)):
@@ -75,15 +75,14 @@ def parsed(path: Path) -> ast.Module:
 
 
 def of_node(node: Function | ast.ClassDef | ast.Module) -> Iterator[Described]:
-    paragraph = (ast.get_docstring(node) or "").split("\n\n")[0]
-    purpose = " ".join(paragraph.split())
-    if not re.fullmatch(r"[A-Z][ -~]{10,250}\.", purpose):
-        return
     signature = ""
     if isinstance(node, Function):
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args) if argument.arg != "self"]
         signature = f"{node.name.strip('_')}({', '.join(names)})"
-    yield Described(purpose, signature)
+    for number, paragraph in enumerate((ast.get_docstring(node) or "").split("\n\n")):
+        text = " ".join(paragraph.split())
+        if re.fullmatch(r"[A-Z][ -~]{10,400}\.", text):
+            yield Described(text, "" if number else signature)
 
 
 def write_lines(path: Path, records: Iterable[dict[str, str]]) -> None:
