@@ -1,8 +1,9 @@
 """On a machine with GPUs (`make test-gpu`): the loop on CUDA and NCCL, with a rank for each GPU."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from tests.trainer import language
+from tests.trainer.bases import tiny_base
 from tests.trainer.ranks import on_ranks, recipe, results
 from torchyard.contract.spec import CheckpointPolicy
+from torchyard.models.base import load_model, open_base
 from torchyard.run import Run
 from trainer.loop import Training
 from trainer.meeting import EventTimer
@@ -52,25 +56,31 @@ def train(options: dict[str, Any]) -> tuple[str, float, int, list[list[float]]]:
         training = Training(
             task, trainer="image-classification", config=config, policy=CheckpointPolicy(), run=run, world=world
         )
-        step = training.learner.step
-
-        def watched(number: int, *arguments: Any, **named: Any) -> Step:
-            # The first step of each layout allocates and compiles. PowerSGD draws matrices, and SyncBatchNorm waits.
-            if number in {1, 7, 11} or (RANKS > 1 and config.distributed.sync_batchnorm):
-                return step(number, *arguments, **named)
-            torch.cuda.set_sync_debug_mode("error")
-            try:
-                return step(number, *arguments, **named)
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
-
-        training.learner.step = watched
+        # The first step of each layout allocates and compiles. PowerSGD draws matrices, and SyncBatchNorm waits.
+        waits = RANKS > 1 and config.distributed.sync_batchnorm
+        forbid_waits(training, but=range(13) if waits else (1, 7, 11))
         assert training.train()
         card = training.report.card
         state = task.model.state_dict().values()
         whole = [item.full_tensor() if isinstance(item, DTensor) else item for item in state]
         weights = [item.flatten()[:8].tolist() for item in whole]
         return card.precision, training.report.metrics["train/loss"], card.peak_memory_bytes or 0, weights
+
+
+def forbid_waits(training: Training, *, but: Collection[int]) -> None:
+    """Makes it an error that a step waits for the device, except for the steps `but`."""
+    step = training.learner.step
+
+    def watched(number: int, *arguments: Any, **named: Any) -> Step:
+        if number in but:
+            return step(number, *arguments, **named)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            return step(number, *arguments, **named)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    training.learner.step = watched
 
 
 def timed_exchange() -> float:
@@ -161,3 +171,52 @@ def test_no_step_waits_for_the_device(options: dict[str, Any]) -> None:
         assert 0 < loss < 5
         assert peak > 2**20
         assert weights == ranks[0][3]
+
+
+LANGUAGE_OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"training": {"activation_checkpointing": True}, "distributed": {"strategy": "fsdp"}},
+    {"model": {"method": "full"}, "distributed": {"strategy": "fsdp"}},
+    {"model": {"attention": "flex"}},
+]
+
+
+def tune(base: Path, data: Path, options: dict[str, Any]) -> tuple[str, float, float]:
+    """Tunes a language model. Returns precision, loss and tokens per second."""
+    sizes = {"max_steps": 12, "epochs": 12, "per_device_batch_size": 1, "precision": "auto"}
+    changes = {**options, "training": {**sizes, **options.get("training", {})}, "logging": {"every_steps": 6}}
+    config = language.recipe(base, data, **changes)
+    with joined(timedelta(minutes=2)) as world:
+        torch.manual_seed(0)
+        task = make_task(config, source=str(data), device=world.device)
+        training = Training(
+            task, trainer="causal-lm", config=config, policy=CheckpointPolicy(), run=Run({}), world=world
+        )
+        # Flex compiles its kernels in the first steps, and again for each width.
+        forbid_waits(training, but=range(13) if config.model.attention == "flex" else (1, 7))
+        assert training.train()
+        metrics = training.report.metrics
+        return training.report.card.precision, metrics["train/loss"], metrics["train/tokens_per_second"]
+
+
+@pytest.mark.parametrize("options", LANGUAGE_OPTIONS)
+def test_a_language_model_is_tuned_without_waiting(tmp_path: Path, options: dict[str, Any]) -> None:
+    base = tiny_base(tmp_path / "tiny", hidden_size=64, num_key_value_heads=2)
+    data = language.prompts(tmp_path / "data.jsonl", count=100)
+    for precision, loss, speed in results(on_ranks(RANKS, tune, base, data, options)):
+        assert precision == "bf16"
+        assert 0 < loss < 6
+        print(f"{options}: {speed:.0f} tokens/s")  # noqa: T201 a figure to note
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
+def test_packed_documents_do_not_see_each_other_on_a_gpu(tmp_path: Path, attention: str) -> None:
+    base = tiny_base(tmp_path / "tiny", hidden_size=64, num_key_value_heads=2)
+    model = load_model(open_base(base), attention=attention, device="cuda")
+    documents = [torch.randint(3, 300, (length,), device="cuda") for length in (40, 24, 64)]
+    ids = torch.cat(documents)[None]
+    positions = torch.cat([torch.arange(len(document), device="cuda") for document in documents])[None]
+    with torch.no_grad():
+        packed: Tensor = model(input_ids=ids, position_ids=positions, use_cache=False).logits[0]
+        alone = [model(input_ids=document[None], use_cache=False).logits[0] for document in documents]
+    assert torch.allclose(packed, torch.cat(alone), rtol=0, atol=1e-3)
