@@ -12,7 +12,8 @@ from tests import forks
 from tests.device.runs import Outcome, train
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
-from tests.trainer.runs import points, same, state
+from tests.trainer.runs import lines, points, same, state
+from torchyard.contract.events import Message
 from torchyard.contract.rundir import RunDir
 
 forks.preload("transformers.models.llama.modeling_llama", "peft")
@@ -26,10 +27,18 @@ class Source:
     data: Path
 
     def tune(
-        self, root: Path, library: Path, wanted: dict[str, Any], *, resume_from: Path | None = None
+        self, root: Path, library: Path, wanted: dict[str, Any], *, resume_from: Path | None = None, memory: int = 0
     ) -> tuple[RunDir, list[Outcome]]:
         config = language.sections(self.base, self.data, **wanted)
-        return train(root, library, config, data=str(self.data), trainer="causal-lm", resume_from=resume_from)
+        return train(
+            root,
+            library,
+            config,
+            data=str(self.data),
+            trainer="causal-lm",
+            resume_from=resume_from,
+            memory=memory,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +87,18 @@ def test_a_tuning_on_devices_resumes_bit_equal(tmp_path: Path, library: Path, so
     begun = whole.checkpoints / "epoch-0001"
     resumed, _ = source.tune(tmp_path / "resumed", library, wanted, resume_from=begun)
     assert same(state(resumed, "epoch-0002"), state(whole, "epoch-0002"))
+
+
+@pytest.mark.thorough
+def test_a_micro_batch_that_does_not_fit_is_halved_and_said_in_tokens(
+    tmp_path: Path, library: Path, source: Source
+) -> None:
+    sizes = {"epochs": 1, "max_steps": 2, "per_device_batch_size": 4, "precision": "fp32"}
+    wanted: dict[str, Any] = {"training": sizes, "evaluation": {"samples": 0}}
+    _, outcomes = source.tune(tmp_path / "free", library, wanted)
+    most = max(outcome.peaks[outcome.device] for outcome in outcomes)
+    wanted["training"] = {**sizes, "auto_batch": True}
+    run, short = source.tune(tmp_path / "short", library, wanted, memory=most * 9 // 10)
+    assert {outcome.micro_batch for outcome in short} == {2}
+    said = "a micro-batch of 4 sequences (192 tokens) does not fit in memory: micro-batches are reduced from 4"
+    assert any(said in line.text for line in lines(run) if isinstance(line, Message))
