@@ -91,7 +91,6 @@ EVERYTHING: dict[str, Any] = {
     ("method", "strategy", "ranks"),
     [
         ("lora", "ddp", 2),
-        ("full", "fsdp", 2),
         *(
             pytest.param(*case, marks=pytest.mark.thorough)
             for case in (
@@ -100,6 +99,7 @@ EVERYTHING: dict[str, Any] = {
                 ("lora", "fsdp", 2),
                 ("lora", "fsdp", 3),
                 ("full", "ddp", 2),
+                ("full", "fsdp", 2),
                 ("full", "fsdp", 3),
                 ("lora", "local_sgd", 2),
             )
@@ -220,7 +220,7 @@ def test_an_adapters_checkpoint_has_little_more_than_the_adapter_and_its_moments
         "training": {"max_steps": 1, "epochs": 1},
         "evaluation": {"samples": 0, "remeasure_best": False},
     }
-    folder = run_job(tmp_path / "run", base, data, **config).checkpoints / "epoch-0001"
+    (folder,) = run_job(tmp_path / "run", base, data, **config).checkpoints.iterdir()
     adapter = sum(tensor.nbytes for tensor in load(folder)["model"].values())
     assert adapter > 4_000_000
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 4.2 * adapter
