@@ -41,6 +41,8 @@ class Card:
     """The digest of the data's contents. None until the files are hashed."""
     split_hash: str
     versions: Mapping[str, str | None]
+    adapter: Mapping[str, Any] | None = None
+    """The base of an adapter, its rank and alpha, and how many layers it updates. None: the run has no adapter."""
     samples_per_second: float | None = None
     peak_memory_bytes: int | None = None
     """The peak memory of the GPU, or of the process on a CPU."""
@@ -74,6 +76,7 @@ def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str,
         data_hash=data_hash,
         split_hash=task.split_hash,
         versions=versions(),
+        adapter=_adapter(task.metadata),
     )
 
 
@@ -95,6 +98,14 @@ def versions() -> dict[str, str | None]:
         "nccl": ".".join(map(str, nccl.version())) if has_nccl else None,
         "torchyard": _installed("torchyard"),
     }
+
+
+def _adapter(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = metadata.get("adapter")
+    if found is None:
+        return None
+    layers = len(found["targets"])
+    return {"base": found["base"]["name"], "rank": found["rank"], "alpha": found["alpha"], "layers": layers}
 
 
 def _forward(task: Task, parameters: Sequence[Tensor], world: World) -> tuple[int | None, float | None]:

@@ -88,6 +88,23 @@ def test_a_card_describes_the_run() -> None:
     assert other.flops_per_sample is other.inference_seconds is None, "measured once, by the rank that reports it"
 
 
+def test_a_card_names_the_base_of_an_adapter() -> None:
+    classifier, plain = card()
+    assert plain.adapter is None
+
+    class Adapted(Classifier):
+        @property
+        def metadata(self) -> dict[str, Any]:
+            base = {"digest": "0" * 64, "name": "small-base", "model_type": "llama"}
+            return {"adapter": {"rank": 16, "alpha": 32.0, "dropout": 0.0, "targets": ["a", "b"], "base": base}}
+
+    object.__setattr__(classifier, "__class__", Adapted)  # it is frozen
+    world = World(rank=1, size=1, local_size=1, device=CPU)
+    sampler = TrainSampler(classifier.samples, global_batch=8, batch_size=8, world_size=1, rank=0)
+    found = describe(classifier, sampler=sampler, world=world, precision="fp32", data_hash=None)
+    assert found.as_dict()["adapter"] == {"base": "small-base", "rank": 16, "alpha": 32.0, "layers": 2}
+
+
 def test_flops_that_cannot_be_counted_are_none() -> None:
     classifier, _ = card()
 

@@ -84,3 +84,14 @@ def test_only_a_pipe_gets_the_text_unchanged(
     terminal.write("a\x1b]52;c;aGk=\x07b")
     terminal.note("a\x1b]52;c;aGk=\x07b")
     assert (out.getvalue(), err.getvalue()) == (shown, shown)
+
+
+@pytest.mark.parametrize(("stream", "shown"), [(_Terminal, "[2Jab"), (io.StringIO, "\x1b[2Jab")])
+def test_parts_of_a_line_make_no_control_characters_together(
+    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], shown: str
+) -> None:
+    out = stream()
+    monkeypatch.setattr(sys, "stdout", out)
+    for part in ("\x1b", "[2", "Ja", "b"):
+        terminal.write_piece(part)
+    assert out.getvalue() == shown
