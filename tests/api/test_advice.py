@@ -13,6 +13,7 @@ from store.facts.telemetry import MetricPoint
 from store.rows import jobs, logs, workers
 from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
+from tests.databases import quick_on_sqlite
 from torchyard.contract.job import EndReason
 from torchyard.contract.recipes.entry import DATA_WAIT
 
@@ -59,7 +60,7 @@ def test_a_failed_job_is_judged_by_the_lines_of_the_attempt_and_the_rank_that_fa
     )
 
 
-@both_databases
+@quick_on_sqlite
 def test_a_running_job_is_judged_by_its_devices_and_its_newest_wait(service: ApiFixture) -> None:
     config = {"data": {"source": "file:///data", "workers": 3}}
     job_id = service.submit(trainer="segmentation", config=config)["id"]

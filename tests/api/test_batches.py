@@ -18,6 +18,7 @@ from tests.api.raw import wait_until
 from tests.api.service import SPEC, TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_thread
 from tests.api.writes import full_after, locked_after, writes
+from tests.databases import quick_on_sqlite
 from torchyard.contract.requests import MOST_ATOMIC_JOBS, MOST_BATCH_BYTES, MOST_JOBS
 
 WRONG = {"trainer": "image-classification", "priority": 1000}
@@ -103,7 +104,7 @@ def test_an_atomic_batch_stores_all_or_none(service: ApiFixture) -> None:
     assert len(stored(service)) == 3
 
 
-@both_databases
+@quick_on_sqlite
 @pytest.mark.usefixtures("small_parts")
 def test_a_batch_counts_as_its_jobs_in_the_quota(service: ApiFixture) -> None:
     act_as_limited(service, queued=PART + 2)

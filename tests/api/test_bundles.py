@@ -15,6 +15,7 @@ from api.transfers.decoding import Decoder
 from store.db.tables import Bundle
 from tests.api.bundles import Packed, packed, packed_files, upload, upload_whole
 from tests.api.service import TOKEN, ApiFixture, both_databases
+from tests.databases import quick_on_sqlite
 from torchyard.contract.bundles import FREE_BYTES, bundle_url
 from torchyard.contract.errors import InvalidRequest
 from torchyard.contract.job import EndReason
@@ -197,7 +198,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(service: ApiFixture) -> 
     assert partial_files(service) == []
 
 
-@both_databases
+@quick_on_sqlite
 def test_nobody_sees_whether_another_user_has_a_bundle(service: ApiFixture) -> None:
     bundle = packed()
     service.act_as("bob")
@@ -296,7 +297,7 @@ def test_lists_have_complete_and_unfinished_bundles_newest_first(service: ApiFix
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid_cursor")
 
 
-@both_databases
+@quick_on_sqlite
 def test_the_quota_counts_bundles_and_unfinished_uploads(service: ApiFixture) -> None:
     first, second = packed(seed=1), packed(seed=2)
     service.act_as("bob")

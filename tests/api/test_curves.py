@@ -15,6 +15,7 @@ from store.facts.attempts import Claim
 from store.facts.telemetry import MetricPoint
 from store.rows import joining
 from tests.api.service import ApiFixture, both_databases
+from tests.databases import quick_on_sqlite
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView, JobKeys, KeyView
 
@@ -68,7 +69,7 @@ def test_curves_of_all_lengths_are_as_smooth_to_the_eye_and_a_zoom_changes_no_av
     assert part["columns"]["ema"] == whole["columns"]["ema"][30:]
 
 
-@both_databases
+@quick_on_sqlite
 def test_a_short_curve_has_each_of_its_points(service: ApiFixture) -> None:
     job_id = running(service, 1.0, 0.5, 0.25)
     answer = curves(service, job_id, smooth=0.5)

@@ -12,6 +12,7 @@ from store.db.database import Database
 from store.facts.telemetry import MetricPoint
 from tests import line
 from tests.api.service import SPEC, ApiFixture, both_databases
+from tests.databases import quick_on_sqlite
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views.jobs import JobView
 
@@ -246,7 +247,7 @@ def test_a_running_job_shows_its_progress_metrics_and_devices(service: ApiFixtur
     assert [item["best"] for item in service.get("/v1/jobs")["data"]] == [job["best"]]
 
 
-@both_databases
+@quick_on_sqlite
 def test_a_list_shows_each_jobs_own_best(service: ApiFixture) -> None:
     expected: dict[str, float | None] = {}
     for mode, values, best in (("min", (0.5, 0.25), 0.25), ("max", (0.5, 0.25), 0.5), ("min", (), None)):

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.service import ApiFixture, both_databases, sha256
+from tests.api.service import ApiFixture, sha256
 from tests.api.test_problems import assert_problem
+from tests.databases import quick_on_sqlite
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
 
@@ -44,7 +45,7 @@ def added(service: ApiFixture, job: str, ref: str = "best", name: str = "digits"
     return answer.json()
 
 
-@both_databases
+@quick_on_sqlite
 def test_a_version_says_what_it_is_and_outlives_its_job(service: ApiFixture, job: str) -> None:
     best = service.get(f"/v1/jobs/{job}/checkpoints/best")
     made = added(service, job)

@@ -12,6 +12,7 @@ from store.ids import new_id
 from store.queries import stats
 from store.rows import workers
 from tests.api.service import ApiFixture, both_databases
+from tests.databases import quick_on_sqlite
 from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import EndReason, JobState
 
@@ -76,7 +77,7 @@ def test_two_services_in_a_process_do_not_share_metrics(service: ApiFixture, tmp
     other.queue.close()
 
 
-@both_databases
+@quick_on_sqlite
 def test_jobs_and_points_are_counted(service: ApiFixture) -> None:
     ended, running = service.submit()["id"], service.submit()["id"]
     service.submit()
@@ -90,7 +91,7 @@ def test_jobs_and_points_are_counted(service: ApiFixture) -> None:
     assert value(found, "torchyard_points_stored") == 7
 
 
-@both_databases
+@quick_on_sqlite
 def test_the_ages_of_leases_and_relays_are_metrics(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)

@@ -8,7 +8,8 @@ from sqlalchemy import update
 
 from store.db.tables import Worker
 from store.rows import workers
-from tests.api.service import SPEC, ApiFixture, both_databases
+from tests.api.service import SPEC, ApiFixture
+from tests.databases import quick_on_sqlite
 from torchyard.contract.devices import PoolNodes, PoolReport, PoolRules
 
 RULES = PoolRules(
@@ -40,7 +41,7 @@ def errors(service: ApiFixture, spec: dict[str, Any], path: str = "/v1/jobs") ->
     return {error["field"]: error["message"] for error in answer.json()["errors"]}
 
 
-@both_databases
+@quick_on_sqlite
 def test_a_job_over_several_nodes_gets_the_only_pool(service: ApiFixture) -> None:
     asked = {"resources": {"nodes": 2, "devices_per_node": 4}}
     assert errors(service, asked)["resources.nodes"].startswith("must be 1: one job spans one host")

@@ -7,6 +7,7 @@ import pytest
 from store.queries import placement
 from store.rows import jobs, workers
 from tests.api.service import SPEC, ApiFixture, both_databases
+from tests.databases import quick_on_sqlite
 from torchyard.contract.devices import DeviceReport
 
 SLOTS = [{"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu"} for index in range(2)]
@@ -54,7 +55,7 @@ def test_a_job_that_does_not_fit_is_told_what_its_status_reason_would_say(servic
     assert prospect(service)["fits"], "one slot is free"
 
 
-@both_databases
+@quick_on_sqlite
 def test_jobs_that_could_start_before_it_take_their_devices_in_the_answer(service: ApiFixture) -> None:
     """No worker has looked at the queue yet: the answer counts with what they will do."""
     add_worker(service)

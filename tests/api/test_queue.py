@@ -5,6 +5,7 @@ from typing import Any
 from store.rows import jobs, reasons
 from tests import line
 from tests.api.service import ApiFixture, both_databases
+from tests.databases import quick_on_sqlite
 from torchyard.contract.job import Reason
 from torchyard.contract.views.jobs import QueueEntry
 
@@ -33,7 +34,7 @@ def test_the_queue_lists_jobs_in_the_workers_order_with_their_reasons(service: A
         assert service.get(f"/v1/jobs/{job_id}")["status_reason"]["position"] == place
 
 
-@both_databases
+@quick_on_sqlite
 def test_the_reason_of_a_group_is_the_reason_of_each_of_its_jobs(service: ApiFixture) -> None:
     first, second = service.submit()["id"], service.submit()["id"]
     other = service.submit(resources={"devices_per_node": 2})["id"]

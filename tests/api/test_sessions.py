@@ -15,6 +15,7 @@ from store.db.tables import BrowserSession
 from store.facts.output import NewArtifact
 from store.facts.team import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
+from tests.databases import quick_on_sqlite
 from torchyard.contract.job import EndReason
 
 SESSION = "5" * 64
@@ -79,7 +80,7 @@ def test_a_session_is_an_http_only_cookie_of_this_instance(browser: Browser) -> 
     assert TOKEN not in cookie
 
 
-@both_databases
+@quick_on_sqlite
 def test_only_digests_of_a_sessions_secrets_are_stored(browser: Browser) -> None:
     cookie = browser.client.cookies[browser.cookie_name]
     with browser.service.database.read() as session:

@@ -12,9 +12,10 @@ import httpx2
 import pytest
 
 from tests.api.bundles import Packed, packed, packed_files
-from tests.api.service import TOKEN, both_databases
+from tests.api.service import TOKEN
 from tests.api.serving import api_thread
 from tests.cutting import RESET, Cut, cutting_proxy
+from tests.databases import quick_on_sqlite
 from tests.torchyard.client.drivers import DRIVERS
 from torchyard.client.packing import Bundle
 
@@ -25,7 +26,7 @@ def url(tmp_path: Path, database_url: str, redis_url: str) -> Generator[str]:
         yield url
 
 
-@both_databases
+@quick_on_sqlite
 @pytest.mark.parametrize("encoding", ["identity", "zstd"])
 def test_an_upload_that_is_cut_at_any_byte_continues(url: str, encoding: str) -> None:
     random, bundle = Random(encoding), packed(size=400_000)

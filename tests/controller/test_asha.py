@@ -8,6 +8,7 @@ from store.facts.sweeps import TrialFacts
 from store.rows import quotas, users
 from store.store import Store
 from tests.controller.test_sweeps import ADA, Yard
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState
@@ -56,6 +57,7 @@ def _by_value(yard: Asha, sweep: str) -> list[int]:
     return [trial.number for trial in trials]
 
 
+@quick_on_sqlite
 def test_the_best_of_each_rung_go_on_and_the_others_are_stopped_early(yard: Asha) -> None:
     sweep = yard.start()
     yard.run()
@@ -91,6 +93,7 @@ def test_a_trial_that_was_stopped_early_can_be_promoted_and_goes_on_from_its_che
     assert (job.state, job.retry_of, job.pause_at) == (JobState.QUEUED, old, None)
 
 
+@quick_on_sqlite
 def test_room_goes_to_promotions_first(yard: Asha) -> None:
     sweep = yard.start(max_parallel=3)
     yard.run()
@@ -112,6 +115,7 @@ def test_several_controllers_promote_each_trial_once(yard: Asha) -> None:
     assert sorted(moves) == [1] * 6 + [2] * 3
 
 
+@quick_on_sqlite
 def test_a_trial_that_came_to_its_next_rung_is_not_sent_there_again(yard: Asha) -> None:
     """As by a controller that was stopped before its transaction."""
     sweep = yard.start()
@@ -122,6 +126,7 @@ def test_a_trial_that_came_to_its_next_rung_is_not_sent_there_again(yard: Asha) 
     assert not yard.db.promote(str(late.job_id), epochs=3)
 
 
+@quick_on_sqlite
 def test_while_the_sweep_is_paused_nobody_goes_on(yard: Asha) -> None:
     sweep = yard.start()
     yard.run()
@@ -137,6 +142,7 @@ def test_while_the_sweep_is_paused_nobody_goes_on(yard: Asha) -> None:
     assert {str(yard.db.job(str(trial.job_id)).pause_at) for trial in active} == {"{'epochs': 3}"}
 
 
+@quick_on_sqlite
 def test_a_quota_that_is_used_up_stops_no_trial_early(yard: Asha) -> None:
     sweep = yard.start(trials=3)
     yard.run()
@@ -151,6 +157,7 @@ def test_a_quota_that_is_used_up_stops_no_trial_early(yard: Asha) -> None:
     assert [trial.is_active for trial in yard.trials(sweep)].count(True) == 1
 
 
+@quick_on_sqlite
 def test_a_disabled_owner_pauses_the_sweep(yard: Asha) -> None:
     sweep = yard.start(trials=3)
     yard.run()

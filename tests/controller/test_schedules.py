@@ -133,6 +133,7 @@ def test_a_run_is_queued_once_until_the_one_before_has_ended(yard: Yard) -> None
     assert yard.get(schedule_id).skipped == 0
 
 
+@quick_on_sqlite
 def test_a_run_cancels_the_one_before(yard: Yard) -> None:
     schedule_id = yard.add(overlap="cancel")
     for _ in range(3):
@@ -158,6 +159,7 @@ def test_a_replaced_run_says_that_the_next_one_replaced_it(yard: Yard) -> None:
     assert yard.jobs()[2].reason_message == CANCELLED_BY_OWNER
 
 
+@quick_on_sqlite
 def test_a_run_whose_worker_is_lost_says_who_cancelled_it(yard: Yard) -> None:
     schedule_id, worker = yard.add(overlap="cancel"), yard.db.worker()
     for asks_first in (False, True):

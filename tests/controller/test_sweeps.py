@@ -23,6 +23,7 @@ from store.queries import sweeps as queries
 from store.rows import quotas, users
 from store.secret_keys import SecretKeys
 from store.store import Store
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import EndReason, JobState
@@ -104,6 +105,7 @@ def test_the_ranks_of_a_trial_know_its_number(yard: Yard) -> None:
     assert Run({}).trial is None
 
 
+@quick_on_sqlite
 def test_no_more_trials_run_at_once_than_the_sweep_allows(yard: Yard) -> None:
     sweep = yard.sweep(max_parallel=2)
     yard.run()
@@ -122,6 +124,7 @@ def test_two_controllers_make_each_trial_once(yard: Yard) -> None:
     assert [trial.number for trial in yard.trials(sweep)] == list(range(40))
 
 
+@quick_on_sqlite
 def test_a_sweep_ends_when_its_trials_have_and_ranks_them(yard: Yard) -> None:
     sweep = yard.sweep()
     yard.run()
@@ -138,6 +141,7 @@ def test_a_sweep_ends_when_its_trials_have_and_ranks_them(yard: Yard) -> None:
     assert (best.trial.number, best.trial.value, best.trial.job_id) == (1, 0.25, second)
 
 
+@quick_on_sqlite
 def test_a_run_without_a_checkpoint_is_ranked_by_its_newest_value(yard: Yard) -> None:
     sweep = yard.sweep()
     yard.run()
@@ -156,6 +160,7 @@ def test_a_run_without_a_checkpoint_is_ranked_by_its_newest_value(yard: Yard) ->
     assert (best.trial.number, best.checkpoint_id) == (1, None)
 
 
+@quick_on_sqlite
 def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None:
     sweep = yard.sweep(max_parallel=2)
     yard.run()
@@ -172,6 +177,7 @@ def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None
     assert yard.state(sweep) is SweepState.RUNNING
 
 
+@quick_on_sqlite
 def test_an_owner_has_few_sweeps_that_have_not_ended(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("store.rows.sweeps.MOST_OPEN", 2)
     finished = yard.sweep(method="list", points=[{"args.x": 1}])
@@ -199,6 +205,7 @@ def test_a_paused_sweep_costs_a_controller_nothing(yard: Yard) -> None:
     assert [each.id for each in queries.due(yard.store)] == [sweep]
 
 
+@quick_on_sqlite
 def test_a_sweep_cancelled_in_the_middle_makes_no_more_and_ends(yard: Yard) -> None:
     sweep = yard.sweep(parameters={"args.x": list(range(250))})
     yard.duty.run()
@@ -242,6 +249,7 @@ def test_a_trial_that_is_refused_fails_and_says_why(yard: Yard) -> None:
     assert [trial.state for trial in yard.trials(sweep)] == [JobState.QUEUED, JobState.FAILED, JobState.QUEUED]
 
 
+@quick_on_sqlite
 def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
     yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}))
     sweep = yard.sweep()
@@ -271,6 +279,7 @@ def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
     assert yard.trials(sweep) == []
 
 
+@quick_on_sqlite
 def test_a_trial_whose_job_is_deleted_stays_in_the_ranking(yard: Yard) -> None:
     sweep = yard.sweep()
     yard.run()
@@ -300,6 +309,7 @@ def test_of_two_promoters_one_has_the_trial_go_on(yard: Yard) -> None:
     assert yard.trials(sweep)[0].state is JobState.QUEUED
 
 
+@quick_on_sqlite
 def test_an_administrator_who_promotes_leaves_the_job_to_its_owner(yard: Yard) -> None:
     sweep = yard.sweep()
     yard.run()
@@ -371,6 +381,7 @@ def test_a_sweep_that_has_ended_can_be_deleted(yard: Yard, *, jobs: bool) -> Non
     assert yard.db.read(lambda session: session.scalar(select(func.count()).select_from(SweepTrial))) == 0
 
 
+@quick_on_sqlite
 def test_the_end_of_a_sweep_is_told_and_its_trials_are_not(yard: Yard) -> None:
     told = told_of(yard)
     sweep = yard.sweep()
@@ -385,6 +396,7 @@ def test_the_end_of_a_sweep_is_told_and_its_trials_are_not(yard: Yard) -> None:
     assert "the best is trial 1 with val/loss 0.25" in data["text"]
 
 
+@quick_on_sqlite
 def test_a_trial_is_told_to_the_targets_that_its_spec_names(yard: Yard) -> None:
     told = told_of(yard)
     sweep = yard.sweep(job={**SCRIPT, "notify": {"targets": ["hook"], "on": ["job.succeeded"]}})
@@ -394,6 +406,7 @@ def test_a_trial_is_told_to_the_targets_that_its_spec_names(yard: Yard) -> None:
     assert (message.kind, message.body["data"]["job"]["trial"]) == ("job.succeeded", 0)
 
 
+@quick_on_sqlite
 def test_a_target_that_is_removed_stops_no_trial_that_names_it(yard: Yard) -> None:
     told_of(yard)
     job = {**SCRIPT, "notify": {"targets": ["hook"]}}

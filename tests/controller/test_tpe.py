@@ -5,6 +5,7 @@ import pytest
 from controller.sweeps.duty import Sweeps
 from store.store import Store
 from tests.controller.test_sweeps import Yard
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.sweeps import SweepState
 
@@ -32,6 +33,7 @@ def _train(yard: Yard, sweep: str) -> None:
         yard.run()
 
 
+@quick_on_sqlite
 def test_the_same_sweep_with_the_same_results_tries_the_same_points(yard: Yard) -> None:
     first, second, other = _start(yard), _start(yard), _start(yard, seed=1)
     for sweep in (first, second):
@@ -50,6 +52,7 @@ def test_several_controllers_make_the_same_trials_as_one(yard: Yard) -> None:
     assert _points(yard, alone) == _points(yard, together)
 
 
+@quick_on_sqlite
 def test_one_pass_proposes_few_points_so_that_others_have_their_turn(yard: Yard) -> None:
     parameters = {"args.x": {"min": 0.0, "max": 1.0}}
     sweep = yard.sweep(method="tpe", trials=12, max_parallel=12, parameters=parameters)

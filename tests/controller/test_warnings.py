@@ -13,6 +13,7 @@ from store.facts.attempts import Claim
 from store.facts.telemetry import MetricPoint
 from store.rows import device_history
 from store.store import Store
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.notifications import EventKind
@@ -71,6 +72,7 @@ def job(db: StoreFixture) -> Running:
         ({DATA_WAIT: 0.6}, (), "60% of each step waits for the data loader"),
     ],
 )
+@quick_on_sqlite
 def test_a_slow_job_is_warned_once(
     job: Running, store: Store, values: dict[str, float], used: tuple[float, ...], says: str
 ) -> None:
@@ -81,6 +83,7 @@ def test_a_slow_job_is_warned_once(
     assert job.warnings() == [f"{says}; `torchyard why` says what to do"]
 
 
+@quick_on_sqlite
 def test_each_cause_has_its_warning_and_another_attempt_repeats_none(job: Running, store: Store) -> None:
     job.reports({**LAGS, DATA_WAIT: 0.5})
     job.uses(0.1, 0.2)
@@ -104,6 +107,7 @@ def test_each_cause_has_its_warning_and_another_attempt_repeats_none(job: Runnin
         ({RANK_LAG: 1e300, SLOWEST_RANK: -1.0, DATA_WAIT: -5.0}, ()),
     ],
 )
+@quick_on_sqlite
 def test_a_job_without_evidence_is_not_warned(
     job: Running, store: Store, values: dict[str, float], used: tuple[float, ...]
 ) -> None:
@@ -120,6 +124,7 @@ def test_a_job_that_has_just_begun_is_not_judged(job: Running, store: Store) -> 
     assert job.warnings() == []
 
 
+@quick_on_sqlite
 def test_how_the_devices_were_used_by_others_counts_for_nobody(job: Running, store: Store) -> None:
     job.db.end(job.claim, EndReason.USER_ERROR)
     job.uses(0.0, 0.0)

@@ -46,6 +46,7 @@ def test_a_newer_attempts_file_replaces_the_older_one_and_others_stay(db: StoreF
     assert not blobs.has(other.sha256, size=1)
 
 
+@quick_on_sqlite
 def test_a_blob_that_another_jobs_artifact_needs_stays(db: StoreFixture, tmp_path: Path) -> None:
     blobs, worker = Blobs(tmp_path / "blobs"), db.worker()
     first, second = db.submit(), db.submit()

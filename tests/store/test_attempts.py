@@ -58,6 +58,7 @@ def test_an_attempt_keeps_when_it_became_running(db: StoreFixture) -> None:
     assert db.attempt(claim).running_at == running_at
 
 
+@quick_on_sqlite
 def test_a_claim_without_one_of_its_devices_takes_none(db: StoreFixture) -> None:
     worker, first, second = db.worker(), db.submit(), db.submit()
     db.starting(first, worker, "slot-1")
@@ -144,6 +145,7 @@ def test_counted_retries_stop_at_max_restarts(db: StoreFixture, reason: EndReaso
 
 
 @pytest.mark.parametrize("reason", UNCOUNTED)
+@quick_on_sqlite
 def test_uncounted_retries_stop_at_the_crash_loop_cap(db: StoreFixture, reason: EndReason) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     for _ in range(CRASH_LOOP_CAP - 1):
@@ -260,6 +262,7 @@ def test_a_batch_is_stored_whole(db: StoreFixture) -> None:
     assert last[0].data == {"level": "info", "text": "hello"}
 
 
+@quick_on_sqlite
 def test_a_card_is_stored_only_if_it_changes(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     version = db.job(claim.job_id).version
@@ -289,6 +292,7 @@ def test_a_batch_with_a_wrong_number_stores_nothing(db: StoreFixture, seq: int) 
     assert db.everything() == before
 
 
+@quick_on_sqlite
 def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     before = db.everything()
@@ -329,6 +333,7 @@ def test_a_worker_that_lost_its_attempt_cannot_write(db: StoreFixture) -> None:
     assert db.attempt(after).launcher == identity.to_dict()
 
 
+@quick_on_sqlite
 def test_an_attempt_ends_once(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.end(claim, EndReason.COMPLETED)

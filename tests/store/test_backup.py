@@ -175,6 +175,7 @@ def test_a_restored_service_is_the_same_one(store: Store, databases: Databases) 
                 ServiceIdentity(again.database, Blobs(store.folder / "third")).require()
 
 
+@quick_on_sqlite
 def test_only_its_owner_can_read_a_backup(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> None:
     trained(db, blobs, STATE)
     target = tmp_path / "here" / "backup"
@@ -313,6 +314,7 @@ def test_a_missing_or_empty_database_cannot_be_backed_up(databases: Databases, b
     assert not (tmp_path / "backup").exists()
 
 
+@quick_on_sqlite
 def test_damaged_blobs_are_found_and_not_restored(store: Store, databases: Databases) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     trained(db, blobs, STATE, b"other")
@@ -354,6 +356,7 @@ def test_blobs_missing_in_the_store_are_named_and_the_rest_is_kept(store: Store,
         assert set(restored(url, store.target, away)) == {large.name, small.name}
 
 
+@quick_on_sqlite
 def test_a_folder_without_the_blobs_is_refused_and_not_created(store: Store) -> None:
     trained(store.db, store.blobs, STATE)
     with pytest.raises(NotFound, match="has none of the 1 blobs"):
@@ -372,6 +375,7 @@ def test_a_killed_backup_cannot_be_restored(store: Store) -> None:
         make(store.url, blobs, store.target)
 
 
+@quick_on_sqlite
 def test_a_dump_that_does_not_fit_leaves_nothing(store: Store) -> None:
     trained(store.db, store.blobs, STATE)
     assert_nothing_left(store.url, store.blobs, store.target, room=20_000)
@@ -488,6 +492,7 @@ def _run(
     )
 
 
+@quick_on_sqlite
 def test_what_was_to_be_told_is_not_told_again_by_a_restored_service(store: Store, databases: Databases) -> None:
     live = store_on(store.db.database, blobs=store.blobs)
     live.secret_keys = SecretKeys("0" * 64, store.folder / "no-file")

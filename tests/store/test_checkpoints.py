@@ -8,6 +8,7 @@ from store.facts.attempts import Claim
 from store.facts.output import NewCheckpoint
 from store.ids import new_id
 from store.rows import checkpoints
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import NotFound
 from torchyard.contract.events import Remeasured
@@ -68,6 +69,7 @@ def test_aliases_of_one_attempt(db: StoreFixture, claim: Claim) -> None:
     }
 
 
+@quick_on_sqlite
 def test_aliases_refer_to_the_latest_attempts(db: StoreFixture, claim: Claim) -> None:
     for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4)):
         add(db, claim, checkpoint(f"epoch-000{epoch}", step=10 * epoch, epoch=epoch, val_loss=loss))
@@ -156,6 +158,7 @@ def test_a_file_is_found_by_its_listed_name(db: StoreFixture, claim: Claim) -> N
         row.file("./state.pt")
 
 
+@quick_on_sqlite
 def test_the_best_checkpoints_of_many_jobs_take_one_query_per_mode(db: StoreFixture) -> None:
     worker = db.worker()
     least = db.running(db.submit(checkpoint={"mode": "min"}), worker, "a")
@@ -193,6 +196,7 @@ def test_what_is_measured_again_is_told_of_the_checkpoint_and_of_the_best(db: St
     assert db.job(claim.job_id).version == version + 2
 
 
+@quick_on_sqlite
 def test_a_checkpoint_of_an_earlier_attempt_is_measured_again_by_a_later_one(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("one", step=1, val_loss=0.5))
     db.end(claim, EndReason.WORKER_LOST)
@@ -202,6 +206,7 @@ def test_a_checkpoint_of_an_earlier_attempt_is_measured_again_by_a_later_one(db:
     assert measured_again(db, claim.job_id) == {"2/one": None, "1/one": {"val/loss": 0.5}}
 
 
+@quick_on_sqlite
 def test_a_line_about_a_checkpoint_that_is_not_listed_changes_nothing(db: StoreFixture, claim: Claim) -> None:
     other = db.running(db.submit(), db.worker("box-b"))
     add(db, other, checkpoint("theirs", step=1, val_loss=0.5))

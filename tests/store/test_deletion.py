@@ -23,6 +23,7 @@ from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
 from store.rows import bundles, deletion, dependencies, idempotency, initial_files, jobs, stars
 from store.rows.idempotency import Answer
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 from torchyard.contract.job import EndReason, JobState
@@ -119,6 +120,7 @@ def test_a_deletion_removes_every_row_of_the_job_and_no_other(db: StoreFixture, 
         delete(db, job_id)
 
 
+@quick_on_sqlite
 def test_only_the_owner_deletes_and_only_ended_jobs(db: StoreFixture, blobs: Blobs) -> None:
     job_id = db.submit()
     with pytest.raises(Conflict, match="queued"):
@@ -134,6 +136,7 @@ def test_only_the_owner_deletes_and_only_ended_jobs(db: StoreFixture, blobs: Blo
     delete(db, job_id, Caller("ada", Role.MEMBER))
 
 
+@quick_on_sqlite
 def test_blobs_are_removed_with_the_last_job_that_refers_to_them(db: StoreFixture, blobs: Blobs) -> None:
     first, second = ended(db, blobs, b"same", b"mine"), ended(db, blobs, b"same")
     delete(db, first)
@@ -200,6 +203,7 @@ def until_somebody_waits_for(path: Path) -> None:
     raise AssertionError(f"nobody waits for {path}")
 
 
+@quick_on_sqlite
 def test_a_collector_recovers_from_a_crash_between_blobs_and_rows(
     db: StoreFixture, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,12 +225,14 @@ def test_a_collector_recovers_from_a_crash_between_blobs_and_rows(
     assert (stored(blobs), garbage(db)) == ([], 0)
 
 
+@quick_on_sqlite
 def test_a_collection_is_limited_in_size(db: StoreFixture, blobs: Blobs) -> None:
     delete(db, ended(db, blobs, b"1", b"2", b"3"))
     assert [cleanup.collect_garbage(store_on(db.database, blobs=blobs), limit=2) for _ in range(3)] == [2, 1, 0]
     assert stored(blobs) == []
 
 
+@quick_on_sqlite
 def test_an_open_blob_can_be_read_after_its_removal(db: StoreFixture, blobs: Blobs) -> None:
     content = os.urandom(1 << 20)
     delete(db, ended(db, blobs, content))
@@ -272,6 +278,7 @@ def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture,
             cleanup.collect_garbage(store_on(db.database, blobs=blobs))
 
 
+@quick_on_sqlite
 def test_a_worker_cannot_write_to_an_attempt_that_reuses_a_deleted_id(db: StoreFixture, blobs: Blobs) -> None:
     job_id = db.submit(max_restarts=0)
     stale = db.running(job_id, db.worker())

@@ -21,6 +21,7 @@ from store.queries import jobs as queries
 from store.queries import submission as validation
 from store.rows import quotas
 from store.store import Store
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, QuotaExceeded
 from torchyard.contract.job import EndReason, JobState
@@ -97,6 +98,7 @@ def waits(db: StoreFixture, job_id: str) -> bool:
     return job.state == JobState.QUEUED and job.not_before == HELD
 
 
+@quick_on_sqlite
 def test_a_job_waits_out_of_the_line_until_the_other_has_succeeded(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="prep")
     job = submit(store, "prep")
@@ -140,6 +142,7 @@ def test_how_the_other_ends_decides(db: StoreFixture, store: Store, on: str, end
     assert (db.job(job.id).error or {})["code"] == "dependency_failed"
 
 
+@quick_on_sqlite
 def test_it_waits_for_all_of_them(db: StoreFixture, store: Store) -> None:
     names = ["a", "b", "c", "d", "e"]
     ids = [db.submit(name=name) for name in names]
@@ -163,6 +166,7 @@ def test_one_that_fails_ends_the_wait_for_the_others(db: StoreFixture, store: St
     assert db.job(job.id).reason_message == "b was cancelled, and this job waits for its success"
 
 
+@quick_on_sqlite
 def test_what_has_ended_before_decides_at_once(db: StoreFixture, store: Store) -> None:
     good, bad = db.submit(name="good"), db.submit(name="bad")
     end(db, good)
@@ -216,6 +220,7 @@ def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: Store
     assert told(db, job.id) == ("failed", "dependency_failed", message)
 
 
+@quick_on_sqlite
 def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(db: StoreFixture, store: Store) -> None:
     ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 250)))
     end(db, ids[0], EndReason.DATA_ERROR)
@@ -224,6 +229,7 @@ def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(db: StoreF
     assert db.job(ids[-1]).reason_message == "n248 has failed, and this job waits for its success"
 
 
+@quick_on_sqlite
 def test_a_chain_runs_one_after_the_other(db: StoreFixture, store: Store) -> None:
     ids = batch(store, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}] if n else []} for n in range(5)))
     for each in ids:
@@ -232,6 +238,7 @@ def test_a_chain_runs_one_after_the_other(db: StoreFixture, store: Store) -> Non
         settle(store)
 
 
+@quick_on_sqlite
 def test_many_that_wait_for_one_go_on_in_parts(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="prep")
     ids = batch(store, *({"name": f"n{n}", "after": [{"job": first}]} for n in range(250)))
@@ -271,6 +278,7 @@ def test_jobs_of_a_batch_may_stand_in_any_order_but_only_all_together(db: StoreF
     assert "send the batch with `atomic`" in caught.value.errors[0].message
 
 
+@quick_on_sqlite
 def test_a_deleted_job_has_ended_as_it_did(db: StoreFixture, store: Store) -> None:
     good, bad = db.submit(name="good"), db.submit(name="bad")
     of_good, of_bad = submit(store, good), submit(store, bad)
@@ -285,6 +293,7 @@ def test_a_deleted_job_has_ended_as_it_did(db: StoreFixture, store: Store) -> No
     assert (seen.name, seen.state) == (None, JobState.SUCCEEDED)
 
 
+@quick_on_sqlite
 def test_one_that_waits_may_be_cancelled_and_deleted(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="prep")
     job = submit(store, "prep")
@@ -296,6 +305,7 @@ def test_one_that_waits_may_be_cancelled_and_deleted(db: StoreFixture, store: St
     assert db.everything()["dependencies"] == []
 
 
+@quick_on_sqlite
 def test_a_paused_one_waits_on_when_it_is_resumed(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="prep")
     job = submit(store, "prep")
@@ -312,6 +322,7 @@ def test_a_paused_one_waits_on_when_it_is_resumed(db: StoreFixture, store: Store
     assert told(db, job.id)[:2] == ("failed", "dependency_failed")
 
 
+@quick_on_sqlite
 def test_one_that_ran_waits_for_nothing_when_it_is_resumed(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="prep")
     job = submit(store, "prep")
@@ -360,6 +371,7 @@ def test_a_job_of_a_disabled_user_pauses_instead_of_starting(db: StoreFixture, s
     assert told(db, job.id)[:2] == ("queued", "waiting")
 
 
+@quick_on_sqlite
 def test_weights_of_the_other_are_pinned_when_it_has_ended(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="prep")
     job = submit(store, "prep", init_from="${jobs.prep.best}")
@@ -379,6 +391,7 @@ def test_weights_of_the_other_are_pinned_when_it_has_ended(db: StoreFixture, sto
     assert not waits(db, job.id)
 
 
+@quick_on_sqlite
 def test_weights_that_are_not_there_fail_the_job(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="prep")
     job = submit(store, "prep", init_from="${jobs.prep.epoch-7}")
@@ -390,6 +403,7 @@ def test_weights_that_are_not_there_fail_the_job(db: StoreFixture, store: Store)
     assert not waits(db, others.id)
 
 
+@quick_on_sqlite
 def test_weights_are_of_a_job_in_after_and_of_the_same_kind(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="prep")
     other = db.submit(name="other")

@@ -70,6 +70,7 @@ def test_each_report_is_kept_as_it_is_for_an_hour(recorded: Recorded) -> None:
     assert recorded.used()[10] == Use(0.25, 0.25, 100, None), "the last report of a slot counts"
 
 
+@quick_on_sqlite
 def test_the_mean_power_is_kept_of_reports_that_tell_it(recorded: Recorded) -> None:
     recorded.report(*[0.5] * 10)
     recorded.report(0.5, power_watts=100.0)
@@ -79,6 +80,7 @@ def test_the_mean_power_is_kept_of_reports_that_tell_it(recorded: Recorded) -> N
     assert recorded.used(begins=START)[0] == Use(0.5, 0.5, 100, None, 150.2)
 
 
+@quick_on_sqlite
 def test_the_mean_and_the_greatest_of_a_minute_are_kept_for_longer(recorded: Recorded) -> None:
     recorded.report(*[0.0] * 9, None, 0.5, 1.0)
     recorded.report(0.5, memory=300)
@@ -109,6 +111,7 @@ def test_a_quarter_of_an_hour_is_made_of_its_minutes(recorded: Recorded) -> None
     assert recorded.used(begins=START, ends=START + 899).keys() == {0}
 
 
+@quick_on_sqlite
 def test_the_slot_that_goes_on_is_shown_as_it_is_so_far(recorded: Recorded) -> None:
     recorded.report(*[0.5] * 14)
     recorded.now += 2 * 3600 - 3600
@@ -117,6 +120,7 @@ def test_the_slot_that_goes_on_is_shown_as_it_is_so_far(recorded: Recorded) -> N
     assert recorded.used(begins=recorded.now - 2 * 86_400) == {0: Use(0.5, 0.5, 100, None)}
 
 
+@quick_on_sqlite
 def test_more_slots_than_asked_for_are_merged(recorded: Recorded) -> None:
     recorded.report(*[0.0, 1.0] * 12)
     found = recorded.read(begins=START, most=3)

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from store.db.database import now_us
 from store.db.tables import Attempt
 from store.facts.attempts import Claim
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 
@@ -25,6 +26,7 @@ def test_a_stop_without_a_request_ends_as_worker_lost(db: StoreFixture, reason: 
 
 
 @pytest.mark.parametrize("reason", STOPS)
+@quick_on_sqlite
 def test_stops_without_a_request_end_at_the_crash_loop_cap(db: StoreFixture, reason: EndReason) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     for _ in range(CRASH_LOOP_CAP - 1):
@@ -32,6 +34,7 @@ def test_stops_without_a_request_end_at_the_crash_loop_cap(db: StoreFixture, rea
     assert db.end(db.running(job_id, worker), reason, asked=False) is JobState.FAILED
 
 
+@quick_on_sqlite
 def test_a_stop_that_the_rows_request_is_accepted(db: StoreFixture) -> None:
     worker, high = db.worker(), db.submit(priority=5)
     paused, cancelled = db.running(db.submit(), worker, "a"), db.running(db.submit(), worker, "b")
@@ -65,6 +68,7 @@ def test_a_supervisor_stopped_by_a_signal_reports_any_stop_as_a_preemption(db: S
     assert _end_reason(db, claim) == "preempted"
 
 
+@quick_on_sqlite
 def test_a_checkpoint_without_a_later_step_does_not_reset_the_count(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     first = db.running(job_id, worker)
@@ -78,6 +82,7 @@ def test_a_checkpoint_without_a_later_step_does_not_reset_the_count(db: StoreFix
     assert db.job(job_id).reason_message == "lost (10 attempts in a row published no checkpoint of a later step)"
 
 
+@quick_on_sqlite
 def test_retries_with_progress_end_at_the_time_limit(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0, time_limit="1h"), db.worker()
     states: list[JobState] = []

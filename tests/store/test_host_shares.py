@@ -4,6 +4,7 @@ from typing import Any
 
 from store.facts.attempts import Claim
 from store.rows import workers
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together
 from tests.store.test_races import PAIRS
 from torchyard.contract.devices import StartsReport
@@ -21,6 +22,7 @@ def asking(db: StoreFixture, **resources: Any) -> str:
     return db.submit(resources=resources)
 
 
+@quick_on_sqlite
 def test_requests_together_stay_within_what_the_host_offers(db: StoreFixture) -> None:
     worker = offering(db, cpus=4, memory_gb=16)
     first = db.claim(asking(db, cpus=2.5, memory_gb=8), worker, "a")

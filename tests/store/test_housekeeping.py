@@ -113,6 +113,7 @@ def test_a_large_log_keeps_its_end_until_it_is_old(db: StoreFixture) -> None:
     assert notices(db, running) == []
 
 
+@quick_on_sqlite
 def test_old_events_are_removed_except_state_changes_and_service_messages(db: StoreFixture) -> None:
     old, young = trained(db), trained(db)
     age(db, old, 8)
@@ -238,6 +239,7 @@ def test_several_concurrent_workers_write_one_notice(db: StoreFixture, monkeypat
     assert told(db, deleted) == []
 
 
+@quick_on_sqlite
 def test_without_limits_nothing_is_read(db: StoreFixture) -> None:
     trained(db)
     assert list(cleanup.trim_finished_jobs(store_on(db.database), TrimLimits())) == []

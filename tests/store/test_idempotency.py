@@ -8,6 +8,7 @@ from store.db.tables import IdempotencyKey
 from store.facts.submission import KeyedRequest
 from store.rows import idempotency, jobs, new_jobs
 from store.rows.idempotency import Answer, KeyTaken
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import IdempotencyMismatch
 from torchyard.contract.spec import parse_spec
@@ -59,6 +60,7 @@ def test_a_key_expires_after_a_day_and_the_next_key_deletes_its_row(db: StoreFix
     assert keys(db) == ["next"]
 
 
+@quick_on_sqlite
 def test_only_some_old_keys_are_deleted_per_call_and_an_old_key_can_be_reused(db: StoreFixture) -> None:
     for number in range(103):
         db.write(lambda session, key=f"old-{number:03}": make(session, request(key)))

@@ -14,6 +14,7 @@ from store.facts.submission import KeyedRequest, Retry, Submission, Submitted
 from store.queries import jobs as queries
 from store.rows import access, checkpoints, deletion, initial_files, quotas
 from store.store import Store
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, NotFound
 from torchyard.contract.filters import JobQuery
@@ -80,6 +81,7 @@ def checkpoint_id(db: StoreFixture, job_id: str, ref: str) -> str:
     return db.read(lambda session: checkpoints.resolve(session, access.get(session, job_id, ADA), ref)).id
 
 
+@quick_on_sqlite
 def test_a_reference_is_resolved_once_and_stays_what_it_was(db: StoreFixture, store: Store) -> None:
     source = db.submit()
     claim = db.running(source, db.worker())
@@ -98,6 +100,7 @@ def test_a_reference_is_resolved_once_and_stays_what_it_was(db: StoreFixture, st
     assert queries.get(store, source, caller=ADA).initial is None
 
 
+@quick_on_sqlite
 def test_each_way_to_name_a_checkpoint_works(db: StoreFixture, store: Store) -> None:
     source = trained(db, store.blobs, b"one", b"two")
     last = checkpoint_id(db, source, "latest")
@@ -105,6 +108,7 @@ def test_each_way_to_name_a_checkpoint_works(db: StoreFixture, store: Store) -> 
         assert parse_spec(db.job(submit(store, f"{source}/{ref}").id).spec).init_from == f"{source}/{last}"
 
 
+@quick_on_sqlite
 def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, store: Store) -> None:
     private = trained(db, store.blobs, b"one")
     shared = trained(db, store.blobs, b"two", visibility="team")
@@ -124,6 +128,7 @@ def test_a_malformed_reference_is_an_error_of_its_field(ref: str) -> None:
     assert [wrong.field for wrong in caught.value.errors] == ["init_from"]
 
 
+@quick_on_sqlite
 def test_a_recipe_starts_only_from_its_own_kind_and_a_script_from_any(db: StoreFixture, store: Store) -> None:
     script, digits = trained(db, store.blobs, b"one"), trained(db, store.blobs, b"two", **DIGITS)
     assert "script" in refused(store, f"{script}/best", **DIGITS)
@@ -142,6 +147,7 @@ def test_an_evaluation_needs_weights_and_weights_have_one_source() -> None:
         assert "init_from" in caught.value.errors[0].message
 
 
+@quick_on_sqlite
 def test_the_files_are_kept_until_the_job_has_ended(db: StoreFixture, store: Store) -> None:
     source = trained(db, store.blobs, b"one")
     job = submit(store, f"{source}/best")
@@ -161,6 +167,7 @@ def test_the_files_are_kept_until_the_job_has_ended(db: StoreFixture, store: Sto
     delete(db, job.id)
 
 
+@quick_on_sqlite
 def test_an_ended_job_leaves_the_files_of_a_source_that_is_there(db: StoreFixture, store: Store) -> None:
     source = trained(db, store.blobs, b"one")
     job = submit(store, f"{source}/best")
@@ -186,6 +193,7 @@ def test_a_submission_beside_a_deletion_has_the_files_or_is_refused(db: StoreFix
             assert store.blobs.path(made.initial.files[0]["sha256"]).exists()
 
 
+@quick_on_sqlite
 def test_submissions_together_and_batches_each_have_their_own_answer(db: StoreFixture, store: Store) -> None:
     source = trained(db, store.blobs, b"one")
     specs = [{"init_from": f"{source}/best"}, {"init_from": f"{NOBODY}/best"}, {}]
@@ -201,6 +209,7 @@ def test_submissions_together_and_batches_each_have_their_own_answer(db: StoreFi
     assert batches.submit(store, {0: asked[0]}, whole=whole, atomic=False) == {0: first[0]}
 
 
+@quick_on_sqlite
 def test_a_repeated_request_gets_its_job_although_the_source_is_gone(db: StoreFixture, store: Store) -> None:
     source = trained(db, store.blobs, b"one")
     job = submit(store, f"{source}/best", key="k")

@@ -8,6 +8,7 @@ from store.facts.callers import Caller
 from store.facts.jobs import AT_ONCE, StoppedFor
 from store.rows import attempt_facts, deletion, edits, intents
 from store.rows.intents import requested_stop
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
@@ -26,6 +27,7 @@ def test_a_queued_job_is_paused_immediately_and_resumed_into_the_queue(db: Store
     assert db.moves(job_id) == ["queued", "paused", "queued"]
 
 
+@quick_on_sqlite
 def test_a_running_job_is_requested_to_pause_and_paused_by_the_end_of_its_attempt(db: StoreFixture) -> None:
     worker = db.worker()
     claim = db.running(db.submit(), worker)
@@ -152,6 +154,7 @@ def test_a_pause_of_a_starting_job_can_be_withdrawn(db: StoreFixture) -> None:
     assert db.resume(claim.job_id).reason_code == "starting"
 
 
+@quick_on_sqlite
 def test_pauses_do_not_count_towards_the_crash_loop_cap(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     for _ in range(CRASH_LOOP_CAP + 1):
@@ -161,6 +164,7 @@ def test_pauses_do_not_count_towards_the_crash_loop_cap(db: StoreFixture) -> Non
         assert db.resume(job_id).not_before is None
 
 
+@quick_on_sqlite
 def test_preemptions_do_not_count_towards_the_crash_loop_cap(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     for _ in range(CRASH_LOOP_CAP - 1):
@@ -180,6 +184,7 @@ def test_a_delayed_retry_says_for_how_long(db: StoreFixture) -> None:
     assert job.reason_message == expected
 
 
+@quick_on_sqlite
 def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     worker = db.worker()
     one = db.running(db.submit(preemptible=True, priority=1), worker, "a")
@@ -201,6 +206,7 @@ def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     assert (job.preempt_requested_at, job.preempted_for, job.restarts, job.not_before) == (None, None, 0, None)
 
 
+@quick_on_sqlite
 def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture) -> None:
     worker = db.worker()
     low = db.running(db.submit(preemptible=True), worker, "a")

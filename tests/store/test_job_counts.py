@@ -11,6 +11,7 @@ from store.db.tables import Job, JobCount
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import JobCounts
 from store.rows import access, deletion, edits, job_counts, leases, listing, new_jobs
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason, JobState
@@ -101,6 +102,7 @@ def test_counts_that_are_added_up_by_two_workers_while_jobs_come_stay_exact(db: 
     check(db)
 
 
+@quick_on_sqlite
 def test_a_transaction_that_fails_counts_nothing(db: StoreFixture) -> None:
     db.submit()
     with pytest.raises(ZeroDivisionError), db.database.write() as session:

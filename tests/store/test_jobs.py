@@ -12,6 +12,7 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import ListCursor
 from store.ids import is_id, new_id
 from store.rows import access, intents, job_events, job_facts, jobs, listing, reasons, waiting
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.filters import JobQuery
@@ -150,6 +151,7 @@ def test_a_queued_job_is_cancelled_immediately_and_a_repetition_changes_nothing(
     assert db.everything() == before
 
 
+@quick_on_sqlite
 def test_a_running_job_is_requested_to_stop_once(db: StoreFixture) -> None:
     job_id = db.submit()
     claim = db.running(job_id, db.worker())
@@ -164,6 +166,7 @@ def test_a_running_job_is_requested_to_stop_once(db: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize("reason", [EndReason.COMPLETED, EndReason.DATA_ERROR])
+@quick_on_sqlite
 def test_a_job_that_has_ended_cannot_be_cancelled(db: StoreFixture, reason: EndReason) -> None:
     job_id = db.submit()
     state = db.end(db.running(job_id, db.worker()), reason)

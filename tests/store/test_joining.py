@@ -168,6 +168,7 @@ def test_a_job_that_is_deleted_meanwhile_leaves_nothing(db: StoreFixture) -> Non
     assert chunks(db, job_id) == []
 
 
+@quick_on_sqlite
 def test_an_equal_step_keeps_its_newest_value(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     for seq in range(30):

@@ -82,6 +82,7 @@ def test_messages_of_the_job_are_cut_and_nothing_else_is(db: StoreFixture, claim
     assert [event.type for event in db.events(claim.job_id)].count("checkpoint") == 1
 
 
+@quick_on_sqlite
 def test_points_are_cut_at_their_limit_with_one_message(db: StoreFixture, claim: Claim) -> None:
     limits = OutputLimits(point_bytes=3 * POINT.size + 1)
     assert record(db, claim, limits, points=points("a", step=1), curves=points("b", step=1)) == frozenset()
@@ -152,6 +153,7 @@ def test_a_flood_of_new_keys_in_one_batch_is_cut(db: StoreFixture, claim: Claim)
     assert len(stored_series(db, claim.job_id)) == MAX_SERIES
 
 
+@quick_on_sqlite
 def test_the_newest_values_of_a_job_are_those_of_its_first_200_series(db: StoreFixture, claim: Claim) -> None:
     other = db.running(db.submit(), db.worker("box-b"), "slot-1")
     db.record(claim, seq=0, points=points(["z", *(f"k{number}" for number in range(300))], step=1))
@@ -269,6 +271,7 @@ def test_a_checkpoint_counts_in_each_job_that_lists_it(db: StoreFixture, claim: 
     assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 10
 
 
+@quick_on_sqlite
 def test_a_page_of_lines_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> None:
     text = "x" * 65_536
     for seq in range(3):

@@ -106,6 +106,7 @@ def at(database: Database, tmp_path: Path) -> Generator[Lined]:
         yield at
 
 
+@quick_on_sqlite
 def test_the_line_is_read_from_the_rows_until_redis_is_filled(at: Lined) -> None:
     first, urgent = at.submit(), at.submit(priority=1)
     assert (at.asks_redis(), at.queued(), at.heads()) == (False, [urgent, first], sorted([first, urgent]))
@@ -117,6 +118,7 @@ def test_the_line_is_read_from_the_rows_until_redis_is_filled(at: Lined) -> None
     assert not at.store.sweep_line()
 
 
+@quick_on_sqlite
 def test_a_wiped_redis_is_filled_anew(at: Lined) -> None:
     for priority in (0, 3):
         at.submit(priority=priority)
@@ -141,6 +143,7 @@ def test_a_restarted_redis_is_filled_anew(database: Database, tmp_path: Path) ->
         assert at.queued() == [away]
 
 
+@quick_on_sqlite
 def test_a_redis_restored_from_an_hour_ago_is_filled_anew(database: Database, tmp_path: Path) -> None:
     with lined(database, tmp_path) as at:
         first = at.submit()
@@ -161,6 +164,7 @@ def test_a_redis_restored_from_an_hour_ago_is_filled_anew(database: Database, tm
         assert at.queued() == [second]
 
 
+@quick_on_sqlite
 def test_keys_restored_in_a_running_redis_are_compared_since_their_time(at: Lined) -> None:
     first, second = at.submit(), at.submit()
     at.store.sweep_line()

@@ -6,6 +6,7 @@ from store.facts.attempts import Claim
 from store.facts.output import NewLines
 from store.facts.telemetry import LogFilter
 from store.rows import logs
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 
@@ -71,6 +72,7 @@ def test_a_job_or_rank_without_lines_has_an_empty_log(db: StoreFixture, logged: 
     assert after(db, other, 0) == tail(db, other, 5) == []
 
 
+@quick_on_sqlite
 def test_line_numbers_continue_in_the_next_attempt(db: StoreFixture, logged: Claim) -> None:
     db.end(logged, EndReason.WORKER_LOST)
     again = db.running(logged.job_id, db.worker())
@@ -93,6 +95,7 @@ def test_a_line_with_a_nul_is_stored(db: StoreFixture) -> None:
     assert [item.text for item in found] == ["a\ufffdb", "c"]
 
 
+@quick_on_sqlite
 def test_many_small_chunks_are_read_to_the_end(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     for seq in range(5):

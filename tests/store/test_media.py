@@ -13,6 +13,7 @@ from store.facts.attempts import Claim
 from store.facts.media import MediaFilter, MediaPlace, NewMedia, PictureFacts
 from store.facts.output import Batch, NewArtifact, OutputLimits
 from store.rows import artifacts, attempts, media, quotas, users
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Resource, Role
@@ -51,6 +52,7 @@ def stored(blobs: Blobs) -> list[bytes]:
     return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
 
 
+@quick_on_sqlite
 def test_what_is_replaced_is_removed_unless_another_has_the_same_bytes(
     db: StoreFixture, blobs: Blobs, claim: Claim
 ) -> None:
@@ -70,6 +72,7 @@ def test_one_event_tells_of_the_items_of_a_key_in_a_batch(db: StoreFixture, clai
     ]
 
 
+@quick_on_sqlite
 def test_a_job_stores_so_many_items_and_one_message_tells_of_the_others(
     db: StoreFixture, blobs: Blobs, claim: Claim
 ) -> None:
@@ -87,6 +90,7 @@ def test_a_job_stores_so_many_items_and_one_message_tells_of_the_others(
     assert stored(blobs) == []
 
 
+@quick_on_sqlite
 def test_an_item_of_a_later_attempt_replaces_one(db: StoreFixture, claim: Claim) -> None:
     record(db, claim, text(1, content="first"), text(2, content="first"))
     db.end(claim, EndReason.WORKER_LOST)
@@ -110,6 +114,7 @@ def test_items_count_among_the_bytes_of_artifacts(db: StoreFixture, blobs: Blobs
     assert 400 < room.media_bytes < 500
 
 
+@quick_on_sqlite
 def test_a_page_ends_before_its_items_have_too_many_bytes(db: StoreFixture, claim: Claim) -> None:
     record(db, claim, *(text(step, content="x" * 60_000) for step in range(40)))
     where = MediaFilter([], (), None, None)
@@ -120,6 +125,7 @@ def test_a_page_ends_before_its_items_have_too_many_bytes(db: StoreFixture, clai
     assert ([item.step for item in rest.items], rest.has_more) == ([*range(34, 40)], False)
 
 
+@quick_on_sqlite
 def test_items_count_in_the_quota_of_their_owner(db: StoreFixture, blobs: Blobs, claim: Claim) -> None:
     db.write(lambda session: users.add(session, "ada", Role.MEMBER))
     db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 1200}))

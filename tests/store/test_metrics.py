@@ -11,6 +11,7 @@ from store.facts.telemetry import MetricPoint
 from store.queries.series import PointFilter
 from store.rows import attempts, metrics
 from store.rows.metrics import POINT
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 
@@ -114,6 +115,7 @@ def who(db: StoreFixture, job_id: str, attempt: int | None = None) -> list[tuple
     return values(db, job_id, PointFilter(attempt=attempt)).get("train/loss", [])
 
 
+@quick_on_sqlite
 def test_a_step_of_two_attempts_shows_the_later_one(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, last=5)
@@ -125,6 +127,7 @@ def test_a_step_of_two_attempts_shows_the_later_one(db: StoreFixture) -> None:
     assert who(db, job_id, attempt=3) == []
 
 
+@quick_on_sqlite
 def test_the_third_of_three_attempts_resumes_before_the_second(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, last=6)
@@ -134,6 +137,7 @@ def test_the_third_of_three_attempts_resumes_before_the_second(db: StoreFixture)
     assert who(db, job_id, attempt=2) == [(step, 2) for step in range(5, 9)]
 
 
+@quick_on_sqlite
 def test_each_of_three_attempts_resumes_from_the_one_before(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, last=3)
@@ -161,6 +165,7 @@ def test_thousands_of_attempts_are_joined(db: StoreFixture) -> None:
     assert who(db, job_id) == [(1, 1), (2, 1)]
 
 
+@quick_on_sqlite
 def test_a_step_that_two_attempts_logged_has_one_point(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, first=0, last=2)

@@ -109,6 +109,7 @@ def limit(db: StoreFixture, owner: str, size: int) -> None:
     db.write(lambda session: quotas.set_limits(session, "user", owner, {Resource.STORED_BYTES: size}))
 
 
+@quick_on_sqlite
 def test_a_version_keeps_the_files_when_the_job_is_deleted(db: StoreFixture, store: Store, trained: Trained) -> None:
     kept = add(store, trained.id)
     assert (kept.ref, kept.step, kept.epoch, kept.metrics) == ("ada/digits@1", 1, 1, {"val/loss": 0.5})
@@ -123,6 +124,7 @@ def test_a_version_keeps_the_files_when_the_job_is_deleted(db: StoreFixture, sto
     assert db.read(lambda session: session.scalars(select(Garbage)).all()) == []
 
 
+@quick_on_sqlite
 def test_a_blob_stays_while_another_version_has_it(store: Store, trained: Trained) -> None:
     add(store, trained.id, "one")
     add(store, trained.id, "two")
@@ -209,6 +211,7 @@ def test_the_job_of_a_shared_model_is_told_to_who_may_read_it(db: StoreFixture, 
     assert not find(store, owner="ada", caller=BOB).shows_job
 
 
+@quick_on_sqlite
 def test_a_checkpoint_of_a_job_that_one_may_read_is_kept_in_ones_own_model(
     db: StoreFixture, store: Store, blobs: Blobs
 ) -> None:
@@ -220,6 +223,7 @@ def test_a_checkpoint_of_a_job_that_one_may_read_is_kept_in_ones_own_model(
     assert add(store, shared.id, caller=BOB).ref == "bob/digits@1"
 
 
+@quick_on_sqlite
 def test_another_visibility_of_a_model_that_is_there_is_refused(store: Store, blobs: Blobs, db: StoreFixture) -> None:
     job = Trained(db, blobs)
     job.save(1)
@@ -267,6 +271,7 @@ def test_versions_are_listed_newest_first_without_cards(store: Store, blobs: Blo
     assert (model.versions, model.size, model.newest.version) == (3, 6, 3)
 
 
+@quick_on_sqlite
 def test_bytes_count_once_while_the_checkpoint_is_there_and_after_its_job(
     db: StoreFixture, store: Store, trained: Trained
 ) -> None:
@@ -282,6 +287,7 @@ def test_bytes_count_once_while_the_checkpoint_is_there_and_after_its_job(
     assert stored(db) == 0
 
 
+@quick_on_sqlite
 def test_a_checkpoint_of_another_users_job_counts_for_who_keeps_it(
     db: StoreFixture, store: Store, blobs: Blobs
 ) -> None:
@@ -298,6 +304,7 @@ def test_a_checkpoint_of_another_users_job_counts_for_who_keeps_it(
     assert (stored(db, "bob"), stored(db)) == (len(STATE), before)
 
 
+@quick_on_sqlite
 def test_a_kept_checkpoint_is_not_trimmed_with_its_job(db: StoreFixture, store: Store, blobs: Blobs) -> None:
     job = Trained(db, blobs, checkpoint={"keep_last": 1})
     job.save(1, b"best", loss=0.1)
@@ -311,6 +318,7 @@ def test_a_kept_checkpoint_is_not_trimmed_with_its_job(db: StoreFixture, store: 
     assert job.steps() == [5, 1]
 
 
+@quick_on_sqlite
 def test_a_model_of_another_user_keeps_the_files_but_not_the_jobs_checkpoint(
     db: StoreFixture, store: Store, blobs: Blobs
 ) -> None:
@@ -339,6 +347,7 @@ def refused(store: Store, ref: str, *, caller: Caller = ADA) -> str:
     return wrong.message
 
 
+@quick_on_sqlite
 def test_a_job_starts_from_the_version_that_it_named_and_keeps_its_files(
     db: StoreFixture, store: Store, blobs: Blobs
 ) -> None:
@@ -415,6 +424,7 @@ def test_versions_do_not_let_a_job_store_more_than_the_quota(db: StoreFixture, s
     assert stored(db) <= 60 + 10, "the newest, which is the best one, is always kept"
 
 
+@quick_on_sqlite
 def test_there_is_a_most_of_versions(store: Store, trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "MOST_VERSIONS", 1)
     add(store, trained.id)

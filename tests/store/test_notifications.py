@@ -22,6 +22,7 @@ from store.facts.output import NewEvent
 from store.queries import notifications as queries
 from store.rows import edits, signals, targets, users
 from store.secret_keys import SecretKeys
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
 from torchyard.contract.job import EndReason
@@ -86,6 +87,7 @@ def team(db: StoreFixture) -> Team:
     return Team(db)
 
 
+@quick_on_sqlite
 def test_each_change_of_a_job_is_told_to_its_owners_target(team: Team) -> None:
     team.target()
     db, worker = team.db, team.db.worker()
@@ -108,6 +110,7 @@ def test_each_change_of_a_job_is_told_to_its_owners_target(team: Team) -> None:
     assert {body["job"]["id"] for body in bodies} == {job_id}
 
 
+@quick_on_sqlite
 def test_a_trial_that_waits_for_its_promotion_is_not_told_as_paused(team: Team) -> None:
     team.target()
     db, worker = team.db, team.db.worker()
@@ -150,6 +153,7 @@ def test_a_job_that_was_private_at_any_time_meanwhile_is_told_to_its_owner_alone
     assert team.told() == [("ada", "job.cancelled")]
 
 
+@quick_on_sqlite
 def test_who_is_disabled_or_no_administrator_any_more_is_told_nothing(team: Team) -> None:
     team.target("ada")
     team.target("root", scope="all")
@@ -166,6 +170,7 @@ def test_who_is_disabled_or_no_administrator_any_more_is_told_nothing(team: Team
     assert [message.target.owner for message in team.claim()] == ["ada"]
 
 
+@quick_on_sqlite
 def test_a_job_names_targets(team: Team) -> None:
     team.target(name="all")
     team.target(name="chosen", jobs="named")
@@ -229,6 +234,7 @@ def test_messages_have_no_traceback_and_no_control_characters(team: Team) -> Non
     assert len(text) <= 300
 
 
+@quick_on_sqlite
 def test_sixty_messages_an_hour_and_then_one_digest(team: Team) -> None:
     team.target()
     for _ in range(MESSAGES_AN_HOUR + 5):
@@ -245,6 +251,7 @@ def test_sixty_messages_an_hour_and_then_one_digest(team: Team) -> None:
         commands.try_target(team.store, digest.target_id, owner="ada", caller=SERVICE)
 
 
+@quick_on_sqlite
 def test_removing_a_target_does_not_make_room_for_more(team: Team) -> None:
     old = team.target()
     for _ in range(MESSAGES_AN_HOUR):
@@ -259,6 +266,7 @@ def test_removing_a_target_does_not_make_room_for_more(team: Team) -> None:
     assert {row.error for row in team.messages()[:-1]} == {"the target was removed"}
 
 
+@quick_on_sqlite
 def test_the_hour_is_one_for_all_targets_of_a_user(team: Team) -> None:
     for number in range(3):
         team.target(name=f"hook-{number}")
@@ -268,6 +276,7 @@ def test_the_hour_is_one_for_all_targets_of_a_user(team: Team) -> None:
     assert (kinds.count("job.cancelled"), kinds.count("digest")) == (MESSAGES_AN_HOUR, 3)
 
 
+@quick_on_sqlite
 def test_after_an_hour_the_digest_is_sent_and_messages_follow_again(team: Team) -> None:
     team.target()
     for _ in range(MESSAGES_AN_HOUR + 1):
@@ -299,6 +308,7 @@ def test_fan_outs_at_once_tell_each_target_once_and_count_exactly(team: Team) ->
     assert sum(digests) == MESSAGES_AN_HOUR + MESSAGES_AN_HOUR // 2
 
 
+@quick_on_sqlite
 def test_of_one_target_one_message_is_on_its_way_and_users_take_turns(team: Team) -> None:
     for number in range(6):
         team.target(name=f"hook-{number}")
@@ -456,6 +466,7 @@ def test_a_rotation_of_the_keys_seals_targets_again(team: Team) -> None:
     assert [message.target.address for message in team.claim()] == ["https://example.com/x?key=hidden"]
 
 
+@quick_on_sqlite
 def test_the_flood_of_one_user_delays_another_by_one_batch_at_most(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.notifications.fan_out._AT_ONCE", 5)
     team.target()
@@ -479,6 +490,7 @@ def test_a_change_of_state_without_a_target_takes_no_statement_more(team: Team) 
     assert len([one for one in statements if "INTO signals" in one]) == 1
 
 
+@quick_on_sqlite
 def test_the_flood_of_a_user_leaves_an_administrator_room_for_their_own_jobs_and_lost_workers(team: Team) -> None:
     team.target("root", scope="all")
     for _ in range(MESSAGES_AN_HOUR):

@@ -20,6 +20,7 @@ from store.facts.output import Batch
 from store.queries import attempts as queries
 from store.queries import placement
 from store.rows import claims, credits, leases, quotas, usage, users, worker_facts, workers
+from tests.databases import quick_on_sqlite
 from tests.store import pools
 from tests.store.fixture import StoreFixture, placement_on, run_together, store_on
 from torchyard.contract.devices import DeviceReport
@@ -116,6 +117,7 @@ def test_a_node_that_tells_anything_changes_no_more_than_the_jobs_own_devices(db
     assert db.end(claim, EndReason.COMPLETED) is JobState.SUCCEEDED
 
 
+@quick_on_sqlite
 def test_a_device_that_the_cluster_gives_away_is_the_next_jobs(db: StoreFixture) -> None:
     """The end of the job before may be stored later than the start of the next one."""
     worker = pools.serve(db)
@@ -146,6 +148,7 @@ def test_neither_a_host_nor_a_pool_takes_the_others_jobs(db: StoreFixture) -> No
     assert pools.give(db, in_pool, pool) is not None
 
 
+@quick_on_sqlite
 def test_time_counts_from_when_it_runs(db: StoreFixture) -> None:
     worker = pools.serve(db)
     store = store_on(db.database)

@@ -207,6 +207,7 @@ def test_a_list_continues_after_a_removed_checkpoint(db: StoreFixture) -> None:
         db.read(lambda session: checkpoints.older_than(session, db.job(other), second))
 
 
+@quick_on_sqlite
 def test_a_collection_removes_only_the_blobs_of_removed_checkpoints(db: StoreFixture, blobs: Blobs) -> None:
     claim = claimed(db, keep_last=1)
     other = db.running(db.submit(), db.worker())
@@ -274,6 +275,7 @@ def test_a_retried_job_removes_its_first_checkpoint_and_the_old_job_keeps_it(db:
     assert stored(blobs) == [b"one", b"two"]
 
 
+@quick_on_sqlite
 def test_a_deleted_job_deletes_its_removed_checkpoints(db: StoreFixture, blobs: Blobs) -> None:
     claim = claimed(db, keep_last=1)
     for step, content in enumerate((b"one", b"two"), start=1):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason, JobState
 
@@ -13,6 +14,7 @@ def _at_rung(db: StoreFixture, worker: str) -> str:
     return job_id
 
 
+@quick_on_sqlite
 def test_a_trial_that_has_paused_by_itself_waits_for_its_promotion(db: StoreFixture) -> None:
     worker = db.worker()
     job_id = _at_rung(db, worker)

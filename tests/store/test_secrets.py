@@ -11,6 +11,7 @@ from store.facts.callers import SERVICE, Caller
 from store.rows import secrets, users
 from store.secret_keys import SecretKeys
 from store.store import Store
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import ConfigError, Conflict, InvalidSpec, NotFound
 from torchyard.contract.team import Role
@@ -67,6 +68,7 @@ def test_a_user_has_their_own_secrets_alone(db: StoreFixture) -> None:
         db.read(lambda session: secrets.check(session, "eve", spec))
 
 
+@quick_on_sqlite
 def test_a_user_has_a_hundred_secrets_at_most(db: StoreFixture) -> None:
     store = with_keys(db, new_key())
     for number in range(secrets.MAX_SECRETS):

@@ -11,6 +11,7 @@ from store.db.database import now_us
 from store.db.tables import Attempt, Job, Usage
 from store.facts.attempts import Claim
 from store.rows import claims, cluster, deletion, usage, waiting
+from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, placement_on, run_together
 from tests.store.test_races import PAIRS
 from torchyard.contract.job import EndReason
@@ -41,6 +42,7 @@ def on_gpus(db: StoreFixture, job_id: str, worker: str, *uuids: str) -> Claim:
     return claim
 
 
+@quick_on_sqlite
 def test_devices_count_from_the_claim_while_they_are_held_and_after_the_end(db: StoreFixture) -> None:
     worker = db.worker()
     gpus = on_gpus(db, db.submit(owner="ada"), worker, "GPU-1", "GPU-2")
@@ -60,6 +62,7 @@ def test_devices_count_from_the_claim_while_they_are_held_and_after_the_end(db: 
     assert used(db, now(db) + 24 * HOUR) == pytest.approx({key: s / 2 for key, s in wanted.items()}, rel=1e-3)
 
 
+@quick_on_sqlite
 def test_attempts_add_up_over_time(db: StoreFixture) -> None:
     worker, job_id = db.worker(), db.submit()
     for _ in range(3):
@@ -111,6 +114,7 @@ def test_attempts_that_end_together_all_count(db: StoreFixture) -> None:
     assert used(db)["ada", "cpu"] == pytest.approx(3 * PAIRS * used_at(HOUR, devices=1, began=0, ended=HOUR), rel=1e-3)
 
 
+@quick_on_sqlite
 def test_a_thousand_owners_are_read_at_once(db: StoreFixture) -> None:
     rows = [Usage(owner=f"owner-{number}", kind="cpu", used_s=float(number), at=now(db)) for number in range(1, 1001)]
     db.write(lambda session: session.add_all(rows))

@@ -11,7 +11,7 @@ from store.facts.attempts import Claim
 from store.ids import new_id
 from store.rows import deletion, edits, quotas, users
 from store.rows.shapes import shape_of
-from tests.databases import on_both
+from tests.databases import on_both, quick_on_sqlite
 from tests.worker.schedulers import SchedulerFixture, SchedulersFixture, slot
 from torchyard.contract.job import EndReason
 from torchyard.contract.patches import parse_patch
@@ -85,7 +85,7 @@ LOSES: dict[str, Callable[[KeptHost], object]] = {
 }
 
 
-@on_both
+@quick_on_sqlite
 @pytest.mark.parametrize("what", LOSES)
 def test_the_place_of_a_holder_that_may_not_start_is_the_next_ones(schedulers: SchedulersFixture, what: str) -> None:
     kept = KeptHost.of(schedulers)
@@ -95,7 +95,7 @@ def test_the_place_of_a_holder_that_may_not_start_is_the_next_ones(schedulers: S
     assert kept.start_next() == [kept.behind]
 
 
-@on_both
+@quick_on_sqlite
 def test_a_holder_of_a_higher_priority_keeps_its_place(schedulers: SchedulersFixture) -> None:
     kept = KeptHost.of(schedulers)
     _reprice(kept, 5)
@@ -104,7 +104,7 @@ def test_a_holder_of_a_higher_priority_keeps_its_place(schedulers: SchedulersFix
     assert kept.start_next() == [kept.holder]
 
 
-@on_both
+@quick_on_sqlite
 def test_a_holder_that_is_asked_for_while_its_claim_is_made_does_not_start(schedulers: SchedulersFixture) -> None:
     kept = KeptHost.of(schedulers)
     kept.box.before_claim = lambda: schedulers.store.cancel(kept.holder)
@@ -129,7 +129,7 @@ HOST_EVENTS: dict[str, Callable[[SchedulersFixture, SchedulerFixture], object]] 
 }
 
 
-@on_both
+@quick_on_sqlite
 @pytest.mark.parametrize("what", HOST_EVENTS)
 def test_a_holder_gets_another_place_when_its_host_cannot_run_it(schedulers: SchedulersFixture, what: str) -> None:
     both = [schedulers.scheduler(name, slot(0), slot(1)) for name in ("one", "two")]

@@ -11,14 +11,14 @@ from scheduling.snapshot import OVERDUE_AFTER
 from store.queue import Queue
 from store.rows import jobs, quotas, users
 from tests import line, servers
-from tests.databases import on_both
+from tests.databases import on_both, quick_on_sqlite
 from tests.store.fixture import a_service, recorded_statements, run_together
 from tests.worker.schedulers import SchedulersFixture, gpu, slot
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.team import Resource, Role
 
 
-@on_both
+@quick_on_sqlite
 def test_a_worker_preempts_nothing_for_a_job_that_another_worker_preempts_for(schedulers: SchedulersFixture) -> None:
     one, two = schedulers.scheduler("box-a", slot(0)), schedulers.scheduler("box-b", slot(0))
     one.start_job("cpu-0", preemptible=True)

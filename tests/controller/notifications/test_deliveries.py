@@ -32,6 +32,7 @@ from store.secret_keys import SecretKeys
 from store.store import Store
 from tests.controller.notifications.mailboxes import mailbox
 from tests.controller.notifications.receivers import Receiver, answering, join_senders, receiver
+from tests.databases import quick_on_sqlite
 from tests.worker.attempt import wait_for
 from torchyard.contract.notifications import EventKind
 from torchyard.contract.team import Role
@@ -120,6 +121,7 @@ def verified(found: tuple[dict[str, str], bytes], secret: str) -> dict[str, Any]
     return json.loads(body)
 
 
+@quick_on_sqlite
 def test_a_webhook_arrives_signed(sender: Sender) -> None:
     with receiver() as found, deliveries(sender, found) as duty:
         message_id = sender.message(sender.target(found.url("/hook?key=1")))
@@ -134,6 +136,7 @@ def test_a_webhook_arrives_signed(sender: Sender) -> None:
 
 
 @pytest.mark.parametrize(("kind", "key"), [("slack", "text"), ("discord", "content")])
+@quick_on_sqlite
 def test_a_chat_gets_its_form_with_a_link(sender: Sender, kind: str, key: str) -> None:
     public = "https://yard.example.com"
     with receiver(answering("204 No Content")) as found, deliveries(sender, found, public_url=public) as duty:
@@ -145,6 +148,7 @@ def test_a_chat_gets_its_form_with_a_link(sender: Sender, kind: str, key: str) -
     assert "digits" in said and "<digits>" not in said and "@channel" not in said
 
 
+@quick_on_sqlite
 def test_a_mail_arrives(sender: Sender) -> None:
     with (
         mailbox() as box,
@@ -159,6 +163,7 @@ def test_a_mail_arrives(sender: Sender) -> None:
     assert "job <digits> failed" in mail.get_content()
 
 
+@quick_on_sqlite
 def test_what_failed_comes_again_with_its_id_and_is_seen_meanwhile(sender: Sender) -> None:
     statuses = ["500 Oops", "503 Later", "200 OK"]
 
@@ -201,6 +206,7 @@ def test_what_a_killed_controller_had_claimed_is_sent_by_another(sender: Sender)
     assert sender.message_of(message_id).attempts == 2
 
 
+@quick_on_sqlite
 def test_what_waits_for_one_target_is_sent_one_after_the_other(sender: Sender) -> None:
     with receiver() as found, deliveries(sender, found) as duty:
         target = sender.target(found.url())
