@@ -76,7 +76,7 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.thorough),
         {
             "optimizer": {"clip_grad_norm": 1.0},
             "distributed": {"sync_batchnorm": True, "comm_hook": "bf16"},
@@ -95,7 +95,7 @@ def test_no_step_fetches_a_number(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"optimizer": {"name": "sgd", "fused": False}},
+        pytest.param({"optimizer": {"name": "sgd", "fused": False}}, marks=pytest.mark.thorough),
         {"training": {"precision": "fp16"}, "optimizer": {"name": "sgd", "fused": False}, "ema": {}},
     ],
 )
