@@ -56,7 +56,7 @@ class Base:
 def open_base(folder: Path, *, field: str = "model.weights") -> Base:
     """Reads and checks a folder, all but the weights. Raises DataError, which names `field`, the file and a remedy."""
     if not folder.is_dir():
-        raise DataError(f"{field}: there is no folder {folder}")
+        raise DataError(f"{field}: there is no folder that can be read: {folder}")
     configure_transformers()
     with _named(folder, field):
         names = {path.name for path in folder.iterdir()}

@@ -210,7 +210,7 @@ def test_a_base_that_cannot_be_used_is_refused_with_one_line(name: str, base: Pa
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^model\.weights: there is no folder .*/absent$"):
+    with pytest.raises(DataError, match=r"^model\.weights: there is no folder that can be read: .*/absent$"):
         open_base(tmp_path / "absent")
 
 
