@@ -131,11 +131,15 @@ def _chats(
         raise DataError(f"{base} has no chat template, which messages need: use prompt and completion, or another base")
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     waiting: list[str] = []
+    unread: list[DataError] = []
 
     def conversations() -> Iterator[Sequence[Message]]:
-        for example in examples:
-            waiting.append(example.where)
-            yield example.messages
+        try:
+            for example in examples:
+                waiting.append(example.where)
+                yield example.messages
+        except DataError as error:  # it names its own line, and comes behind those before it
+            unread.append(error)
 
     done = 0
     try:
@@ -145,6 +149,8 @@ def _chats(
         if done >= len(waiting):
             raise
         raise DataError(f"{waiting[done]}: {error.message}") from error
+    for error in unread:
+        raise error
 
 
 def _before(first: Example, others: Iterator[Example]) -> Iterator[Example]:

@@ -243,6 +243,13 @@ def test_a_conversation_that_the_template_refuses_is_named(tmp_path: Path, token
         load_sequences(path, config, tokenizer=tokenizer, chat_template=template, vocabulary=400, base="the base")
 
 
+def test_a_bad_line_among_conversations_is_named_once(tmp_path: Path, tokenizer: Any) -> None:
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    path = source(tmp_path / "a.jsonl", [*twice({"messages": said}), {"messages": said[:1]}])
+    with pytest.raises(DataError, match=r"^\S*a\.jsonl, line 3: has no message of the assistant"):
+        load(path, tokenizer)
+
+
 def test_what_the_model_continues(tmp_path: Path, tokenizer: Any) -> None:
     data = load(source(tmp_path / "a.jsonl", twice({"text": "The yard is open at noon."})), tokenizer)
     (prompt,) = data.val.prompts(4)
