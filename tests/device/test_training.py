@@ -37,6 +37,8 @@ ADMITTED = [
     for strategy, precision in product(STRATEGIES, FORMATS)
     if precision != "fp16" or strategy in {"ddp", "powersgd"}
 ]
+REPEATED = {("powersgd", "fp16"), ("fsdp", "fp32")}
+"""Slow, and shown by the strategy in another format and the format with another strategy."""
 POWERSGD_STARTS = 11
 """The step in which PowerSGD draws its first matrices, on the host."""
 
@@ -52,7 +54,10 @@ def config(strategy: str, precision: str, technique: str = "plain", **training: 
     }
 
 
-@pytest.mark.parametrize(("strategy", "precision"), ADMITTED)
+@pytest.mark.parametrize(
+    ("strategy", "precision"),
+    [pytest.param(*each, marks=pytest.mark.thorough) if each in REPEATED else each for each in ADMITTED],
+)
 def test_ranks_on_a_device_learn_the_same_weights_and_never_wait(
     tmp_path: Path, library: Path, strategy: str, precision: str
 ) -> None:
@@ -148,7 +153,7 @@ def test_segmentation_trains_on_a_device(tmp_path: Path, library: Path) -> None:
     wanted = {
         "data": {"source": "file:///x", "image_size": 32, "workers": 0},
         "model": {"name": "unet_resnet34"},
-        "training": {"epochs": 1, "max_steps": 3, "per_device_batch_size": 2, "precision": "bf16"},
+        "training": {"epochs": 1, "max_steps": 2, "per_device_batch_size": 2, "precision": "bf16"},
         "distributed": {"sync_batchnorm": True},
     }
     data = str(walls(tmp_path / "walls", count=16))
