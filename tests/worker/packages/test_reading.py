@@ -71,13 +71,15 @@ def test_text_that_no_parser_expects_is_no_failure_of_the_host(packages: Package
 def test_only_processes_of_their_own_parse_what_users_brought() -> None:
     found = {
         (str(item.file), item.top)
-        for item in test_imports.ALL
+        for item in test_imports.every_import()
         if item.file.parts[0] == "worker" and item.top in PARSERS and item.when != "never"
     }
     assert found == {("worker/packages/metadata.py", "tomllib"), ("worker/packages/lines.py", "packaging")}
     parsing = ("metadata", "lines", "reading", "install")
     modules = {f"worker.packages.{name}" for name in parsing}
-    importers = {str(item.file) for item in test_imports.ALL if item.module in modules and item.when != "never"}
+    importers = {
+        str(item.file) for item in test_imports.every_import() if item.module in modules and item.when != "never"
+    }
     assert importers <= {f"worker/packages/{name}.py" for name in parsing}
 
 
