@@ -79,7 +79,7 @@ def test_the_example_learns_generates_and_is_exported_for_transformers(tmp_path:
         points = run_blocks(["torchyard metrics read --json"], tmp_path, shell)
     perplexity = [float(value) for value in re.findall(r"val/perplexity +([\d.]+)", said)]
     assert perplexity, points
-    assert perplexity[0] < 60
+    assert perplexity[0] < 150  # it begins at 2,000
     answers = said.rpartition("read_lines(path):")[2]
     assert re.search(r"[A-Z][a-z]+ .*\.", answers), said
     (program,) = blocks(PAGE, "python")
