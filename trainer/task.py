@@ -44,6 +44,18 @@ class Slice(Protocol):
     def __getitem__(self, part: tuple[slice, ...], /) -> Tensor: ...
 
 
+@dataclass(frozen=True)
+class Unfilled:
+    """The weights of a model on the meta device."""
+
+    weights: dict[str, Slice]
+    """By the names of the parameters."""
+    on_tensor: Callable[[], None] = lambda: None
+    """Called after each one is read."""
+    check: Callable[[], None] = lambda: None
+    """Called after all are read. Raises DataError if they were changed meanwhile."""
+
+
 class Task(Protocol):
     """A model with its data and its loss. Every rank has the same task and draws its own batches."""
 
@@ -88,8 +100,8 @@ class Task(Protocol):
         ...
 
     @property
-    def unfilled(self) -> dict[str, Slice] | None:
-        """The weights of a model on the meta device, by name; None: the model has its weights."""
+    def unfilled(self) -> Unfilled | None:
+        """The weights of a model on the meta device; None: the model has its weights."""
         ...
 
     @property

@@ -1,6 +1,6 @@
 """Opens the base of a language model: a folder as Hugging Face has it. Nothing is downloaded, and no code is run."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,9 +48,18 @@ class Base:
     @cached_property
     def digest(self) -> str:
         """The sha256 over the names and digests of all files that are used. All weights are read. Raises DataError."""
+        return self.hashed()
+
+    def hashed(self, on_part: Callable[[], None] = lambda: None) -> str:
+        """Computes `digest`. `on_part`: called after each part that was read. Raises DataError."""
         with _named(self.folder, self.field):
-            digests = {**self.read, **self.files.sha256()}
+            digests = {**self.read, **self.files.sha256(on_part)}
         return hashlib.sha256("".join(f"{name}\0{digests[name]}\n" for name in sorted(digests)).encode()).hexdigest()
+
+    def check_unchanged(self) -> None:
+        """Raises DataError if its weights may be others than when it was opened."""
+        with _named(self.folder, self.field):
+            self.files.check_unchanged()
 
 
 def open_base(folder: Path, *, field: str = "model.weights") -> Base:
@@ -86,8 +95,12 @@ def load_model(
     attention: str = "sdpa",
     device: torch.device | str = "cpu",
     chunk_tokens: int = CHUNK_TOKENS,
+    on_tensor: Callable[[], None] = lambda: None,
 ) -> nn.Module:
-    """Returns the model of a base with its weights, as `causal` makes it. Raises DataError."""
+    """Returns the model of a base with its weights, as `causal` makes it. Raises DataError.
+
+    `on_tensor`: called after each tensor that was read.
+    """
     found = slices(base)  # before memory is taken for what the configuration says
     module = causal(from_config(base.config, dtype=dtype, attention=attention), chunk_tokens=chunk_tokens)
     module.to(device)  # of the CPU's memory nothing was written
@@ -96,6 +109,7 @@ def load_model(
             own.copy_(found[name][...])
             if not bool(own.isfinite().all()):
                 raise DataError(f"its weights are not finite: {name}")
+            on_tensor()
         base.files.check_unchanged()
     return module
 

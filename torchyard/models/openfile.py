@@ -1,6 +1,6 @@
 """Opens the files of a folder that anyone may have written: no link leads out of it, and nothing blocks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import errno
 import hashlib
 import os
@@ -44,11 +44,20 @@ class OpenFile:
         self._check(content)
         return content
 
-    def sha256(self) -> str:
-        """Returns the digest of the content. Raises DataError if it is not the one that its blob's name says."""
+    @property
+    def size(self) -> int:
+        """The bytes that it had when it was opened."""
+        return self._status.st_size
+
+    def sha256(self, on_part: Callable[[], None] = lambda: None) -> str:
+        """Returns the digest of the content. Raises DataError if it is not the one that its blob's name says.
+
+        `on_part`: called after each part of it.
+        """
         digest = hashlib.sha256()
         for part in _parts(self.descriptor, self._status.st_size):
             digest.update(part)
+            on_part()
         if self._blob is not None and len(self._blob) == 64 and self._blob != digest.hexdigest():
             raise DataError(_TORN.format(self.name))
         return digest.hexdigest()

@@ -1,9 +1,11 @@
 """The weights of a folder: tensors by name in one or several files in safetensors, of which parts are read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 import json
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -57,12 +59,27 @@ class WeightFiles:
             _check_names(name, found, expected=keys, earlier=self.views)
             self.views |= found
 
-    def sha256(self) -> dict[str, str]:
-        """Returns the digest of each file by its name, computed by a few threads. Raises DataError."""
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each file, by its name."""
+        return {file.name: file.size for file in self._files}
+
+    def sha256(self, on_part: Callable[[], None] = lambda: None) -> dict[str, str]:
+        """Returns the digest of each file by its name, computed by a few threads. Raises DataError.
+
+        `on_part`: called in this thread whenever a part of a file was read.
+        """
+        parts: SimpleQueue[object] = SimpleQueue()
+        unread = len(self._files)
         with ThreadPoolExecutor(_THREADS) as pool:
-            digests = list(pool.map(OpenFile.sha256, self._files))
+            hashed = [pool.submit(file.sha256, partial(parts.put, None)) for file in self._files]
+            for each in hashed:
+                each.add_done_callback(parts.put)
+            while unread:
+                unread -= parts.get() is not None  # of a file that ended, or that cannot be read
+                on_part()
         self.check_unchanged()
-        return {file.name: digest for file, digest in zip(self._files, digests, strict=True)}
+        return {file.name: each.result() for file, each in zip(self._files, hashed, strict=True)}
 
     def check_unchanged(self) -> None:
         """Raises DataError if a file may have another content than when it was opened."""

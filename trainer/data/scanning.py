@@ -82,11 +82,15 @@ class Scan:
         The service sees that the run is not stuck, and no other rank waits too long in one collective.
         """
         for file in files:
-            now = time.monotonic()
-            if now >= self._due:
-                self._due = now + EVERY_S
-                self._tell(f"{what} of {len(files):,} files")
+            self.reads(f"{what} of {len(files):,} files")
             yield file
+
+    def reads(self, what: str) -> None:
+        """Tells the job and the other ranks that rank 0 still reads, if it has not lately: on rank 0 within `share`."""
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + EVERY_S
+            self._tell(what)
 
     def listing(self, names: list[str], root: Path) -> dict[str, Any]:
         """Returns the part of what `share` returns that makes `Files`. Raises DataError."""

@@ -19,7 +19,7 @@ from trainer.data.sources import local_path
 from trainer.recipes.continuations import continue_prompts, show, to_json
 from trainer.recipes.measuring import measure
 from trainer.recipes.perplexity import TokenTally
-from trainer.task import Evaluation, Slice
+from trainer.task import Evaluation, Unfilled
 from trainer.weights.language import LanguageModel, Origin, make_language_model, open_origin
 from trainer.world import World
 
@@ -78,7 +78,7 @@ class LanguageTask:
         return self.data.train.counted
 
     @property
-    def unfilled(self) -> dict[str, Slice] | None:
+    def unfilled(self) -> Unfilled | None:
         return self.language.unfilled
 
     @property
@@ -172,5 +172,5 @@ def make_task(
     if scan.run is not None and scan.step == 0:
         for note in data.notes:
             scan.run.message(note)
-    language = make_language_model(origin, config, metadata=metadata, device=device)
+    language = make_language_model(origin, config, metadata=metadata, device=device, scan=scan)
     return LanguageTask(origin=origin, language=language, config=config, data=data, device=device)

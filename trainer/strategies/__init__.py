@@ -1,7 +1,5 @@
 """The strategies by which several ranks train one model: `distributed.strategy` selects one."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import nn
 
@@ -12,7 +10,7 @@ from trainer.strategies.ddp import Ddp
 from trainer.strategies.fsdp import Fsdp
 from trainer.strategies.local_sgd import LocalSgd
 from trainer.strategies.strategy import Strategy
-from trainer.task import Slice
+from trainer.task import Unfilled
 from trainer.world import World
 
 __all__ = ["Strategy", "make_strategy", "uses_ddp"]
@@ -24,7 +22,7 @@ def make_strategy(
     world: World,
     *,
     compute: torch.dtype | None = None,
-    unfilled: Mapping[str, Slice] | None = None,
+    unfilled: Unfilled | None = None,
 ) -> Strategy:
     """Returns the strategy that trains `model`, and gives all ranks rank 0's weights. A collective.
 

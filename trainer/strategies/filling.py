@@ -8,19 +8,19 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from torchyard.contract.errors import DataError
-from trainer.task import Slice
+from trainer.task import Slice, Unfilled
 from trainer.world import World
 
 
 @torch.no_grad()
-def fill(model: nn.Module, weights: Mapping[str, Slice], world: World) -> None:
-    """Gives the shards on the meta device memory on this rank's device, and their part of `weights`. A collective.
+def fill(model: nn.Module, unfilled: Unfilled, world: World) -> None:
+    """Gives the shards on the meta device memory on this rank's device, and their part of the weights. A collective.
 
     A tensor is cast to the dtype that its parameter has. A shared parameter is filled once, by any of its names.
-    Raises DataError, on all ranks, if weights are missing, of another shape, torn or not finite on any rank.
+    Raises DataError, on all ranks, if weights are missing, of another shape, torn, changed or not finite on any rank.
     """
     empty = {name: parameter for name, parameter in model.named_parameters() if parameter.is_meta}
-    names = _all_names(model)
+    names, weights = _all_names(model), unfilled.weights
     _allocate(model, world.device)
     failure, finite = None, dict[str, Tensor]()
     try:
@@ -32,6 +32,8 @@ def fill(model: nn.Module, weights: Mapping[str, Slice], world: World) -> None:
             if local.numel():  # a rank may have no row of a small one
                 local.copy_(found[own_part(parameter)])
             finite[name] = local.isfinite().all()
+            unfilled.on_tensor()
+        unfilled.check()
     except DataError as error:
         failure = error.message
     raise_together(failure or _not_finite(finite), world)

@@ -16,7 +16,7 @@ from torchyard.contract.errors import ConfigError
 from torchyard.run.accelerator import wait_for
 from trainer.strategies.filling import fill, own_part
 from trainer.strategies.tensors import broadcast, share_buffers
-from trainer.task import Slice
+from trainer.task import Unfilled
 from trainer.world import World
 
 _LISTS = (nn.ModuleList, nn.Sequential)
@@ -42,7 +42,7 @@ class Fsdp:
         world: World,
         *,
         compute: torch.dtype | None = None,
-        unfilled: Mapping[str, Slice] | None = None,
+        unfilled: Unfilled | None = None,
     ) -> None:
         self.model = model
         self._world = world

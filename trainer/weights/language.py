@@ -20,8 +20,10 @@ from torchyard.models.checkpoint import reason
 from torchyard.models.language import config_from, tokenizer_state, transformers_files
 from torchyard.models.placement import DTYPES, precision
 from trainer.activations import recompute_layers
+from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
-from trainer.task import Slice
+from trainer.task import Slice, Unfilled
+from trainer.weights.bases import digest_of
 from trainer.weights.home import without_weights
 from trainer.weights.initial import freeze
 
@@ -61,7 +63,7 @@ class LanguageModel:
     metadata: dict[str, Any]
     files: dict[str, bytes]
     """Those with which transformers, or peft, loads a checkpoint's folder, beside `model.safetensors`."""
-    unfilled: dict[str, Slice] | None
+    unfilled: Unfilled | None
     """The weights of what is on the meta device; None: nothing is."""
 
 
@@ -87,47 +89,53 @@ def open_origin(config: CausalLm, *, weights: str, metadata: Mapping[str, Any] |
 
 
 def make_language_model(
-    origin: Origin, config: CausalLm, *, metadata: Mapping[str, Any] | None, device: torch.device
+    origin: Origin, config: CausalLm, *, metadata: Mapping[str, Any] | None, device: torch.device, scan: Scan = ALONE
 ) -> LanguageModel:
     """Returns the model on `device`; with `fsdp` what the origin has weights of is on the meta device.
 
-    The caller loads the weights of the checkpoint that `metadata` is of. Raises DataError and ConfigError.
+    The caller loads the weights of the checkpoint that `metadata` is of. `scan`: the ranks that call it together, and
+    the job that is told that they still read. A collective with an adapter. Raises DataError and ConfigError.
     """
     if origin.base is not None:
-        model = _on_base(origin.base, config, metadata=metadata, device=device)
+        model = _on_base(origin.base, config, metadata=metadata, device=device, scan=scan)
     else:
         assert metadata is not None and origin.shape is not None, "a model has a base, or is a checkpoint's"
-        model = _rebuilt(config, metadata, shape=origin.shape, device=device)
+        model = _rebuilt(config, metadata, shape=origin.shape, device=device, scan=scan)
     if config.training.activation_checkpointing:
         recompute_layers(model.module)
     return model
 
 
 def _on_base(
-    base: Base, config: CausalLm, *, metadata: Mapping[str, Any] | None, device: torch.device
+    base: Base, config: CausalLm, *, metadata: Mapping[str, Any] | None, device: torch.device, scan: Scan
 ) -> LanguageModel:
-    if metadata is not None:
-        check_base(base, metadata)
-        opening.check_adapter(base, config, metadata["model"])
     sharded, adapts = config.distributed.strategy == "fsdp", config.model.method == "lora"
+    digest = digest_of(base, scan) if adapts or metadata is not None else ""
+    if metadata is not None:
+        _check_digest(metadata["adapter"], digest=digest, name=str(base.folder), field="model.weights")
+        opening.check_adapter(base, config, metadata["model"])
     dtype = DTYPES.get(precision(config.training.precision, device), torch.float32) if adapts else torch.float32
     options: dict[str, Any] = {"attention": config.model.attention, "chunk_tokens": config.loss.chunk_tokens}
     if sharded:
         with without_weights():
             module = causal.rebuild(base.config.to_dict(), dtype=dtype, **options)
     else:
-        module = load_model(base, dtype=dtype, device=device, **options)
+        module = load_model(base, dtype=dtype, device=device, on_tensor=scan.beat, **options)
     model_config = causal.config_of(module)
     parts: dict[str, Slice] | None = {**slices(base)} if sharded else None
     if adapts:
-        adapter, files = _adapted(module, base, config)
+        adapter, files = _adapted(module, base, config, digest=digest)
         metadata = {"model_config": model_config, "adapter": adapter}
-        return LanguageModel(module, metadata, files, parts and _below_adapters(module, parts))
+        parts = parts and _below_adapters(module, parts)
+        return LanguageModel(module, metadata, files, _unfilled(parts, scan, base=base))
     freeze(module, config.model.freeze)
-    return _whole(module, config, {"model_config": model_config, "tokenizer": tokenizer_state(base.tokenizer)}, parts)
+    kept = {"model_config": model_config, "tokenizer": tokenizer_state(base.tokenizer)}
+    return _whole(module, config, kept, _unfilled(parts, scan, base=base))
 
 
-def _adapted(module: nn.Module, base: Base, config: CausalLm) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _adapted(
+    module: nn.Module, base: Base, config: CausalLm, *, digest: str
+) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Puts an adapter on the model. Returns what a checkpoint says of it, and the file that does for peft."""
     wanted, name = config.model.lora, _base_name(config, base)
     adapter = {
@@ -135,7 +143,7 @@ def _adapted(module: nn.Module, base: Base, config: CausalLm) -> tuple[dict[str,
         "alpha": wanted.alpha,
         "dropout": wanted.dropout,
         "targets": lora.inject(module, wanted),
-        "base": {"digest": base.digest, "name": name, "model_type": base.config.model_type},
+        "base": {"digest": digest, "name": name, "model_type": base.config.model_type},
     }
     described, _ = lora.as_peft(module, wanted, base=name)
     return adapter, {"adapter_config.json": json.dumps(described, indent=2).encode()}
@@ -147,28 +155,26 @@ def _below_adapters(module: nn.Module, weights: Mapping[str, Slice]) -> dict[str
     return {name: weights[name.replace(".base_layer.", ".")] for name in names}
 
 
+def _unfilled(parts: Mapping[str, Slice] | None, scan: Scan, *, base: Base) -> Unfilled | None:
+    return None if parts is None else Unfilled({**parts}, on_tensor=scan.beat, check=base.check_unchanged)
+
+
 def _rebuilt(
-    config: CausalLm, metadata: Mapping[str, Any], *, shape: Mapping[str, Any], device: torch.device
+    config: CausalLm, metadata: Mapping[str, Any], *, shape: Mapping[str, Any], device: torch.device, scan: Scan
 ) -> LanguageModel:
     sharded = config.distributed.strategy == "fsdp"
     with without_weights() if sharded else torch.device(device):
         module = causal.rebuild(shape, attention=config.model.attention, chunk_tokens=config.loss.chunk_tokens)
     freeze(module, config.model.freeze)
     kept = {key: metadata[key] for key in ("model_config", "tokenizer")}
-    return _whole(module, config, kept, dict(metadata.get("raw") or metadata["model"]) if sharded else None)
+    parts = Unfilled(dict(metadata.get("raw") or metadata["model"]), on_tensor=scan.beat) if sharded else None
+    return _whole(module, config, kept, parts)
 
 
-def _whole(
-    module: nn.Module, config: CausalLm, metadata: dict[str, Any], unfilled: dict[str, Slice] | None
-) -> LanguageModel:
+def _whole(module: nn.Module, config: CausalLm, metadata: dict[str, Any], unfilled: Unfilled | None) -> LanguageModel:
     length = config.data.max_length
     files = transformers_files(metadata["model_config"], metadata["tokenizer"], max_length=length)
     return LanguageModel(module, metadata, files, unfilled)
-
-
-def check_base(base: Base, metadata: Mapping[str, Any]) -> None:
-    """Raises DataError if a checkpoint's adapter was trained on another base."""
-    _check_digest(metadata["adapter"], digest=base.digest, name=str(base.folder), field="model.weights")
 
 
 def check_start(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:

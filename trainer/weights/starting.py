@@ -69,7 +69,7 @@ def fill_from(task: Task, state: Mapping[str, Any], *, run: Run) -> None:
     said = check_start(task.metadata, state) if "form" in task.metadata else None
     filled = copy_fitting(model, {name: tensor for name, tensor in tensors.items() if name not in head})
     if task.unfilled is not None:
-        task.unfilled.update({name: tensors[name] for name in filled & task.unfilled.keys()})
+        task.unfilled.weights.update({name: tensors[name] for name in filled & task.unfilled.weights.keys()})
     kept = model.state_dict()
     names = [name for name, _ in model.named_parameters() if name in kept]  # those of a base are not
     new = [name for name in names if name not in filled]
@@ -88,7 +88,7 @@ def fill_from(task: Task, state: Mapping[str, Any], *, run: Run) -> None:
 
 def load_weights(task: Task, weights: Mapping[str, Tensor]) -> None:
     """Loads the weights of a checkpoint, unless the strategy reads them part by part. Raises RuntimeError."""
-    if task.unfilled is None or not weights.keys() <= task.unfilled.keys():
+    if task.unfilled is None or not weights.keys() <= task.unfilled.weights.keys():
         task.model.load_state_dict(weights)
 
 

@@ -13,6 +13,7 @@ from tests.trainer.ranks import on_ranks, results
 from tests.trainer.strategies.toy import MINUTE, Toy, begin, config, descend, equal, weights
 from torchyard.contract.errors import DataError
 from trainer.strategies import make_strategy
+from trainer.task import Unfilled
 from trainer.weights.home import without_weights
 from trainer.world import joined
 
@@ -56,7 +57,7 @@ def train_filled() -> tuple[list[Tensor], list[Tensor], int, int]:
         with without_weights():
             empty = Toy(seed=5, norm=True)
         assert all(item.is_meta for item in empty.parameters())
-        filled = make_strategy(empty, config(**FSDP), world, unfilled=parts)
+        filled = make_strategy(empty, config(**FSDP), world, unfilled=Unfilled({**parts}))
         first = equal(weights(empty), list(Toy(norm=True).parameters()))
         assert first
         descend(begin(plain, world, **FSDP), world, [1, 2])
@@ -90,7 +91,7 @@ def refuse(change: str, at: int) -> None:
             parts["blocks.1.0.weight"] = Torn(state["blocks.1.0.weight"])
         with without_weights():
             empty = Toy(norm=True)
-        make_strategy(empty, config(**FSDP), world, unfilled=parts)
+        make_strategy(empty, config(**FSDP), world, unfilled=Unfilled({**parts}))
 
 
 class Torn(Counted):

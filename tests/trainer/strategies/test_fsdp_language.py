@@ -20,6 +20,7 @@ from torchyard.models.library import configure_transformers
 from trainer.activations import recompute_layers
 from trainer.averaging import ExponentialAverage
 from trainer.strategies import make_strategy
+from trainer.task import Unfilled
 from trainer.weights.home import without_weights
 from trainer.world import World, joined
 
@@ -79,7 +80,9 @@ def begin(base: Path, method: str, world: World | None, *, half: bool, recompute
     model.train()
     if world is None:
         return model, None, 0
-    strategy = make_strategy(model, config(**FSDP), world, compute=torch.bfloat16 if half else None, unfilled=parts)
+    strategy = make_strategy(
+        model, config(**FSDP), world, compute=torch.bfloat16 if half else None, unfilled=Unfilled({**parts})
+    )
     return model, strategy, read(parts)
 
 
