@@ -103,11 +103,14 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
 def _record(line: bytes, where: str) -> Mapping[str, Any]:
     hint = "; `jq -c '.[]' FILE` writes an array so" if line.startswith(b"[") else ""
     try:
-        record = json.loads(line.decode(), object_pairs_hook=_without_repeats, parse_constant=_no_number)
+        record = json.loads(line.decode().rstrip(), object_pairs_hook=_without_repeats, parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise DataError(
             f"{where}: is not UTF-8 at byte {error.start + 1} of the line; save the file as UTF-8"
         ) from None
+    except json.JSONDecodeError as error:
+        # Its own words count lines within the line, and call the end of it a line 2.
+        raise DataError(f"{where}: is not JSON: {error.msg} at character {error.pos + 1} of the line{hint}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: is not JSON: {error}{hint}") from error
     if not isinstance(record, dict):

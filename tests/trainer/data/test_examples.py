@@ -44,7 +44,7 @@ def test_blank_lines_a_byte_order_mark_and_carriage_returns_are_no_content(tmp_p
 
 BAD = [
     (b'{"text": "\xff"}', "is not UTF-8 at byte 11 of the line; save the file as UTF-8"),
-    ('{"text": "a"', "is not JSON: "),
+    ('{"text": "a"\n', "is not JSON: Expecting ',' delimiter at character 13 of the line$"),
     ('{"text": "a", "text": "b"}', "is not JSON: it has the key 'text' twice"),
     ('{"text": NaN}', "is not JSON: NaN is no number of JSON"),
     ('{"text": ' + "[" * 100_000 + "}", "is not JSON: "),
