@@ -1,6 +1,6 @@
 """The model card of a run: model, data, hardware and versions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 import importlib.metadata
 import platform
@@ -13,7 +13,7 @@ from torch.cuda import nccl
 from torch.utils import _pytree as pytree
 
 from torchyard.run import accelerator
-from trainer.forward import flops, inference_seconds
+from trainer.forward import flops, flops_without_weights, inference_seconds
 from trainer.sampler import TrainSampler
 from trainer.task import Task
 from trainer.world import World
@@ -110,17 +110,20 @@ def _adapter(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _forward(task: Task, parameters: Sequence[Tensor], world: World) -> tuple[int | None, float | None]:
     """Returns the FLOPs of a sample, and the time of its forward pass if the model is on the rank's device."""
+    if any(parameter.is_meta for parameter in parameters):
+        inputs = pytree.tree_map_only(Tensor, lambda tensor: tensor.cpu(), task.example_inputs())
+        return _if_countable(flops_without_weights, task.model, inputs), None
     device = parameters[0].device
     inputs = pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), task.example_inputs())
-    operations = _flops_if_countable(task.model, inputs)
+    operations = _if_countable(flops, task.model, inputs)
     # With `fsdp` the model is still in host memory. What cannot be counted has had no first pass.
     timed = operations is not None and device.type == world.device.type
     return operations, inference_seconds(task.model, inputs) if timed else None
 
 
-def _flops_if_countable(model: nn.Module, inputs: Any) -> int | None:
+def _if_countable(count: Callable[[nn.Module, Any], int], model: nn.Module, inputs: Any) -> int | None:
     try:
-        return flops(model, inputs)
+        return count(model, inputs)
     except (RuntimeError, NotImplementedError, TypeError, ValueError):
         return None
 

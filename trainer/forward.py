@@ -2,13 +2,16 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from copy import deepcopy
 from statistics import median
 import time
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
 from torchyard.run import accelerator
@@ -33,6 +36,13 @@ def flops(model: nn.Module, inputs: Any) -> int:
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
     return counter.get_total_flops()
+
+
+def flops_without_weights(model: nn.Module, inputs: Any) -> int:
+    """Counts as `flops` for a model with parameters on the meta device, of whose tensors the shapes alone are used."""
+    sketch = deepcopy(model).to("meta")
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:  # unlike those on `meta`, its tensors have a real device
+        return flops(sketch.to_empty(device="cpu"), pytree.tree_map_only(Tensor, mode.from_tensor, inputs))
 
 
 def inference_seconds(model: nn.Module, inputs: Any) -> float:

@@ -13,9 +13,12 @@ from torch.nn import functional
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
 from torchyard.contract.errors import ConfigError, DataError
+from trainer.card import Card, describe
 from trainer.randomness import random_state
 from trainer.recipes.causal import LanguageTask, make_task
+from trainer.sampler import TrainSampler
 from trainer.weights.language import check_start
+from trainer.world import World
 
 CPU = torch.device("cpu")
 
@@ -116,6 +119,21 @@ def test_a_base_that_is_a_bundle_needs_its_folder(base: Path, data: Path) -> Non
     weights = f"bundle:sha256:{'0' * 64}"
     with pytest.raises(ConfigError, match="give the folder of the base"):
         task(base, data, model={"weights": weights})
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_the_operations_of_a_model_without_weights_are_those_of_one_with_them(
+    kind: str, data: Path, tmp_path: Path
+) -> None:
+    base, world = tiny_base(tmp_path / "base", kind=kind), World(rank=0, size=1, local_size=1, device=CPU)
+    cards: list[Card] = []
+    for strategy in ("ddp", "fsdp"):
+        found = task(base, data, distributed={"strategy": strategy})
+        sampler = TrainSampler(found.samples, global_batch=8, batch_size=8)
+        cards.append(describe(found, sampler=sampler, world=world, precision="fp32", data_hash=None))
+        assert any(item.is_meta for item in found.model.parameters()) is (strategy == "fsdp")
+    assert cards[0].flops_per_sample == cards[1].flops_per_sample is not None
+    assert cards[1].inference_seconds is None
 
 
 def test_samples_are_the_likeliest_tokens_and_change_nothing(base: Path, data: Path) -> None:
