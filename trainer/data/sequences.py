@@ -30,10 +30,11 @@ MOST_PROMPT = 64
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the model continues, and how the document goes on."""
+    """What the model continues, and how the example does."""
 
     tokens: list[int]
     rest: list[int]
+    """To the end of the document, or of the turn."""
 
 
 class Sequences:
@@ -78,10 +79,12 @@ class Sequences:
         whole = slice(*self._documents.starts[document : document + 2].tolist())
         ids: list[int] = self._documents.ids[whole].tolist()
         if self._form == "text":
-            end = min(len(ids) // 2, MOST_PROMPT)
-        else:
-            end = int(self._documents.counted[whole].int().argmax())
-        return Prompt(ids[:end], ids[end:])
+            middle = min(len(ids) // 2, MOST_PROMPT)
+            return Prompt(ids[:middle], ids[middle:])
+        counted: list[bool] = self._documents.counted[whole].tolist()
+        begin = counted.index(True)
+        end = counted.index(False, begin) if False in counted[begin:] else len(ids)
+        return Prompt(ids[:begin], ids[begin:end])
 
     def _padded(self, rows: Tensor, multiple: int) -> dict[str, Tensor]:
         starts, lengths = self._packs.starts, self.lengths[rows]

@@ -1,13 +1,16 @@
 """How a language model continues some prompts of the validation split: what people read to see what it has learned."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 import json
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from torchyard.contract.errors import DataError
 from torchyard.models.generation import Sampling, continued
 from torchyard.run import Run
 from trainer.data.sequences import Prompt
@@ -39,21 +42,24 @@ def continue_prompts(
     device: torch.device,
     on_tokens: Callable[[], None],
 ) -> list[Continuation]:
-    """Continues the prompts by the likeliest tokens, at most `new_tokens`, to the end of the text.
+    """Continues the prompts by the likeliest tokens, at most `new_tokens`, to the end of the text or of the turn.
 
     All ranks call the model and `on_tokens` equally often. Draws no random numbers. Leaves the model in training mode.
+    Where the model gives no probabilities, its continuation ends: the loss says that, too.
     """
     if not prompts:
         return []
     most = min(new_tokens, origin.context // 2)
     begun = [prompt.tokens[-(origin.context - most) :] for prompt in prompts]
+    stops = [_stops(origin, prompt) for prompt in prompts]
     model.eval()
     try:
-        with torch.no_grad():
-            made = _continued(model, begun, most=most, stops=_stops(origin), device=device, on_tokens=on_tokens)
+        # A compiled model would be compiled again for each prompt's length, and for its cache.
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            made = _continued(model, begun, most=most, stops=stops, device=device, on_tokens=on_tokens)
     finally:
         train_mode(model)
-    decode = origin.tokenizer.decode
+    decode = partial(origin.tokenizer.decode, clean_up_tokenization_spaces=False)
     return [
         Continuation(
             prompt=decode(prompt.tokens),
@@ -81,7 +87,7 @@ def _continued(
     prompts: Sequence[Sequence[int]],
     *,
     most: int,
-    stops: frozenset[int],
+    stops: Sequence[frozenset[int]],
     device: torch.device,
     on_tokens: Callable[[], None],
 ) -> list[list[int]]:
@@ -91,23 +97,24 @@ def _continued(
 
     made: list[list[int]] = [[] for _ in prompts]
     calls = 0
-    for count, row in enumerate(
-        continued(forward, prompts, most=most, stops=[stops] * len(prompts), sampling=Sampling(), device=device),
-        start=1,
-    ):
-        for tokens, token in zip(made, row, strict=True):
-            if token is not None and token not in stops:
-                tokens.append(token)
-        if count % CALL_TOKENS == 0:
-            on_tokens()
-            calls += 1
+    steps = continued(forward, prompts, most=most, stops=stops, sampling=Sampling(), device=device)
+    with suppress(DataError):
+        for count, row in enumerate(steps, start=1):
+            for tokens, token, own in zip(made, row, stops, strict=True):
+                if token is not None and token not in own:
+                    tokens.append(token)
+            if count % CALL_TOKENS == 0:
+                on_tokens()
+                calls += 1
     for _ in range(calls, most // CALL_TOKENS):  # another rank may have made more tokens
         on_tokens()
     return made
 
 
-def _stops(origin: Origin) -> frozenset[int]:
-    """Returns the tokens that end a text."""
-    own = origin.config.eos_token_id
-    both = [origin.tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])]
+def _stops(origin: Origin, prompt: Prompt) -> frozenset[int]:
+    """Returns the tokens that end a text, and what ends the turn, which may be another one."""
+    own, tokenizer = origin.config.eos_token_id, origin.tokenizer
+    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    turn = [token for token in prompt.rest[-1:] if token in special]
+    both = [tokenizer.eos_token_id, *(own if isinstance(own, list) else [own]), *turn]
     return frozenset(token for token in both if token is not None)

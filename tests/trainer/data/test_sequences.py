@@ -260,6 +260,26 @@ def test_what_the_model_continues(tmp_path: Path, tokenizer: Any) -> None:
     assert len(data.val.prompts(1)[0].tokens) == 64
 
 
+def test_of_a_conversation_the_model_continues_the_first_turn(tmp_path: Path, tokenizer: Any) -> None:
+    said = [("user", "Who asks?"), ("assistant", "A film."), ("user", "Noon?"), ("assistant", "At noon.")]
+    messages = [{"role": role, "content": content} for role, content in said]
+    data = load(source(tmp_path / "a.jsonl", twice({"messages": messages})), tokenizer)
+    (prompt,) = data.val.prompts(1)
+    assert tokenizer.decode(prompt.tokens) == "<|user|>Who asks?<|end|><|assistant|>"
+    assert tokenizer.decode(prompt.rest) == f"A film.{END}"
+    data = load(source(tmp_path / "b.jsonl", twice({"prompt": "The yard", "completion": " is open"})), tokenizer)
+    assert tokenizer.decode(data.val.prompts(1)[0].rest) == f" is open{END}"
+
+
+@pytest.mark.parametrize("too_long", ["cut", pytest.param("leave_out", marks=pytest.mark.thorough)])
+def test_a_line_of_a_million_tokens_is_too_long_and_no_more(tmp_path: Path, tokenizer: Any, too_long: str) -> None:
+    path = source(tmp_path / "a.jsonl", [{"text": "a " * 1_000_000}, *[{"text": "a b"}] * 4])
+    data = load(path, tokenizer, max_length=8, too_long=too_long, packing=False)
+    assert data.notes == [f"1 of 5 examples are longer than 8 tokens: {too_long.replace('leave_out', 'left out')}"]
+    assert len(data.train) + len(data.val) == (5 if too_long == "cut" else 4)
+    assert max(data.train.lengths.max(), data.val.lengths.max()) <= 8
+
+
 def test_ids_above_the_models_vocabulary_are_an_error(tmp_path: Path, tokenizer: Any) -> None:
     path = source(tmp_path / "a.jsonl", twice({"text": "The yard"}))
     config = CausalDataConfig.model_validate({"source": "file:///there"})

@@ -158,6 +158,51 @@ def test_samples_are_the_likeliest_tokens_and_change_nothing(base: Path, data: P
     assert task(base, data, evaluation={"samples": 0}).evaluate(None).files == {}
 
 
+def test_a_sample_ends_with_what_ends_a_turn_though_texts_end_otherwise(tmp_path: Path) -> None:
+    base = tiny_base(tmp_path / "base", template="{% for m in messages %}{{ m['content'] }}<pad>\n{% endfor %}")
+    found = task(base, language.messages(tmp_path / "data.jsonl"), evaluation={"samples": 2, "new_tokens": 8})
+    model: Any = found.model
+    with torch.no_grad():
+        model.model.norm.weight.zero_()  # all logits are 0: the first token, <pad>, is the likeliest
+    steps: list[Any] = []
+
+    def count(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        steps.extend([] if args else [kwargs["input_ids"].shape])
+
+    model.register_forward_pre_hook(count, with_kwargs=True)
+    found.evaluate(None)
+    assert len(steps) == 1
+
+
+@pytest.mark.thorough
+def test_samples_of_a_compiled_model_compile_nothing(base: Path, data: Path) -> None:
+    found = task(base, data, evaluation={"samples": 2, "new_tokens": 4})
+    expected = found.evaluate(None).files
+    compiled: list[Any] = []
+
+    def keep(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    found.model.compile(backend=keep)
+    assert found.evaluate(None, batch_size=found.validation_samples).files == expected
+    assert len(compiled) == 1
+
+
+def test_a_model_without_probabilities_is_measured_and_makes_no_samples(base: Path, data: Path) -> None:
+    found = task(base, data, model={"method": "full"}, evaluation={"samples": 2, "new_tokens": 16})
+    model: Any = found.model
+    with torch.no_grad():
+        model.model.norm.weight.fill_(torch.inf)
+    calls: list[None] = []
+    evaluation = found.evaluate(None, on_batch=lambda: calls.append(None), batch_size=found.validation_samples)
+    assert math.isnan(evaluation.metrics["val/loss"])
+    samples = json.loads(evaluation.files["samples.json"])  # pyright: ignore[reportArgumentType]
+    assert [sample["continuation"] for sample in samples] == ["", ""]
+    assert len(calls) == 1 + 16 // 8
+    assert model.training
+
+
 def gradient(found: LanguageTask) -> dict[str, torch.Tensor]:
     """Returns the gradient of the mean over all counted training tokens."""
     total = int(found.counts.sum())
