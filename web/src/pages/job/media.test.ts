@@ -68,6 +68,17 @@ function say(step: number, key = "val/sample"): void {
   tell({ kind: "items", items } as unknown as LiveEvent);
 }
 
+test.each([
+  ["script", "run.log_image"],
+  ["causal-lm", "The recipe shows samples after each evaluation."],
+])("before there is anything, it is said what will fill it: %s", async (trainer, words) => {
+  all = [];
+  const host = show(Media, { job: view({ spec: { trainer } }) });
+  await rested();
+  expect(host.textContent.replace(/\s+/g, " ")).toContain(words);
+  expect(host.textContent.includes("run.log_image")).toBe(trainer === "script");
+});
+
 test("the newest step is shown, and each new one, until the slider is moved", async () => {
   all = samples(1, 10);
   const host = await opened();
@@ -237,9 +248,7 @@ test("of a long table the rows that are near are in the document, and a column's
   expect(textsOf(host, "th").join()).toBe("name,loss ↓");
 });
 
-test("a job without media says how they come about, a failure what it is, and data of another form that it is none", async () => {
-  all = [];
-  expect(textOf(await opened())).toContain("run.log_image(");
+test("a failure says what it is, and data of another form that it is none", async () => {
   all = [item("val/table", "table", 1, { data: { columns: 3 } as unknown as MediaView["data"] })];
   expect(textOf(await opened())).toContain("not the form of a table");
   serve(() => null);
