@@ -203,7 +203,7 @@ def _for_data_error(facts: Facts, failure: ErrorView) -> list[str]:
     key, url = "config.data.source", facts.recipe.data.source
     weights = facts.recipe.model.weights
     is_named = weights.startswith("file://") and f" {unquote(weights[7:])} " in f" {failure.message} "
-    if is_named or failure.message.startswith("model.weights"):
+    if is_named or failure.message.startswith(("model.weights", "init_from: the adapter")):
         key, url = "config.model.weights", weights
     return [f"Correct {key} or what is there, and submit it again. It is {shown(url)}."]
 

@@ -165,6 +165,8 @@ def test_each_end_has_its_next_step(code: str, more: dict[str, Any], headline: s
     [
         ("there is no /models/a b", "Correct config.model.weights or what is there, and submit it again. It is "),
         ("model.weights: /models/a b cannot be used: it has no tokenizer.json", "Correct config.model.weights or"),
+        ("init_from: the adapter was trained on a, and b is another base", "Correct config.model.weights or"),
+        ("init_from: the data does not fit the checkpoint's model", "Correct config.data.source or"),
         ("there is no /models/a b/words.jsonl", "Correct config.data.source or what is there"),
     ],
 )
