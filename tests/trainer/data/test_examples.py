@@ -83,8 +83,9 @@ BAD = [
 @pytest.mark.parametrize(("line", "message"), BAD, ids=range(len(BAD)))
 def test_an_error_names_the_file_the_line_and_what_is_wrong(tmp_path: Path, line: str | bytes, message: str) -> None:
     content = b"\n" + (line if isinstance(line, bytes) else line.encode()) + b"\n"
-    with pytest.raises(DataError, match=rf"a\.jsonl, line 2: .*{message}"):
+    with pytest.raises(DataError, match=rf"a\.jsonl, line 2: .*{message}") as caught:
         read(tmp_path / "a.jsonl", content)
+    assert "\n" not in caught.value.message
 
 
 def test_all_lines_have_the_form_of_the_first_one(tmp_path: Path) -> None:

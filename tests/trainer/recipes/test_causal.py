@@ -94,13 +94,14 @@ def test_a_checkpoint_makes_the_same_task_again(base: Path, data: Path, method: 
     assert ("tokenizer" in before.metadata, "adapter" in before.metadata) == (method == "full", method == "lora")
 
 
-def test_an_adapter_goes_on_its_own_base_alone(base: Path, data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_an_adapter_goes_on_its_own_base_alone(base: Path, data: Path, tmp_path: Path, kind: str) -> None:
     before = task(base, data)
-    other = tiny_base(tmp_path / "other", seed=8)
-    with pytest.raises(
-        DataError, match=r"the adapter was trained on tiny \(a llama, digest .*other is another base \(digest"
-    ):
+    other = tiny_base(tmp_path / "other", kind=kind, seed=8)
+    said = r"the adapter was trained on tiny \(a llama, digest .*other is another base \(digest"
+    with pytest.raises(DataError, match=said) as caught:
         task(other, data, metadata=before.metadata)
+    assert "\n" not in caught.value.message
 
 
 def test_files_say_what_a_checkpoint_is(base: Path, data: Path) -> None:
