@@ -1,9 +1,8 @@
 """LoRA: low-rank updates beside the linear layers of a base that does not train."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 import math
-import re
 from typing import Any, cast
 
 import torch
@@ -16,7 +15,6 @@ from torchyard.models.library import configure_transformers
 
 ADAPTER = "default"
 _PEFT = "base_model.model."
-_PART = re.compile(r"\.lora_([AB])\.")
 
 
 def inject(module: nn.Module, config: LoraConfig, *, seed: int | None = None) -> list[str]:
@@ -98,12 +96,6 @@ def as_peft(module: nn.Module, config: LoraConfig, *, base: str) -> tuple[dict[s
         if is_adapter(name)
     }
     return described, tensors
-
-
-def from_peft(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the tensors of `adapter_model.safetensors` by the names of a module's state."""
-    named = ((name.removeprefix(_PEFT), tensor) for name, tensor in tensors.items())
-    return {_PART.sub(rf".lora_\1.{ADAPTER}.", name): tensor for name, tensor in named}
 
 
 def _linear_layers(module: nn.Module) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 import torch
 from torch import Tensor, nn
 
@@ -173,9 +173,7 @@ def test_merging_leaves_the_model_as_it_is_and_keeps_the_number_format(opened: C
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # which peft asks for
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_peft_loads_what_is_written_for_it_and_it_comes_back(
-    kind: str, opened: Callable[[str], Base], tmp_path: Path
-) -> None:
+def test_peft_loads_what_is_written_for_it(kind: str, opened: Callable[[str], Base], tmp_path: Path) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -186,10 +184,6 @@ def test_peft_loads_what_is_written_for_it_and_it_comes_back(
     save_file(tensors, tmp_path / "adapter_model.safetensors")
     theirs: Any = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base.folder), tmp_path).eval()
     assert torch.equal(logits(theirs), logits(module))
-    other = load_model(base)
-    lora.inject(other, config, seed=9)
-    other.load_state_dict(lora.from_peft(load_file(tmp_path / "adapter_model.safetensors")))
-    assert torch.equal(logits(other.eval()), logits(module))
 
 
 def test_an_adapter_that_does_not_fit_is_refused(opened: Callable[[str], Base]) -> None:
