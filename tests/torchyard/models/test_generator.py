@@ -7,6 +7,7 @@ import shutil
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 import torch
 
 from tests.torchyard.models.languages import State, adapter, whole
@@ -17,6 +18,7 @@ from torchyard.models import Generator, causal
 from torchyard.models.chat import MOST_TEMPLATE_BYTES
 from torchyard.models.text import own_config
 
+WEIGHTS = "model.safetensors"
 PROMPTS = ["The yard", "Who asks a question that is longer than the others?", "A"]
 CONVERSATION = [{"role": "user", "content": "The yard"}]
 
@@ -195,6 +197,21 @@ def test_a_base_that_was_moved_is_given(states: Mapping[str, State], base: Path,
         assert f"it is an adapter, and its base '{base.as_uri()[:100]}' is not on this machine" in message
         expected = loaded(tmp_path / "own.pt", states["adapter"]).generate("The yard", max_new_tokens=8)
         assert loaded(tmp_path / "best.pt", state, base=moved).generate("The yard", max_new_tokens=8) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_base_of_half_precision_is_computed_in_single_precision_on_the_cpu(
+    base: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    halves = {name: value.to(dtype) for name, value in load_file(base / WEIGHTS).items()}
+    texts: list[str] = []
+    for name, tensors in (("half", halves), ("same", {name: value.float() for name, value in halves.items()})):
+        folder = Path(shutil.copytree(base, tmp_path / name))
+        save_file(tensors, folder / WEIGHTS)
+        model = loaded(tmp_path / f"{name}.pt", adapter(folder))
+        assert {value.dtype for value in model.module.parameters()} == {torch.float32}
+        texts += [generation.text for generation in model.predict(PROMPTS, max_new_tokens=8)]
+    assert texts[: len(PROMPTS)] == texts[len(PROMPTS) :]
 
 
 def test_another_base_is_refused_by_name(states: Mapping[str, State], base: Path, tmp_path: Path) -> None:
