@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage] the base of all of them
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -50,8 +50,6 @@ class Fsdp:
         if unfilled is not None:
             fill(model, unfilled, world)
         _unshard_once(model)
-        if hasattr(model, "generate"):
-            register_fsdp_forward_method(model, "generate")
         self._parameters = tuple(model.parameters())
         self._syncs = True
 
