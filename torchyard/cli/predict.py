@@ -65,7 +65,13 @@ def predict(
     ] = None,
     base: Base = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The most new tokens of a prompt (128).", **_LANGUAGE)
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The most new tokens of a prompt (128, or as many as it has room for).",
+            **_LANGUAGE,
+        ),
     ] = None,
     temperature: Annotated[
         float | None,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -56,13 +57,14 @@ class Generator(Loaded):
         self,
         prompt: Prompt,
         *,
-        max_new_tokens: int = NEW_TOKENS,
+        max_new_tokens: int | None = None,
         temperature: float = 0.0,
         top_p: float = 1.0,
         seed: int | None = None,
     ) -> str:
         """Returns what continues a prompt: a text, or a list of messages. Raises DataError and ConfigError.
 
+        `max_new_tokens`: by default 128, or as many as the model has room for.
         `temperature`: 0 chooses the likeliest token. `seed`: the same one gives the same text.
         """
         return "".join(
@@ -73,7 +75,7 @@ class Generator(Loaded):
         self,
         prompt: Prompt,
         *,
-        max_new_tokens: int = NEW_TOKENS,
+        max_new_tokens: int | None = None,
         temperature: float = 0.0,
         top_p: float = 1.0,
         seed: int | None = None,
@@ -81,7 +83,7 @@ class Generator(Loaded):
         """Returns an iterator over the pieces of what `generate` returns, as they are made."""
         sampling = Sampling(temperature, top_p, seed)
         (tokens,) = self._read([prompt], max_new_tokens)
-        steps = self._steps([prompt], [tokens], max_new_tokens, sampling)
+        steps = self._steps([prompt], [tokens], self._most(tokens, max_new_tokens), sampling)
         return _pieces(steps, Pieces(self.prompts.decode, tokens), self.prompts.stops(prompt))
 
     def predict(self, source: Any, *, batch_size: int = BATCH_SIZE, progress: bool | None = None, **how: Any) -> Any:
@@ -99,7 +101,7 @@ class Generator(Loaded):
         *,
         batch_size: int = BATCH_SIZE,
         progress: bool | None = None,
-        max_new_tokens: int = NEW_TOKENS,
+        max_new_tokens: int | None = None,
         temperature: float = 0.0,
         top_p: float = 1.0,
         seed: int | None = None,
@@ -113,7 +115,8 @@ class Generator(Loaded):
         with shown(len(prompts), wanted=wanted) as advance:
             both = [*zip(prompts, read, strict=True)]
             for batch in (both[first : first + batch_size] for first in range(0, len(both), batch_size)):
-                yield from self._batch(batch, max_new_tokens, sampling)
+                for most, same in groupby(batch, lambda each: self._most(each[1], max_new_tokens)):
+                    yield from self._batch([*same], most, sampling)
                 advance(len(batch))
 
     def _batch(self, batch: Sequence[tuple[Prompt, list[int]]], most: int, sampling: Sampling) -> Iterator[Generation]:
@@ -125,15 +128,20 @@ class Generator(Loaded):
             text = "".join(_pieces(([token] for token in made), Pieces(self.prompts.decode, before), stops))
             yield Generation(prompt, text, len(made), "stop" if made[-1] in stops else "length")
 
-    def _read(self, prompts: Sequence[Prompt], most: int) -> list[list[int]]:
-        """Returns the tokens of prompts. Raises DataError if one has no room for `most` more."""
+    def _most(self, tokens: Sequence[int], wanted: int | None) -> int:
+        return min(NEW_TOKENS, self.context - len(tokens)) if wanted is None else wanted
+
+    def _read(self, prompts: Sequence[Prompt], wanted: int | None) -> list[list[int]]:
+        """Returns the tokens of prompts. Raises DataError if one has no room for those that are wanted, or for one."""
+        most = 1 if wanted is None else wanted
         if most < 1:
             raise ConfigError(f"max_new_tokens is {most}, and must be at least 1")
         found = self.prompts.read(prompts)
         longest = max(map(len, found), default=0)
         if longest + most > self.context:
+            follow = "1 is" if most == 1 else f"{most} are"
             raise DataError(
-                f"a prompt has {longest} tokens, and {most} are to follow: the model has room for {self.context}"
+                f"a prompt has {longest} tokens, and {follow} to follow: the model has room for {self.context}"
             )
         return found
 
