@@ -1,8 +1,8 @@
 """Makes a small language model to begin with, and examples: `python make_base.py lm`.
 
 The examples are the docstrings of Python's own library, which is on every machine that has Python. It writes lm/base, a
-Llama with random weights, with a tokenizer of these texts; lm/texts.jsonl, paragraphs of docstrings; and
-lm/pairs.jsonl, in which the signature of a function is the prompt, and what it is for the completion.
+Llama with random weights, with a tokenizer of these texts; lm/texts.jsonl, the first sentences of docstrings; and
+lm/pairs.jsonl, in which the words of a function's name are the prompt, and its sentence the completion.
 """
 
 import argparse
@@ -27,14 +27,17 @@ LONGEST = 128
 """The tokens that the model can read at once."""
 OTHERS = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo"}
 """Folders that are not the library."""
+SENTENCE = re.compile(r"[A-Z][ -~]{8,90}?\.(?= |$)")
+"""A short one, at the beginning of a text."""
+WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Described(NamedTuple):
-    text: str
-    """A paragraph of a docstring."""
-    signature: str
-    """`name(arguments)` of a function whose first paragraph it is; else empty."""
+    sentence: str
+    """The first one of a docstring."""
+    words: str
+    """Those of the function's name, such as `read lines`; empty if it is no function's."""
 
 
 def main() -> None:
@@ -44,25 +47,28 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=192, help="dimensions of the model, a multiple of 8")
     options = parser.parse_args()
     found = list(dict.fromkeys(described(options.library)))
-    texts = list(dict.fromkeys(each.text for each in found))
-    pairs = [each for each in found if each.signature]
+    texts = list(dict.fromkeys(each.sentence for each in found))
+    pairs = [each for each in found if each.words]
     options.folder.mkdir(parents=True, exist_ok=True)
     write_lines(options.folder / "texts.jsonl", [{"text": text} for text in texts])
     write_lines(
         options.folder / "pairs.jsonl",
-        [{"prompt": f"{each.signature}:", "completion": f" {each.text}"} for each in pairs],
+        [{"prompt": f"{each.words}:", "completion": f" {each.sentence}"} for each in pairs],
     )
     parameters = make_base(options.folder / "base", texts, size=options.size)
     print(f"{len(texts):,} texts, {len(pairs):,} pairs, a base of {parameters:,} parameters in {options.folder}")
 
 
 def described(library: Path) -> Iterator[Described]:
-    """Yields the paragraphs of all docstrings that are sentences."""
+    """Yields the first sentences of all docstrings."""
     for path in sorted(library.rglob("*.py")):
         if OTHERS.isdisjoint(path.relative_to(library).parts):
             for node in ast.walk(parsed(path)):
                 if isinstance(node, Function | ast.ClassDef | ast.Module):
-                    yield from of_node(node)
+                    sentence = SENTENCE.match(" ".join((ast.get_docstring(node) or "").split()))
+                    name = node.name.strip("_") if isinstance(node, Function) else ""
+                    if sentence:
+                        yield Described(sentence[0], WORD_STARTS.sub(" ", name).lower())
 
 
 def parsed(path: Path) -> ast.Module:
@@ -72,17 +78,6 @@ def parsed(path: Path) -> ast.Module:
             return ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
         return ast.Module([], [])
-
-
-def of_node(node: Function | ast.ClassDef | ast.Module) -> Iterator[Described]:
-    signature = ""
-    if isinstance(node, Function):
-        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args) if argument.arg != "self"]
-        signature = f"{node.name.strip('_')}({', '.join(names)})"
-    for number, paragraph in enumerate((ast.get_docstring(node) or "").split("\n\n")):
-        text = " ".join(paragraph.split())
-        if re.fullmatch(r"[A-Z][ -~]{10,400}\.", text):
-            yield Described(text, "" if number else signature)
 
 
 def write_lines(path: Path, records: Iterable[dict[str, str]]) -> None:

@@ -79,10 +79,9 @@ def test_the_example_learns_generates_and_is_exported_for_transformers(tmp_path:
         points = run_blocks(["torchyard metrics read --json"], tmp_path, shell)
     perplexity = [float(value) for value in re.findall(r"val/perplexity +([\d.]+)", said)]
     assert perplexity, points
-    assert perplexity[0] < 150  # it begins at 2,000
-    answers = said.rpartition("read_lines(path):")[2]
-    assert re.search(r"[A-Z][a-z]+ .*\.", answers), said
+    assert perplexity[0] < 80  # that of `read` was 54 where the page's figures were seen, and 2,000 at its beginning
+    assert re.search(r"Return True if .*\.", said), said  # the answer to `is file:`
     (program,) = blocks(PAGE, "python")
     written = run_blocks([f"python - <<'END'\n{program}END"], tmp_path, shell)
-    assert written.startswith("close(connection): ")
+    assert written.startswith("read line: ")
     assert {"model.safetensors", "tokenizer.json"} <= {path.name for path in (tmp_path / "lm" / "described").iterdir()}
