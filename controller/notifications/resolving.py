@@ -28,10 +28,16 @@ def resolved(name: str, timeout_s: float) -> list[str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise TimeoutError(f"was not resolved within {timeout_s:g} s") from None
+        raise _late(timeout_s) from None
+    if done.returncode == -signal.SIGALRM:  # its own clock was first
+        raise _late(timeout_s)
     if done.returncode:
         raise OSError(f"cannot be resolved: {done.stderr.strip()[-200:]}")
     return done.stdout.split()
+
+
+def _late(timeout_s: float) -> TimeoutError:
+    return TimeoutError(f"was not resolved within {timeout_s:g} s")
 
 
 def _is_address(name: str) -> bool:

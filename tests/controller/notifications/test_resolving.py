@@ -50,6 +50,14 @@ def test_names_that_are_never_resolved_leave_nothing_behind() -> None:
     assert _children() <= before
 
 
+def test_a_process_whose_own_clock_ends_it_is_too_late(system: Path) -> None:
+    system.write_text(
+        "import signal, socket\nsocket.getaddrinfo = lambda *_, **__: signal.raise_signal(signal.SIGALRM)\n"
+    )
+    with pytest.raises(TimeoutError, match="was not resolved within"):
+        resolved("slow.test", LONG_S)
+
+
 def test_who_asks_knows_no_secret(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHYARD_SMTP_PASSWORD", "secret")
     monkeypatch.setenv("RES_OPTIONS", "timeout:1")
