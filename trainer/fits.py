@@ -135,7 +135,7 @@ def _of_layer(model: Sizes, setup: Setup) -> int:
     width, lora = setup.width, setup.method == "lora"
     attention = model.heads * model.head_size
     norms = 2 * model.hidden * 4 * (1 if lora else 2)  # their inputs, and what a weight that trains is multiplied with
-    # Autocast gives each linear layer its own copy of its input; in float32 those of the same input share it.
+    # Under autocast each linear layer keeps a bf16 copy of its input. In float32, layers with one input share it.
     inputs = (5 if setup.half else 2) * model.hidden * width
     scores = (5 if lora and setup.half else 4) * attention * width + 4 * model.heads + setup.length * width
     inner = 4 * model.intermediate * width

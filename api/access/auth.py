@@ -37,7 +37,7 @@ class Principal(Caller):
     session: str = ""
     """The digest of the browser's session, if the request was made in one."""
     use_is_stale: bool = False
-    """Whether the session's last use is more than a minute ago: then the new use is stored."""
+    """Whether to store this use of the session: the stored one is more than a minute old."""
 
     @property
     def key(self) -> str:

@@ -30,7 +30,7 @@ _UNCOUNTED = -100
 _IN_PEFT = "base_model.model."
 """What peft puts before the name of a parameter."""
 _OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""With these, TRL would train a single process with DDP, too."""
+"""The variables of torchrun. TRL wraps even a single process in DDP if they are set."""
 
 
 class Trainer(SFTTrainer):

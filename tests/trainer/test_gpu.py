@@ -192,7 +192,7 @@ def tune(base: Path, data: Path, options: dict[str, Any]) -> tuple[str, float, f
         training = Training(
             task, trainer="causal-lm", config=config, policy=CheckpointPolicy(), run=Run({}), world=world
         )
-        # Flex compiles its kernels in the first steps, and again for each width.
+        # FlexAttention compiles kernels in the first steps, and again for each sequence length.
         forbid_waits(training, but=range(13) if config.model.attention == "flex" else (1, 7))
         assert training.train()
         metrics = training.report.metrics

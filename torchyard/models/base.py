@@ -51,7 +51,7 @@ class Base:
         return self.hashed()
 
     def hashed(self, on_part: Callable[[], None] = lambda: None) -> str:
-        """Computes `digest`. `on_part`: called after each part that was read. Raises DataError."""
+        """Returns `digest`, and calls `on_part` after each part of a weight file that it reads. Raises DataError."""
         with _named(self.folder, self.field):
             digests = {**self.read, **self.files.sha256(on_part)}
         return hashlib.sha256("".join(f"{name}\0{digests[name]}\n" for name in sorted(digests)).encode()).hexdigest()

@@ -135,8 +135,6 @@ def _check_special(name: str, content: bytes) -> None:
 
 def _without_tokenizer(names: set[str], folder: Path) -> str:
     if not names.isdisjoint(_SLOW):
-        convert = (
-            f"from transformers import AutoTokenizer as T; T.from_pretrained('{folder}').save_pretrained('{folder}')"
-        )
+        convert = _CONVERT.format(folder=str(folder))
         return f'there is no {TOKENIZER}, but a slow tokenizer: convert it with python -c "{convert}"'
     return f"there is no {TOKENIZER}: put the tokenizer of the base into the folder"

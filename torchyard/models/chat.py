@@ -31,13 +31,13 @@ MOST_TEMPLATE_BYTES = 1 << 20
 MEMORY_BYTES = 1 << 30
 """Python and transformers take 200 MB of it."""
 LEAST_CPU_S = 20
-"""The processor time that a portion may take,"""
+"""Seconds of processor time that each portion may take at least."""
 CPU_S_BYTES = 50_000
-"""and how many bytes of conversations allow a further second: most templates take a hundredth of it."""
+"""A portion may take one more second for so many bytes of conversations. Most templates need a hundredth of that."""
 LEAST_TEXT = 1 << 16
-"""The characters that a text may have,"""
+"""Characters that each text may have at least."""
 MOST_TIMES = 8
-"""besides so many times the bytes of its conversation."""
+"""A text may have so many more characters for each byte of its conversation."""
 ADVICE = "use another base, or data with prompt and completion"
 _PORTION = 128
 """Conversations that are rendered at once."""

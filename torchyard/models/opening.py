@@ -33,7 +33,7 @@ SHAPE = (
 )
 """The keys of a configuration that say what is computed, beside `library.own_keys`."""
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""The special tokens that are given to transformers by their roles."""
+"""Special tokens that a saved tokenizer may name, as arguments of transformers' tokenizers."""
 
 
 class SavedTokenizer(BaseModel, frozen=True, strict=True):

@@ -1,4 +1,4 @@
-"""The weights of a folder: tensors by name in one or several files in safetensors, of which parts are read."""
+"""Reads tensors, or parts of them, from the safetensors files of a folder."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from transformers import TokenizersBackend
 
 CHUNK = 1000
-"""Examples that are tokenized at once,"""
+"""Examples that are tokenized at once, at most."""
 CHUNK_CHARACTERS = 2_000_000
-"""or fewer, which have so many characters together: a token takes a hundred bytes at first."""
+"""A chunk ends with the example that exceeds so many characters: an encoded token takes about 100 bytes."""
 _Ids = NDArray[np.int32]
 _Marks = NDArray[np.bool_]
 _END = 1 << 62
@@ -207,7 +207,7 @@ class _Encoder:
 def _counted(encoding: Encoding, spans: Spans) -> _Marks:
     """Returns which tokens have a character in one of the spans."""
     offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
-    # A special token that the tokenizer adds has no place in the text: one at the end comes behind all of it.
+    # A special token that the tokenizer adds has the offsets (0, 0). Count one at the end as behind the text.
     behind = (offsets[:, 1] == 0) & (np.maximum.accumulate(offsets[:, 1]) > 0)
     starts, ends = np.where(behind[:, None], _END - 1, offsets).T
     counted = np.zeros(len(starts), dtype=np.bool_)

@@ -106,7 +106,7 @@ class Segmenter:
 
     @property
     def counts(self) -> None:
-        """A picture counts 1 in the loss."""
+        """None: all pictures have the same weight in the loss."""
         return None
 
     @property

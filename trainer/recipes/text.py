@@ -88,7 +88,7 @@ class TextClassifier:
 
     @property
     def counts(self) -> None:
-        """A text counts 1 in the loss."""
+        """None: all texts have the same weight in the loss."""
         return None
 
     @property

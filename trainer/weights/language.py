@@ -42,7 +42,7 @@ class Origin:
     tokenizer: "TokenizersBackend"
     config: "PreTrainedConfig"
     name: str
-    """What errors call it."""
+    """Its name in error messages."""
 
     @property
     def vocabulary(self) -> int:

@@ -84,7 +84,7 @@ def test_a_terminal_gets_the_text_as_it_is_made_without_control_characters(folde
 
 
 def _only_escape(state: dict[str, object]) -> str:
-    """Makes a model write the character ESC alone. Returns it."""
+    """Changes the weights so that the model generates only the character ESC. Returns that character."""
     from tokenizers import Tokenizer
 
     tokenizer, weights = state["tokenizer"], state["model"]

@@ -1,4 +1,4 @@
-"""Nobody but the assistant writes what a language model learns to say: a user's text cannot forge a counted turn."""
+"""Attacks by a user's message that imitates the assistant's turn: the loss must not count it."""
 
 from pathlib import Path
 from typing import Any
