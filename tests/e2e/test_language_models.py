@@ -69,6 +69,7 @@ def test_the_example_in_short(
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
 def test_the_example_learns_generates_and_is_exported_for_transformers(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     shell = environment_in(tmp_path)
@@ -76,10 +77,9 @@ def test_the_example_learns_generates_and_is_exported_for_transformers(tmp_path:
     run_blocks([first], tmp_path, shell)
     with running_by(up.replace("torchyard up", f"torchyard up --port {free_port()}"), tmp_path, shell):
         said = run_blocks(steps, tmp_path, shell)
-        points = run_blocks(["torchyard metrics read --json"], tmp_path, shell)
-    perplexity = [float(value) for value in re.findall(r"val/perplexity +([\d.]+)", said)]
-    assert perplexity, points
-    assert perplexity[0] < 80  # that of `read` was 54 where the page's figures were seen, and 2,000 at its beginning
+    last = re.search(r"^val/perplexity +([\d.]+) ", said, re.MULTILINE)  # of `torchyard metrics read`
+    assert last is not None, said
+    assert float(last[1]) < 80  # it was 54 where the page's figures were seen, and 209 after the first epoch
     assert re.search(r"Return True if .*\.", said), said  # the answer to `is file:`
     (program,) = blocks(PAGE, "python")
     written = run_blocks([f"python - <<'END'\n{program}END"], tmp_path, shell)
