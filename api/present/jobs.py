@@ -202,6 +202,7 @@ def _summary(facts: ListedJob, *, starred: bool) -> dict[str, Any]:
             "message": reason.message,
             "position": facts.place,
             "since": time(reason.since),
+            "estimate": None,
         },
         "owner": facts.owner,
         "visibility": facts.visibility,

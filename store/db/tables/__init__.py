@@ -1,5 +1,6 @@
 """The tables. Every time is in microseconds since the epoch, by the database's clock."""
 
+from store.db.tables.accounts import AttemptUse, DeviceDay
 from store.db.tables.artifacts import Artifact
 from store.db.tables.attempts import Allocation, Attempt, DeviceSample, Worker
 from store.db.tables.base import Base
@@ -7,6 +8,7 @@ from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
 from store.db.tables.counts import JobCount
 from store.db.tables.dependencies import Dependency
+from store.db.tables.estimates import Calibration, Estimate, Forecast, ForecastLease
 from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.initial_weights import InitialWeights
 from store.db.tables.jobs import HELD, NEVER_TRIMMED, Job, WaitingReason
@@ -37,16 +39,22 @@ __all__ = [
     "Allocation",
     "Artifact",
     "Attempt",
+    "AttemptUse",
     "AuditEntry",
     "Base",
     "BrowserSession",
     "Bundle",
     "BundleUse",
+    "Calibration",
     "Checkpoint",
     "DeletedJob",
     "Dependency",
+    "DeviceDay",
     "DeviceSample",
+    "Estimate",
     "FailedLogins",
+    "Forecast",
+    "ForecastLease",
     "Garbage",
     "IdempotencyKey",
     "InitialWeights",

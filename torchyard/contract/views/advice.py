@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from torchyard.contract.views.base import View
+from torchyard.contract.views.estimates import StartsIfView
 
 EvidenceKind = Literal["log", "rank", "memory", "event", "metric", "utilization"]
 """What shows a cause: a line of output, how a rank ended, a measure of memory, an event, a metric, or how much the
@@ -31,3 +32,6 @@ class AdviceView(View):
     evidence: list[EvidenceView] = []
     steps: list[str] = Field(default=[], description="what to do, the most promising first")
     severity: Severity = "info"
+    starts_if: list[StartsIfView] = Field(
+        default=[], description="of a job that waits for devices: changes with which it would start now"
+    )

@@ -13,6 +13,7 @@ from torchyard.contract.resources import Resources
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.base import Number, Page, View, shown
+from torchyard.contract.views.estimates import EstimateView, StopView
 from torchyard.contract.views.sweeps import JobSweep
 
 
@@ -23,6 +24,8 @@ class StatusReason(View):
     message: str
     position: int | None = None
     since: datetime
+    estimate: EstimateView | None = None
+    """Of a queued job: when it is expected to start. Null while none was made."""
 
 
 class ProgressView(View):
@@ -192,6 +195,8 @@ class ActionsView(View):
     """At most 50."""
     more: bool
     """Whether further jobs match the filter: repeat the request."""
+    price: StopView | None = Field(default=None, exclude_if=lambda value: value is None)
+    """What a `cancel` or a `pause` would cost. Only with `dry_run`."""
 
 
 class InitialView(View):
@@ -288,4 +293,6 @@ class QueueEntry(View):
     reason: WaitingReason | None
     not_before: datetime | None = None
     """It does not start before this time, because earlier attempts failed soon after their start."""
+    estimate: EstimateView | None = None
+    """When it is expected to start. Null while no estimate was made."""
     created_at: datetime

@@ -1,9 +1,12 @@
 """The JSON of a spec that is not submitted: what it resolves to, and what its job would wait for."""
 
+from datetime import datetime
+
 from pydantic import Field
 
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.views.base import View
+from torchyard.contract.views.estimates import EstimateView, StartsIfView
 
 
 class ProspectView(View):
@@ -17,6 +20,12 @@ class ProspectView(View):
     """What it would wait for, or why it would be refused: `quota`."""
     position: int | None = None
     """The place that it would have in the queue, from 1. Null if it is refused, or waits for other jobs."""
+    estimate: EstimateView | None = Field(default=None, exclude_if=lambda value: value is None)
+    """When it would start. Only with `forecast`, and not if it fits or nobody can tell."""
+    later_than: datetime | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Instead of an estimate: a time before which it would not start, as to look further takes too long."""
+    starts_if: list[StartsIfView] = Field(default=[], exclude_if=lambda value: not value)
+    """Only with `forecast`: changes with which it would start at once."""
 
 
 class SpecView(View):
