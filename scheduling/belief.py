@@ -20,6 +20,8 @@ def believed_left(job: Running, now: int) -> int:
     """Returns the microseconds that the job is believed to run still: 0 if it was asked to stop."""
     if job.stopping:
         return 0
+    if job.ends is not None:
+        return max(0, job.ends - now)
     ran_us = job.ran_us + max(0, now - job.since)
     left = _left(ran_us, job.fraction, job.usual_us)
     most = limit_left(job, now)

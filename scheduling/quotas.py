@@ -31,3 +31,7 @@ class Allowance:
     def with_job(self, devices: int) -> "Allowance":
         """Returns the allowance after one more job with so many devices has started."""
         return replace(self, held=self.held + devices, runs=self.runs + 1)
+
+    def without_job(self, devices: int) -> "Allowance":
+        """Returns the allowance after a job with so many devices has ended."""
+        return replace(self, held=max(0, self.held - devices), runs=max(0, self.runs - 1))

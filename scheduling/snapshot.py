@@ -102,6 +102,8 @@ class Running:
     """The newest checkpoint of this attempt."""
     guest: bool = False
     """Whether it runs on a kept place because it was believed to end in time: it is stopped when the place is due."""
+    ends: int | None = None
+    """When it ends, whatever it tells: in a replay, which knows."""
 
 
 @dataclass(frozen=True)

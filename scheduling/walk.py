@@ -1,6 +1,6 @@
 """One walk along the line: what starts, then what passes, and then what is stopped for others."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 import heapq
 
@@ -73,32 +73,43 @@ class Walk:
         """Jobs that fit, but behind one that does not: the shortest of them starts first."""
         self._gave_up = False
 
-    def run(self) -> None:
-        """Considers the jobs in their order. Those that may pass follow, the shortest first; then who may displace."""
+    def walking(self) -> Generator[None]:
+        """Considers the jobs in their order. Those that may pass follow, the shortest first; then who may displace.
+
+        It yields after each job.
+        """
         for _ in range(_MOST_ROUNDS):
             self._gave_up = False
             self._hopeless.clear()
             self._blocked.clear()
             self._deferred.clear()
-            self._in_order()
-            self._each_first(believed_length, self._pass)
+            yield from self._in_order()
+            yield from self._each_first(believed_length, self._pass)
             for job in [job for job in self._deferred if self._line.is_first(job) and self._may_act(job)]:
                 self._consider(job)
-            self._each_first(lambda _: 0, self._displace)
+                yield
+            yield from self._each_first(lambda _: 0, self._displace)
             if not self._gave_up:
                 return
 
     def plan(self) -> Plan:
+        steps, kept = self.decided()
+        explained = reasons.explain(self._cluster, self._line, self._displacements, self._held_back)
+        used_up = frozenset({job.group for job in self._snapshot.line} - self._line.waiting_groups())
+        return Plan(steps, kept, explained, used_up, self.again_at())
+
+    def decided(self) -> tuple[tuple[Start | Stop, ...], tuple[Reservation, ...]]:
+        """Returns the steps and the places of the plan, without any reasons."""
         started = {step.job.id for step in self._steps if not isinstance(step, Stop)}
         kept = reservation.wanted(self._cluster, self._snapshot.reservations, started)
         at = {one.place: one for one in kept}
-        steps = tuple(step if isinstance(step, Stop) else _start(step, at) for step in self._steps)
-        explained = reasons.explain(self._cluster, self._line, self._displacements, self._held_back)
-        used_up = frozenset({job.group for job in self._snapshot.line} - self._line.waiting_groups())
-        on_hosts = [job for job in self._line.firsts() if not _names_pool(job)]
-        return Plan(steps, kept, explained, used_up, displacing.again_at(self._cluster, on_hosts))
+        return tuple(step if isinstance(step, Stop) else _start(step, at) for step in self._steps), kept
 
-    def _in_order(self) -> None:
+    def again_at(self) -> int | None:
+        on_hosts = [job for job in self._line.firsts() if not _names_pool(job)]
+        return displacing.again_at(self._cluster, on_hosts)
+
+    def _in_order(self) -> Generator[None]:
         aside = [job for job in self._line.considered if job.id in self._displacements]
         for job in self._line.considered:
             # Who has a higher priority may still take what is set aside.
@@ -106,14 +117,16 @@ class Walk:
                 self._set_aside(aside.pop(0))
             if self._line.is_first(job) and self._may_act(job):
                 self._consider(job)
+                yield
 
-    def _each_first(self, rank: Callable[[Waiting], int], act: Callable[[Waiting], bool]) -> None:
+    def _each_first(self, rank: Callable[[Waiting], int], act: Callable[[Waiting], bool]) -> Generator[None]:
         """Calls `act` for the first job of each group by `rank`, and for the next one where it answers True."""
         heap = [(-job.priority, rank(job), self._line.key(job), job) for job in self._line.firsts()]
         heapq.heapify(heap)
         while heap:
             job = heapq.heappop(heap)[3]
             alone = job.id in self._line.alone
+            yield
             if not (self._may_act(job) and act(job)) or alone:
                 continue
             following = self._line.first_of(job.group)
