@@ -1,0 +1,26 @@
+"""Reads what estimates are made of. All of it raises Unavailable."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+
+from sqlalchemy.orm import Session
+
+from store.facts.estimates import Seen
+from store.rows import forecasting
+from torchyard.contract.devices import DeviceReport
+from torchyard.contract.durations import LONGEST_STOP_GRACE
+
+Read = Callable[[], AbstractContextManager[Session]]
+
+
+def line(
+    read: Read, *, here: str, devices: Sequence[DeviceReport], max_stop_grace: timedelta = LONGEST_STOP_GRACE
+) -> Seen | None:
+    """Returns the cluster with the first jobs in the line as the worker `here` reads it; None if no job waits.
+
+    `devices`: the worker's own, as they are now. `max_stop_grace`: what cuts the jobs' `stop_grace`.
+    """
+    with read() as session:
+        seen = forecasting.first_in_line(session, here=here, observed={here: devices}, max_stop_grace=max_stop_grace)
+    return seen if seen.snapshot.line else None

@@ -1,0 +1,46 @@
+"""A worker is killed while it stores estimates: all of a write holds, or nothing, and the next one goes on."""
+
+import pytest
+from sqlalchemy import select
+
+from store.commands import estimates
+from store.db.tables import Estimate, Forecast
+from store.facts.estimates import Estimated, Lease
+from tests.failpoints import actions
+from tests.failpoints.armed import started
+from tests.failpoints.fixture import FailpointFixture
+from worker.settings import Settings
+
+POINTS = ["store.estimates.before", "store.estimates.after"]
+LEASE = Lease("one", 1)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_estimates_are_stored_as_a_whole_or_not_at_all(service: FailpointFixture, point: str) -> None:
+    job_id = service.submit_queued()
+    _hold(service.settings, "one")
+    with started(_put_in_a_child, service.settings, job_id, plan=f"{point}=kill", log=service.log) as child:
+        assert child.wait() == -9
+        assert child.acted == [point]
+    was_stored = point.endswith("after")
+    found = service.read(
+        lambda session: [*session.scalars(select(Estimate.job_id)), *session.scalars(select(Forecast.job_id))]
+    )
+    assert found == ([job_id] * 2 if was_stored else [])
+    assert _put(service.settings, job_id)
+    assert service.read(lambda session: len(session.scalars(select(Forecast)).all())) == 1
+
+
+def _hold(settings: Settings, worker_id: str) -> None:
+    with actions.opened(settings) as store:
+        estimates.hold_lease(store, worker_id)
+
+
+def _put_in_a_child(settings: Settings, job_id: str) -> None:
+    _put(settings, job_id)
+
+
+def _put(settings: Settings, job_id: str) -> bool:
+    with actions.opened(settings) as store:
+        found = [Estimated(job_id, 1, 60_000_000, 0, 1, None, None)]
+        return estimates.put(store, LEASE, made_at=2**62, estimated=found, after=None)
