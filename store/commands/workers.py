@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from store.facts.attempts import Claim
-from store.rows import attempts, device_history, leases, workers
+from store.rows import attempt_use, attempts, device_history, leases, workers
 from store.store import Store
 from torchyard.contract.devices import PoolReport
 
@@ -40,13 +40,14 @@ def release_pool(store: Store, worker_id: str, *, holder: str) -> None:
 
 
 def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[str, Any]) -> list[str]:
-    """Stores that the daemon is alive, the state of its devices, also in their history, and how it starts jobs.
+    """Stores that the daemon is alive, the state of its devices, how its jobs use them, and how it starts jobs.
 
     Returns the ids of the workers that share the CPUs of its host, as `store.rows.workers.cpu_sharers` does.
     """
     with store.write("heartbeat") as session:
         workers.heartbeat(session, worker_id, devices=devices, starts=starts)
         device_history.add_samples(session, worker_id, devices)
+        attempt_use.add(session, worker_id, devices)
         return workers.cpu_sharers(session, worker_id)
 
 

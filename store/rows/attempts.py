@@ -17,6 +17,7 @@ from store.facts.output import DEFAULTS, Batch, OutputLimits
 from store.facts.telemetry import Answer
 from store.rows import (
     artifacts,
+    attempt_use,
     checkpoints,
     jobs,
     leases,
@@ -157,6 +158,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
         .values(released_at=now_us())
         .returning(Allocation.kind)
     ).all()
+    attempt_use.take(session, claim.attempt_id)
     announcement_of(session).mark_changed(WORKERS)
     announcement_of(session).move_line()
     job = jobs.lock(session, claim.job_id)
