@@ -22,6 +22,8 @@ IS_PENDING = sa.text("scored_at IS NULL")
 def upgrade() -> None:
     limit_lock_waits(op.get_bind())
     op.add_column("jobs", sa.Column("idle_requested_at", sa.BigInteger(), nullable=True))
+    op.add_column("jobs", sa.Column("idle_timeout_s", sa.Integer(), nullable=True))
+    op.add_column("attempts", sa.Column("stepped_at", sa.BigInteger(), nullable=True))
     _create_estimates()
     op.create_table(
         "device_days",
@@ -46,6 +48,7 @@ def upgrade() -> None:
         sa.Column("busy_us", sa.BigInteger(), nullable=False),
         sa.Column("idle_us", sa.BigInteger(), nullable=False),
         sa.Column("idle_since", sa.BigInteger(), nullable=True),
+        sa.Column("warned_at", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(["attempt_id"], ["attempts.id"], name="fk_attempt_uses_attempt_id"),
         sa.PrimaryKeyConstraint("attempt_id", name="pk_attempt_uses"),
     )
@@ -55,6 +58,8 @@ def downgrade() -> None:
     limit_lock_waits(op.get_bind())
     for name in ("attempt_uses", "device_days", "calibrations", "forecasts", "estimates", "forecast_lease"):
         op.drop_table(name)
+    op.drop_column("attempts", "stepped_at")
+    op.drop_column("jobs", "idle_timeout_s")
     op.drop_column("jobs", "idle_requested_at")
 
 

@@ -95,6 +95,8 @@ class Attempt(Base):
     """Age of the oldest line of the newest batch when it was read, in microseconds."""
     reported_at: Mapped[int | None] = mapped_column(BigInteger)
     """When its event log last had something new, by the database's clock. None: nothing yet."""
+    stepped_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When it first told of a step after `start_step`. None: it has not."""
     checkpoints: Mapped[int] = mapped_column(default=0)
     log_bytes: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """Bytes of log lines that were stored."""

@@ -134,6 +134,8 @@ class Job(Base):
     """The queued job that needs the devices of this job's attempt."""
     idle_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     """When its attempt was asked to stop because it does not use its GPUs."""
+    idle_timeout_s: Mapped[int | None] = mapped_column(Integer)
+    """The idle timeout that it had then, in seconds."""
     not_before: Mapped[int | None] = mapped_column(BigInteger)
     """Until when a queued job is held back after a failure; `HELD` while it waits for other jobs."""
     attempt: Mapped[int] = mapped_column(default=0)
