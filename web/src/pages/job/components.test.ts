@@ -42,6 +42,34 @@ test("advice leads to the lines of the log that show it", () => {
   expect(textOf(host.querySelector(".step"))).toBe("Halve the batch.");
 });
 
+test("advice about a waiting job says when it starts, and what would start it now", () => {
+  const at = (minute: number): string => new Date(2026, 10, 27, 14, minute).toISOString();
+  vi.setSystemTime(at(0));
+  const estimate = {
+    ...{ expected: at(20), low: at(10), high: at(40), made_at: at(0), held: 158, of: 200 },
+  };
+  const status_reason = { code: "devices_busy", message: "m", estimate };
+  const advice = {
+    ...{ severity: "info", headline: "waits for devices", cause: "m", steps: [], evidence: [] },
+    starts_if: [
+      { change: "time_limit", value: "2h", message: "with `time_limit` ≤ 2h" },
+      { change: "preemptible", value: "true", message: "if preemptible" },
+    ],
+  } as AdviceView;
+  const props = { advice, onstacks: null, unfolds: true };
+  const host = show(Advice, { ...props, job: view({ state: "queued", status_reason }) });
+  expect(textOf(host.querySelector(".starts"))).toBe(
+    "It is expected to start between 14:10 and 14:40; of the last 200 such estimates 79% held.",
+  );
+  expect(textsOf(host, ".step")).toEqual([
+    "It would start now with time_limit ≤ 2h.",
+    "It would start now if preemptible.",
+  ]);
+  expect(textsOf(host, ".step code")).toEqual(["time_limit"]);
+  const runs = show(Advice, { ...props, job: view({ status_reason }) });
+  expect([runs.querySelector(".starts"), textsOf(runs, ".step")]).toEqual([null, []]);
+});
+
 test("the card shows what recipes write first, with units, and leaves out what is unknown", () => {
   const card = {
     zeta: "own",

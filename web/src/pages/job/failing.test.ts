@@ -32,7 +32,10 @@ afterEach(async () => {
 });
 
 const advice = (changes: Record<string, unknown>): AdviceView =>
-  ({ severity: "warning", headline: "h", cause: null, steps: [], evidence: [], ...changes }) as AdviceView;
+  ({
+    ...{ severity: "warning", headline: "h", cause: null, steps: [], evidence: [], starts_if: [] },
+    ...changes,
+  }) as AdviceView;
 
 test("the frames of the user's own code are told apart, with their lines", () => {
   const own = traceLines(TRACE).filter((line) => line.isOwn);

@@ -65,6 +65,21 @@ test("on a phone a row has a second line, with why a job failed or what it measu
   expect(second({ state: "running", metrics: { "val/loss": 0.5 } })).toContain("val/loss 0.5");
 });
 
+test("the row of a waiting job says when it may start, and what for it waits", () => {
+  const at = (hour: number, minute: number): string => new Date(2026, 10, 27, hour, minute).toISOString();
+  vi.setSystemTime(at(14, 0));
+  const times = { expected: at(14, 20), low: at(14, 10), high: at(14, 40), made_at: at(14, 0) };
+  const status_reason = { code: "x", message: "why", estimate: { ...times, held: 158, of: 200 } };
+  const waits = openRow({ state: "queued", status_reason });
+  expect(textOf(waits.querySelector(".progress"))).toBe("14:10–14:40 why");
+  expect(waits.querySelector<HTMLElement>(".progress span")?.title).toBe(
+    "starts between 14:10 and 14:40; of the last 200 such estimates 79% held\nwhy",
+  );
+  const narrow = openRow({ state: "queued", status_reason }, USUAL, true);
+  expect(textOf(narrow.querySelector(".second"))).toContain("14:10–14:40 why");
+  expect(textOf(openRow({ state: "running", status_reason }))).not.toContain("14:10");
+});
+
 test("a row says how far a job is, why it waits or failed, and where it runs", () => {
   const progress = (changes: Record<string, unknown>): string =>
     textOf(openRow(changes).querySelector(".progress"));

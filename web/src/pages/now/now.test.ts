@@ -139,6 +139,35 @@ test("the queue is in the service's order, with what each job asks of the host a
   expect(textsOf(host, "li p")[1]).toBe("bob may run 1 job at once and runs 1 (quota).");
 });
 
+test("a waiting job says when it is expected to start, also a private one, once that is known", () => {
+  const at = (minute: number): string => new Date(2025, 11, 31, 14, minute).toISOString();
+  vi.setSystemTime(at(0));
+  const times = { expected: at(20), low: at(10), high: at(40), made_at: at(0), held: 158, of: 200 };
+  const far = { ...times, expected: null, high: null };
+  const entries = [
+    entry({ estimate: times }),
+    entry({ position: 2, job_id: null, estimate: far }),
+    entry({ position: 3, estimate: null }),
+  ];
+  const host = show(Queue, { entries, hasMore: false });
+  expect(textsOf(host, ".starts")).toEqual([
+    "Starts between 14:10 and 14:40; of the last 200 such estimates 79% held.",
+    "Starts after 14:10.",
+  ]);
+});
+
+test("new estimates are read while somebody waits", async () => {
+  signIn("member", "jobs:read", "cluster:read");
+  const { asked } = await openNow([worker(device(0))], []);
+  await vi.advanceTimersByTimeAsync(61_000);
+  expect(asked.filter(({ path }) => path === "v1/queue")).toHaveLength(1);
+  await removeAll();
+  signIn("member", "jobs:read", "cluster:read");
+  const other = await openNow([worker(device(0))], [], [], [], [entry({})]);
+  await vi.advanceTimersByTimeAsync(61_000);
+  expect(other.asked.filter(({ path }) => path === "v1/queue")).toHaveLength(2);
+});
+
 test("what ended says why it failed, or its best value", () => {
   const best = { metric: "val/iou", value: 0.713 };
   const error = { message: "all of it" };

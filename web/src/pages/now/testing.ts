@@ -1,6 +1,6 @@
 /** The page Now with answers of its own, for tests. */
 import { vi } from "vitest";
-import type { DeviceView, JobSummary, WorkerView } from "../../api/wire";
+import type { DeviceView, JobSummary, QueueEntry, WorkerView } from "../../api/wire";
 import type { LiveEvent, Watch } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { serve, settled, show, type Asked } from "../../testing";
@@ -39,6 +39,7 @@ export async function openNow(
   ended: readonly JobSummary[],
   present: readonly JobSummary[] = [],
   curves: readonly unknown[] = [],
+  queue: readonly QueueEntry[] = [],
 ): Promise<Floor> {
   let heard: (event: LiveEvent) => void = () => undefined;
   let watched: Watch = {};
@@ -49,6 +50,7 @@ export async function openNow(
   const asked = serve(({ path, query }) => {
     if (path === "v1/workers") return { data: workers };
     if (path.endsWith("/history")) return { devices: [] };
+    if (path === "v1/queue") return { data: queue, has_more: false, next: null };
     if (path === "v1/metrics") return { series: curves };
     const states = query.getAll("state");
     const found = query.has("sort") ? ended : present.filter(({ state }) => states.includes(state));
