@@ -1,4 +1,7 @@
-/** What the service says of a draft, asked as one types: what is wrong with it, and what it would wait for. */
+/**
+ * What the service says of a draft: what is wrong with it and what it would wait for, asked as one types; and where it
+ * would wait, when it would start, asked once the typing has rested for longer.
+ */
 import { ApiError, post } from "../../api/client";
 import type { ProspectView, SpecView, SweepResolved } from "../../api/wire";
 import { jobOf } from "../../specs/document";
@@ -6,6 +9,8 @@ import type { JsonObject } from "../../specs/json";
 import type { Sent } from "../../specs/snippets";
 
 const SETTLED_MS = 250;
+const RESTED_MS = 1_000;
+const FORECASTS_APART_MS = 15_000;
 
 export interface Wrong {
   /** As the service names it; of a sweep, from its beginning. */
@@ -24,6 +29,9 @@ export class Checks {
 
   private timer: ReturnType<typeof setTimeout> | undefined;
   private asked = 0;
+  /** The document of the forecast, and when that was asked for. */
+  private forecast = "";
+  private forecastAt = 0;
 
   /** Asks once the typing rests. */
   ask(document: JsonObject, kind: Sent): void {
@@ -50,7 +58,11 @@ export class Checks {
     try {
       const found = await ask(document, kind);
       if (number !== this.asked) return;
-      [this.points, this.prospect, this.wrong, this.failure] = [found.points, found.prospect, [], null];
+      const written = JSON.stringify(document);
+      const prospect =
+        written === this.forecast ? withForecast(found.prospect, this.prospect) : found.prospect;
+      [this.points, this.prospect, this.wrong, this.failure] = [found.points, prospect, [], null];
+      if (prospect?.position && !prospect.fits) this.forecastSoon(document, written);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (number !== this.asked) return;
@@ -60,6 +72,36 @@ export class Checks {
       this.failure = wrong.length > 0 ? null : error;
     }
   }
+
+  private forecastSoon(document: JsonObject, written: string): void {
+    const number = this.asked;
+    const isKnown = written === this.forecast;
+    const apart = isKnown ? this.forecastAt + FORECASTS_APART_MS - Date.now() : 0;
+    this.timer = setTimeout(
+      () => {
+        [this.forecast, this.forecastAt] = [written, Date.now()];
+        void this.readForecast(document, number);
+      },
+      Math.max(RESTED_MS, apart),
+    );
+  }
+
+  /** The page can do without a forecast. */
+  private async readForecast(document: JsonObject, number: number): Promise<void> {
+    try {
+      const found = await post<SpecView>("v1/jobs/validate?forecast=true", jobOf(document));
+      if (number === this.asked && found.waits_for) this.prospect = found.waits_for;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+    }
+  }
+}
+
+/** Returns what a job would wait for now with the forecast of before, which is of the same document. */
+function withForecast(prospect: ProspectView | null, before: ProspectView | null): ProspectView | null {
+  if (!prospect || prospect.fits || !before) return prospect;
+  const { estimate = null, later_than = null, starts_if = [] } = before;
+  return { ...prospect, estimate, later_than, starts_if };
 }
 
 function wrongOf(error: ApiError): readonly Wrong[] {

@@ -185,6 +185,59 @@ test("what a job would wait for is said", async () => {
   );
 });
 
+test("when a job would start, and with which changes at once, is said once the typing has rested", async () => {
+  const at = (minute: number): string => new Date(2026, 10, 27, 14, minute).toISOString();
+  const waits = { fits: false, code: "devices_busy", message: "needs 2 devices; 1 free", position: 3 };
+  const estimate = {
+    ...{ expected: at(20), low: at(10), high: at(40), held: 158, of: 200 },
+    made_at: new Date().toISOString(),
+  };
+  const starts_if = [
+    { change: "time_limit", value: "2h", message: "with `time_limit` ≤ 2h" },
+    { change: "devices", value: "1", message: "on 1 device" },
+    { change: "preemptible", value: "true", message: "if preemptible" },
+  ];
+  answer = ({ query }) => ({
+    spec: {},
+    waits_for: query.has("forecast") ? { ...waits, estimate, starts_if } : waits,
+  });
+  const { host, asked } = await open();
+  const forecasts = (): number => asked.filter(({ query }) => query.has("forecast")).length;
+  const said = (): string => textOf(host.querySelector("footer [role=status]"));
+  await checked();
+  type(field(host, "field-name"), "night");
+  await checked();
+  expect([forecasts(), said()]).toEqual([
+    0,
+    "It would wait: needs 2 devices; 1 free. Number 3 in the queue.",
+  ]);
+  await vi.advanceTimersByTimeAsync(1_000);
+  await settled();
+  expect(forecasts()).toBe(1);
+  expect(said()).toMatch(/Number 3 in the queue\. It would start between (27 Nov( 2026)? )?14:10 and 14:40;/);
+  expect(said()).toMatch(/It would start at once with time_limit ≤ 2h, on 1 device or if preemptible\.$/);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(forecasts()).toBe(1); // nothing has changed
+});
+
+test("a forecast that fails or knows only a time before which nothing starts takes nothing away", async () => {
+  const waits = { fits: false, code: "devices_busy", message: "needs 2 devices", position: 3 };
+  const later_than = new Date(2027, 0, 3, 8).toISOString();
+  let forecast: unknown = null;
+  answer = ({ query }) => (query.has("forecast") ? forecast : { spec: {}, waits_for: waits });
+  const { host } = await open();
+  const said = async (): Promise<string> => {
+    await checked();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await settled();
+    return textOf(host.querySelector("footer [role=status]"));
+  };
+  expect(await said()).toBe("It would wait: needs 2 devices. Number 3 in the queue.");
+  forecast = { spec: {}, waits_for: { ...waits, later_than } };
+  type(field(host, "field-name"), "night");
+  expect(await said()).toMatch(/It would start later than .*08:00\.$/);
+});
+
 test("a value that varies makes a sweep", async () => {
   answer = (asked) => (asked.path === "v1/sweeps" ? { id: "swp_1" } : { spec: {}, points: 2 });
   const { host, asked } = await open();
