@@ -11,6 +11,7 @@ from scheduling.snapshot import (
     OVERDUE_AFTER,
     Device,
     Host,
+    Kind,
     OwnerUse,
     Reservation,
     Running,
@@ -40,7 +41,7 @@ class Future:
         self._reservations = snapshot.reservations
         self._allowances = dict(snapshot.allowances)
         self._pools = snapshot.pools
-        self._uses = {(use.owner, use.kind): use for use in snapshot.uses}
+        self._uses: dict[OwnerKind, OwnerUse] = {(use.owner, use.kind): use for use in snapshot.uses}
         self._held: dict[str, tuple[OwnerKind, int]] = {}
         """Whose devices each running job holds, and how many."""
         self._ends: list[tuple[int, str]] = []
@@ -109,7 +110,9 @@ class Future:
         self._running[job.job_id] = replace(job, ends=ends)
         heapq.heappush(self._ends, (ends, job.job_id))
         host = self._hosts.get(job.worker_id)
-        held = [] if host is None else [device.kind for device in host.devices if device.job_id == job.job_id]
+        held: list[Kind] = (
+            [] if host is None else [device.kind for device in host.devices if device.job_id == job.job_id]
+        )
         if held:
             self._held[job.job_id] = (job.owner, held[0]), len(held)
 
@@ -154,7 +157,7 @@ class Future:
         for key, count in self._held.values():
             held[key] = held.get(key, 0) + count
         found: dict[OwnerKind, OwnerUse] = {}
-        for key in sorted(self._uses.keys() | held.keys()):
+        for key in [*self._uses, *(key for key in held if key not in self._uses)]:
             use = self._uses.get(key) or OwnerUse(key[0], key[1], 0.0)
             more = used_at(passed_us, devices=held.get(key, 0), began=0, ended=passed_us)
             found[key] = replace(use, used_s=decayed(use.used_s, after_us=passed_us) + more)
