@@ -53,6 +53,14 @@ export function serve(answer: (asked: Asked) => unknown): readonly Asked[] {
   return all;
 }
 
+/** Returns the requests that change something: not those that only ask what a stop would cost. */
+export function changesOf(all: readonly Asked[]): readonly Asked[] {
+  return all.filter(({ method, query, body }) => {
+    const isDry = query.has("dry_run") || (body as { dry_run?: boolean } | undefined)?.dry_run === true;
+    return method !== "GET" && !isDry;
+  });
+}
+
 /** Waits until what was asked is answered and shown. */
 export async function settled(): Promise<void> {
   for (let i = 0; i < 30; i++) await Promise.resolve();

@@ -6,6 +6,8 @@ export interface MenuItem {
   /** The key that does the same without the menu. */
   readonly keys?: string;
   readonly disabled?: boolean;
+  /** What it would cost, below its name. */
+  readonly note?: string | null;
 }
 
 /** Returns the index of the item to which a key leads from the one at `at`; null for another key. */

@@ -9,6 +9,8 @@ export type Run = (keepalive: boolean) => Promise<unknown>;
 export interface Pending {
   readonly id: number;
   readonly sentence: string;
+  /** What it would cost, as soon as that is known. Reactive. */
+  readonly note: () => string | null;
   /** Null while it waits, else why it failed. */
   failure: ApiError | null;
 }
@@ -31,11 +33,16 @@ export function pending(): readonly Pending[] {
 /**
  * Sends the change after five seconds, unless it is undone before; at once if the page is left.
  *
- * `sentence` says what happens: "Cancels cracks-unet." Answers how it went. A failure is shown in the bar.
+ * `sentence` says what happens: "Cancels cracks-unet.", and `note` what that costs. Answers how it went. A failure is
+ * shown in the bar.
  */
-export function undoable(sentence: string, run: Run): Promise<"done" | "undone" | "failed"> {
+export function undoable(
+  sentence: string,
+  run: Run,
+  note: () => string | null = () => null,
+): Promise<"done" | "undone" | "failed"> {
   const id = ++last;
-  shown.push({ id, sentence, failure: null });
+  shown.push({ id, sentence, note, failure: null });
   return new Promise((settled) => {
     waiting.set(id, { run, settled, timer: setTimeout(() => void send(id, false), WAIT_MS) });
   });

@@ -4,7 +4,18 @@ import type { JobView } from "../../api/wire";
 import { route, setQuery } from "../../router.svelte";
 import { pressed } from "../../shell/shortcuts";
 import { pending, undo } from "../../shell/undo.svelte";
-import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
+import {
+  changesOf,
+  click,
+  removeAll,
+  serve,
+  settled,
+  show,
+  signIn,
+  textOf,
+  textsOf,
+  type Asked,
+} from "../../testing";
 import Head from "./Head.svelte";
 import { attempt, ofTwoNodes, view } from "./testing";
 
@@ -64,7 +75,7 @@ test("the head has the one button that fits the state, and all else in its menu"
   const offered = (changes: Record<string, unknown>): readonly string[] => {
     const { host } = head(view(changes));
     return [
-      textOf(host.querySelector(".actions > .primary, .actions > .main")),
+      textOf(host.querySelector(".actions .primary, .actions > .main")),
       ...menu(host).filter((name) => !copies.includes(name)),
     ];
   };
@@ -200,11 +211,11 @@ test("a pause is sent at once, also by its key, and a refusal is told", async ()
   const { host, changed } = head(view());
   choose(host, "Pause");
   await settled();
-  expect([asked[0]?.path, changed[0]?.state]).toEqual(["v1/jobs/job_a/pause", "paused"]);
+  expect([changesOf(asked)[0]?.path, changed[0]?.state]).toEqual(["v1/jobs/job_a/pause", "paused"]);
   answer = null;
   pressed(new KeyboardEvent("keydown", { key: "p" }));
   await settled();
-  expect([asked[1]?.path, textOf(host.querySelector("[role=alert]"))]).toEqual([
+  expect([changesOf(asked)[1]?.path, textOf(host.querySelector("[role=alert]"))]).toEqual([
     "v1/jobs/job_a/pause",
     "There is none.",
   ]);
@@ -213,8 +224,7 @@ test("a pause is sent at once, also by its key, and a refusal is told", async ()
 test("a stop and a delete wait, and an undone one is not sent", async () => {
   signIn("member", "jobs:read", "jobs:write");
   const all = serve(({ method }) => (method === "GET" ? { data: [], has_more: false } : {}));
-  const sent = (): readonly string[] =>
-    all.filter(({ method }) => method !== "GET").map(({ method, path }) => `${method} ${path}`);
+  const sent = (): readonly string[] => changesOf(all).map(({ method, path }) => `${method} ${path}`);
   const stops = head(view());
   pressed(new KeyboardEvent("keydown", { key: "s" }));
   expect(pending().map((item) => item.sentence)).toEqual(["Stops unet."]);
@@ -228,6 +238,87 @@ test("a stop and a delete wait, and an undone one is not sent", async () => {
   choose(gone.host, "Delete");
   await vi.advanceTimersByTimeAsync(6000);
   expect([sent()[1], gone.asked]).toEqual(["DELETE v1/jobs/job_a", ["delete"]]);
+});
+
+const MESSAGE = "it saves first; if it cannot: 412 steps, 18 GPU-minutes; a retry resumes at step 3,000";
+
+/** Answers prices, and all else as if nothing had changed. Returns what asks for the requests for prices. */
+function servePrices(): () => readonly Asked[] {
+  const all = serve(({ path, body }) => {
+    const { action, now } = (body ?? {}) as { action?: string; now?: boolean };
+    return path === "v1/jobs/actions"
+      ? {
+          price: {
+            message: now ? "412 steps, 18 GPU-minutes" : action === "pause" ? "nothing yet" : MESSAGE,
+          },
+        }
+      : view();
+  });
+  return () => all.filter(({ path }) => path === "v1/jobs/actions");
+}
+
+test("what a stop costs is asked for once one looks at the button, said there, and never waited for", async () => {
+  signIn("member", "jobs:read", "jobs:write");
+  const asked = servePrices();
+  const { host } = head(view());
+  const button = host.querySelector<HTMLElement>(".actions .primary");
+  if (!button) throw new Error("no button");
+  const price = (): string => textOf(host.querySelector(`[id="${button.getAttribute("aria-describedby")}"]`));
+  const looks = async (by: "pointerenter" | "focusin" | "pointerleave" | "focusout"): Promise<void> => {
+    button.parentElement?.dispatchEvent(new Event(by, { bubbles: true }));
+    flushSync();
+    await vi.advanceTimersByTimeAsync(200);
+    await settled();
+  };
+  button.parentElement?.dispatchEvent(new Event("pointerenter"));
+  button.parentElement?.dispatchEvent(new Event("pointerleave"));
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect([asked().length, price()]).toEqual([0, ""]); // who passes asks nothing
+  await looks("pointerenter");
+  expect(price()).toBe(
+    "It saves first; if it cannot: 412 steps, 18 GPU-minutes; a retry resumes at step 3,000.",
+  );
+  expect(asked().map(({ body }) => body)).toEqual([{ action: "cancel", ids: ["job_a"], dry_run: true }]);
+  await looks("focusin");
+  await looks("focusout");
+  await looks("pointerleave");
+  expect([asked().length, price()]).toEqual([1, ""]);
+  await vi.advanceTimersByTimeAsync(10_000);
+  await looks("focusin");
+  expect(asked()).toHaveLength(2);
+  button.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+  flushSync();
+  expect(price()).toBe("");
+});
+
+test("the menu says what a pause costs, and the bar what a stop does; a failing answer blocks neither", async () => {
+  signIn("operator", "jobs:read", "jobs:write");
+  const asked = servePrices();
+  const mine = head(view());
+  menu(mine.host);
+  await settled();
+  const pause = [...mine.host.querySelectorAll("[role=menuitem]")].find((item) =>
+    textOf(item).startsWith("Pause"),
+  );
+  const note = mine.host.querySelector(`[id="${pause?.getAttribute("aria-describedby")}"]`);
+  expect([textOf(note), asked().length]).toEqual(["Nothing yet.", 1]);
+  click(mine.host, "Stop");
+  await settled();
+  expect(pending()[0]?.note()).toMatch(/^It saves first/);
+  undo();
+  choose(head(view({ owner: "bob" })).host, "Kill");
+  await settled();
+  expect(pending()[0]?.note()).toBe("At stake: 412 steps, 18 GPU-minutes.");
+  undo();
+  expect(asked().map(({ body }) => (body as { now?: boolean }).now ?? false)).toEqual([false, false, true]);
+  serve(() => null);
+  click(head(view()).host, "Stop");
+  await settled();
+  expect([pending()[0]?.sentence, pending()[0]?.note()]).toEqual(["Stops unet.", null]);
+  undo();
+  const none = servePrices();
+  menu(head(view({ state: "queued" })).host);
+  expect(none()).toEqual([]); // nothing runs
 });
 
 test("who can read the job is changed in place, and then told", async () => {
@@ -267,7 +358,7 @@ test("the link is copied, and who can open it is told", async () => {
   expect(textOf(host.querySelector("[role=status]"))).toContain("Only you and administrators can open it.");
   click(host, "Make it visible to the team");
   await settled();
-  expect([asked[0]?.body, changed[0]?.visibility]).toEqual([{ visibility: "team" }, "team"]);
+  expect([changesOf(asked)[0]?.body, changed[0]?.visibility]).toEqual([{ visibility: "team" }, "team"]);
 });
 
 test("a clone opens the form with the job's spec", () => {

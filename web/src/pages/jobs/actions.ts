@@ -1,6 +1,7 @@
 /** Actions on many jobs: those that are selected, or all that match a filter. */
 import { post } from "../../api/client";
 import type { Action, ActionsView } from "../../api/wire";
+import { priceOfJobs, type Price } from "../../shell/price.svelte";
 import { undoable } from "../../shell/undo.svelte";
 import type { Filter } from "./filter";
 
@@ -29,16 +30,27 @@ const DID: Record<Action, string> = {
   unstar: "Removed your stars from",
 };
 
-/** Does it, a cancel or a delete only after the time for undo. Answers in a sentence. Throws ApiError. */
-export async function act(action: Action, chosen: Chosen): Promise<string> {
+/** Returns what the action would cost; null of one that stops nothing. */
+export function priceOf(action: Action, chosen: Chosen): Price | null {
+  return action === "cancel" || action === "pause" ? priceOfJobs(action, whoOf(chosen)) : null;
+}
+
+/**
+ * Does it, a cancel or a delete only after the time for undo, with what it costs. Answers in a sentence.
+ *
+ * Throws ApiError.
+ */
+export async function act(action: Action, chosen: Chosen, price: Price | null = null): Promise<string> {
   if (action !== "cancel" && action !== "delete")
     return toSentence(action, await send(action, chosen, false));
   const matched = "ids" in chosen ? chosen.ids.length : (await request(action, chosen, true, false)).matched;
   if (matched === 0) return `There is none to ${action}.`;
   let answer: ActionsView | null = null;
-  const outcome = await undoable(`${DOES[action]} ${jobs(matched)}.`, async (keepalive) => {
+  price?.ask();
+  const run = async (keepalive: boolean): Promise<void> => {
     answer = await send(action, chosen, keepalive);
-  });
+  };
+  const outcome = await undoable(`${DOES[action]} ${jobs(matched)}.`, run, () => price?.text ?? null);
   if (outcome === "undone") return `${jobs(matched)} left as ${matched === 1 ? "it is" : "they are"}.`;
   return answer ? toSentence(action, answer) : "";
 }
@@ -58,8 +70,12 @@ async function send(action: Action, chosen: Chosen, keepalive: boolean): Promise
 }
 
 function request(action: Action, chosen: Chosen, dryRun: boolean, keepalive: boolean): Promise<ActionsView> {
-  const who = "ids" in chosen ? chosen : { filter: bodyOf(chosen.filter) };
-  return post<ActionsView>("v1/jobs/actions", { action, ...who, dry_run: dryRun }, "POST", keepalive);
+  const body = { action, ...whoOf(chosen), dry_run: dryRun };
+  return post<ActionsView>("v1/jobs/actions", body, "POST", keepalive);
+}
+
+function whoOf(chosen: Chosen): { readonly ids: readonly string[] } | { readonly filter: unknown } {
+  return "ids" in chosen ? chosen : { filter: bodyOf(chosen.filter) };
 }
 
 function bodyOf(filter: Filter): Record<string, unknown> {

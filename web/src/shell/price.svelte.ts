@@ -1,0 +1,46 @@
+/** What a stop would cost, asked before the click. Nobody waits for the answer: without it the action is as it was. */
+import { ApiError, post } from "../api/client";
+import type { ActionsView, StopView } from "../api/wire";
+
+const FRESH_MS = 10_000;
+
+export class Price {
+  /** In a sentence; null while it is not known. */
+  text = $state.raw<string | null>(null);
+  private askedAt: number | null = null;
+
+  constructor(private readonly read: () => Promise<StopView | null | undefined>) {}
+
+  /** Asks, unless that was done just now. */
+  ask(): void {
+    if (this.askedAt !== null && Date.now() - this.askedAt < FRESH_MS) return;
+    this.askedAt = Date.now();
+    void this.load();
+  }
+
+  private async load(): Promise<void> {
+    try {
+      const stop = await this.read();
+      this.text = stop ? sentenceOf(stop.message) : null;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.text = null;
+    }
+  }
+}
+
+/** Returns the price of ending or pausing jobs: those with these ids, or those that match. `now`: they are killed. */
+export function priceOfJobs(
+  action: "cancel" | "pause",
+  who: { readonly ids: readonly string[] } | { readonly filter: unknown },
+  now = false,
+): Price {
+  const body = { action, ...who, ...(now ? { now } : {}), dry_run: true };
+  return new Price(async () => (await post<ActionsView>("v1/jobs/actions", body)).price);
+}
+
+function sentenceOf(message: string): string {
+  const isLoss = /^[\d.,]+ (steps?|GPU|CPU)\b/.test(message);
+  const text = isLoss ? `At stake: ${message}` : message.charAt(0).toUpperCase() + message.slice(1);
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
