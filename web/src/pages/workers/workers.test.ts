@@ -3,7 +3,7 @@ import type { DeviceView, PoolView, WorkerView } from "../../api/wire";
 import { live } from "../../live/live.svelte";
 import { href, navigate, route } from "../../router.svelte";
 import { pending, undo } from "../../shell/undo.svelte";
-import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
+import { changesOf, click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import { heldBy, pathOf, place, rowAt, ticks, type Columns } from "./lanes";
 import { releaseOf } from "./quarantine";
 import { usedNow } from "./readout";
@@ -190,20 +190,21 @@ test("only who may drains, which can be undone, and lets it take jobs again", as
   await removeAll();
   signIn("operator", "cluster:read", "cluster:write");
   const host = await openOne(worker([device(0)]));
-  const asked = serve(({ path }) =>
-    path.endsWith("/history") ? { devices: [] } : worker([], { state: "draining" }),
-  );
+  const asked = serve(({ path, query }) => {
+    if (query.has("dry_run")) return { message: "2 jobs run; if none of them saves first: 3 GPU-hours" };
+    return path.endsWith("/history") ? { devices: [] } : worker([], { state: "draining" });
+  });
   click(host, "Drain");
+  await settled();
   expect(pending()[0]?.sentence).toContain("its jobs save a checkpoint");
+  expect(pending()[0]?.note()).toBe("2 jobs run; if none of them saves first: 3 GPU-hours.");
   undo();
   await vi.advanceTimersByTimeAsync(6_000);
-  expect(asked.filter(({ method }) => method === "POST")).toEqual([]);
+  expect(changesOf(asked)).toEqual([]);
   await settled();
   click(host, "Let it take jobs again");
   await settled();
-  expect(asked.filter(({ method }) => method === "POST").map(({ path }) => path)).toEqual([
-    "v1/workers/wrk_1/undrain",
-  ]);
+  expect(changesOf(asked).map(({ path }) => path)).toEqual(["v1/workers/wrk_1/undrain"]);
 });
 
 test("a device in quarantine says why, and what releases it", async () => {
