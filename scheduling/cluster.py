@@ -1,11 +1,12 @@
 """The hosts while a plan is made, with what is kept and set aside on them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scheduling.belief import believed_left, believed_length, limit_left, most_left
 from scheduling.forecast import Forecast, forecast
+from scheduling.requests import Request
 from scheduling.room import Holder, Room, Sort
 from scheduling.snapshot import Device, Place, Running, Snapshot, Waiting
 
@@ -53,6 +54,7 @@ class Cluster:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.now = snapshot.now
+        self._later_us = 0 if snapshot.waits_count_until is None else snapshot.now - snapshot.waits_count_until
         self.running = {job.job_id: job for job in snapshot.running}
         self.keeps: dict[Place, Keep] = {}
         self._keep_of: dict[str, Keep] = {}
@@ -68,6 +70,25 @@ class Cluster:
         # All workers must consider the hosts in the same order.
         hosts = sorted(snapshot.hosts, key=lambda host: host.id)
         self.rooms = {host.id: Room(host, by_host[host.id]) for host in hosts}
+        self._fitting: dict[Request, list[Room]] = {}
+        """Where each request fits now, as far as it is known."""
+
+    def waited_us(self, job: Waiting) -> int:
+        """Returns how long the job waited in all, until now."""
+        return job.waited_us + self._later_us
+
+    def fitting(self, job: Waiting) -> list[Room]:
+        """Returns the hosts on which the job fits now."""
+        found = self._fitting.get(job.request)
+        if found is None:
+            found = [room for room in self.rooms.values() if room.fits(room.want(job))]
+            self._fitting[job.request] = found
+        return found
+
+    def take(self, room: Room, holder: Holder, counts: Mapping[Sort, int]) -> list[Device]:
+        """Gives free devices of the host to the holder, of each sort so many."""
+        self._fitting.clear()
+        return room.take(holder, counts)
 
     def keep(self, job: Waiting, room: Room, *, since: int) -> None:
         """Keeps the place of the host that the job can use for it, and no other."""
@@ -111,7 +132,7 @@ class Cluster:
     def set_aside(self, job: Waiting, room: Room, victims: Iterable[Holder]) -> None:
         """Sets devices of the host aside for the job: free ones, and then those that the victims hold still."""
         want, holder = room.want(job), self.holder_of(job)
-        aside = Aside(job, room, room.take(holder, room.pick(want)))
+        aside = Aside(job, room, self.take(room, holder, room.pick(want)))
         missing = want.count - len(aside.devices)
         for victim in victims:
             victim.stopping, victim.believed_end, victim.limit_end = True, self.now, self.now
@@ -133,6 +154,7 @@ class Cluster:
         """Sets nothing aside for the job any more, and returns what was."""
         aside = self.asides.pop(job_id, None)
         if aside is not None:
+            self._fitting.clear()
             aside.room.give_back(job_id, aside.devices)
             for victim, sort, count in aside.borrowed:
                 victim.counts[sort] += count

@@ -51,7 +51,7 @@ def for_first_look(cluster: Cluster, job: Waiting) -> Victims | None:
 
 def for_long_wait(cluster: Cluster, job: Waiting) -> Victims | None:
     """Returns which jobs that were submitted later stop for a holder that waited long."""
-    if job.waited_us < LONG_WAIT // _US:
+    if cluster.waited_us(job) < LONG_WAIT // _US:
         return None
     later = [holder for holder in _displaceable(cluster, job) if _running(cluster, holder).submitted > job.submitted]
     return _cheapest(cluster, job, later)
@@ -74,7 +74,7 @@ def again_at(cluster: Cluster, waiting: Sequence[Waiting]) -> int | None:
     if any(not looked(job.ran_us) or cluster.kept_for(job.id) is not None for job in waiting):
         settled = [job.since + SETTLED // _US for job in cluster.running.values() if job.preemptible]
         times += [at for at in settled if at > cluster.now]
-    left = [LONG_WAIT // _US - keep.job.waited_us for keep in cluster.keeps.values()]
+    left = [LONG_WAIT // _US - cluster.waited_us(keep.job) for keep in cluster.keeps.values()]
     times += [cluster.now + more for more in left if more > 0]
     return min(times, default=None)
 

@@ -33,6 +33,7 @@ class Future:
         self.starts: dict[str, int] = {}
         """When each job that waited at first starts first."""
         self._snapshot = snapshot
+        self._began = snapshot.now
         self._waited = {job.id for job in snapshot.line}
         self._hosts = {host.id: _settled(host) for host in snapshot.hosts}
         self._running: dict[str, Running] = {}
@@ -61,6 +62,7 @@ class Future:
             allowances=self._allowances,
             pools=self._pools,
             uses=tuple(self._uses.values()),
+            waits_count_until=self._began,
             refused=frozenset(),
         )
 
@@ -84,7 +86,6 @@ class Future:
         """Lets time pass, and ends what ends then."""
         passed = at - self.now
         self._uses = self._used_after(passed)
-        self._line = {job.id: replace(job, waited_us=job.waited_us + passed) for job in self._line.values()}
         self._displacements = tuple(one for one in self._displacements if one.until >= at)
         self.now = at
         self._end_due()
@@ -103,7 +104,8 @@ class Future:
             return
         self._hosts[placement.worker_id] = _with_job(self._hosts[placement.worker_id], placement.devices, job.id)
         begun = started(job, placement.worker_id, now=self.now, guest=step.guest)
-        self._run(replace(begun, waited_us=job.waited_us if job.ran_us else 0))
+        waited_us = job.waited_us + self.now - self._began
+        self._run(replace(begun, waited_us=waited_us if job.ran_us else 0))
 
     def _run(self, job: Running) -> None:
         ends = self.now + believed_left(job, self.now)
@@ -142,7 +144,7 @@ class Future:
     def _requeue(self, job: Running) -> None:
         """Stops the job. Its work so far is kept."""
         self._leave(job)
-        self._line[job.job_id] = _waiting_again(job, self.now)
+        self._line[job.job_id] = _waiting_again(job, self.now, waited_us=job.waited_us - (self.now - self._began))
 
     def _leave(self, job: Running) -> None:
         del self._running[job.job_id]
@@ -164,7 +166,7 @@ class Future:
         return found
 
 
-def _waiting_again(job: Running, now: int) -> Waiting:
+def _waiting_again(job: Running, now: int, *, waited_us: int) -> Waiting:
     """Returns a job that was stopped now. Nobody stands for it in the line: its shape is its own."""
     ran_us, left_us = job.ran_us + max(0, now - job.since), max(0, (job.ends or now) - now)
     knows = left_us < limit_left(job, now) and ran_us > 0
@@ -178,7 +180,7 @@ def _waiting_again(job: Running, now: int) -> Waiting:
         limit_us=job.limit_us,
         preemptible=job.preemptible,
         ran_us=ran_us,
-        waited_us=job.waited_us,
+        waited_us=waited_us,
         fraction=ran_us / (ran_us + left_us) if knows else job.fraction,
         usual_us=job.usual_us,
     )

@@ -17,22 +17,21 @@ def open_room(cluster: Cluster, job: Waiting) -> Room | None:
     What is kept for a lower priority is used last.
     """
     found: list[tuple[bool, tuple[int, str], Room]] = []
-    for room in cluster.rooms.values():
-        want = room.want(job)
-        if room.fits(want) and not cluster.before(job, room):
+    for room in cluster.fitting(job):
+        if not cluster.before(job, room):
             place = room.host.id, room.kind(job.resources)
             taken = place in cluster.keeps and cluster.keeps[place].job.id != job.id
-            found.append((taken, room.left_over(want), room))
+            found.append((taken, room.left_over(room.want(job)), room))
     return min(found, key=lambda one: one[:2])[2] if found else None
 
 
 def passage(cluster: Cluster, job: Waiting) -> tuple[Room, Passage] | None:
     """Returns on which kept host the job may start before its holder, and how; None if on none."""
-    found: list[tuple[bool, tuple[int, str], Room, Passage]] = []
-    for room in cluster.rooms.values():
-        want = room.want(job)
-        if room.fits(want) and (how := _how(cluster, job, room)) is not None:
-            found.append((how == "guest", room.left_over(want), room, how))
+    found: list[tuple[bool, tuple[int, str], Room, Passage]] = [
+        (how == "guest", room.left_over(room.want(job)), room, how)
+        for room in cluster.fitting(job)
+        if (how := _how(cluster, job, room)) is not None
+    ]
     return min(found, key=lambda one: one[:2])[2:] if found else None
 
 

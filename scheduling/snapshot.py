@@ -216,6 +216,8 @@ class Snapshot:
     uses: tuple[OwnerUse, ...] = ()
     """An owner without one has used nothing, and has the weight 100."""
     recorded: RecordedReasons = RecordedReasons()
+    waits_count_until: int | None = None
+    """Until when the `waited_us` of the line count; None: until `now`."""
     refused: frozenset[Request] = frozenset()
     """Requests for which `here` could not carry out a step of an earlier plan: they wait for the next snapshot."""
 

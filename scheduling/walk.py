@@ -13,6 +13,7 @@ from scheduling.placing import open_room, passage
 from scheduling.pools import Pool
 from scheduling.requests import Request
 from scheduling.room import Room
+from scheduling.shapes import looked
 from scheduling.snapshot import (
     Device,
     Displacement,
@@ -58,7 +59,8 @@ class Walk:
         for one in sorted(snapshot.displacements, key=lambda one: one.victim):
             self._displacements.setdefault(one.job_id, []).append(one)
         jobs = {job.id: job for job in snapshot.line}
-        able = {job_id: job for job_id, job in jobs.items() if self._refusal(job) is None and not _names_pool(job)}
+        holders = [jobs[one.job_id] for one in snapshot.reservations if one.job_id in jobs]
+        able = {job.id: job for job in holders if self._refusal(job) is None and not _names_pool(job)}
         reservation.restore(self._cluster, snapshot.reservations, able)
         kept = {keep.job.id for keep in self._cluster.keeps.values()}
         self._line = Line(snapshot, (kept | self._displacements.keys()) & jobs.keys())
@@ -84,11 +86,11 @@ class Walk:
             self._blocked.clear()
             self._deferred.clear()
             yield from self._in_order()
-            yield from self._each_first(believed_length, self._pass)
+            yield from self._each_first(believed_length, self._pass, self._may_pass)
             for job in [job for job in self._deferred if self._line.is_first(job) and self._may_act(job)]:
                 self._consider(job)
                 yield
-            yield from self._each_first(lambda _: 0, self._displace)
+            yield from self._each_first(lambda _: 0, self._displace, self._may_displace)
             if not self._gave_up:
                 return
 
@@ -119,9 +121,15 @@ class Walk:
                 self._consider(job)
                 yield
 
-    def _each_first(self, rank: Callable[[Waiting], int], act: Callable[[Waiting], bool]) -> Generator[None]:
-        """Calls `act` for the first job of each group by `rank`, and for the next one where it answers True."""
-        heap = [(-job.priority, rank(job), self._line.key(job), job) for job in self._line.firsts()]
+    def _each_first(
+        self, rank: Callable[[Waiting], int], act: Callable[[Waiting], bool], may: Callable[[Waiting], bool]
+    ) -> Generator[None]:
+        """Calls `act` for the first job of each group by `rank`, and for the next one where it answers True.
+
+        `may`: whether `act` could do anything for a job. A quota can hold one back, and give up what is kept for it.
+        """
+        firsts = [job for job in self._line.firsts() if self._allowances or may(job)]
+        heap = [(-job.priority, rank(job), self._line.key(job), job) for job in firsts]
         heapq.heapify(heap)
         while heap:
             job = heapq.heappop(heap)[3]
@@ -134,6 +142,8 @@ class Walk:
                 heapq.heappush(heap, (-following.priority, rank(following), self._line.key(following), following))
 
     def _may_act(self, job: Waiting) -> bool:
+        if not self._allowances and not self._snapshot.refused:
+            return True
         refusal = self._refusal(job)
         if refusal is None:
             return job.request not in self._snapshot.refused
@@ -184,6 +194,9 @@ class Walk:
         elif reservation.move(self._cluster, keep):
             self._gave_up = True
 
+    def _may_pass(self, job: Waiting) -> bool:
+        return bool(self._cluster.fitting(job))
+
     def _pass(self, job: Waiting) -> bool:
         key = "pass", *self._pace(job)
         if job.id in self._displacements or key in self._hopeless or _names_pool(job):
@@ -197,10 +210,13 @@ class Walk:
             return False
         return True
 
+    def _may_displace(self, job: Waiting) -> bool:
+        return not looked(job.ran_us) or self._cluster.kept_for(job.id) is not None
+
     def _displace(self, job: Waiting) -> bool:
         if job.id in self._displacements or _names_pool(job):
             return False
-        key = "look", *self._pace(job)
+        key = "look", looked(job.ran_us), *self._pace(job)
         victims = None
         if key not in self._hopeless:
             victims = displacing.for_first_look(self._cluster, job)
@@ -234,7 +250,7 @@ class Walk:
         keeps = self._cluster.before(job, room)
         self._give_up(job)
         holder = self._cluster.holder_of(job, guest=guest)
-        devices = room.take(holder, room.pick(room.want(job), last=spare_sorts(room, keeps)))
+        devices = self._cluster.take(room, holder, room.pick(room.want(job), last=spare_sorts(room, keeps)))
         self._note_start(_Started(job, room, devices, guest))
 
     def _start_aside(self, job: Waiting) -> None:

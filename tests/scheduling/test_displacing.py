@@ -184,3 +184,14 @@ def test_a_displacement_of_a_lost_host_keeps_nothing() -> None:
     hosts = [host(slots(None), "there")]
     assert [*starts(seen(waits("job_1"), hosts=hosts, displacements=(one,)))] == ["job_1"]
     assert [*starts(seen(waits("job_2"), hosts=hosts, displacements=(one,)))] == ["job_2"], "the other left the line"
+
+
+def test_a_job_has_its_first_look_though_one_of_equal_length_before_it_had_its_own() -> None:
+    running = [runs("job_v", preemptible=True, since=NOW - 3 * HOUR), runs("job_x")]
+    line = (
+        waits("job_1", 2, submitted=NOW - 3 * HOUR),
+        waits("job_2", owner="eve", submitted=NOW - 2 * HOUR, limit_us=10 * HOUR, ran_us=HOUR),
+        waits("job_3", owner="eve", limit_us=9 * HOUR, ran_us=0),
+    )
+    planned = plan(seen(*line, hosts=[host(slots("job_v", "job_x"))], running=running))
+    assert stopped(planned) == {"job_v": "job_3"}
