@@ -108,5 +108,7 @@ def _create_estimates() -> None:
         sa.Column("bucket", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("level", sa.Float(53), nullable=False),
         sa.Column("scored", sa.BigInteger(), nullable=False),
+        sa.Column("held", sa.Integer(), nullable=False),
+        sa.Column("of", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("bucket", name="pk_calibrations"),
     )

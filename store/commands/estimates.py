@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from store.db.database import in_us
 from store.facts.estimates import LEASE, Estimated, Lease
-from store.rows import estimates, forecast_lease, forecasts
+from store.rows import calibrations, estimates, forecast_lease, forecasts
 from store.store import Store
 
 _FURTHEST_US = 10 * 366 * 24 * 3_600_000_000
@@ -52,6 +52,26 @@ def put(store: Store, lease: Lease, *, made_at: int, estimated: Sequence[Estimat
         forecasts.add(session, found, made_at=made_at, lined_at=lined_at)
         forecast_lease.note_made(session, made_at=made_at, after=None if after is None else _moment(after, made_at))
         return True
+
+
+def score(store: Store, lease: Lease) -> int:
+    """Scores the estimates that were kept and whose jobs have started, and drops those whose jobs will not start as
+    it was estimated: cancelled, paused, of another priority. Returns how many it has scored; 0 if the lease is lost.
+
+    Each is scored once. Only reads if there are none.
+    """
+    with store.read() as session:
+        if not forecasts.any_ended(session) and not estimates.any_of_others(session):
+            return 0
+    with store.write("score") as session:
+        now = forecast_lease.guard(session, lease)
+        if now is None:
+            return 0
+        estimates.delete_of_others(session)
+        ended = forecasts.lock_ended(session)
+        scored = calibrations.learn(session, ended, now=now)
+        forecasts.drop(session, (one for one in ended if one.started_at is None))
+        return scored
 
 
 def _possible(one: Estimated, made_at: int) -> Estimated:

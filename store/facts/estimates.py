@@ -61,4 +61,6 @@ class EstimateFacts:
     high: int | None
     made_at: int
     held: int
+    """Of the last estimates of such a wait, how many held."""
     of: int
+    """How many these were; without an interval, how many of all have come true or not so far."""

@@ -1,13 +1,14 @@
 """Reads what estimates are made of. All of it raises Unavailable."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
+from scheduling.calibration import Track
 from store.facts.estimates import Seen
-from store.rows import forecasting
+from store.rows import calibrations, forecasting
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 
@@ -24,3 +25,9 @@ def line(
     with read() as session:
         seen = forecasting.first_in_line(session, here=here, observed={here: devices}, max_stop_grace=max_stop_grace)
     return seen if seen.snapshot.line else None
+
+
+def tracks(read: Read) -> Mapping[int, Track]:
+    """Returns how the estimates of each bucket of waits did, of those of which any was scored."""
+    with read() as session:
+        return calibrations.tracks(session)

@@ -10,7 +10,7 @@ from store.db.database import now_us
 from store.db.tables import HELD, Job
 from store.facts.callers import SERVICE, Caller
 from store.line.line import line_of
-from store.rows import access, dependencies, jobs, quotas
+from store.rows import access, dependencies, forecasts, jobs, quotas
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
@@ -94,6 +94,7 @@ def _set(session: Session, job: Job, values: Mapping[str, Any]) -> Job:
     if "priority" in changed:
         shape = shape_of(job.owner, job.spec, ran_us=job.ran_us)
         follows |= {"lined_at": now_us(), "waited_us": jobs.WAITED_US, "shape": shape}
+        forecasts.forget(session, job.id)
     session.execute(update(Job).where(Job.id == job.id).values(version=Job.version + 1, **changed, **follows))
     session.refresh(job)
     if "visibility" in changed and job.state == JobState.QUEUED and job.not_before == HELD:

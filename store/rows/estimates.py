@@ -1,13 +1,15 @@
 """The newest estimates of waiting jobs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
+from scheduling.calibration import ENOUGH
 from store.db.prepared import Prepared, among, texts
-from store.db.tables import Base, Estimate, Job
-from store.facts.estimates import Estimated
+from store.db.tables import Base, Calibration, Estimate, ForecastLease, Job
+from store.facts.estimates import MOST_ESTIMATED, Estimated, EstimateFacts
 from store.line.conditions import waits
 
 _COLUMNS = ("job_id", "made_at", "expected", "low", "high", "bucket")
@@ -16,6 +18,42 @@ _INSERT = Prepared(_TABLES[Estimate.__tablename__].insert(), columns=_COLUMNS)
 _WAITING = Prepared(
     select(Job.id, Job.attempt, Job.lined_at).where(among(_TABLES["jobs"].c.id, "ids"), waits()).order_by(Job.id)
 )
+_OF_OTHERS = ~exists().where(Job.id == Estimate.job_id, waits()).correlate(Estimate)
+_ANY_OF_OTHERS = Prepared(select(Estimate.job_id).where(_OF_OTHERS).limit(1))
+_SHOWN = Prepared(
+    select(
+        ForecastLease.made_at.label("newest"),
+        ForecastLease.after,
+        Estimate.job_id,
+        Estimate.made_at,
+        Estimate.expected,
+        Estimate.low,
+        Estimate.high,
+        Estimate.bucket,
+    )
+    .outerjoin(Estimate, among(_TABLES[Estimate.__tablename__].c.job_id, "ids"))
+    .where(ForecastLease.made_at.is_not(None))
+)
+_SCORED = Prepared(select(Calibration.bucket, Calibration.scored, Calibration.held, Calibration.of))
+
+
+def of_jobs(session: Session, rows: Iterable[Any], places: Mapping[str, int]) -> dict[str, EstimateFacts]:
+    """Returns when the jobs among `rows` that wait are expected to start, by id, as far as that was estimated.
+
+    `places`: their positions in the queue. Nothing is read without any. Jobs that are held back after a failure, or
+    wait for others, have no estimate.
+    """
+    waiting = [row.id for row in rows if row.id in places and row.not_before is None]
+    found = _SHOWN.rows(session, {"ids": texts(waiting)}) if waiting else []
+    if not found:
+        return {}
+    newest, after = found[0].newest, found[0].after
+    scored = {row.bucket: row for row in _SCORED.rows(session)} if found[0].job_id is not None else {}
+    shown = {row.job_id: _facts(row, scored) for row in found if row.job_id is not None}
+    if after is not None:
+        behind = (job_id for job_id in waiting if places[job_id] > MOST_ESTIMATED)
+        shown = {job_id: EstimateFacts(None, after, None, newest, 0, 0) for job_id in behind} | shown
+    return shown
 
 
 def still_waiting(session: Session, estimated: Sequence[Estimated]) -> Mapping[str, int]:
@@ -41,3 +79,22 @@ def replace_all(session: Session, estimated: Sequence[Estimated], *, made_at: in
     ]
     if rows:
         _INSERT.write(session, rows)
+
+
+def any_of_others(session: Session) -> bool:
+    """Returns whether there are estimates of jobs that do not wait."""
+    return bool(_ANY_OF_OTHERS.read(session))
+
+
+def delete_of_others(session: Session) -> None:
+    """Deletes the estimates of jobs that do not wait."""
+    session.execute(delete(Estimate).where(_OF_OTHERS), execution_options={"synchronize_session": False})
+
+
+def _facts(row: Any, scored: Mapping[int, Any]) -> EstimateFacts:
+    own = scored.get(row.bucket)
+    if row.low is None or row.high is None:
+        held, of = 0, min(sum(one.scored for one in scored.values()), ENOUGH - 1)
+    else:
+        held, of = (0, 0) if own is None else (own.held, own.of)
+    return EstimateFacts(row.expected, row.low, row.high, row.made_at, held, of)

@@ -1,14 +1,16 @@
 """Estimates that are scored when their jobs have started: the first of each queueing, and one an hour."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from sqlalchemy import delete, select
+from sqlalchemy import and_, delete, exists, literal_column, select, tuple_
 from sqlalchemy.orm import Session
 
 from store.db.prepared import Prepared, among, texts
-from store.db.tables import Base, Forecast
+from store.db.tables import Attempt, Base, Forecast, Job
 from store.db.upsert import upsert
 from store.facts.estimates import Estimated
+from torchyard.contract.job import JobState
 
 _HOUR_US = 3_600_000_000
 _MOST_HOURS = 7 * 24
@@ -18,6 +20,53 @@ _FIRST = Prepared(
         Forecast.scored_at.is_(None), among(Base.metadata.tables[Forecast.__tablename__].c.job_id, "ids")
     )
 )
+_KEY = tuple_(Forecast.job_id, Forecast.attempt, Forecast.hour)
+_STILL_WAITS = exists().where(
+    Job.id == Forecast.job_id,
+    Job.state == literal_column(f"'{JobState.QUEUED}'"),
+    Job.attempt + 1 == Forecast.attempt,
+    Job.lined_at <= Forecast.made_at,
+)
+_HAVE_ENDED = and_(Forecast.scored_at.is_(None), ~_STILL_WAITS)
+_ANY_ENDED = Prepared(select(Forecast.job_id).where(_HAVE_ENDED).limit(1))
+_ENDED = Prepared(
+    select(
+        Forecast.job_id,
+        Forecast.attempt,
+        Forecast.hour,
+        Forecast.made_at,
+        Forecast.wait_us,
+        Forecast.bucket,
+        Forecast.low,
+        Forecast.high,
+        Attempt.started_at,
+    )
+    .outerjoin(Attempt, and_(Attempt.job_id == Forecast.job_id, Attempt.number == Forecast.attempt))
+    .where(_HAVE_ENDED)
+    .order_by(Forecast.job_id, Forecast.attempt, Forecast.hour)
+    .limit(1000)
+    # Whoever deletes a job waits for these rows. Nobody waits for those of a job that is being deleted.
+    .with_for_update(of=Forecast, skip_locked=True)
+)
+
+
+class Ended(NamedTuple):
+    """A forecast of a job that does not wait any more as it did then."""
+
+    job_id: str
+    attempt: int
+    hour: int
+    made_at: int
+    wait_us: int
+    bucket: int
+    low: int | None
+    high: int | None
+    started_at: int | None
+    """None: it left the line without a start, or moved in it."""
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.job_id, self.attempt, self.hour
 
 
 def add(session: Session, estimated: Sequence[Estimated], *, made_at: int, lined_at: Mapping[str, int]) -> None:
@@ -46,10 +95,34 @@ def add(session: Session, estimated: Sequence[Estimated], *, made_at: int, lined
         session.execute(upsert(session, Forecast).on_conflict_do_nothing(), rows)
 
 
-def forget(session: Session, job_ids: Collection[str]) -> None:
-    """Drops what is not scored yet of these jobs: they left the line, or moved in it."""
-    pending = delete(Forecast).where(Forecast.job_id.in_(job_ids), Forecast.scored_at.is_(None))
-    session.execute(pending, execution_options={"synchronize_session": False})
+def any_ended(session: Session) -> bool:
+    """Returns whether `lock_ended` would return any."""
+    return bool(_ANY_ENDED.read(session))
+
+
+def lock_ended(session: Session) -> list[Ended]:
+    """Locks forecasts that are not scored yet and whose jobs do not wait any more as they did then: some, if there are
+    many. Returns them in the order in which the jobs started. Rows of a job that is being deleted are left out.
+    """
+    found = [Ended(*row) for row in _ENDED.rows(session)]
+    return sorted(found, key=lambda one: (one.started_at or 0, one.made_at, one.key))
+
+
+def drop(session: Session, ended: Iterable[Ended]) -> None:
+    """Deletes forecasts that come neither true nor false: their jobs left the line without a start, or moved in it."""
+    keys = sorted(one.key for one in ended)
+    if keys:
+        unscored = delete(Forecast).where(_KEY.in_(keys), Forecast.scored_at.is_(None))
+        session.execute(unscored, execution_options={"synchronize_session": False})
+
+
+def forget(session: Session, job_id: str) -> None:
+    """Drops what is not scored yet of a job that leaves the line without a start, or moves in it.
+
+    What has ended is found by `lock_ended`, too, but not that a job was paused, queued again and started since.
+    """
+    unscored = delete(Forecast).where(Forecast.job_id == job_id, Forecast.scored_at.is_(None))
+    session.execute(unscored, execution_options={"synchronize_session": False})
 
 
 def _kept(

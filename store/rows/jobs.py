@@ -12,7 +12,7 @@ from store.db.tables import HELD, Allocation, Attempt, Job, Worker
 from store.facts.line import Left
 from store.line.conditions import in_line
 from store.line.entries import entry_of, is_in_line
-from store.rows import initial_files, job_events, reservations, signals, trials
+from store.rows import forecasts, initial_files, job_events, reservations, signals, trials
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import AT_RUNG, JobState, Reason, sources
@@ -94,6 +94,8 @@ def transition(
     if source is JobState.QUEUED:
         claimed = target is JobState.STARTING and values.get("devices")
         reservations.free_place_of(session, job_id, starts_on=claimed[0]["worker"] if claimed else None)
+        if target is JobState.PAUSED:
+            forecasts.forget(session, job_id)
     job_events.add_state(
         session,
         job_id,

@@ -4,18 +4,20 @@ import pytest
 from sqlalchemy import select
 
 from store.commands import estimates
-from store.db.tables import Estimate, Forecast
+from store.db.tables import Calibration, Estimate, Forecast
 from store.facts.estimates import Estimated, Lease
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
 from worker.settings import Settings
 
-POINTS = ["store.estimates.before", "store.estimates.after"]
+STORING = ["store.estimates.before", "store.estimates.after"]
+SCORING = ["store.score.before", "store.score.after"]
+POINTS = [*STORING, *SCORING]
 LEASE = Lease("one", 1)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", STORING)
 def test_killed_estimates_are_stored_as_a_whole_or_not_at_all(service: FailpointFixture, point: str) -> None:
     job_id = service.submit_queued()
     _hold(service.settings, "one")
@@ -31,6 +33,21 @@ def test_killed_estimates_are_stored_as_a_whole_or_not_at_all(service: Failpoint
     assert service.read(lambda session: len(session.scalars(select(Forecast)).all())) == 1
 
 
+@pytest.mark.parametrize("point", SCORING)
+def test_a_killed_score_counts_once(service: FailpointFixture, point: str) -> None:
+    job_id = service.submit_queued()
+    _hold(service.settings, "one")
+    _put(service.settings, job_id)
+    service.running(job_id, service.worker())
+    with started(_score_in_a_child, service.settings, plan=f"{point}=kill", log=service.log) as child:
+        assert child.wait() == -9
+        assert child.acted == [point]
+    was_stored = point.endswith("after")
+    assert _score(service.settings) == (0 if was_stored else 1)
+    assert service.read(lambda session: session.scalars(select(Calibration.scored)).all()) == [1]
+    assert service.read(lambda session: session.scalars(select(Forecast.hour)).all()) == [0]
+
+
 def _hold(settings: Settings, worker_id: str) -> None:
     with actions.opened(settings) as store:
         estimates.hold_lease(store, worker_id)
@@ -44,3 +61,12 @@ def _put(settings: Settings, job_id: str) -> bool:
     with actions.opened(settings) as store:
         found = [Estimated(job_id, 1, 60_000_000, 0, 1, None, None)]
         return estimates.put(store, LEASE, made_at=2**62, estimated=found, after=None)
+
+
+def _score_in_a_child(settings: Settings) -> None:
+    _score(settings)
+
+
+def _score(settings: Settings) -> int:
+    with actions.opened(settings) as store:
+        return estimates.score(store, LEASE)

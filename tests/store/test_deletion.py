@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from store.blobs import Blobs
 from store.commands import cleanup
-from store.db.tables import Garbage
+from store.db.tables import Estimate, Forecast, Garbage
 from store.facts.callers import SERVICE, Caller
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import DependencyFacts
@@ -70,6 +70,11 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     db.write(lambda session: stars.set_star(session, job_id, SERVICE, starred=True))
     key = KeyedRequest("ada", job_id, "f")
     db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "")))
+    estimated = (
+        Estimate(job_id=job_id, made_at=1),
+        Forecast(job_id=job_id, attempt=1, hour=0, made_at=1, wait_us=1, bucket=0),
+    )
+    db.write(lambda session: session.add_all(estimated))
     claim = db.running(job_id, db.worker())
     db.record(
         claim,
@@ -101,7 +106,7 @@ def garbage(db: StoreFixture) -> int:
 def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     team = {"users", "tokens", "browser_sessions", "preferences", "quotas", "secrets", "audit"}
     team |= {"login_codes", "failed_logins"}
-    queue = {"waiting_reasons", "reservations", "usage", "run_lengths", "job_counts"}
+    queue = {"waiting_reasons", "reservations", "usage", "run_lengths", "job_counts", "forecast_lease", "calibrations"}
     kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions", "sweeps", "sweep_trials"}
     told = {"schedules", "notification_targets", "signals", "messages"}
     others = {"workers", "device_samples", "service", *kept, *queue, *team, *told}

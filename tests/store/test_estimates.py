@@ -50,7 +50,9 @@ def shown(db: StoreFixture) -> list[str]:
 
 
 def kept(db: StoreFixture) -> list[tuple[str, int, int]]:
-    query = select(Forecast.job_id, Forecast.attempt, Forecast.hour).order_by(Forecast.job_id, Forecast.hour)
+    query = select(Forecast.job_id, Forecast.attempt, Forecast.hour).order_by(
+        Forecast.job_id, Forecast.attempt, Forecast.hour
+    )
     return db.read(lambda session: [(row.job_id, row.attempt, row.hour) for row in session.execute(query)])
 
 

@@ -30,7 +30,7 @@ COMMITS = (
     *("fan_out", "claim_messages", "message_result", "clean_messages"),
     *("add_up_counts", "join_points", "move_aside", "identify", "sweep", "other"),
     *("sweeps", "run_schedule", "make_trials", "ask_trials", "dependencies"),
-    "estimates",
+    *("estimates", "score"),
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")

@@ -80,3 +80,7 @@ class Calibration(Base):
     """The adaptive part of the estimates that may miss."""
     scored: Mapped[int] = mapped_column(BigInteger)
     """How many were scored, ever."""
+    held: Mapped[int]
+    """Of the newest scores, of which `scheduling.calibration` keeps so many: how many held."""
+    of: Mapped[int]
+    """How many of these had an interval."""
