@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from api.present.estimates import estimate_or_none
 from api.present.times import time, time_or_none
 from store.facts.callers import Caller, may_list, may_read
 from store.facts.columns import Cells, JobGroupFacts, JobGroups, KnownColumns
@@ -172,6 +173,7 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
         resources=Resources.model_validate(facts.resources),
         reason=shown if may_read(caller, facts) else None,
         not_before=time_or_none(facts.not_before),
+        estimate=estimate_or_none(facts.estimate),
         created_at=time(facts.created_at),
     )
 
@@ -202,7 +204,7 @@ def _summary(facts: ListedJob, *, starred: bool) -> dict[str, Any]:
             "message": reason.message,
             "position": facts.place,
             "since": time(reason.since),
-            "estimate": None,
+            "estimate": estimate_or_none(facts.estimate),
         },
         "owner": facts.owner,
         "visibility": facts.visibility,

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from store.facts.columns import Cells, TableCursor
+from store.facts.estimates import EstimateFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.pages import FactPage
 from torchyard.contract.devices import DeviceReport
@@ -87,6 +88,8 @@ class ListedJob:
     """The metric that decides which checkpoint is the best."""
     best: BestCheckpoint | None
     sweep: JobSweepFacts | None = None
+    estimate: EstimateFacts | None = None
+    """Of a queued job: when it is expected to start; None while that was not estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,8 @@ class QueuedJob:
     reason: DisplayedReason
     not_before: int | None
     created_at: int
+    estimate: EstimateFacts | None = None
+    """As of `ListedJob`."""
 
 
 _SORT_KEYS: Mapping[str, Callable[[ListedJob], str | int]] = {

@@ -14,12 +14,14 @@ from store.db.documents import Parsed, checkpoint_policy, without_traceback
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Base, Job
 from store.facts.callers import Caller
+from store.facts.estimates import EstimateFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, JobSweepFacts, ListedJob
 from store.rows import (
     access,
     checkpoints,
     dependencies,
+    estimates,
     initial_files,
     metrics,
     queue_positions,
@@ -119,6 +121,7 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     latest = metrics.latest(session, begun, keys=shown) if begun else {}
     best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
     places = queue_positions.queue_positions(session, rows)
+    expected = estimates.of_jobs(session, rows, places)
     sweeps = trials.of_jobs(session, rows)
     return [
         ListedJob(
@@ -132,6 +135,7 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
             monitor=policies[row.id].monitor,
             best=best.get(row.id),
             sweep=sweeps.get(row.id),
+            estimate=expected.get(row.id),
         )
         for row in rows
     ]
@@ -173,11 +177,13 @@ def _whole(
     """`job` is a row of jobs, or its columns `_WHOLE`."""
     begun, told = _has_begun(job), _told_of_spec(documents.spec)
     policy = told.policy
+    places = queue_positions.queue_positions(session, [job])
     return _facts(
         job,
         documents,
         reason=reason,
-        place=queue_positions.queue_positions(session, [job]).get(job.id),
+        place=places.get(job.id),
+        estimate=estimates.of_jobs(session, [job], places).get(job.id),
         monitor=policy.monitor,
         latest=metrics.latest(session, [job.id])[job.id] if begun else {},
         best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
@@ -201,6 +207,7 @@ def _facts(
     after: Sequence[DependencyFacts],
     starred_by: str | None,
     sweep: JobSweepFacts | None = None,
+    estimate: EstimateFacts | None = None,
 ) -> JobFacts:
     return JobFacts(
         **_told(job),
@@ -218,6 +225,7 @@ def _facts(
         log_lines=job.log_lines,
         initial=initial,
         sweep=sweep,
+        estimate=estimate,
         after=after,
     )
 

@@ -20,7 +20,7 @@ from store.line.conditions import in_line
 from store.line.entries import standing_of
 from store.line.line import line_of
 from store.line.order import cursor_of
-from store.rows import access, initial_files, job_counts, job_facts, reasons, stars
+from store.rows import access, estimates, initial_files, job_counts, job_facts, reasons, stars
 from store.rows.credits import credits
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
@@ -152,14 +152,17 @@ def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> 
         return QueuePage([], page.has_more, None)
     first = line.positions(credit, page.items[:1])[page.items[0].member.id]
     why = reasons.displayed(session, rows.values())
+    places = {job.member.id: place for place, job in enumerate(page.items, start=first)}
+    expected = estimates.of_jobs(session, rows.values(), places)
     queued = [
         QueuedJob(
-            **{column.key: getattr(rows[job.member.id], column.key) for column in _TOLD},
+            **{column.key: getattr(rows[job_id], column.key) for column in _TOLD},
             place=place,
-            resources=rows[job.member.id].resources,
-            reason=why[job.member.id],
+            resources=rows[job_id].resources,
+            reason=why[job_id],
+            estimate=expected.get(job_id),
         )
-        for place, job in enumerate(page.items, start=first)
+        for job_id, place in places.items()
     ]
     return QueuePage(queued, page.has_more, cursor_of(page.items[-1], credit))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from api.present import jobs
 from store.facts.callers import Caller, may_read
+from store.facts.estimates import EstimateFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts
 from torchyard.contract.job import EndReason, JobState
@@ -59,6 +60,9 @@ awaited = st.builds(
     st.sampled_from(("succeeded", "finished", "failed")),
     st.none() | st.sampled_from(JobState),
 )
+estimated = st.builds(
+    EstimateFacts, st.none() | time, st.none() | time, st.none() | time, time, st.integers(0, 200), st.integers(0, 200)
+)
 facts = st.builds(
     JobFacts,
     id=text,
@@ -85,6 +89,7 @@ facts = st.builds(
     error=st.none() | error,
     reason=st.builds(DisplayedReason, text, text, time),
     place=st.none() | count,
+    estimate=st.none() | estimated,
     metrics=st.dictionaries(text, number, max_size=3),
     monitor=text,
     best=st.none() | st.builds(BestCheckpoint, text, number, st.none() | count, count),
