@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchyard.cli import output
+from torchyard.cli import estimates, output
 from torchyard.cli.arguments import Json, WorkersArgument, connect
 from torchyard.host import terminal
 
@@ -41,14 +41,14 @@ def undrain(workers: WorkersArgument, *, as_json: Json = False) -> None:
 
 
 def queue(*, as_json: Json = False) -> None:
-    """List the queued jobs in the order in which workers try to start them, and why each waits."""
+    """List the queued jobs in the order in which workers try to start them, when each may start, and why it waits."""
     with connect() as client:
         found = [*client.queue()]
     if as_json:
         return output.write_json(found)
     if not found:
         return terminal.note("The queue is empty.")
-    headers = ("POSITION", "ID", "NAME", output.OWNER, "PRIORITY", "AGE", "WHY")
+    headers = ("POSITION", "ID", "NAME", output.OWNER, "PRIORITY", "AGE", "STARTS", "WHY")
     for line in output.table(headers, [_entry(item) for item in found], spare="ID"):
         terminal.write(line)
     return None
@@ -170,4 +170,5 @@ def _offer(pool: PoolView) -> str:
 def _entry(entry: QueueEntry) -> tuple[str, ...]:
     name = entry.name or output.private_job(entry.owner)
     age, why = terminal.age(entry.created_at), entry.reason.message if entry.reason is not None else ""
-    return (str(entry.position), entry.job_id or "", name, entry.owner, str(entry.priority), age, why)
+    starts = estimates.short(entry.estimate)
+    return (str(entry.position), entry.job_id or "", name, entry.owner, str(entry.priority), age, starts, why)

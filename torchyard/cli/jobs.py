@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchyard.cli import choosing, output
+from torchyard.cli import choosing, estimates, output
 from torchyard.cli.arguments import JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
@@ -231,6 +231,8 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     rows = [("id", job.id), ("name", job.name), ("trainer", job.spec.trainer)]
     rows += [("owner", job.owner), ("visibility", job.visibility)]
     rows += [("state", f"{job.state}: {output.reason(job)}"), ("attempt", str(job.attempt))]
+    if job.status_reason.estimate is not None:
+        rows += [("starts", estimates.sentence(job.status_reason.estimate))]
     rows += [("retry of", job.retry_of or ""), ("init from", _initial(job)), ("sweep", _sweep(job))]
     rows += [("after" if place == 0 else "", text) for place, text in enumerate(output.after(job))]
     rows += [("priority", str(job.priority) if job.priority else "")]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
+from torchyard.cli import estimates
 from torchyard.cli.follow import stamp
 from torchyard.client import Client
 from torchyard.contract.job import JobState
@@ -31,7 +32,7 @@ def wait_for_start(client: Client, job: JobView) -> JobView:
         while job.state == JobState.QUEUED:
             reason, latest = _reason(job), max(latest, job.status_reason.since)
             if console.is_terminal:
-                line.update(Text(f"{job.state} for {_since(job)}, {reason}"))
+                line.update(Text(f"{job.state} for {_since(job)}, {reason}{_starts(job)}"))
             elif reason != shown:
                 console.print(stamp(latest).append(f"{job.state:<10} {reason}"), soft_wrap=True)
             shown = reason
@@ -43,6 +44,12 @@ def _reason(job: JobView) -> str:
     reason = job.status_reason
     position = f"position {reason.position} of the queue: " if reason.position is not None else ""
     return position + terminal.plain(reason.message)
+
+
+def _starts(job: JobView) -> str:
+    """Returns when it is expected to start: for a terminal, as it changes with each estimate."""
+    starts = estimates.short(job.status_reason.estimate)
+    return f"; starts {starts}" if starts else ""
 
 
 def _since(job: JobView) -> str:

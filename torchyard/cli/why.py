@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from torchyard.cli import output
+from torchyard.cli import estimates, output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.cluster import worker_lines
 from torchyard.contract.job import WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
@@ -68,6 +68,8 @@ def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     terminal.write(f"asks for   {wanted.described} {place}, at priority {job.priority}")
     if reason.position is not None:
         terminal.write(f"position   {reason.position} of the queue")
+    if reason.estimate is not None and (starts := estimates.sentence(reason.estimate)):
+        terminal.write(f"starts     {starts}")
     terminal.write(f"waits      since {terminal.ago(reason.since)}")
     if reason.code == WAITS_FOR_JOBS:
         for place, line in enumerate(output.after(job)):
