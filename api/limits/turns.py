@@ -29,10 +29,14 @@ _ADVICE = "send fewer at once, or try again"
 class Turns:
     """Threads for parts of reads. Users take turns. Call it in the event loop."""
 
-    def __init__(self, *, per_user: int = THREADS_PER_USER) -> None:
-        """`per_user`: the threads that one user may have at once."""
+    def __init__(
+        self, *, per_user: int = THREADS_PER_USER, threads: int = THREADS, patience_s: float = PATIENCE_S
+    ) -> None:
+        """`per_user`: the threads that one user may have at once. `patience_s`: the longest wait for a first turn."""
         self._per_user = per_user
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="reads")
+        self._most = threads
+        self.patience_s = patience_s
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reads")
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         """By user, in the order in which they are next."""
         self._busy: Counter[str] = Counter()
@@ -49,13 +53,11 @@ class Turns:
             )
         if not self._take(user):
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(self.patience_s):
                     await self._turn(user, first=True)
             except TimeoutError:
-                raise TooManyRequests(
-                    f"this read of {user} had no turn within {PATIENCE_S:g} s, because others came first: {_ADVICE}",
-                    retry_after=_RETRY_S,
-                ) from None
+                late = f"this read of {user} had no turn within {self.patience_s:g} s, because others came first"
+                raise TooManyRequests(f"{late}: {_ADVICE}", retry_after=_RETRY_S) from None
         return await self._run(user, part)
 
     async def go_on(self, user: str, part: Callable[[], T]) -> T:
@@ -66,7 +68,7 @@ class Turns:
 
     def _take(self, user: str) -> bool:
         """Takes a free thread, if nobody waits for one. Returns whether it did."""
-        if self._waiting or self._busy.total() >= THREADS or self._busy[user] >= self._per_user:
+        if self._waiting or self._busy.total() >= self._most or self._busy[user] >= self._per_user:
             return False
         self._busy[user] += 1
         return True
@@ -90,7 +92,7 @@ class Turns:
 
     def _give(self) -> None:
         """Gives free threads to those who are next."""
-        while self._busy.total() < THREADS:
+        while self._busy.total() < self._most:
             user = next((each for each in self._waiting if self._busy[each] < self._per_user), None)
             if user is None:
                 return

@@ -117,7 +117,7 @@ def test_a_line_that_is_too_long_or_too_slow_is_refused(monkeypatch: pytest.Monk
         assert "ada has 1 reads waiting" in error.message
         work.let_go()
         await work.until(lambda: len(work.begun) == 3)
-        monkeypatch.setattr(turns, "PATIENCE_S", 0)
+        work.turns.patience_s = 0
         error = await refusal(work.begin("ada", "e"))
         assert "no turn within 0 s" in error.message
         assert error.retry_after == 2
