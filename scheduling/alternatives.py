@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 from scheduling.cluster import Cluster
-from scheduling.plan import plan
+from scheduling.plan import planning
 from scheduling.room import Room
 from scheduling.shapes import limit_class, looked
 from scheduling.snapshot import Snapshot, Waiting
@@ -26,7 +26,7 @@ class Alternative:
 
     change: Change
     job: Waiting
-    """The job with this change, and no other."""
+    """With this change, and no other."""
 
     @property
     def value(self) -> str:
@@ -104,8 +104,7 @@ def _last_to_start(others: Snapshot, variants: Sequence[Waiting]) -> Generator[N
 
 def _starts(others: Snapshot, variant: Waiting) -> Generator[None, None, bool]:
     shape = next((one.shape for one in others.line if _are_alike(one, variant)), f"{variant.shape} changed")
-    planned = plan(replace(others, line=(*others.line, replace(variant, shape=shape))))
-    yield
+    planned = yield from planning(replace(others, line=(*others.line, replace(variant, shape=shape))))
     starts = any(start.job.id == variant.id for start in planned.starts)
     return starts and not any(stop.job.id == variant.id for stop in planned.stops)
 
