@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from scheduling.cluster import Cluster, delays
+from scheduling.price import lost_us
 from scheduling.room import Holder, Room, Sort, Want, gains
 from scheduling.shapes import looked
 from scheduling.snapshot import Running, Waiting
@@ -142,8 +143,9 @@ def _preference(cluster: Cluster, holder: Holder) -> tuple[int, int, str]:
 def _cost(cluster: Cluster, holder: Holder) -> int:
     """Returns the device microseconds that a stop costs."""
     running = cluster.running[holder.job_id]
-    lost = max(0, cluster.now - max(running.since, running.saved_at or 0))
-    return running.resources.total_devices * (RESTART // _US + lost)
+    devices = running.resources.total_devices
+    lost = lost_us(now=cluster.now, since=running.since, saved_at=running.saved_at, devices=devices)
+    return devices * (RESTART // _US) + lost
 
 
 def _cover(room: Room, want: Want, costs: Sequence[tuple[int, Holder]]) -> list[Holder] | None:

@@ -1,9 +1,16 @@
 """Which jobs stop for others, and when."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduling.displacing import RESTART
 from scheduling.plan import plan
+from scheduling.price import lost_us
 from scheduling.snapshot import Displacement, Running, Snapshot, Waiting
 from tests.scheduling.clusters import (
     HERE,
@@ -195,3 +202,46 @@ def test_a_job_has_its_first_look_though_one_of_equal_length_before_it_had_its_o
     )
     planned = plan(seen(*line, hosts=[host(slots("job_v", "job_x"))], running=running))
     assert stopped(planned) == {"job_v": "job_3"}
+
+
+SAVED = st.one_of(st.none(), st.integers(NOW - 4 * HOUR, NOW + HOUR))
+"""When a job saved last: never, before it started, or after a clock that has jumped back."""
+VICTIMS = st.lists(st.tuples(st.integers(1, 3), SAVED, st.integers(0, 9)), min_size=1, max_size=6)
+
+
+@given(VICTIMS, st.integers(1, 8))
+def test_of_the_jobs_that_suffice_the_cheapest_stop(jobs: list[tuple[int, int | None, int]], wanted: int) -> None:
+    running = [
+        runs(f"job_{place}", count, preemptible=True, saved_at=saved, since=NOW - 1 - hours * HOUR)
+        for place, (count, saved, hours) in enumerate(jobs)
+    ]
+    devices = [job.job_id for job in running for _ in range(job.resources.total_devices)]
+    urgent = waits("job_x", wanted, priority=1)
+    victims = stopped(plan(seen(urgent, hosts=[host(slots(*devices))], running=running)))
+    enough = [
+        chosen
+        for size in range(1, len(running) + 1)
+        for chosen in combinations(running, size)
+        if sum(job.resources.total_devices for job in chosen) >= wanted
+    ]
+    assert bool(victims) == bool(enough)
+    if enough:
+        assert _price([job for job in running if job.job_id in victims]) == min(map(_price, enough))
+
+
+def _price(jobs: Sequence[Running]) -> int:
+    return sum(_price_of(job) for job in jobs)
+
+
+def _price_of(job: Running) -> int:
+    devices = job.resources.total_devices
+    lost = lost_us(now=NOW, since=job.since, saved_at=job.saved_at, devices=devices)
+    return lost + devices * int(RESTART.total_seconds() * 1_000_000)
+
+
+def test_a_checkpoint_that_was_just_written_makes_a_job_the_victim() -> None:
+    running = [settled("job_a", saved_at=NOW - 5 * MINUTE), settled("job_b", saved_at=NOW - 4 * MINUTE)]
+    snapshot = seen(waits("job_1", priority=1), hosts=[host(slots("job_a", "job_b"))], running=running)
+    assert stopped(plan(snapshot)) == {"job_b": "job_1"}
+    saved = (replace(running[0], saved_at=NOW), running[1])
+    assert stopped(plan(replace(snapshot, running=saved))) == {"job_a": "job_1"}
