@@ -1,0 +1,92 @@
+"""What a stop costs, in words."""
+
+from typing import Any
+
+import pytest
+
+from torchyard.contract.price import (
+    Kind,
+    Stake,
+    at_stake,
+    device_time,
+    price_of_stop,
+    price_of_stops,
+    saving,
+    stop_asked,
+)
+
+MINUTE = 60_000_000
+
+
+def stake(**changes: Any) -> Stake:
+    given: dict[str, Any] = {"kind": "cuda", "device_us": 18 * MINUTE, "steps": 412, "resumes_at": 3000, **changes}
+    return Stake(**given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "412 steps, 18 GPU-minutes; resumes at step 3,000"),
+        ({"steps": 1, "device_us": 1_000_000}, "1 step, 1 GPU-second; resumes at step 3,000"),
+        ({"steps": None}, "18 GPU-minutes; resumes at step 3,000"),
+        ({"steps": 0}, "18 GPU-minutes; resumes at step 3,000"),
+        ({"steps": 12_000, "resumes_at": None}, "12,000 steps, 18 GPU-minutes; starts anew: it has no checkpoint"),
+        ({"steps": 0, "device_us": 999_999}, "nothing yet; resumes at step 3,000"),
+        ({"device_us": 0}, "412 steps; resumes at step 3,000"),
+        ({"is_training": False, "steps": 9}, "nothing trained yet, 18 GPU-minutes; resumes at step 3,000"),
+        ({"is_training": False, "device_us": 0, "resumes_at": None}, "nothing yet; starts anew: it has no checkpoint"),
+    ],
+)
+def test_what_is_at_stake(changes: dict[str, Any], said: str) -> None:
+    assert at_stake(stake(**changes)) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, ""),
+        (-5, ""),
+        (89, "89 CPU-slot-seconds"),
+        (90, "2 CPU-slot-minutes"),
+        (5399, "90 CPU-slot-minutes"),
+        (5400, "1.5 CPU-slot-hours"),
+        (36_000, "10 CPU-slot-hours"),
+        (36_000_000_000, "10,000,000 CPU-slot-hours"),
+    ],
+)
+def test_device_time_has_the_unit_of_its_size(seconds: int, said: str) -> None:
+    assert device_time(seconds * 1_000_000, "cpu") == said
+
+
+def test_whether_a_job_saves_first_is_said_of_its_kind() -> None:
+    rest = "412 steps, 18 GPU-minutes; resumes at step 3,000"
+    assert price_of_stop(stake(), saving("image-classification", "train")) == f"it saves first; if it cannot: {rest}"
+    assert price_of_stop(stake(), saving("script", None)) == f"it may save first; if it does not: {rest}"
+    assert price_of_stop(stake(), saving("segmentation", "evaluate")) == f"it saves nothing: {rest}"
+    killed = price_of_stop(stake(resumes_at=None), saving("segmentation", "train", now=True), ends=True)
+    assert killed == (
+        "it is killed and saves nothing: 412 steps, 18 GPU-minutes; a retry starts anew: it has no checkpoint"
+    )
+    starting = price_of_stop(stake(is_training=False), saving("segmentation", "train"))
+    assert starting == "nothing trained yet, 18 GPU-minutes; resumes at step 3,000"
+
+
+def test_a_job_that_was_asked_to_stop_says_what_is_at_stake() -> None:
+    rest = "at stake: 412 steps, 18 GPU-minutes; resumes at step 3,000"
+    assert stop_asked(stake(), "first") == f"it saves a checkpoint; {rest}"
+    assert stop_asked(stake(), "perhaps") == f"it may save a checkpoint; {rest}"
+    assert stop_asked(stake(is_training=False, resumes_at=None), "first") == (
+        "at stake: nothing trained yet, 18 GPU-minutes; starts anew: it has no checkpoint"
+    )
+
+
+def test_many_stops_are_summed_by_kind() -> None:
+    both: dict[Kind, int] = {"cuda": 54 * MINUTE, "cpu": 2 * MINUTE}
+    assert price_of_stops(0, {}) == "nothing is lost: no job runs"
+    assert price_of_stops(1200, both) == (
+        "1,200 jobs run; if none of them saves first: 54 GPU-minutes, 2 CPU-slot-minutes"
+    )
+    assert price_of_stops(2, {}) == "2 jobs run; if none of them saves first: nothing yet"
+    assert price_of_stops(2, both, now=True) == (
+        "2 jobs run, and are killed without saving: 54 GPU-minutes, 2 CPU-slot-minutes"
+    )
