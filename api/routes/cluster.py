@@ -13,21 +13,24 @@ from api.access.auth import ClusterReader, ClusterWriter, JobReader
 from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.openapi.routers import guarded
+from api.parameters.dry import DryRun
 from api.parameters.paging import AfterQueueEntry, AfterWorker, Limit, QueueCursors, id_after, page
 from api.parameters.reads import in_turns
 from api.present import cluster as present
-from api.present import jobs
+from api.present import jobs, prices
 from api.services import Services, ServicesDep
 from store.commands import requests
 from store.facts.callers import Caller
 from store.ids import is_id
 from store.queries import jobs as queries
+from store.queries import prices as price_queries
 from store.queries import workers
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.filters import Instant
 from torchyard.contract.spec import CONFIGS, SPEC
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.cluster import TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.views.estimates import StopView
 from torchyard.contract.views.jobs import QueueEntry
 
 router = guarded("cluster")
@@ -35,6 +38,10 @@ router = guarded("cluster")
 _SCHEMA: dict[int | str, dict[str, Any]] = {
     200: {"model": dict[str, Any], "headers": headers("ETag")},
     304: {"description": "The caller has this answer already", "headers": headers("ETag")},
+}
+_DRAINED: dict[int | str, dict[str, Any]] = {
+    200: {"model": WorkerView | StopView, "description": "The worker; with `dry_run`, what the drain would cost"},
+    **problems(Unavailable, Forbidden),
 }
 
 
@@ -90,10 +97,13 @@ def get_worker_history(
     return present.worker_history(found)
 
 
-@router.post("/workers/{worker_id}/drain", responses=problems(Unavailable, Forbidden))
-def drain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str) -> WorkerView:
+@router.post("/workers/{worker_id}/drain", responses=_DRAINED)
+def drain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str, dry_run: DryRun = False) -> Response:
     """Stops the worker from taking jobs. Its running jobs save a checkpoint and return to the queue, uncounted."""
-    return _set_drain(services, caller, worker_id, drain=True)
+    if dry_run:
+        _check_id(worker_id)
+        return _answer(prices.stops(price_queries.of_drain(services.store, worker_id), caller))
+    return _answer(_set_drain(services, caller, worker_id, drain=True))
 
 
 @router.post("/workers/{worker_id}/undrain", responses=problems(Unavailable, Forbidden))
@@ -141,6 +151,10 @@ def _spec_schema() -> bytes:
 def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: bool) -> WorkerView:
     _check_id(worker_id)
     return present.worker(requests.drain(services.store, worker_id, drain=drain, caller=caller), caller)
+
+
+def _answer(view: WorkerView | StopView) -> Response:
+    return Response(view.model_dump_json(), media_type="application/json")
 
 
 def _check_id(worker_id: str) -> None:

@@ -1,5 +1,6 @@
 """Lists, shows, changes, stops and deletes jobs, and lists their events."""
 
+from collections.abc import Sequence
 import logging
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from api.http import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import PatchBody, json_body
+from api.parameters.dry import DryRun
 from api.parameters.paging import (
     AfterJob,
     AfterNumber,
@@ -27,19 +29,22 @@ from api.parameters.paging import (
 )
 from api.parameters.reads import Parts, in_turns, with_data, writes_in_turns
 from api.present import jobs as present
-from api.present import telemetry
+from api.present import prices, telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
 from store.commands import actions, cleanup, requests
 from store.facts.columns import Order
 from store.facts.jobs import AT_ONCE, JobFacts
+from store.facts.prices import StopPrice
 from store.queries import job_table
 from store.queries import jobs as queries
+from store.queries import prices as price_queries
 from torchyard.contract.columns import MOST_COLUMNS, ColumnName, GroupBy, GroupKey, Sort, parse_column
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.requests import JobActions
 from torchyard.contract.views.base import Page
+from torchyard.contract.views.estimates import StopView
 from torchyard.contract.views.jobs import ActionsView, ColumnsView, JobPage, JobView, RefusedAction
 from torchyard.contract.views.telemetry import EventView
 
@@ -58,6 +63,10 @@ _SHOWN_REFUSALS = 50
 
 _CHANGED: dict[int | str, dict[str, Any]] = {200: {"model": JobView}, **problems(Conflict)}
 _ASKED: dict[int | str, dict[str, Any]] = {202: {"model": JobView}, **problems(Conflict)}
+_STOPPED: dict[int | str, dict[str, Any]] = {
+    **_ASKED,
+    200: {"model": StopView, "description": "With `dry_run`: what the stop would cost"},
+}
 _JOB: dict[int | str, dict[str, Any]] = {
     200: {"model": JobView, "headers": headers("ETag")},
     304: {"description": "The caller has this answer already", "headers": headers("ETag")},
@@ -168,6 +177,7 @@ def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -
             for item in result.refused[:_SHOWN_REFUSALS]
         ],
         more=result.more,
+        price=None if result.prices is None else _price_of_all(result.prices, caller, wanted),
     )
 
 
@@ -201,7 +211,7 @@ def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: P
     return _answer(requests.change(services.store, job_id, patch, caller=caller), caller)
 
 
-@router.post("/jobs/{job_id}/cancel", status_code=202, responses=_ASKED)
+@router.post("/jobs/{job_id}/cancel", status_code=202, responses=_STOPPED)
 def cancel_job(
     services: ServicesDep,
     caller: JobWriter,
@@ -209,18 +219,25 @@ def cancel_job(
     now: Annotated[
         bool, Query(description="kill a running job without waiting for a checkpoint, also one that stops already")
     ] = False,
+    dry_run: DryRun = False,
 ) -> Response:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop.
 
     An operator kills the jobs of others by `POST /v1/jobs/actions`, which shows nothing of them.
     """
+    if dry_run:
+        price = price_queries.of_stop(services.store, "cancel", job_id, caller=caller, now=now)
+        return _told(prices.stop(price, caller, ends=True))
     grace = AT_ONCE if now else None
     return _answer(requests.ask(services.store, "cancel", job_id, caller=caller, grace=grace), caller, status=202)
 
 
-@router.post("/jobs/{job_id}/pause", status_code=202, responses=_ASKED)
-def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
+@router.post("/jobs/{job_id}/pause", status_code=202, responses=_STOPPED)
+def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId, dry_run: DryRun = False) -> Response:
     """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and release its devices."""
+    if dry_run:
+        price = price_queries.of_stop(services.store, "pause", job_id, caller=caller)
+        return _told(prices.stop(price, caller))
     return _answer(requests.ask(services.store, "pause", job_id, caller=caller), caller, status=202)
 
 
@@ -258,6 +275,14 @@ def collect_garbage(services: Services) -> None:
 
 def _answer(job: JobFacts, caller: Principal, *, status: int = 200) -> Response:
     return Response(present.encoded_job(job, caller), status_code=status, media_type="application/json")
+
+
+def _told(view: StopView) -> Response:
+    return Response(view.model_dump_json(), media_type="application/json")
+
+
+def _price_of_all(found: Sequence[StopPrice], caller: Principal, wanted: JobActions) -> StopView:
+    return prices.stops(found, caller, ends=wanted.action == "cancel", now=wanted.now)
 
 
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:

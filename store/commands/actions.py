@@ -10,8 +10,9 @@ from store.commands import requests
 from store.db.tables import Job
 from store.facts.callers import Caller
 from store.facts.jobs import AT_ONCE
+from store.facts.prices import StopPrice
 from store.ids import is_id
-from store.rows import access, edits, listing, stars
+from store.rows import access, edits, listing, prices, stars
 from store.store import Store
 from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
 from torchyard.contract.filters import JobFilter
@@ -21,6 +22,7 @@ from torchyard.contract.requests import MOST_ACTIONS, JobAction
 _ENDED = [state for state in JobState if state.terminal]
 _STARS = frozenset({"star", "unstar"})
 """Actions that need no more than to read a job."""
+_STOPS = frozenset({"cancel", "pause"})
 _EDITS = frozenset({"archive", "unarchive", "label"})
 
 
@@ -42,6 +44,8 @@ class Result:
     refused: list[Refusal]
     more: bool
     """Whether further jobs match the filter."""
+    prices: Sequence[StopPrice] | None = None
+    """Of those of the jobs that run, what a cancel or a pause that was not done would cost, the highest first."""
 
 
 def act(
@@ -57,8 +61,8 @@ def act(
     """Does the action on the jobs with these ids, or on the first `MOST_ACTIONS` that the filter matches.
 
     A filter matches only jobs on which the action would do something, so that a repeated call goes on with the rest.
-    With `now`, a cancel is forced. `labels`: those to set, or with None to remove. With `dry_run`, only finds the jobs:
-    those that the caller may not change are refused, states are not looked at.
+    With `now`, a cancel is forced. `labels`: those to set, or with None to remove. With `dry_run`, only finds the jobs
+    and what their stop would cost: those that the caller may not change are refused, states are not looked at.
 
     Raises Unavailable. What was done before stays done.
     """
@@ -73,10 +77,17 @@ def act(
         ids, refused = _known(store, chosen, caller, action, ending=forced)
     matched = len(ids)
     if dry_run:
-        return Result(matched, done=0, refused=refused, more=more)
+        return Result(matched, 0, refused, more, prices=_prices(store, action, ids, forced=forced))
     command = _command(store, action, caller, forced=forced, labels=labels)
     failed = [refusal for job_id in ids if (refusal := _refusal(command, job_id)) is not None]
     return Result(matched, done=matched - len(failed), refused=refused + failed, more=more)
+
+
+def _prices(store: Store, action: JobAction, ids: Sequence[str], *, forced: bool) -> Sequence[StopPrice] | None:
+    if action not in _STOPS:
+        return None
+    with store.read() as session:
+        return prices.of_jobs(session, ids, now=forced)
 
 
 def _may(action: JobAction, caller: Caller, *, ending: bool) -> ColumnElement[bool]:

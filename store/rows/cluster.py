@@ -43,16 +43,19 @@ _HELD = Prepared(
 )
 _IN_POOL_SINCE = case((Attempt.pool_devices > 0, Attempt.running_at))
 """What was given to a pool runs later: until then it waits in the queue of the cluster."""
-_SAVED_AT = (
+SINCE = func.coalesce(_IN_POOL_SINCE, Attempt.started_at)
+"""Since when the attempt has its devices."""
+SAVED_AT = (
     select(func.max(Checkpoint.created_at))
     .where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Attempt.number)
     .correlate(Job, Attempt)
     .scalar_subquery()
 )
+"""When the attempt's newest checkpoint was stored."""
 _RUNNING = Prepared(
     select(
         Attempt.worker_id,
-        func.coalesce(_IN_POOL_SINCE, Attempt.started_at).label("since"),
+        SINCE.label("since"),
         Attempt.guest,
         Job.id,
         Job.owner,
@@ -65,7 +68,7 @@ _RUNNING = Prepared(
         Job.spec["preemptible"].label("preemptible"),
         Job.spec["time_limit"].label("time_limit"),
         Job.spec["resources"].label("resources"),
-        _SAVED_AT.label("saved_at"),
+        SAVED_AT.label("saved_at"),
         or_(
             Job.cancel_requested_at.is_not(None),
             Job.pause_requested_at.is_not(None),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
@@ -14,11 +14,12 @@ from store.facts.attempts import Wanted
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE, WAITING
 from store.line.entries import is_in_line
-from store.rows import access, dependencies, jobs, quotas
+from store.rows import access, dependencies, jobs, prices, quotas
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import AT_RUNG, CANCELLED_BY_OWNER, EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
+from torchyard.contract.price import stop_asked
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
 _GUESTS = select(Attempt.job_id).where(
@@ -56,8 +57,7 @@ def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE, *, g
     state = JobState(job.state)
     if state is JobState.CANCELLED or (not state.terminal and _is_cancelled_within(job, grace)):
         return job
-    if state.terminal:
-        raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
+    check_stop(job, "cancel")
     if state not in _OPEN:
         reason = Reason("cancelled", cancelled_by(session, job))
         return _move(session, job_id, JobState.CANCELLED, caller, reason=reason, cancel_requested_at=now_us())
@@ -67,6 +67,14 @@ def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE, *, g
     level = "info" if grace is None else "warning"
     _tell(session, job, stopping.message, caller, level=level)
     return _store_request(session, job, stopping, cancel_requested_at=requested_at, cancel_grace_s=seconds)
+
+
+def check_stop(job: Job, action: Literal["cancel", "pause"]) -> None:
+    """Raises Conflict if the job's state forbids the action. A job that was cancelled may be so again."""
+    if action == "pause":
+        _refuse_ended(job, "paused")
+    elif JobState(job.state).terminal and job.state != JobState.CANCELLED:
+        raise Conflict(f"job {job.id} has already {job.state}; only a job that has not ended can be cancelled")
 
 
 def cancelled_by(session: Session, job: Job) -> str:
@@ -87,7 +95,7 @@ def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Jo
     """
     job = access.lock(session, job_id, caller)
     state = JobState(job.state)
-    _refuse_ended(job, "paused")
+    check_stop(job, "pause")
     if job.pause_requested_at is not None:
         return job
     if state is JobState.PAUSED:  # by itself: it is not promoted any more
@@ -158,9 +166,12 @@ def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str)
     guests = set(session.scalars(_GUESTS, {"victims": [*victims]}))
     if not all(job is not None and _may_be_preempted(job, waiting, is_guest=job.id in guests) for job in found):
         return False
-    stopping = Reason("stopping", f"{preempted_by(waiting.owner, waiting.priority)}: it saves a checkpoint")
+    by = preempted_by(waiting.owner, waiting.priority)
+    told = {one.job_id: stop_asked(one.stake, one.saving) for one in prices.of_jobs(session, victims)}
     for job in found:
         assert job is not None
+        stopping = Reason("stopping", f"{by}: {told.get(job.id, 'it does not run yet')}")
+        _tell(session, job, stopping.message, SERVICE)
         _store_request(session, job, stopping, preempt_requested_at=now_us(), preempted_for=preemptor)
     return True
 

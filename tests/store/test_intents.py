@@ -197,6 +197,12 @@ def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     assert db.preempt(one.job_id, two.job_id, preemptor=high)
     assert not db.preempt(one.job_id, two.job_id, preemptor=high), "room for it is being made already"
     assert requested_stop(db.job(one.job_id)) is EndReason.PREEMPTED
+    asked = db.job(one.job_id).reason_message
+    assert asked == (
+        "preempted by a job of ada (priority 5): it may save a checkpoint; "
+        "at stake: nothing yet; starts anew: it has no checkpoint"
+    )
+    assert db.events(one.job_id)[-1].data == {"level": "info", "text": asked}
 
     db.record(one, seq=0, checkpoints=[checkpoint("c", step=1)])
     assert db.end(one, EndReason.PREEMPTED, "the worker was asked to stop") is JobState.QUEUED

@@ -203,7 +203,7 @@ class JobActions(Schema):
     filter: JobFilter = UNSET
     labels: Annotated[LabelChanges, Field(description="`label` only: labels to set; null removes one")] = UNSET
     now: bool = Field(default=False, description="`cancel` only: kill running jobs without waiting for a checkpoint")
-    dry_run: bool = Field(default=False, description="only answer how many jobs match")
+    dry_run: bool = Field(default=False, description="only answer how many jobs match, and what their stop would cost")
 
     @model_validator(mode="after")
     def _has_one_choice(self) -> Self:
