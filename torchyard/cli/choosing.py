@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 import json
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from torchyard.cli import stopping
 from torchyard.cli.arguments import connect, label_of
 from torchyard.cli.completion import job_names
 from torchyard.contract.job import JobState
@@ -41,9 +42,11 @@ Found = Annotated[
 ]
 Everybody = Annotated[bool, typer.Option("--all", "-a", help="With a filter: everybody's jobs that you may change.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many jobs the filter finds.")]
+DryStop = Annotated[bool, typer.Option("--dry-run", help="Only say how many jobs stop, and what that would cost.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _CONFIRMED = frozenset({"cancel", "delete"})
+_JOB_ID = re.compile("job_[0-9a-f]{32}")
 _SHOWN = 10
 
 
@@ -70,9 +73,12 @@ class Filter:
         }
 
 
-def by_filter(jobs: Sequence[str] | None, where: Filter) -> bool:
-    """Returns whether a filter chooses the jobs. Raises BadParameter unless either that or jobs are given."""
-    if jobs and (where.is_given or where.everybody or where.dry_run):
+def by_filter(jobs: Sequence[str] | None, where: Filter, *, stops: bool = False) -> bool:
+    """Returns whether a filter chooses the jobs. Raises BadParameter unless either that or jobs are given.
+
+    `stops`: `--dry-run` goes with jobs, too.
+    """
+    if jobs and (where.is_given or where.everybody or (where.dry_run and not stops)):
         raise typer.BadParameter("name jobs, or find them by --state, a label or --search: not both")
     if not jobs and not where.is_given:
         raise typer.BadParameter("name jobs, or find them by --state, a label or --search")
@@ -94,7 +100,7 @@ def act_on_all(
         found = client.act(action, dry_run=True, **asked)
         if where.dry_run or not found.matched:
             return _say(action, 0, [], as_json=as_json, found=found)
-        if action in _CONFIRMED and not yes:
+        if not yes:
             _confirm(action, found)
         done = 0
         refused: list[RefusedAction] = []
@@ -121,10 +127,40 @@ def act_on(
         raise typer.Exit(1)
 
 
+def stops_named(
+    action: Literal["cancel", "pause"],
+    jobs: Sequence[str],
+    *,
+    now: bool = False,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> bool:
+    """Says what stopping the named jobs costs, with `dry_run`, or asks, if any of them runs and a terminal can answer.
+
+    Returns whether to stop them. Raises Abort if the answer is no.
+    """
+    from torchyard.contract.requests import MOST_ACTIONS
+
+    if not dry_run and (yes or not stopping.can_ask()):
+        return True
+    with connect() as client:
+        ids = [ref if now and _JOB_ID.fullmatch(ref) else client.get(ref).id for ref in jobs]
+        found = client.act(action, [*dict.fromkeys(ids)][:MOST_ACTIONS], now=now, dry_run=True)
+    if dry_run:
+        _say(action, 0, found.refused, as_json=as_json, found=found)
+    elif lines := stopping.price_lines(found.price):
+        stopping.ask(f"{action} {_count(found)}?", lines)
+    return not dry_run
+
+
 def _confirm(action: JobAction, found: ActionsView) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    lines = stopping.price_lines(found.price)
+    if stopping.can_ask():
+        if action in _CONFIRMED or lines:
+            stopping.ask(f"{action} {_count(found)}?", lines)
+    elif action in _CONFIRMED:
         raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
-    typer.confirm(f"{action} {_count(found)}?", abort=True, err=True)
 
 
 def _say(
@@ -132,13 +168,18 @@ def _say(
 ) -> None:
     """`found`: what the filter finds, where nothing was done."""
     if as_json:
-        told = {"action": action, "matched": found.matched if found else done + len(refused), "done": done}
+        told: dict[str, Any] = {"action": action, "matched": found.matched if found else done + len(refused)}
+        told |= {"done": done}
+        if found is not None and found.price is not None:
+            told["price"] = found.price.model_dump(mode="json")
         return terminal.write(json.dumps({**told, "refused": [each.model_dump(mode="json") for each in refused]}))
     for each in refused[:_SHOWN]:
         terminal.note(f"{each.job_id}  {each.message}")
     if len(refused) > _SHOWN:
         terminal.note(f"and {len(refused) - _SHOWN} more")
     terminal.write(f"{action}: {_count(found) if found else _jobs(done)}")
+    for line in stopping.price_lines(found.price) if found else ():
+        terminal.write(line)
     return None
 
 

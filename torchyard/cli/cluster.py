@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from torchyard.cli import estimates, output
+import typer
+
+from torchyard.cli import estimates, output, stopping
 from torchyard.cli.arguments import Json, WorkersArgument, connect
+from torchyard.cli.choosing import Yes
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torchyard.contract.views.cluster import DeviceView, PoolView, WorkerView
+    from torchyard.contract.views.estimates import StopView
     from torchyard.contract.views.jobs import QueueEntry
 
 _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
@@ -30,9 +34,26 @@ def workers(*, as_json: Json = False) -> None:
     return None
 
 
-def drain(workers: WorkersArgument, *, as_json: Json = False) -> None:
+def drain(
+    workers: WorkersArgument,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what stopping their jobs would cost.")] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
     """Stop workers from taking jobs. Their running jobs save a checkpoint and return to the queue."""
-    _set_drain(workers, drain=True, as_json=as_json)
+    if dry_run or (not yes and stopping.can_ask()):
+        prices = _prices_of_drain(workers)
+        if dry_run and as_json:
+            return output.write_json([price for _, price in prices])
+        lines = [line for name, price in prices for line in _drain_lines(name, price, all_of_them=dry_run)]
+        if dry_run:
+            for line in lines:
+                terminal.write(line)
+            return None
+        if lines:
+            stopping.ask(f"drain {', '.join(name for name, _ in prices)}?", lines)
+    return _set_drain(workers, drain=True, as_json=as_json)
 
 
 def undrain(workers: WorkersArgument, *, as_json: Json = False) -> None:
@@ -98,6 +119,20 @@ def kept_lines(workers: Sequence[WorkerView]) -> list[str]:
         for worker in workers
         for one in worker.kept
     ]
+
+
+def _prices_of_drain(names: list[str]) -> list[tuple[str, StopView]]:
+    """Returns the name of each worker, and what its drain would cost."""
+    with connect() as client:
+        known = client.workers()
+        chosen = [_named(known, name) for name in names]
+        return [(worker.name, client.price_of_drain(worker.id)) for worker in chosen]
+
+
+def _drain_lines(name: str, price: StopView, *, all_of_them: bool) -> list[str]:
+    """Returns what the drain of a worker costs; of one without jobs that run only with `all_of_them`."""
+    first, *rest = stopping.price_lines(price) or ([price.message] if all_of_them else [""])
+    return [f"{name}  {first}", *rest] if first else []
 
 
 def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:

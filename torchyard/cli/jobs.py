@@ -13,7 +13,7 @@ from torchyard.cli import choosing, estimates, output
 from torchyard.cli.arguments import JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
-from torchyard.cli.choosing import DryRun, Everybody, Filter, Found, InStates, SomeJobs, WithLabels, Yes
+from torchyard.cli.choosing import DryRun, DryStop, Everybody, Filter, Found, InStates, SomeJobs, WithLabels, Yes
 from torchyard.contract.job import JobState
 from torchyard.host import terminal
 
@@ -53,14 +53,16 @@ def cancel(
     label: WithLabels = None,
     search: Found = None,
     every: Everybody = False,
-    dry_run: DryRun = False,
+    dry_run: DryStop = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Cancel jobs. A running job saves a checkpoint before it stops."""
     where = Filter(state, label, search, every, dry_run)
-    if choosing.by_filter(jobs, where):
+    if choosing.by_filter(jobs, where, stops=True):
         choosing.act_on_all("cancel", where, yes=yes, as_json=as_json, now=now)
+    elif not choosing.stops_named("cancel", jobs or [], now=now, dry_run=dry_run, yes=yes, as_json=as_json):
+        pass
     elif now:
         _kill(jobs or [], as_json=as_json)
     else:
@@ -74,13 +76,16 @@ def pause(
     label: WithLabels = None,
     search: Found = None,
     every: Everybody = False,
-    dry_run: DryRun = False,
+    dry_run: DryStop = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Pause jobs. A running job saves a checkpoint before it releases its devices."""
     where = Filter(state, label, search, every, dry_run)
-    if choosing.by_filter(jobs, where):
-        return choosing.act_on_all("pause", where, yes=True, as_json=as_json)
+    if choosing.by_filter(jobs, where, stops=True):
+        return choosing.act_on_all("pause", where, yes=yes, as_json=as_json)
+    if not choosing.stops_named("pause", jobs or [], dry_run=dry_run, yes=yes, as_json=as_json):
+        return None
     return _change(
         jobs or [], lambda client, job_id: client.pause(job_id), pending="is about to pause", as_json=as_json
     )

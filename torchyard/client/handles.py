@@ -39,6 +39,7 @@ class Job(Driver[AsyncJob], JobShape):
     download = blocking(AsyncJob.download)
     cancel = blocking(AsyncJob.cancel)
     pause = blocking(AsyncJob.pause)
+    price_of_stop = blocking(AsyncJob.price_of_stop)
     resume = blocking(AsyncJob.resume)
     _retried = blocking(AsyncJob.retry)
     checkpoint = blocking(AsyncJob.checkpoint, Checkpoint)

@@ -65,6 +65,11 @@ def problem(response: httpx2.Response) -> TorchyardError:
     return error
 
 
+def error_of(code: str, message: str) -> TorchyardError:
+    """Returns the error of a code that is in an answer."""
+    return _KINDS.get(code, ServerError)(message)
+
+
 def _of_another_server(response: httpx2.Response) -> TorchyardError:
     """Returns the error for a body that is no problem of Torchyard's: a proxy before it may have answered instead."""
     request, pause = response.request, _retry_after(response)

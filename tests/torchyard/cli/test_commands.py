@@ -113,7 +113,7 @@ def test_no_text_of_a_job_controls_the_terminal(server: FakeServer, command: str
     _serve_hostile(server)
     name, *options = command.split()
     arguments = [name, *options] if name in {"ps", "queue"} else [name, "job_1", *options]
-    _, screen = in_terminal(arguments, environment_of(server), columns=400)
+    _, screen = in_terminal(arguments, environment_of(server), columns=400, answer="y\n", shown="[y/N]")
     assert "before" in screen and "red" in screen
     for control in ("\x1b]", "\x1bP", "\x9b", "\x9d", "\x07", "\u202e", "\x1b[2J", "aGk="):
         assert control not in screen, screen
@@ -282,6 +282,10 @@ def _serve_hostile(server: FakeServer) -> None:
     stream = sse(("log", 1, said), ("message", 2, message), ("state", 3, event(3, "failed")), ("end", 4, {}))
     server.on(JOB, failed)
     server.on("/v1/jobs", page([failed]))
+    costs = {"job_id": "job_1", "name": HOSTILE, "owner": "a", "kind": "cpu", "devices": 1, "device_seconds": 1}
+    costs |= {"steps": None, "resumes_at_step": None, "message": "1 CPU-slot-second"}
+    price = {"jobs": [costs, costs], "total": 2, "device_seconds": 2, "message": "2 CPU-slot-seconds"}
+    server.on("/v1/jobs/actions", {"matched": 2, "done": 0, "refused": [], "more": False, "price": price})
     server.on("/v1/queue", page([{**entry, "reason": reason, "resources": {}}]))
     server.on(f"{JOB}/logs", log_page([said]))
     server.on(f"{JOB}/stream", stream)

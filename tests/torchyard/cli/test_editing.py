@@ -172,7 +172,8 @@ def test_jobs_are_grouped_by_a_label(team: Team) -> None:
     [
         ["cancel"],
         ["cancel", "digits", "--state", "queued"],
-        ["cancel", "digits", "--dry-run"],
+        ["archive", "digits", "--dry-run"],
+        ["cancel", "digits", "--all", "--dry-run"],
         ["rm", "--all", "--yes"],
         ["edit", "digits"],
         ["edit", "--label", "a=b"],

@@ -6,6 +6,7 @@ from typing import Any
 from torchyard.client.calls.call import Call, segment
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.views.estimates import StopView
 
 
 def trainers() -> Call[Page[TrainerView]]:
@@ -27,6 +28,10 @@ def worker_history(
 
 def drain(worker_id: str) -> Call[WorkerView]:
     return Call(WorkerView, "POST", f"/v1/workers/{segment(worker_id)}/drain")
+
+
+def price_of_drain(worker_id: str) -> Call[StopView]:
+    return Call(StopView, "POST", f"/v1/workers/{segment(worker_id)}/drain", {"dry_run": "true"})
 
 
 def undrain(worker_id: str) -> Call[WorkerView]:

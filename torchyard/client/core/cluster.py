@@ -7,6 +7,7 @@ from torchyard.client.calls import cluster as calls
 from torchyard.client.core.base import Core
 from torchyard.client.responses import parse
 from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.views.estimates import StopView
 
 
 class ClusterCore(Core):
@@ -38,6 +39,13 @@ class ClusterCore(Core):
         Raises Forbidden.
         """
         return await self._connection.answer(calls.drain(worker_id))
+
+    async def price_of_drain(self, worker_id: str) -> StopView:
+        """Returns what a drain of the worker would cost: what its running jobs lose if they do not save first.
+
+        Raises NotFound and Forbidden.
+        """
+        return await self._connection.answer(calls.price_of_drain(worker_id))
 
     async def undrain(self, worker_id: str) -> WorkerView:
         """Lets the worker take jobs again. Raises Forbidden."""

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from torchyard.client.calls import jobs as calls
 from torchyard.client.core.files import FilesCore
@@ -14,6 +15,7 @@ from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import Update
 from torchyard.contract.media import MediaPart
 from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
+from torchyard.contract.views.estimates import StopView
 from torchyard.contract.views.jobs import JobView
 from torchyard.contract.views.media import MediaView
 from torchyard.contract.views.telemetry import LogLine, LogMatch
@@ -157,6 +159,10 @@ class AsyncJob(JobShape):
         """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""
         self._view = await self._client.pause(self.id)
         return self.view
+
+    async def price_of_stop(self, action: Literal["cancel", "pause"] = "cancel", *, now: bool = False) -> StopView:
+        """Returns what a cancel or a pause would cost, as `Client.price_of_stop` does. Nothing is done."""
+        return await self._client.price_of_stop(self.id, action, now=now)
 
     async def resume(self) -> JobView:
         """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""

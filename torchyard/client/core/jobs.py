@@ -2,17 +2,20 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 import time
-from typing import Unpack
+from typing import Literal, Unpack
 
 from torchyard.client.calls import jobs as calls
 from torchyard.client.core.base import Core
 from torchyard.client.matching import Listed, Matching, filter_of, query_of
+from torchyard.client.responses import error_of
+from torchyard.contract.errors import ServerError
 from torchyard.contract.filters import JobSort
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import JobAction
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.attempts import AttemptView
+from torchyard.contract.views.estimates import StopView
 from torchyard.contract.views.jobs import ActionsView, JobGroup, JobSummary, JobView, QueueEntry
 
 _LONGEST_WAIT_S = 20
@@ -117,6 +120,21 @@ class JobsCore(Core):
     async def pause(self, job_id: str) -> JobView:
         """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""
         return await self._connection.answer(calls.pause(job_id))
+
+    async def price_of_stop(
+        self, job_id: str, action: Literal["cancel", "pause"] = "cancel", *, now: bool = False
+    ) -> StopView:
+        """Returns what a cancel or a pause of the job would cost: what it loses if it does not save first, as with
+        `now` it does not. Nothing is done. Raises ServerError if the service is older.
+        """
+        # Not by `?dry_run=true`: an older service would not know it, and stop the job.
+        asked = calls.act(action, ids=[job_id], where=filter_of({}), now=now, labels=None, dry_run=True)
+        answer = await self._connection.answer(asked)
+        for refused in answer.refused:
+            raise error_of(refused.code, refused.message)
+        if answer.price is None:
+            raise ServerError(f"{self.server.url} does not tell what a stop would cost: it is of an older version")
+        return answer.price
 
     async def resume(self, job_id: str) -> JobView:
         """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""

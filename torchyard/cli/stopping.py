@@ -1,0 +1,45 @@
+"""Says what stops cost, and asks before jobs are stopped that run. Where no terminal can answer, nothing is asked."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from torchyard.cli import output
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchyard.contract.views.estimates import PriceView, StopView
+
+_SHOWN = 10
+
+
+def can_ask() -> bool:
+    """Returns whether there is a terminal that can answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str, lines: Sequence[str]) -> None:
+    """Prints the lines and asks. Raises Abort unless the answer is yes."""
+    for line in lines:
+        terminal.note(line)
+    typer.confirm(question, abort=True, err=True)
+
+
+def price_lines(price: StopView | None) -> list[str]:
+    """Returns what the stop costs, and of several jobs that run, what each does. Empty where none runs."""
+    if price is None or not price.total:
+        return []
+    each = [f"  {_named(job)}  {job.message}" for job in price.jobs[:_SHOWN]] if price.total > 1 else []
+    rest = [f"  and {price.total - _SHOWN} more"] if price.total > _SHOWN else []
+    return [price.message, *each, *rest]
+
+
+def _named(job: PriceView) -> str:
+    if job.job_id is None:
+        return output.private_job(job.owner)
+    return f"{job.job_id}  {terminal.plain(job.name or '')}"
