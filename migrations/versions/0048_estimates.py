@@ -27,15 +27,15 @@ def upgrade() -> None:
     _create_estimates()
     op.create_table(
         "device_days",
-        sa.Column("owner", sa.String(100), nullable=False),
+        sa.Column("owner", _by_code_points(100), nullable=False),
+        sa.Column("label", _by_code_points(300), nullable=False),
         sa.Column("day", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("kind", sa.String(4), nullable=False),
-        sa.Column("label", sa.String(300), nullable=False),
         sa.Column("held_us", sa.BigInteger(), nullable=False),
         sa.Column("measured_us", sa.BigInteger(), nullable=False),
         sa.Column("busy_us", sa.BigInteger(), nullable=False),
         sa.Column("idle_us", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("owner", "day", "kind", "label", name="pk_device_days"),
+        sa.PrimaryKeyConstraint("owner", "label", "day", "kind", name="pk_device_days"),
         sqlite_with_rowid=False,
     )
     op.create_table(
@@ -112,3 +112,7 @@ def _create_estimates() -> None:
         sa.Column("of", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("bucket", name="pk_calibrations"),
     )
+
+
+def _by_code_points(length: int) -> sa.types.TypeEngine[str]:
+    return sa.String(length, collation="C").with_variant(sa.String(length), "sqlite")

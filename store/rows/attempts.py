@@ -15,10 +15,12 @@ from store.db.tables import Allocation, Attempt, Job
 from store.facts.attempts import Claim, NodeHeld
 from store.facts.output import DEFAULTS, Batch, OutputLimits
 from store.facts.telemetry import Answer
+from store.facts.usage import Held
 from store.rows import (
     artifacts,
     attempt_use,
     checkpoints,
+    device_days,
     jobs,
     leases,
     logs,
@@ -158,7 +160,6 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
         .values(released_at=now_us())
         .returning(Allocation.kind)
     ).all()
-    attempt_use.take(session, claim.attempt_id)
     announcement_of(session).mark_changed(WORKERS)
     announcement_of(session).move_line()
     job = jobs.lock(session, claim.job_id)
@@ -203,10 +204,17 @@ def rescue(session: Session, claim: Claim) -> bool:
 
 def _add_usage(session: Session, job: Job, attempt: Attempt, held: Counter[str], *, ran_us: int) -> None:
     """Adds what the attempt held of each kind of device to the use of the job's owner."""
+    began = attempt.started_at
     if attempt.pool_devices:  # what nodes have told of their devices counts for nothing
-        held = Counter({job.device_request: attempt.pool_devices})
-    assert attempt.ended_at is not None
-    usage.add(session, job.owner, held, began=attempt.ended_at - ran_us, ended=attempt.ended_at)
+        held, began = Counter({job.device_request: attempt.pool_devices}), attempt.running_at
+    ended = attempt.ended_at
+    assert ended is not None
+    usage.add(session, job.owner, held, began=ended - ran_us, ended=ended)
+    use = attempt_use.take(session, attempt.id)
+    known = {} if use is None else {"cuda": (use.measured_us, use.busy_us, use.idle_us)}
+    began = ended if began is None else began
+    parts = [Held(kind, count, began, ended, *known.get(kind, ())) for kind, count in held.items()]
+    device_days.add(session, job.owner, job.labels, parts)
 
 
 def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter, limits: OutputLimits) -> None:

@@ -2,8 +2,14 @@
 
 from sqlalchemy import BigInteger, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.types import TypeEngine
 
 from store.db.tables.base import Base
+
+
+def _by_code_points(length: int) -> TypeEngine[str]:
+    """Returns a text that both databases, and Python, sort in the same order."""
+    return String(length, collation="C").with_variant(String(length), "sqlite")
 
 
 class DeviceDay(Base):
@@ -15,13 +21,13 @@ class DeviceDay(Base):
     __tablename__ = "device_days"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    owner: Mapped[str] = mapped_column(String(100), primary_key=True)
+    owner: Mapped[str] = mapped_column(_by_code_points(100), primary_key=True)
+    label: Mapped[str] = mapped_column(_by_code_points(300), primary_key=True)
+    """As `key=value`, of the job when its attempt ended; empty: of all jobs."""
     day: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """Days since the epoch, of UTC."""
     kind: Mapped[str] = mapped_column(String(4), primary_key=True)
     """`cuda` or `cpu`."""
-    label: Mapped[str] = mapped_column(String(300), primary_key=True)
-    """As `key=value`, of the job when its attempt ended; empty: of all jobs."""
     held_us: Mapped[int] = mapped_column(BigInteger)
     measured_us: Mapped[int] = mapped_column(BigInteger)
     """Of `held_us`, the part in which the utilization is known."""
