@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -11,6 +11,8 @@ from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 from torchyard.contract.durations import LONGEST_STOP_GRACE, above_zero, parse_duration
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.findings import field_errors
+from torchyard.contract.idleness import long_enough
+from torchyard.contract.maximums import Maximums
 from torchyard.host.datadir import redis_url
 
 _PREFIX = "TORCHYARD_"
@@ -29,6 +31,14 @@ AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 Period = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(above_zero)]
 """A duration such as `10m`."""
+
+
+def _idle_timeout(value: Any) -> timedelta | None:
+    return None if value in {None, ""} else parse_duration(value)
+
+
+IdleTimeout = Annotated[timedelta | None, BeforeValidator(_idle_timeout), AfterValidator(long_enough)]
+"""A duration. Empty: no limit."""
 
 
 class Settings(BaseSettings):
@@ -51,6 +61,8 @@ class Settings(BaseSettings):
 
     max_stop_grace: Period = LONGEST_STOP_GRACE
     """The longest `stop_grace`: longer ones are refused, and cut in jobs that were submitted before."""
+    max_idle_timeout: IdleTimeout = None
+    """The longest `idle_timeout`, likewise."""
 
     @classmethod
     def load(cls) -> Self:
@@ -60,6 +72,11 @@ class Settings(BaseSettings):
         except ValidationError as error:
             found = [f"{_PREFIX}{item.field.upper()}: {item.message}" for item in field_errors(error, cls)]
             raise ConfigError("; ".join(found)) from None
+
+    @property
+    def maximums(self) -> Maximums:
+        """What a job may ask for at most."""
+        return Maximums(stop_grace=self.max_stop_grace, idle_timeout=self.max_idle_timeout)
 
     @property
     def root(self) -> Path:

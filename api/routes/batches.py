@@ -17,7 +17,8 @@ from store.commands import batches
 from store.commands.batches import Refused
 from store.facts.submission import Submission
 from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable
-from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec, with_grace_within
+from torchyard.contract.maximums import within
+from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
 from torchyard.contract.views.jobs import BatchError, BatchItem, BatchView
 
 router = guarded("jobs", Unavailable)
@@ -65,7 +66,7 @@ def _checked(
     settings, began = services.settings, time.monotonic()
     for index, sent in specs:
         try:
-            spec = with_grace_within(_parsed(sent), settings.max_stop_grace)
+            spec = within(_parsed(sent), settings.maximums)
             wanted[index] = Submission(spec, caller, settings.visibility)
         except TorchyardError as error:
             errors[index] = error

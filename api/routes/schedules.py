@@ -19,8 +19,8 @@ from store.facts.schedules import NewSchedule
 from store.queries import schedules as queries
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound, Unavailable
 from torchyard.contract.filters import Text
+from torchyard.contract.maximums import within
 from torchyard.contract.schedules import SchedulePatch
-from torchyard.contract.spec import with_grace_within
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
 
@@ -39,7 +39,7 @@ def add_schedule(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed
     """Adds a schedule: a job spec with its key `schedule`. The service submits the job each time, for its owner."""
     if sent.schedule is None:
         raise InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", "is missing"),))
-    spec = with_grace_within(sent, services.settings.max_stop_grace)
+    spec = within(sent, services.settings.maximums)
     new = NewSchedule(spec, sent.schedule, caller, services.settings.visibility, keyed)
     made, replayed = commands.add(services.store, new)
     sent_headers = {"Location": f"/v1/schedules/{made.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})

@@ -17,8 +17,9 @@ from store.facts.callers import Caller
 from store.facts.submission import Retry, Submission, Submitted
 from store.queries import submission as queries
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
+from torchyard.contract.maximums import within
 from torchyard.contract.requests import RetryRequest
-from torchyard.contract.spec import Spec, with_grace_within
+from torchyard.contract.spec import Spec
 from torchyard.contract.views.jobs import JobView
 from torchyard.contract.views.submission import SpecView
 
@@ -71,7 +72,7 @@ async def retry_job(
 
 
 def _within_limits(services: Services, spec: Spec) -> Spec:
-    return with_grace_within(spec, services.settings.max_stop_grace)
+    return within(spec, services.settings.maximums)
 
 
 def _answer(made: Submitted, caller: Caller) -> Response:

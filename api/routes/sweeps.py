@@ -25,8 +25,9 @@ from store.queries import sweeps as queries
 from store.queries.sweeps import TrialSort
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from torchyard.contract.filters import Text
+from torchyard.contract.maximums import within
 from torchyard.contract.points import added_points, checked_points, extended, resolved, spec_of
-from torchyard.contract.spec import Spec, with_grace_within
+from torchyard.contract.spec import Spec
 from torchyard.contract.sweeps import Point, SweepSpec, SweepState
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.sweeps import SweepResolved, SweepSummary, SweepView, TrialView
@@ -179,7 +180,7 @@ def delete_sweep(
 def _checked(services: Services, sent: SweepSpec) -> Generator[None, None, tuple[SweepSpec, Spec]]:
     """Returns the sweep with every default filled in, and the job spec of trial 0. Raises InvalidSpec."""
     settings = services.settings
-    spec, first = resolved(sent, visibility=settings.visibility, longest_grace=settings.max_stop_grace)
+    spec, first = resolved(sent, visibility=settings.visibility, maximums=settings.maximums)
     yield from _check(services, spec, enumerate(checked_points(spec)))
     return spec, first
 
@@ -188,7 +189,7 @@ def _check(services: Services, spec: SweepSpec, points: Iterable[tuple[int, Poin
     """Checks the job specs of trials, by their numbers and points. Raises InvalidSpec."""
     began = time.monotonic()
     for number, point in points:
-        with_grace_within(spec_of(spec, number, point), services.settings.max_stop_grace)
+        within(spec_of(spec, number, point), services.settings.maximums)
         if time.monotonic() - began > _PART_S:
             yield
             began = time.monotonic()

@@ -27,6 +27,7 @@ class StoredSpec(_Part):
 
     checkpoint: StoredCheckpointPolicy = StoredCheckpointPolicy()
     preemptible: bool = False
+    idle_timeout: Duration | None = None
     max_restarts: int = 2
     stop_grace: Duration = timedelta(seconds=30)
     time_limit: Duration = timedelta(hours=24)

@@ -20,6 +20,7 @@ from torchyard.contract.errors import ConfigError
         ("TRUSTED_PROXIES", "10.0.0.1/8", "host bits set"),
         ("MAX_STOP_GRACE", "0s", "must be at least 1s"),
         ("MAX_STOP_GRACE", "9999999999d", "90s, 15m, 24h or 7d"),
+        ("MAX_IDLE_TIMEOUT", "0", "90s, 15m, 24h or 7d"),
         ("SENDFILE", "nginx", "x-accel-redirect:/LOCATION"),
         ("SENDFILE", "X-Sendfile", "x-accel-redirect:/LOCATION"),
         ("SENDFILE", "x-accel-redirect:blobs", "x-accel-redirect:/LOCATION"),

@@ -29,6 +29,7 @@ from worker.settings import Settings
         ("SETUP_TIMEOUT", "10", "90s, 15m, 24h or 7d"),
         ("SETUP_TIMEOUT", "0s", "must be at least 1s"),
         ("MAX_STOP_GRACE", "3651d", "at most 3650d"),
+        ("MAX_IDLE_TIMEOUT", "59s", "must be at least 1m"),
         ("JOB_CPUS", "0", "must be above 0"),
         ("JOB_CPUS", "many", "must be a number"),
         ("JOB_MEMORY_GB", "nan", "must be a finite number"),

@@ -1,7 +1,6 @@
 """The job spec of a sweep's trial: that of the sweep, with the values of a point."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 import json
 from typing import Any
 
@@ -10,8 +9,9 @@ from pydantic_core import to_json
 
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidSpec
+from torchyard.contract.maximums import Maximums, within
 from torchyard.contract.recipes import Recipe
-from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec, with_grace_within
+from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
 from torchyard.contract.sweeps import (
     ADAPTIVE,
     MOST_SWEEP_BYTES,
@@ -60,10 +60,10 @@ def spec_of(sweep: SweepSpec, number: int, point: Point) -> Spec:
     return found
 
 
-def resolved(sweep: SweepSpec, *, visibility: Visibility, longest_grace: timedelta) -> tuple[SweepSpec, Spec]:
+def resolved(sweep: SweepSpec, *, visibility: Visibility, maximums: Maximums) -> tuple[SweepSpec, Spec]:
     """Returns the sweep with what ranks its trials and who may read them, and the job spec of trial 0.
 
-    `visibility`: the default. `longest_grace`: the longest `stop_grace` of a job. Raises InvalidSpec.
+    `visibility`: the default. `maximums`: of a job. Raises InvalidSpec.
     """
     _check_keys(sweep)
     _check_size(sweep)
@@ -77,15 +77,17 @@ def resolved(sweep: SweepSpec, *, visibility: Visibility, longest_grace: timedel
         raise _wrong(FieldError("visibility", f"is {sweep.visibility} here, and {of_job} in the job spec"))
     known = sweep.model_copy(update={"job": job})
     first = spec_of(known, 0, next(checked_points(known)))
-    within = with_grace_within(first, longest_grace)
-    if within.stop_grace != first.stop_grace:
-        job["stop_grace"] = format_duration(within.stop_grace)
+    limited = within(first, maximums)
+    for key in ("stop_grace", "idle_timeout"):
+        value = getattr(limited, key)
+        if value != getattr(first, key):
+            job[key] = format_duration(value)
     found = {
         "monitor": first.checkpoint.monitor,
         "mode": first.checkpoint.mode,
         "visibility": sweep.visibility or first.visibility or visibility,
     }
-    return known.model_copy(update=found), within
+    return known.model_copy(update=found), limited
 
 
 def checked_points(sweep: SweepSpec) -> Iterator[Point]:

@@ -16,10 +16,11 @@ from pydantic import (
 
 from torchyard.contract import recipes
 from torchyard.contract.after import MOST_AFTER, After
-from torchyard.contract.durations import above_zero, format_duration
+from torchyard.contract.durations import above_zero
 from torchyard.contract.environment import Env, SecretRef
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.findings import field_errors
+from torchyard.contract.idleness import long_enough
 from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
 from torchyard.contract.labels import Labels
 from torchyard.contract.notify import JobNotify
@@ -70,6 +71,12 @@ class _Common(Schema):
     time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
     stall_timeout: Duration = Field(
         default=STALL_TIMEOUT, description="without progress; that of a script counts from its first event"
+    )
+    idle_timeout: Duration | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="so long all its GPUs may be used below 5% once it has set up: it is warned at half of that, and "
+        "then stopped; at least `1m`. null: the server's maximum, if it has one",
     )
     stop_grace: Duration = Field(default=timedelta(seconds=30), description="from the stop signal to the kill")
     launcher: Literal["auto", "warm", "torchrun"] = Field(
@@ -124,6 +131,11 @@ class _Common(Schema):
     @classmethod
     def _above_zero(cls, value: timedelta) -> timedelta:
         return above_zero(value)
+
+    @field_validator("idle_timeout")
+    @classmethod
+    def _idle_for_long_enough(cls, value: timedelta | None) -> timedelta | None:
+        return long_enough(value)
 
     @model_validator(mode="after")
     def _later_weights_are_of_a_job_in_after(self) -> Self:
@@ -257,13 +269,3 @@ def parse_spec(raw: object) -> Spec:
         return SPEC.validate_python(raw)
     except ValidationError as error:
         raise InvalidSpec("the job spec is not valid", errors=field_errors(error, JobSpec)) from None
-
-
-def with_grace_within(spec: Spec, longest: timedelta) -> Spec:
-    """Returns the spec, with the default of `stop_grace` cut to `longest`. Raises InvalidSpec if it asks for more."""
-    if spec.stop_grace <= longest:
-        return spec
-    if "stop_grace" in spec.model_fields_set:
-        message = f"must be at most {format_duration(longest)}, the maximum of this service (TORCHYARD_MAX_STOP_GRACE)"
-        raise InvalidSpec("the job spec is not valid", errors=(FieldError("stop_grace", message),))
-    return spec.model_copy(update={"stop_grace": longest})

@@ -7,11 +7,12 @@ import pytest
 
 from controller.sweeps.proposing import points
 from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.maximums import Maximums
 from torchyard.contract.points import checked_points, extended, resolved, spec_of
 from torchyard.contract.recipes import Script
 from torchyard.contract.sweeps import MOST_POINTS, Point, SweepExtension, SweepSpec, parse_sweep
 
-DAY = timedelta(days=1)
+ANY = Maximums()
 RECIPE = {"trainer": "image-classification"}
 SCRIPT = {"trainer": "script", "config": {"code": "file:///code", "args": ["--lr", "1", "in.csv", "--fast", "--n=2"]}}
 
@@ -31,7 +32,7 @@ def all_points(spec: SweepSpec) -> list[dict[str, Any]]:
 def refusal(spec: SweepSpec) -> tuple[str, str]:
     """Returns the first error of a sweep: its field and its message."""
     with pytest.raises(InvalidSpec) as raised:
-        known, _ = resolved(spec, visibility="private", longest_grace=DAY)
+        known, _ = resolved(spec, visibility="private", maximums=ANY)
         for number, point in enumerate(checked_points(known)):
             spec_of(known, number, point)
     return raised.value.errors[0].field, raised.value.errors[0].message
@@ -188,7 +189,7 @@ def test_a_job_that_ends_before_the_last_rung_is_refused(
 )
 def test_a_job_that_may_reach_the_last_rung_is_taken(job: dict[str, Any], halving: dict[str, Any]) -> None:
     spec = halved(job, parameters={"priority": [1]}, halving={"min": 1, **halving})
-    known, _ = resolved(spec, visibility="private", longest_grace=DAY)
+    known, _ = resolved(spec, visibility="private", maximums=ANY)
     assert known.halving == spec.halving
 
 
@@ -196,14 +197,13 @@ def test_the_ranking_is_that_of_the_job_or_of_the_sweep() -> None:
     of_job, first = resolved(
         sweep({**RECIPE, "checkpoint": {"monitor": "val/accuracy", "mode": "max"}}, parameters={"priority": [1]}),
         visibility="team",
-        longest_grace=timedelta(seconds=10),
+        maximums=Maximums(stop_grace=timedelta(seconds=10), idle_timeout=timedelta(hours=1)),
     )
     assert (of_job.monitor, of_job.mode, of_job.visibility) == ("val/accuracy", "max", "team")
     assert first.stop_grace == timedelta(seconds=10)
-    assert of_job.job["stop_grace"] == "10s"
-    own, first = resolved(
-        sweep(monitor="train/loss", parameters={"priority": [1]}), visibility="team", longest_grace=DAY
-    )
+    assert first.idle_timeout == timedelta(hours=1)
+    assert (of_job.job["stop_grace"], of_job.job["idle_timeout"]) == ("10s", "1h")
+    own, first = resolved(sweep(monitor="train/loss", parameters={"priority": [1]}), visibility="team", maximums=ANY)
     assert (own.monitor, first.checkpoint.monitor) == ("train/loss", "train/loss")
 
 

@@ -22,24 +22,8 @@ from tests.torchyard.contract.specs import (
     refused,
 )
 from torchyard.contract.durations import format_duration, parse_duration
-from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.recipes import REGISTRY, ImageClassification
-from torchyard.contract.spec import CONFIGS, SPEC, RecipeSpec, ScriptSpec, parse_spec, with_grace_within
-
-
-def test_a_stop_grace_above_the_services_maximum_is_refused_and_a_default_is_cut() -> None:
-    hour = timedelta(hours=1)
-    for spec in (IMAGES, SCRIPT | {"stop_grace": "60m"}, SCRIPT | {"stop_grace": "0s"}):
-        assert with_grace_within(parse_spec(spec), hour) == parse_spec(spec)
-    for grace in ("61m", "3650d"):
-        with pytest.raises(InvalidSpec) as caught:
-            with_grace_within(parse_spec(SCRIPT | {"stop_grace": grace}), hour)
-        (found,) = caught.value.errors
-        assert found.field == "stop_grace"
-        assert "at most 1h" in found.message
-        assert "TORCHYARD_MAX_STOP_GRACE" in found.message
-    cut = with_grace_within(parse_spec(SCRIPT), timedelta(seconds=10))
-    assert cut == parse_spec(SCRIPT | {"stop_grace": "10s"})
+from torchyard.contract.spec import CONFIGS, SPEC, RecipeSpec, ScriptSpec, parse_spec
 
 
 def test_the_smallest_specs_are_valid() -> None:
