@@ -68,6 +68,7 @@ def _what(failure: ErrorView) -> str:
         EndReason.CONFIG_ERROR: "the configuration cannot be used",
         EndReason.LAUNCH_FAILED: "its processes did not start",
         EndReason.TIME_LIMIT: "the time limit was reached",
+        EndReason.IDLE_TIMEOUT: "it did not use its GPUs",
         EndReason.WORKER_LOST: "its worker was lost",
         EndReason.DEVICE_FAULT: "a device fault",
     }
@@ -227,6 +228,17 @@ def _for_time_limit(facts: Facts, _: ErrorView) -> list[str]:
     return [f"Submit it again with time_limit {needed}: {fraction:.0%} was done within {format_duration(limit)}."]
 
 
+def _for_idle_timeout(facts: Facts, _: ErrorView) -> list[str]:
+    timeout = facts.job.spec.idle_timeout
+    longer = min(2 * timeout, LONGEST) if timeout is not None else None
+    return [
+        "See in the log what it waited for, and do that before it starts, or in a job on CPU slots.",
+        ""
+        if timeout is None or longer is None or longer <= timeout
+        else f"If it needs such pauses, set idle_timeout to {format_duration(longer)}, if the service allows that.",
+    ]
+
+
 def _for_worker_lost(facts: Facts, _: ErrorView) -> list[str]:
     names = sorted({device.worker for device in facts.job.devices})
     return [f"Check the host of worker {', '.join(map(shown, names))}." if names else "Check that host."]
@@ -257,6 +269,7 @@ _STEPS: dict[EndReason, Callable[[Facts, ErrorView], list[str]]] = {
     EndReason.CONFIG_ERROR: _for_config_error,
     EndReason.LAUNCH_FAILED: _for_launch_failed,
     EndReason.TIME_LIMIT: _for_time_limit,
+    EndReason.IDLE_TIMEOUT: _for_idle_timeout,
     EndReason.WORKER_LOST: _for_worker_lost,
     EndReason.DEPENDENCY_FAILED: _for_dependency_failed,
     EndReason.DEVICE_FAULT: _for_device_fault,

@@ -116,6 +116,9 @@ def record(
     values: dict[str, Any] = {"relay_seq": seq + 1, "offsets": batch.offsets, "relay_lag_us": batch.lag_us}
     if batch.reports:
         values["reported_at"] = now_us()
+    if batch.progress is not None:
+        stepped = func.coalesce(Attempt.stepped_at, now_us())
+        values["stepped_at"] = case((Attempt.start_step < batch.progress["step"], stepped), else_=Attempt.stepped_at)
     if batch.checkpoints:
         values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
     row = _fenced_update(session, claim, Attempt.relay_seq == seq, **values)
@@ -166,7 +169,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")
     report = verified(session, closed.Attempt, job, report, requested_stops=requested_stops, ran_us=closed.ran_us)
-    report = outcome.with_who_cancelled(session, job, report)
+    report = outcome.with_who_stopped(session, job, report)
     stopped_for = job.preempted_for if report.reason is EndReason.PREEMPTED else None
     ending = {"end_reason": report.reason, "detail": report.message, "stopped_for": stopped_for}
     session.execute(update(Attempt).where(_is(claim)).values(**ending))

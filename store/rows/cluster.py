@@ -73,6 +73,7 @@ _RUNNING = Prepared(
             Job.cancel_requested_at.is_not(None),
             Job.pause_requested_at.is_not(None),
             Job.preempt_requested_at.is_not(None),
+            Job.idle_requested_at.is_not(None),
         ).label("stopping"),
     )
     .join(Job, Job.id == Attempt.job_id)

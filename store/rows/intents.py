@@ -1,4 +1,4 @@
-"""Requests to a job: cancel, pause, resume, preempt. They are columns that a worker reads, not states."""
+"""Requests to a job: cancel, pause, resume, preempt, stop as idle. They are columns that a worker reads, not states."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,6 +15,7 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE, WAITING
 from store.line.entries import is_in_line
 from store.rows import access, dependencies, jobs, prices, quotas
+from torchyard.contract import idleness
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import AT_RUNG, CANCELLED_BY_OWNER, EndReason, JobState, Reason
@@ -28,12 +29,17 @@ _GUESTS = select(Attempt.job_id).where(
 
 
 def requested_stop(job: Job) -> EndReason | None:
-    """Returns the stop requested of the job's open attempt; None without any. A cancel overrides a pause, and that a
-    preemption."""
+    """Returns the stop requested of the job's open attempt; None without any.
+
+    A cancel overrides a pause, as both are the owner's word; a pause overrides the stop of an idle job, which would
+    end it; and that a preemption, after which the job would come back to be idle again.
+    """
     if job.cancel_requested_at is not None:
         return EndReason.CANCELLED
     if job.pause_requested_at is not None:
         return EndReason.PAUSED
+    if job.idle_requested_at is not None:
+        return EndReason.IDLE_TIMEOUT
     return EndReason.PREEMPTED if job.preempt_requested_at is not None else None
 
 
@@ -174,6 +180,22 @@ def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str)
         _tell(session, job, stopping.message, SERVICE)
         _store_request(session, job, stopping, preempt_requested_at=now_us(), preempted_for=preemptor)
     return True
+
+
+def request_idle_stop(session: Session, job: Job, *, timeout: timedelta) -> None:
+    """Requests a running job, which is locked, to save a checkpoint and end: it has not used its GPUs for so long.
+
+    The request stands if the job uses them again before it has stopped.
+    """
+    message = f"{idle_for(job, timeout)}: the job may save a checkpoint before it stops"
+    _tell(session, job, message, SERVICE, level="warning")
+    seconds = timeout // timedelta(seconds=1)
+    _store_request(session, job, Reason("stopping", message), idle_requested_at=now_us(), idle_timeout_s=seconds)
+
+
+def idle_for(job: Job, timeout: timedelta) -> str:
+    """Returns why a job was stopped that has not used its GPUs for so long."""
+    return idleness.stopped(devices=len(job.devices), timeout=timeout)
 
 
 def preempted_by(owner: str, priority: int) -> str:

@@ -1,6 +1,7 @@
 """What happens to a job when its attempt has ended."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -10,7 +11,16 @@ from store.db.database import now_us
 from store.db.tables import Job
 from store.rows import intents, jobs
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import AT_RUNG, CANCELLED_BY_OWNER, CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
+from torchyard.contract.job import (
+    AT_RUNG,
+    CANCELLED_BY_OWNER,
+    CRASH_LOOP_CAP,
+    DID_NOT_USE_GPUS,
+    OUTCOMES,
+    EndReason,
+    JobState,
+    Reason,
+)
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport
 from torchyard.contract.text import headline
@@ -20,11 +30,15 @@ _NO_FAILURE = {EndReason.PAUSED, EndReason.PREEMPTED}
 """Ends that do not count towards the crash-loop cap and need no backoff."""
 
 
-def with_who_cancelled(session: Session, job: Job, report: ExitReport) -> ExitReport:
-    """Returns the report of an attempt with who has cancelled the job, which its worker does not know."""
-    if report.reason is not EndReason.CANCELLED:
-        return report
-    return replace(report, message=report.message.replace(CANCELLED_BY_OWNER, intents.cancelled_by(session, job)))
+def with_who_stopped(session: Session, job: Job, report: ExitReport) -> ExitReport:
+    """Returns the report of an attempt with what its worker does not know: who has cancelled the job, or for how long
+    it has not used its GPUs."""
+    if report.reason is EndReason.CANCELLED:
+        return replace(report, message=report.message.replace(CANCELLED_BY_OWNER, intents.cancelled_by(session, job)))
+    if report.reason is EndReason.IDLE_TIMEOUT and job.idle_timeout_s is not None:
+        why = intents.idle_for(job, timedelta(seconds=job.idle_timeout_s))
+        return replace(report, message=report.message.replace(DID_NOT_USE_GPUS, why))
+    return report
 
 
 def apply(
@@ -62,6 +76,8 @@ def apply(
         "ran_us": job.ran_us + ran_us,
         "error": error if state is JobState.FAILED else None,
         "not_before": now_us() + backoff_s * 1_000_000 if state is JobState.QUEUED and backoff_s else None,
+        "idle_requested_at": None,
+        "idle_timeout_s": None,
         "preempt_requested_at": None,
         "preempted_for": None,
     }

@@ -63,6 +63,8 @@ WAITS_FOR_JOBS = "waits_for_jobs"
 """The code of the reason of a queued job that waits for other jobs."""
 CANCELLED_BY_OWNER = "cancelled by its owner"
 """What a cancelled job and its attempt say, unless the service has asked for it."""
+DID_NOT_USE_GPUS = "it did not use its GPUs (idle_timeout)"
+"""What an attempt says that was stopped as idle, unless the service knows more."""
 WAITING_IN_SLURM = "waiting_in_slurm"
 """The code of the reason of a job that starts in a pool, and waits in its cluster's queue. The message is Slurm's."""
 
@@ -79,6 +81,7 @@ class EndReason(StrEnum):
     CONFIG_ERROR = "config_error"
     LAUNCH_FAILED = "launch_failed"  # the ranks did not start
     TIME_LIMIT = "time_limit"  # the sum over all attempts
+    IDLE_TIMEOUT = "idle_timeout"  # it has hardly used its GPUs for that long
     CANCELLED = "cancelled"
     PAUSED = "paused"
     PREEMPTED = "preempted"
@@ -105,6 +108,7 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.DATA_ERROR: Outcome(JobState.FAILED),
     EndReason.CONFIG_ERROR: Outcome(JobState.FAILED),
     EndReason.TIME_LIMIT: Outcome(JobState.FAILED),
+    EndReason.IDLE_TIMEOUT: Outcome(JobState.FAILED),
     EndReason.CANCELLED: Outcome(JobState.CANCELLED),
     EndReason.PAUSED: Outcome(JobState.PAUSED),
     EndReason.PREEMPTED: Outcome(JobState.QUEUED),

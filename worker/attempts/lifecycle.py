@@ -48,7 +48,7 @@ MAX_STORE_FAILURES_AFTER_CANCEL = 5
 MAX_DRAIN_AFTER_FORCED_CANCEL = timedelta(seconds=30)
 """How long to store the rest of the output if the cancel is forced."""
 MAX_DRAIN_AFTER_CANCEL = timedelta(hours=1)
-"""How long to store it if the job is cancelled or over its time limit."""
+"""How long to store it if the job is cancelled, over its time limit, or stopped as idle."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _gives_up(observation: Undrained, intents: Intents) -> bool:
     reason = intents.stop.reason if intents.stop is not None else None
     if reason is EndReason.CANCELLED and observation.failures >= MAX_STORE_FAILURES_AFTER_CANCEL:
         return True
-    if reason not in {EndReason.CANCELLED, EndReason.TIME_LIMIT}:
+    if reason not in {EndReason.CANCELLED, EndReason.TIME_LIMIT, EndReason.IDLE_TIMEOUT}:
         return False
     return observation.lasted >= (MAX_DRAIN_AFTER_FORCED_CANCEL if intents.forced else MAX_DRAIN_AFTER_CANCEL)
 

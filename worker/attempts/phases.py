@@ -8,9 +8,6 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.engines import base
 
-_STRENGTH = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}
-_STRENGTH_OF_OTHERS = 2  # the supervisor's own reasons, such as the time limit
-
 
 @dataclass(frozen=True)
 class WantedStop:
@@ -20,11 +17,10 @@ class WantedStop:
     grace: timedelta
 
     def combined(self, other: "WantedStop | None") -> "WantedStop":
-        """Returns a stop with the stronger reason (preempt < pause < cancel) and the shorter grace of both."""
+        """Returns a stop with the stronger reason and the shorter grace of both."""
         if other is None:
             return self
-        reason = max(other.reason, self.reason, key=lambda item: _STRENGTH.get(item, _STRENGTH_OF_OTHERS))
-        return WantedStop(reason, min(self.grace, other.grace))
+        return WantedStop(base.stronger(other.reason, self.reason), min(self.grace, other.grace))
 
 
 @dataclass(frozen=True)

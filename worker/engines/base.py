@@ -15,6 +15,14 @@ from worker.host.attempt_key import AttemptKey
 COMMAND_OPTION = "--command"
 """Begins a program that is started once, and starts its own ranks."""
 
+_STRENGTHS = {EndReason.PREEMPTED: 0, EndReason.IDLE_TIMEOUT: 1, EndReason.PAUSED: 2, EndReason.CANCELLED: 4}
+_STRENGTH_OF_OTHERS = 3  # the supervisor's own reasons, such as the time limit
+
+
+def stronger(one: EndReason, other: EndReason) -> EndReason:
+    """Returns which of two requested stops counts: preempted < idle_timeout < paused < time_limit < cancelled."""
+    return max(one, other, key=lambda reason: _STRENGTHS.get(reason, _STRENGTH_OF_OTHERS))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterRequest:

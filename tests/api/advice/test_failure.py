@@ -149,6 +149,7 @@ def test_a_loss_that_is_not_finite_has_the_settings_that_are_not_made() -> None:
         ("config_error", {}, "failed: the configuration cannot be used", "Correct the configuration"),
         ("launch_failed", {}, "failed: its processes did not start", "launcher's lines"),
         ("time_limit", {}, "failed: the time limit was reached", "time_limit 110h: 24% was done within 1d."),
+        ("idle_timeout", {}, "failed: it did not use its GPUs", "See in the log what it waited for"),
         ("worker_lost", {}, "failed: its worker was lost", "Check the host of worker box-a."),
         ("device_fault", {}, "failed: a device fault", "H100 0 of box-a"),
     ],
@@ -174,6 +175,13 @@ def test_a_base_that_cannot_be_used_is_named_as_what_is_to_be_corrected(message:
     config = {"model": {"weights": "file:///models/a%20b"}, "data": {"source": "file:///models/a%20b/words.jsonl"}}
     advice = judge(facts("failed", trainer="causal-lm", failure=failed("data_error", message), config=config))
     assert advice.steps[0].startswith(step)
+
+
+def test_an_idle_job_may_ask_for_longer_pauses() -> None:
+    error = failed("idle_timeout", "all 2 GPUs were used below 5% for 30m (idle_timeout)")
+    advice = judge(facts("failed", trainer="script", failure=error, spec={"idle_timeout": "30m"}))
+    assert advice.cause == error.message
+    assert advice.steps[1] == "If it needs such pauses, set idle_timeout to 1h, if the service allows that."
 
 
 @pytest.mark.parametrize("code", [*OUTCOMES])
@@ -300,7 +308,7 @@ def test_the_cause_of_a_quoted_traceback_is_its_last_line() -> None:
 @pytest.mark.parametrize("code", [*EndReason])
 def test_each_step_is_true_of_the_job(code: EndReason, trainer: str) -> None:
     """Each setting that a step names is one of the job, and no step asks for more than a job may have."""
-    most: dict[str, Any] = {"stall_timeout": "3650d", "time_limit": "3650d"}
+    most: dict[str, Any] = dict.fromkeys(("stall_timeout", "time_limit", "idle_timeout"), "3650d")
     ends: list[dict[str, Any]] = [
         {},
         {"rank": 0, "exit_code": 1},
@@ -313,7 +321,9 @@ def test_each_step_is_true_of_the_job(code: EndReason, trainer: str) -> None:
             said = " ".join(judge(found).steps)
             assert "checkpoint" not in said, "there is none"
             assert trainer != "script" or not re.search(r"data\.source|training\.|optimizer\.", said), said
-            assert spec == {} or not re.search("set (stall_timeout|time_limit)|time_limit above", said), said
+            assert spec == {} or not re.search("set (stall_timeout|time_limit|idle_timeout)|time_limit above", said), (
+                said
+            )
             assert "stacks" not in said or "traceback" in more
 
 

@@ -21,9 +21,10 @@ from worker.attempts.intents import IntentReader
 from worker.attempts.phases import Intents, WantedStop
 from worker.attempts.records import AttemptRecords
 
-CANCELLED, PAUSED, PREEMPTED, LATE = (
+CANCELLED, PAUSED, IDLE, PREEMPTED, LATE = (
     EndReason.CANCELLED,
     EndReason.PAUSED,
+    EndReason.IDLE_TIMEOUT,
     EndReason.PREEMPTED,
     EndReason.TIME_LIMIT,
 )
@@ -73,6 +74,8 @@ def test_a_grace_above_the_workers_maximum_is_cut(reader: Reader) -> None:
     assert reader.stop() is None
     reader.instructions.request_preempt()
     assert reader.stop() == (PREEMPTED, 600)
+    reader.store.write(lambda session: session.execute(update(Job).values(idle_requested_at=1)))
+    assert reader.stop() == (IDLE, 600)
     reader.store.pause(reader.claim.job_id)
     assert reader.stop() == (PAUSED, 600)
     reader.store.cancel(reader.claim.job_id)

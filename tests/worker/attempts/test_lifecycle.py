@@ -49,8 +49,9 @@ from worker.engines import base
 
 NOTHING = Intents()
 SHORT, LONG = timedelta(seconds=5), timedelta(hours=1)
-PREEMPT, PAUSE, CANCEL = (
-    WantedStop(reason, LONG) for reason in (EndReason.PREEMPTED, EndReason.PAUSED, EndReason.CANCELLED)
+PREEMPT, IDLE, PAUSE, CANCEL = (
+    WantedStop(reason, LONG)
+    for reason in (EndReason.PREEMPTED, EndReason.IDLE_TIMEOUT, EndReason.PAUSED, EndReason.CANCELLED)
 )
 COMPLETED, CRASHED = ExitReport(reason=EndReason.COMPLETED), ExitReport(reason=EndReason.USER_ERROR, rank=1)
 CUT = replace(CRASHED, message="user_error; the last of what it wrote is not stored")
@@ -189,6 +190,7 @@ def test_a_forced_cancel_starts_nothing(observation: Observation) -> None:
         (Intents(stop=FORCED), MAX_DRAIN_AFTER_CANCEL),
         (Intents(stop=CANCEL), MAX_DRAIN_AFTER_CANCEL),
         (Intents(stop=WantedStop(EndReason.TIME_LIMIT, timedelta(0))), MAX_DRAIN_AFTER_CANCEL),
+        (Intents(stop=IDLE), MAX_DRAIN_AFTER_CANCEL),
         (Intents(stop=PAUSE), None),
         (NOTHING, None),
     ],
@@ -210,6 +212,13 @@ def test_the_shorter_grace_of_two_stops_counts() -> None:
     assert decision.phase == Stopping(WantedStop(EndReason.PAUSED, SHORT), ran=True)
 
 
+def test_the_stronger_of_two_stops_counts() -> None:
+    late = WantedStop(EndReason.TIME_LIMIT, LONG)
+    for weaker, stop in itertools.combinations((PREEMPT, IDLE, PAUSE, late, CANCEL), 2):
+        for before, wanted in ((weaker, stop), (stop, weaker)):
+            assert decide(Stopping(before, ran=True), ALL, Intents(stop=wanted)).phase == Stopping(stop, ran=True)
+
+
 def test_the_requested_stop_is_part_of_the_close() -> None:
     for phase, stop in ((RanksUp(), PREEMPT), (Stopping(PAUSE, ran=True), PREEMPT), (Stopping(PAUSE, ran=False), None)):
         ended = decide(phase, base.Ended(CRASHED), Intents(stop=stop)).phase
@@ -218,7 +227,7 @@ def test_the_requested_stop_is_part_of_the_close() -> None:
         assert close == Close(CRASHED, EndReason.PREEMPTED if isinstance(phase, RanksUp) else EndReason.PAUSED)
 
 
-STOPS = (None, PREEMPT, PAUSE, CANCEL, WantedStop(EndReason.PREEMPTED, SHORT))
+STOPS = (None, PREEMPT, IDLE, PAUSE, CANCEL, WantedStop(EndReason.PREEMPTED, SHORT))
 OBSERVATIONS: tuple[Observation, ...] = (
     Unprepared(),
     Unprepared("disk full"),
@@ -285,7 +294,7 @@ def test_an_unknown_observation_ends_nothing() -> None:
             assert not {Kill, Close} & {type(action) for action in decision.actions}
 
 
-WALK = st.lists(st.tuples(st.sampled_from(OBSERVATIONS), st.sampled_from(INTENTS[:5])), max_size=40)
+WALK = st.lists(st.tuples(st.sampled_from(OBSERVATIONS), st.sampled_from(INTENTS[: len(STOPS)])), max_size=40)
 
 
 @given(WALK)

@@ -8,12 +8,11 @@ from torchyard.contract.records import StopRequest
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
+from worker.engines.base import stronger
 
 OVERDUE_S = 15.0
 STUCK_S = 660.0
 """Longer than a supervisor tries to write its report to a full disk."""
-_STRENGTH = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}
-_STRENGTH_OF_OTHERS = 2  # the supervisor's own reasons, such as the time limit
 
 
 class StopRequester:
@@ -41,8 +40,7 @@ class StopRequester:
         known = read_untrusted(self._run.stop, StopRequest)
         request = StopRequest(reason=reason, grace=grace)
         if known is not None:
-            reason = max(known.reason, reason, key=lambda item: _STRENGTH.get(item, _STRENGTH_OF_OTHERS))
-            request = StopRequest(reason=reason, grace=min(known.grace, grace))
+            request = StopRequest(reason=stronger(known.reason, reason), grace=min(known.grace, grace))
         self._deadline = min(self._deadline, time.monotonic() + request.grace.total_seconds())
         if request != known:
             write_record(self._run.stop, request)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason
+from torchyard.contract.job import CANCELLED_BY_OWNER, DID_NOT_USE_GPUS, EndReason
 from torchyard.contract.records import ExitReport
 from worker.engines.slurm.listing import Job
 
@@ -10,6 +10,7 @@ _REQUESTS = {
     EndReason.CANCELLED: CANCELLED_BY_OWNER,
     EndReason.PAUSED: "paused",
     EndReason.PREEMPTED: "preempted; the job goes back to the queue",
+    EndReason.IDLE_TIMEOUT: DID_NOT_USE_GPUS,
 }
 _BY_STATE: dict[str, tuple[EndReason, str]] = {
     "COMPLETED": (EndReason.WORKER_LOST, "its job in Slurm has ended without a report"),

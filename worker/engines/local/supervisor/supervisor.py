@@ -18,7 +18,7 @@ import time
 from setproctitle import setproctitle
 
 from torchyard.contract.durations import format_duration
-from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason
+from torchyard.contract.job import CANCELLED_BY_OWNER, DID_NOT_USE_GPUS, EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import Env, RunDir, process_title
 from torchyard.host import inspection
@@ -52,6 +52,7 @@ _MESSAGES = {
     EndReason.PAUSED: "paused",
     EndReason.PREEMPTED: "preempted; the job goes back to the queue",
     EndReason.TIME_LIMIT: "the job's time limit was reached",
+    EndReason.IDLE_TIMEOUT: DID_NOT_USE_GPUS,
 }
 
 
