@@ -6,7 +6,7 @@ export interface MenuItem {
   /** The key that does the same without the menu. */
   readonly keys?: string;
   readonly disabled?: boolean;
-  /** What it would cost, below its name. */
+  /** What it would cost: said below the list. */
   readonly note?: string | null;
 }
 
