@@ -54,6 +54,7 @@ export type MessageView = Schemas["MessageView"];
 export type SpecView = Schemas["SpecView"];
 export type ProspectView = Schemas["ProspectView"];
 export type EstimateView = Schemas["EstimateView"];
+export type UsageRow = Schemas["UsageRow"];
 export type StopView = Schemas["StopView"];
 export type StartsIfView = Schemas["StartsIfView"];
 export type SweepResolved = Schemas["SweepResolved"];

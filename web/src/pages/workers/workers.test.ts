@@ -99,7 +99,8 @@ test("the list has the hosts with their devices, isolation and caches, and the p
     device(1, { blocked: "GPU 1 is in quarantine until 12:00 UTC: x" }),
   ];
   const one = worker(devices, { starts } as Partial<WorkerView>);
-  serve(() => ({ data: [one, worker([], { id: "wrk_2", name: "gpu", pool })], has_more: false, next: null }));
+  const both = [one, worker([], { id: "wrk_2", name: "gpu", pool })];
+  serve(({ path }) => ({ data: path === "v1/workers" ? both : [], has_more: false, next: null }));
   const host = show(Workers, {});
   await settled();
   const [hosts, pools] = [...host.querySelectorAll("tbody")];
