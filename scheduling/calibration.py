@@ -1,16 +1,18 @@
 """How far an estimate of a wait may be off, by how far those before it were.
 
-Adaptive conformal inference (Gibbs & Candès, "Adaptive Conformal Inference Under Distribution Shift", 2021, arXiv
-2106.00170), over the logarithms of how many times as long as a replay said jobs did wait, in five buckets of what it
-said. `level` is the part of the estimates that may miss: after one that held it rises by a little, after one that
-missed it falls by four times as much, so that in the long run 80% hold, whatever comes.
+Adaptive conformal inference (Gibbs & Candès 2021, arXiv 2106.00170) over the logarithms of how many times as long as a
+replay said jobs did wait, in five buckets of what it said. It tracks the width itself, as Angelopoulos, Candès &
+Tibshirani do (2023, arXiv 2307.16895): after an interval that held, the next ones of its bucket are a little narrower;
+after one that missed, wider by four times as much. So 80% hold in the long run, whatever comes, and however wrong the
+replays are.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 import math
+from statistics import median
 
 BUCKETS = 5
 MOST_SCORES = 200
@@ -22,11 +24,15 @@ MISSES = 0.2
 
 _US = timedelta(microseconds=1)
 _BOUNDS_US = tuple(timedelta(minutes=minutes) // _US for minutes in (15, 60, 240, 960))
-_LEAST_US = timedelta(minutes=1) // _US
-"""Added to all waits: whether a job waits one second or ten is no tenfold error."""
+_ADDED_US = timedelta(minutes=2) // _US
+"""To both waits of a ratio: whether a job waits one second or ten is no tenfold error."""
 _MOST_US = timedelta(days=3650) // _US
-_RATE = 0.01
-"""By how much of a miss the level falls."""
+"""Longer waits count as this one."""
+_RATE = 0.5
+"""A score moves the level by its part of this: one of 20 to begin with, and one of 200 in the end."""
+_LEAST_LEVEL, _MOST_LEVEL = 0.02, 20.0
+_TRUST = 0.5
+"""What part of the median of past errors is made good: scores of one hour are much alike, and 200 are no long time."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Track:
     """What the estimates of a bucket have taught."""
 
     level: float
+    """Half the width of the next interval, as the logarithm of a ratio of waits."""
     scores: tuple[Score, ...]
     """The newest last, at most `MOST_SCORES`."""
 
@@ -57,7 +64,7 @@ class Track:
         return sum(score.held is not None for score in self.scores)
 
 
-UNTAUGHT = Track(MISSES, ())
+UNTAUGHT = Track(1.0, ())
 
 
 @dataclass(frozen=True)
@@ -86,37 +93,27 @@ def interval(tracks: Mapping[int, Track], wait_us: int) -> Interval:
     known = track.scores
     if len(known) < ENOUGH:
         known = tuple(score for _, one in sorted(tracks.items()) for score in one.scores)
-    ratios = sorted(score.log_ratio for score in known)
-    if len(ratios) < ENOUGH:
+    if len(known) < ENOUGH:
         return Interval(bucket, _clamped(wait_us), None, None)
-    low, high = _times(wait_us, _lower(ratios, track.level / 2)), _times(wait_us, _upper(ratios, track.level / 2))
-    expected = _times(wait_us, ratios[len(ratios) // 2])
-    return Interval(bucket, expected, min(low, expected), max(high, expected))
+    middle = _TRUST * median(score.log_ratio for score in known)
+    expected, low, high = (_times(wait_us, middle + more) for more in (0.0, -track.level, track.level))
+    return Interval(bucket, expected, low, high)
 
 
 def scored(track: Track, *, wait_us: int, low: int | None, high: int | None, actual_us: int) -> Track:
     """Returns the track after the job has started. `low`, `high` and `actual_us` are waits, too."""
-    log_ratio = math.log((_clamped(actual_us) + _LEAST_US) / (_clamped(wait_us) + _LEAST_US))
-    held = None if low is None or high is None else low <= _clamped(actual_us) <= high
-    level = track.level if held is None else track.level + _RATE * (MISSES - (not held))
+    actual_us = _clamped(actual_us)
+    log_ratio = math.log((actual_us + _ADDED_US) / (_clamped(wait_us) + _ADDED_US))
+    held = None if low is None or high is None else low <= actual_us <= high
+    level = track.level
+    if held is not None:
+        step = _RATE / max(ENOUGH, len(track.scores))
+        level = min(max(level + step * ((not held) - MISSES), _LEAST_LEVEL), _MOST_LEVEL)
     return Track(level, (*track.scores, Score(log_ratio, held))[-MOST_SCORES:])
 
 
-def _lower(ratios: Sequence[float], part: float) -> float:
-    """Returns what at most this part of the ratios is below, with one more to come."""
-    rank = math.floor(part * (len(ratios) + 1))
-    return -math.inf if rank < 1 else ratios[min(rank, len(ratios)) - 1]
-
-
-def _upper(ratios: Sequence[float], part: float) -> float:
-    rank = math.floor(part * (len(ratios) + 1))
-    return math.inf if rank < 1 else ratios[max(len(ratios) - rank, 0)]
-
-
 def _times(wait_us: int, log_ratio: float) -> int:
-    if log_ratio == math.inf:
-        return _MOST_US
-    return _clamped(round((_clamped(wait_us) + _LEAST_US) * math.exp(min(log_ratio, 50.0))) - _LEAST_US)
+    return _clamped(round((_clamped(wait_us) + _ADDED_US) * math.exp(log_ratio)) - _ADDED_US)
 
 
 def _clamped(wait_us: int) -> int:

@@ -2,19 +2,24 @@
 
 It needs the traces in TORCHYARD_TRACES. A figure is a mean over the seeds, in hours; it exits with 1 where a target is
 missed. Without seeds, five are taken from the hash of the commit, so that none was there when the rules were made.
+
+`--forecast` scores estimates of when jobs start instead, on Philly: how many hold, and how far they are off.
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields
+from itertools import chain, repeat
 import json
 import os
 import subprocess
 import sys
 
 from bench.scheduling import ranked, traces
+from bench.scheduling.accuracy import accuracy_of, table_of
 from bench.scheduling.fair import Fair
+from bench.scheduling.forecast import Forecasting, Outcome
 from bench.scheduling.report import Result, result_of, verdicts
 from bench.scheduling.simple import Easy, Fifo, Today
 from bench.scheduling.simulator import Policy, simulate
@@ -49,11 +54,14 @@ class _Run:
 
 def main() -> None:
     options = _options()
+    seeds = options.seeds or _seeds_of_the_commit()
+    if options.forecast:
+        sys.exit(0 if _print_accuracy(seeds, options.preemptible[0]) else 1)
     runs = [
         _Run(trace, seed, preemptible, policy)
         for trace in options.trace
         for preemptible in options.preemptible
-        for seed in options.seeds or _seeds_of_the_commit()
+        for seed in seeds
         for policy in options.policy
     ]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -74,6 +82,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", help="by default five of the commit under test")
     parser.add_argument("--preemptible", nargs="+", type=float, default=[0.7], help="the share of jobs (default 0.7)")
     parser.add_argument("--policy", nargs="+", choices=[*_POLICIES], default=[*_POLICIES])
+    parser.add_argument("--forecast", action="store_true", help="score estimates of when jobs start, on Philly")
     parser.add_argument("--json", action="store_true", help="all figures, a list of objects")
     return parser.parse_args()
 
@@ -87,6 +96,22 @@ def _result(run: _Run) -> Result:
     trace = _TRACES[run.trace](run.seed, run.preemptible)
     jobs = simulate(trace, _POLICIES[run.policy](run.seed))
     return result_of(run.trace, run.seed, run.preemptible, run.policy, jobs)
+
+
+def _print_accuracy(seeds: Sequence[str], preemptible: float) -> bool:
+    """Prints how good estimates are. Returns whether all targets are met."""
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        outcomes = [*pool.map(_outcomes, seeds, repeat(preemptible))]
+    found = [accuracy_of(seed, some) for seed, some in zip(seeds, outcomes, strict=True)]
+    found.append(accuracy_of("all", [*chain.from_iterable(outcomes)], in_all=True))
+    _print_rows(table_of(found))
+    return all(one.met for one in found)
+
+
+def _outcomes(seed: str, preemptible: float) -> list[Outcome]:
+    policy = Forecasting()
+    simulate(traces.philly(seed, preemptible), policy)
+    return policy.outcomes
 
 
 def _table(results: Iterable[Result]) -> Iterator[tuple[str, ...]]:
