@@ -11,6 +11,7 @@ from api.present import checkpoints, cluster, jobs, team, telemetry
 from api.present.times import microseconds, time
 from store.facts.callers import Caller
 from store.facts.checkpoints import CAPTURED, CheckpointFacts
+from store.facts.estimates import EstimateFacts
 from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.facts.team import QuotaFacts, TokenFacts
 from store.facts.telemetry import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
@@ -134,11 +135,14 @@ def test_notes_are_in_the_job_and_a_list_says_that_there_are_some() -> None:
 def test_the_queue_names_a_job_to_who_may_list_it(caller: Caller, named: bool, explained: bool) -> None:
     resources = SPEC_OF_JOB.resources.model_dump(mode="json")
     reason = DisplayedReason("waiting", "w", SECOND)
+    expected = EstimateFacts(8 * SECOND, 7 * SECOND, 9 * SECOND, SECOND, held=158, of=200)
     entry = jobs.queue_entry(
-        QueuedJob(2, JOB.id, "ada", "private", "digits", 0, resources, reason, 5 * SECOND, SECOND), caller
+        QueuedJob(2, JOB.id, "ada", "private", "digits", 0, resources, reason, 5 * SECOND, SECOND, expected), caller
     )
     assert (entry.job_id == JOB.id, entry.name == "digits", entry.reason is not None) == (named, named, explained)
     assert (entry.position, entry.owner, entry.not_before) == (2, "ada", time(5 * SECOND))
+    assert entry.estimate is not None, "it says no more of the job than its position does"
+    assert (entry.estimate.low, entry.estimate.held) == (time(7 * SECOND), 158)
 
 
 def test_an_attempt_that_has_ended_has_a_duration() -> None:

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
+from scheduling.calibration import ENOUGH
 from scheduling.snapshot import Waiting
 from store.commands import estimates
 from store.db.database import now_us
-from store.db.tables import Base, Estimate, Forecast, ForecastLease
-from store.facts.estimates import Estimated, Lease, Seen
-from store.rows import forecasting
+from store.db.tables import Base, Calibration, Estimate, Forecast, ForecastLease
+from store.facts.callers import SERVICE
+from store.facts.estimates import Estimated, EstimateFacts, Lease, Seen
+from store.rows import estimates as rows_of_estimates
+from store.rows import forecasting, job_facts, listing
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.resources import Resources
 
@@ -167,3 +170,65 @@ def test_moments_that_cannot_be_are_cut(db: StoreFixture) -> None:
     assert row.low == row.made_at < at + HOUR, "it is not made in the future"
     assert at + HOUR < row.expected < 2**55
     assert row.high == row.expected
+
+
+def test_a_queued_job_shows_its_estimate_in_its_json_in_lists_and_in_the_queue(db: StoreFixture) -> None:
+    queued, lease, at = db.submit(), lease_on(db), now(db)
+    put(db, lease, estimated(queued, at=at), made_at=at)
+    told = EstimateFacts(at + MINUTE, at, at + 2 * MINUTE, at, held=0, of=0)
+    assert db.read(lambda session: job_facts.readable(session, queued, SERVICE)).estimate == told
+    assert [job.estimate for job in db.read(lambda session: listing.some(session, [queued]))] == [told]
+    assert [job.estimate for job in db.read(lambda session: listing.queue(session, limit=9)).items] == [told]
+    db.running(queued, db.worker())
+    assert db.read(lambda session: job_facts.readable(session, queued, SERVICE)).estimate is None
+
+
+def test_a_list_reads_no_estimates_unless_it_has_a_queued_job(db: StoreFixture) -> None:
+    running, queued = db.submit(), db.submit()
+    db.running(running, db.worker())
+    put(db, lease_on(db), estimated(queued))
+
+    def read(*job_ids: str) -> list[str]:
+        with recorded_statements(db.database) as statements:
+            db.read(lambda session: listing.some(session, job_ids))
+        return [statement for statement in statements if "estimates" in statement or "calibrations" in statement]
+
+    assert read(running) == []
+    assert len(read(running, queued)) == 2
+
+
+def test_an_estimate_says_how_those_of_its_bucket_did(db: StoreFixture) -> None:
+    jobs, lease = [db.submit() for _ in range(4)], lease_on(db)
+    calibrations = [
+        Calibration(bucket=bucket, level=0.2, scored=scored, held=held, of=of)
+        for bucket, scored, held, of in ((0, 12, 0, 0), (1, 500, 158, 200), (2, 3, 1, 2))
+    ]
+    db.write(lambda session: session.add_all(calibrations))
+    some = [Estimated(job_id, 1, 1, bucket, 5, 4, 6) for bucket, job_id in enumerate(jobs)]
+    put(db, lease, *some, made_at=3)
+    assert shown_of(db, jobs) == [(0, 0), (158, 200), (1, 2), (0, 0)]
+    put(db, lease, Estimated(jobs[0], 1, 1, 0, 5, None, None), made_at=3)
+    assert shown_of(db, jobs[:1]) == [(0, ENOUGH - 1)], "many have come true since it was made"
+    db.write(lambda session: session.execute(delete(Calibration).where(Calibration.bucket == 1)))
+    assert shown_of(db, jobs[:1]) == [(0, 15)]
+
+
+def test_a_job_behind_those_that_are_looked_at_starts_after_them(db: StoreFixture) -> None:
+    waiting, held = db.submit(), db.submit()
+    db.hold_back(held, seconds=60)
+    rows = [db.job(waiting), db.job(held)]
+
+    def told(place: int) -> dict[str, EstimateFacts]:
+        places = {waiting: place, held: place}
+        return db.read(lambda session: rows_of_estimates.of_jobs(session, rows, places))
+
+    assert told(201) == {}, "nobody has made any"
+    at = now(db)
+    put(db, lease_on(db), made_at=at, after=at + HOUR)
+    assert told(200) == {}
+    assert told(201) == {waiting: EstimateFacts(None, at + HOUR, None, at, 0, 0)}
+
+
+def shown_of(db: StoreFixture, job_ids: Sequence[str]) -> list[tuple[int, int]]:
+    found = {job.id: job.estimate for job in db.read(lambda session: listing.some(session, job_ids))}
+    return [(one.held, one.of) for job_id in job_ids if (one := found[job_id]) is not None]
