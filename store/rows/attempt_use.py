@@ -53,13 +53,15 @@ def add(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) 
     if not shares:
         return
     reported: dict[int, list[float | None]] = {}
-    before: dict[int, tuple[Use, int]] = {}
-    for attempt_id, device, now, started_at, *stored in _HELD.read(session, {"worker": worker_id}):
+    before: dict[int, Use] = {}
+    now = 0
+    for attempt_id, device, read_at, started_at, *stored in _HELD.read(session, {"worker": worker_id}):
         reported.setdefault(attempt_id, []).append(shares.get(device))
-        before[attempt_id] = (Use(started_at) if stored[0] is None else Use(*stored), now)
+        before[attempt_id] = Use(started_at) if stored[0] is None else Use(*stored)
+        now = max(now, read_at)  # PostgreSQL reads its clock for each row
     rows = [
         {"attempt_id": attempt_id, **counted(use, reported[attempt_id], now=now)._asdict()}
-        for attempt_id, (use, now) in sorted(before.items())
+        for attempt_id, use in sorted(before.items())
     ]
     if rows:
         new = upsert(session, AttemptUse)
