@@ -19,7 +19,10 @@ import {
 import Head from "./Head.svelte";
 import { attempt, ofTwoNodes, view } from "./testing";
 
-beforeEach(() => void vi.useFakeTimers());
+beforeEach(() => {
+  vi.useFakeTimers();
+  serve(() => null);
+});
 
 afterEach(async () => {
   await removeAll();
@@ -244,7 +247,8 @@ const MESSAGE = "it saves first; if it cannot: 412 steps, 18 GPU-minutes; a retr
 
 /** Answers prices, and all else as if nothing had changed. Returns what asks for the requests for prices. */
 function servePrices(): () => readonly Asked[] {
-  const all = serve(({ path, body }) => {
+  const all = serve(({ method, path, body }) => {
+    if (method === "GET") return { data: [], has_more: false };
     const { action, now } = (body ?? {}) as { action?: string; now?: boolean };
     return path === "v1/jobs/actions"
       ? {

@@ -3,7 +3,18 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { SweepView, TrialView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
-import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
+import {
+  changesOf,
+  click,
+  removeAll,
+  serve,
+  settled,
+  show,
+  signIn,
+  textOf,
+  textsOf,
+  type Asked,
+} from "../../testing";
 import { shortKeys } from "../../text/keys";
 import Sweep from "./Sweep.svelte";
 import { countsText, pointText, valueText } from "./sweeps";
@@ -83,7 +94,7 @@ async function open(
 }
 
 function sent(asked: readonly Asked[]): readonly string[] {
-  return asked.filter(({ method }) => method !== "GET").map(({ method, path }) => `${method} ${path}`);
+  return changesOf(asked).map(({ method, path }) => `${method} ${path}`);
 }
 
 test("sweeps are listed with their state and counts", async () => {
@@ -162,6 +173,9 @@ test("its owner pauses and resumes it at once, and cancels it after the time for
   expect(sent(asked)).toEqual(["POST v1/sweeps/swp_1/pause"]);
   await vi.advanceTimersByTimeAsync(5_000);
   expect(sent(asked).at(-1)).toBe("POST v1/sweeps/swp_1/cancel");
+  expect(asked.find(({ path }) => path === "v1/jobs/actions")?.body, "what that costs").toEqual({
+    ...{ action: "cancel", filter: { sweep: "swp_1" }, dry_run: true },
+  });
   const paused = await open(sweep({ state: "paused" }));
   click(paused.host, "Resume");
   await settled();
