@@ -34,7 +34,7 @@ _RUNNING = (
         Job.spec["mode"].label("mode"),
         Job.progress,
         Attempt.running_at,
-        Attempt.reported_at,
+        Attempt.stepped_at,
         Attempt.pool_devices,
         Worker.pool,
         _HELD.with_only_columns(func.count()).correlate(Attempt).scalar_subquery().label("held"),
@@ -88,7 +88,7 @@ def _kind(row: Any) -> Kind:
 
 
 def _steps(row: Any) -> int | None:
-    if row.running_at is None or row.reported_at is None:
-        return 0  # what is told is of an earlier attempt
+    if row.stepped_at is None:
+        return 0  # what the job tells is of an earlier attempt
     told = row.progress.get("step") if isinstance(row.progress, dict) else None
     return lost_steps(told, saved=row.saved_step)

@@ -11,7 +11,7 @@ from store.db.tables import Attempt, Base, Checkpoint, Job
 from store.facts.attempts import Claim
 from store.facts.callers import Caller
 from store.facts.prices import StopPrice
-from store.rows import attempts, claims
+from store.rows import attempts, claims, intents
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_pools import GPU, serve
 from tests.store.fixture import recorded_statements
@@ -43,7 +43,9 @@ def trained(service: ApiFixture, claim: Claim, *, step: object, saved: int | Non
     """Lets the job have saved 18 minutes ago, and trained since up to this step."""
     if saved is not None:
         service.record(claim, checkpoints=[service.new_checkpoint(step=saved, files=SAVED)])
-    service.record(claim, progress={"step": step}, reports=True)
+    service.record(claim, progress={"step": (saved or 0) + 1}, reports=True)
+    with service.database.write() as session:
+        session.execute(update(Job).where(Job.id == claim.job_id).values(progress={"step": step}))
     shift(service, claim, minutes=18)
 
 
@@ -164,12 +166,14 @@ def test_a_clock_that_jumped_makes_no_negative_price(service: ApiFixture) -> Non
     assert price["jobs"][0]["message"] == "412 steps; resumes at step 3,000"
 
 
-def test_an_attempt_that_has_not_told_anything_has_lost_no_steps_of_an_earlier_one(service: ApiFixture) -> None:
+def test_an_attempt_that_has_told_no_step_has_lost_no_steps_of_an_earlier_one(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)
     trained(service, claim, step=3412, saved=3000)
     service.end(claim, reason=EndReason.PREEMPTED)
-    shift(service, service.start(job_id), minutes=18)
+    again = service.start(job_id)
+    service.record(again, card={"model": {"name": "cnn"}}, reports=True)
+    shift(service, again, minutes=18)
     (price,) = priced(service, f"/v1/jobs/{job_id}/pause")["jobs"]
     assert (price["steps"], price["message"]) == (0, "18 CPU-slot-minutes; resumes at step 3,000")
 
@@ -188,6 +192,23 @@ def test_a_job_in_a_pool_costs_the_devices_of_all_its_nodes_once_it_runs(service
     (price,) = priced(service, path)["jobs"]
     assert (price["kind"], price["devices"], 72 * 60 <= price["device_seconds"] < 80 * 60) == ("cuda", 8, True)
     assert price["message"] == "72 GPU-minutes; a retry starts anew: it has no checkpoint"
+
+
+def test_a_preempted_job_tells_once_what_was_at_stake(service: ApiFixture) -> None:
+    job_id = service.submit(preemptible=True)["id"]
+    claim = service.start(job_id)
+    trained(service, claim, step=3412, saved=3000)
+    other = service.submit(priority=5)["id"]
+    with service.database.write() as session:
+        assert intents.request_preempt(session, [job_id], preemptor=other)
+    said = (
+        "preempted by a job of admin (priority 5): it saves a checkpoint; "
+        "at stake: 412 steps, 18 CPU-slot-minutes; resumes at step 3,000"
+    )
+    service.record(claim, checkpoints=[service.new_checkpoint(step=3500, files=SAVED)])
+    assert service.get(f"/v1/jobs/{job_id}")["status_reason"]["message"] == said
+    events = service.get(f"/v1/jobs/{job_id}/events")["data"]
+    assert [event["data"]["text"] for event in events if event["type"] == "message"] == [said]
 
 
 def test_many_jobs_are_priced_by_as_many_statements_as_one(service: ApiFixture) -> None:
