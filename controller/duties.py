@@ -3,6 +3,7 @@
 from controller.dependencies import Dependencies
 from controller.duty import Duty
 from controller.heartbeat import Heartbeat
+from controller.idle import Idle
 from controller.notifications.deliveries import Deliveries
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.schedules import Schedules
@@ -19,6 +20,7 @@ def duties_of(store: Store, settings: Settings) -> list[Duty]:
         Schedules(store),
         Sweeps(store),
         Warnings(store),
+        Idle(store, settings.max_idle_timeout),
         FanOut(store),
         Deliveries(store, settings),
         Upkeep(store),

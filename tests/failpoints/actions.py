@@ -12,6 +12,7 @@ import threading
 import time
 
 from api.submissions import Submissions
+from controller.idle import Idle
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
 from store.commands import (
@@ -147,6 +148,12 @@ def settle(settings: Settings) -> None:
     with opened(settings) as store:
         while dependencies.settle(store):
             pass
+
+
+def look_for_idle(settings: Settings) -> None:
+    """Warns jobs that do not use their GPUs, and stops them, as a controller does."""
+    with opened(settings) as store:
+        Idle(store, None).run()
 
 
 def collect(settings: Settings) -> None:

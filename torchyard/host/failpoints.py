@@ -24,7 +24,7 @@ VARIABLE = "TORCHYARD_FAILPOINTS"
 COMMITS = (
     *("submit", "change", "cancel", "pause", "resume", "stacks", "delete", "upload", "bundle", "model"),
     *("team", "drain", "register", "heartbeat", "renew", "rescue"),
-    *("claim", "reserve", "preempt", "group_jobs", "reason"),
+    *("claim", "reserve", "preempt", "idle", "group_jobs", "reason"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
     *("fan_out", "claim_messages", "message_result", "clean_messages"),
