@@ -11,9 +11,8 @@ from store.db.database import now_us
 from store.db.prepared import Prepared
 from store.db.tables import Allocation, Attempt, AttemptUse, Base
 from store.db.upsert import upsert
+from torchyard.contract.idleness import IDLE_BELOW
 
-IDLE_BELOW = 0.05
-"""A GPU with a lower utilization is idle."""
 _MOST_COUNTED_US = 15_000_000
 """A report tells of the time before it, but of no more than this: nothing is known of a gap."""
 _GAP_US = 60_000_000

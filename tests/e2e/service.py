@@ -46,6 +46,7 @@ class Service:
         self.data = folder / "data"
         self.code = folder / "code"
         self.code.mkdir(exist_ok=True)
+        self.database = database or f"sqlite:///{self.data / 'torchyard.db'}"
         self._slots = slots
         self._prefix = prefix
         self._python = str(python)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.e2e.service import Service, running, until
-from torchyard.contract.job import JobState
+from torchyard.contract.job import EndReason, JobState
 from worker.devices.inventory import discover
 
 GPUS = [device for device in discover(0).devices if device.kind == "cuda"]
@@ -26,6 +26,16 @@ block = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
 torch.cuda.synchronize()
 print("held", flush=True)
 sys.stdin.read()
+"""
+
+SLEEP = """
+import time, torch, torchyard
+run = torchyard.init()
+weights = torch.ones(1024, device="cuda")
+while not run.should_stop():
+    time.sleep(0.1)
+run.save_checkpoint({"weights": weights.cpu()}, step=1)
+print("saved", flush=True)
 """
 
 
@@ -71,3 +81,21 @@ def test_the_main_job_trains_over_nccl(service: Service, tmp_path: Path) -> None
     )
     best = service.client.checkpoint(job.id, "best")
     assert json.loads(evaluated.stdout)["accuracy"] == best.metrics["val/accuracy"]
+
+
+def test_a_job_that_sleeps_on_its_gpu_is_warned_and_then_stopped(service: Service) -> None:
+    job = service.submit_script("sleeps", SLEEP, idle_timeout="1m", resources={"device": "cuda"})
+
+    def warned() -> list[str]:
+        events = [event.data for event in service.client.events(job.id) if event.type == "message"]
+        return [data["text"] for data in events if data.get("cause") == "idle"]
+
+    (text,) = until(lambda: warned() or None, what="it is warned")
+    assert text.startswith("its GPU was used below 5% for ")
+    assert service.client.get(job.id).state is JobState.RUNNING
+    failed = service.wait(job.id, JobState.FAILED)
+    assert failed.error is not None
+    assert (failed.error.code, failed.attempt) == (EndReason.IDLE_TIMEOUT, 1)
+    assert failed.status_reason.message == "its GPU was used below 5% for 1m (idle_timeout)"
+    assert [checkpoint.step for checkpoint in service.client.checkpoints(job.id)] == [1]
+    assert len(warned()) == 1

@@ -1,7 +1,12 @@
 """Pause, resume, preemption and drain with real processes: each stop saves, is not counted and loses nothing."""
 
-import pytest
+from contextlib import closing
 
+import pytest
+from sqlalchemy import select
+
+from store.db.database import Database, now_us
+from store.db.tables import Attempt, AttemptUse
 from tests.e2e.service import Service, until
 from tests.e2e.test_recovery import GATED
 from torchyard.client import Client
@@ -48,6 +53,27 @@ def test_requested_stops_lose_no_work(service: Service) -> None:
     assert [int(line.split()[4]) for line in lines] == [0, *left[:-1]], "each goes on where the one before it left"
     steps = [checkpoint.step for checkpoint in client.checkpoints(job.id)]
     assert steps == left[::-1]
+
+
+def test_an_idle_job_is_warned_and_stopped_and_keeps_its_work(service: Service) -> None:
+    """CPU slots have no utilization, so the test writes what the heartbeats of a worker with GPUs would."""
+    job = _running_with_a_step(service, "idle", idle_timeout="1m")
+    with closing(Database(service.database)) as database:
+        _report_idle(database, job.id, warned=False)
+        _wake_controller(service)
+        (warned,) = until(lambda: _warnings(service, job.id) or None, what="it is warned")
+        assert warned.startswith("its GPU was used below 5% for ")
+        assert warned.endswith("if that goes on, the job is stopped in 30s (idle_timeout 1m)")
+        _report_idle(database, job.id, warned=True)
+        _wake_controller(service)
+        failed = service.wait(job.id, JobState.FAILED)
+    assert failed.error is not None
+    assert (failed.error.code, failed.attempt) == (EndReason.IDLE_TIMEOUT, 1)
+    assert failed.status_reason.message == "its GPU was used below 5% for 1m (idle_timeout)"
+    (line,) = service.client.logs(job.id, rank=0)
+    left = int(line.text.split()[2])
+    assert [checkpoint.step for checkpoint in service.client.checkpoints(job.id)] == [left]
+    assert len(_warnings(service, job.id)) == 2, "the second says that it is stopped"
 
 
 STUBBORN = """
@@ -111,3 +137,27 @@ def _goes_on(service: Service, job_id: str, *, attempt: int) -> bool:
     assert not job.state.terminal, job.status_reason
     points = service.client.metrics(job_id, attempt=attempt).data
     return job.state is JobState.RUNNING and job.attempt == attempt and bool(points)
+
+
+def _report_idle(database: Database, job_id: str, *, warned: bool) -> None:
+    """Writes that the job's GPUs have been idle for longer than it may, and that it was warned in time."""
+    with database.write() as session:
+        attempt = session.scalars(select(Attempt).where(Attempt.job_id == job_id)).one()
+        attempt.running_at = now_us() - 120_000_000
+        use = session.get(AttemptUse, attempt.id) or AttemptUse(
+            attempt_id=attempt.id, measured_us=0, busy_us=0, idle_us=0, idle_since=now_us() - 70_000_000
+        )
+        use.seen_at = now_us()
+        use.warned_at = now_us() - 30_000_000 if warned else None
+        session.add(use)
+
+
+def _wake_controller(service: Service) -> None:
+    """Has the controller look at once, as at each end of a job."""
+    waits = service.client.submit({"trainer": "image-classification", "resources": {"devices_per_node": 2}})
+    service.client.cancel(waits.id)
+
+
+def _warnings(service: Service, job_id: str) -> list[str]:
+    events = [event.data for event in service.client.events(job_id) if event.type == "message"]
+    return [data["text"] for data in events if data["level"] == "warning"]

@@ -88,6 +88,9 @@ def run(
         str | None, typer.Option(metavar="START:STEPS", help="Profile so many steps of rank 0 after step START: 20:5.")
     ] = None,
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Of all attempts: 90s, 15m, 24h, 7d.")] = None,
+    idle_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long it may use none of its GPUs: 30m. Then it is stopped.")
+    ] = None,
     max_restarts: Annotated[
         int | None, typer.Option(min=0, help="How often it runs again after it has failed: 0.")
     ] = None,
@@ -142,6 +145,7 @@ def run(
             "launcher": launcher,
             "profile": profile,
             "time_limit": time_limit,
+            "idle_timeout": idle_timeout,
             "max_restarts": max_restarts,
             "priority": priority,
             "preemptible": preemptible,

@@ -206,6 +206,13 @@ KEYS = (
     ),
     Key("time_limit", _Duration, "a duration: 90s, 15m, 24h or 7d", "the most time of all attempts", '"24h"'),
     Key(
+        "idle_timeout",
+        _Duration,
+        "a duration of 1m or more: 30m, 2h",
+        "how long it may use none of its GPUs, until it is stopped",
+        '"2h"',
+    ),
+    Key(
         "max_restarts",
         Annotated[int, Field(ge=0, le=1000)],
         "a whole number from 0 to 1000",

@@ -35,7 +35,7 @@ def job_spec(
     secrets = {name: {"secret": secret} for name, secret in settings["secrets"].items()}
     plain = {
         key: settings[key]
-        for key in ("time_limit", "max_restarts", "priority", "preemptible", "launcher", "visibility")
+        for key in ("time_limit", "idle_timeout", "max_restarts", "priority", "preemptible", "launcher", "visibility")
     }
     plain["init_from"] = init_from
     return _checked(
