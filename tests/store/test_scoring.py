@@ -15,14 +15,16 @@ from store.db.tables import Attempt, Base, Calibration, Estimate, Forecast, Fore
 from store.facts.attempts import Claim
 from store.facts.estimates import Estimated, Lease
 from store.queries import estimates as queries
-from store.rows import edits
+from store.rows import deletion, edits
 from store.store import Store
-from tests.store.fixture import StoreFixture, recorded_statements, store_on
+from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from tests.store.test_estimates import HOUR, MINUTE, estimated, kept, lease_on, now, put, shown
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.patches import JobPatch
 
 Key = tuple[str, int, int]
+PAIRS = 4
+"""Repetitions of each race."""
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 
 
@@ -157,6 +159,38 @@ def test_the_newest_scores_of_a_bucket_are_kept_also_if_the_clock_was_ahead(db: 
     assert [row.attempt for row in found[-4:]] == [1000 + MOST_SCORES - 1, 1, 1, 1]
     counted = calibrations(db)[2]
     assert (counted.held, counted.of, counted.scored) == (MOST_SCORES // 2 - 2 + 3, MOST_SCORES, 3)
+
+
+def test_two_that_take_the_lease_from_each_other_score_each_estimate_once(db: StoreFixture) -> None:
+    for number in range(PAIRS):
+        expire(db)
+        job_id, lease = db.submit(), lease_on(db)
+        put(db, lease, estimated(job_id))
+        db.running(job_id, db.worker(f"box-{number}"))
+        found = run_together(
+            lambda: score(db, lease),  # noqa: B023
+            lambda: score(db, lease),  # noqa: B023
+            lambda: expire(db) or score(db, lease_on(db, "two")),
+        )
+        assert [one for one in found if isinstance(one, Exception)] == [], "one of the two can have the lease"
+        assert sum(row.scored for row in calibrations(db).values()) == number + 1
+        assert len(scores(db)) == number + 1
+
+
+def test_scores_wait_for_nobody_who_deletes_or_pauses_a_job(db: StoreFixture) -> None:
+    for number in range(PAIRS):
+        gone, paused, lease = db.submit(), db.submit(), lease_on(db)
+        put(db, lease, estimated(gone), estimated(paused))
+        db.complete(db.running(gone, db.worker(f"box-{number}")))
+        found = run_together(
+            lambda: score(db, lease),  # noqa: B023
+            lambda: db.write(lambda session: deletion.delete_job(session, gone)),  # noqa: B023
+            lambda: db.pause(paused),  # noqa: B023
+            lambda: put(db, lease, estimated(paused)),  # noqa: B023
+        )
+        assert [one for one in found if isinstance(one, Exception)] == []
+        score(db, lease)
+        assert [key for key in kept(db) if key[0] in {gone, paused}] == []
 
 
 @on_sqlite

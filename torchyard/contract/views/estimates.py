@@ -18,7 +18,7 @@ class EstimateView(View):
     held: int
     """Of the last estimates of such a wait, how many held: the job did start between `low` and `high`."""
     of: int
-    """How many these were: 200 at most. Without an interval: how many estimates have come true or not so far, in all."""
+    """How many these were: 200 at most. Without an interval: how many have come true or not so far, of all waits."""
 
 
 class StartsIfView(View):
