@@ -18,6 +18,8 @@ from store.line.source import Mark, Priced
 
 _PER_STATEMENT = 100
 """Buckets that one statement reads. SQLite takes 500 parts."""
+_LEAST_OF_BUCKET = 4
+"""Jobs that are read of each bucket at first. With one, each further job of many owners would cost a statement."""
 
 
 def _first_of_each_group() -> Any:
@@ -113,7 +115,7 @@ class SqlLine:
 
     def _first(self, buckets: Sequence[Priced], after: Mark | None, *, limit: int) -> list[Standing]:
         """Returns the first jobs of buckets of one class, and reads little more of each than it needs."""
-        at_once = min(limit, 1 + 2 * limit // len(buckets)) if buckets else 0
+        at_once = min(limit, max(_LEAST_OF_BUCKET, 1 + 2 * limit // len(buckets))) if buckets else 0
         streams: list[Generator[tuple[Mark, Standing]]] = []
         for first in range(0, len(buckets), _PER_STATEMENT):
             part = buckets[first : first + _PER_STATEMENT]

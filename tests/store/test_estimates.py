@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import delete, select, update
 
 from scheduling.calibration import ENOUGH
@@ -17,6 +18,7 @@ from store.rows import forecasting, job_facts, listing
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.resources import Resources
 
+on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 HOUR = 3_600_000_000
 MINUTE = 60_000_000
 
@@ -100,6 +102,16 @@ def test_statements_do_not_grow_with_the_jobs(db: StoreFixture) -> None:
             seen(db)
         counts.append(len(statements))
     assert counts[0] == counts[1] < 30
+
+
+@on_sqlite
+def test_many_owners_make_few_statements_also_without_redis(db: StoreFixture) -> None:
+    for number in range(300):
+        db.submit(owner=f"user-{number}")
+    with recorded_statements(db.database) as statements:
+        found = seen(db)
+    assert (len(found.snapshot.line), found.behind) == (200, 100)
+    assert len(statements) < 30
 
 
 def test_one_worker_holds_the_lease_until_it_ends(db: StoreFixture) -> None:

@@ -18,14 +18,13 @@ from store.queries import estimates as queries
 from store.rows import deletion, edits
 from store.store import Store
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
-from tests.store.test_estimates import HOUR, MINUTE, estimated, kept, lease_on, now, put, shown
+from tests.store.test_estimates import HOUR, MINUTE, estimated, kept, lease_on, now, on_sqlite, put, shown
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.patches import JobPatch
 
 Key = tuple[str, int, int]
 PAIRS = 4
 """Repetitions of each race."""
-on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 
 
 def score(db: StoreFixture, lease: Lease) -> int:
