@@ -41,6 +41,7 @@ from api.routes import (
     sweeps,
     team,
     telemetry,
+    usage,
 )
 from api.services import THREADS, Services
 from api.settings import Settings
@@ -107,6 +108,7 @@ def _routes() -> list[BaseRoute]:
         models,
         bundles,
         cluster,
+        usage,
         team,
         quotas,
         secrets,

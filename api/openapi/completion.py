@@ -165,6 +165,13 @@ LOG_FILE: dict[int | str, dict[str, Any]] = {
     }
 }
 """The `responses` of the route that sends a log as a file."""
+CSV_FILE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A page, or with `format=csv` a file",
+        "content": {"text/csv": {"schema": {"type": "string"}}},
+    }
+}
+"""The `responses` of a route that sends its list as a file where that is asked for."""
 TEXT_FILE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The text, in UTF-8", "content": {"text/plain": {"schema": {"type": "string"}}}},
     **problems(FileTooLarge, NotText),

@@ -1,5 +1,6 @@
 """Splits lists into pages, and parses the cursors between them."""
 
+import base64
 from collections.abc import Callable
 import hashlib
 import re
@@ -67,6 +68,7 @@ AfterBundle = Annotated[str | None, _cursor(BUNDLE)]
 AfterName = Annotated[str | None, _cursor(USER_NAME)]
 AfterModel = Annotated[str | None, _cursor(_MODEL)]
 AfterMedia = Annotated[str | None, _cursor(MEDIA, most=30 + METRIC_KEY_LENGTH)]
+AfterUsage = Annotated[str | None, _cursor("^[A-Za-z0-9_-]{1,2000}$", most=2000)]
 AfterQueueEntry = Annotated[str | None, _cursor("^[0-9a-f]{64}$")]
 
 
@@ -161,6 +163,23 @@ def media_after(cursor: str | None) -> MediaPlace | None:
         raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list")
     number, _, key = rest.partition(":")
     return MediaPlace(storable(key), int(step), int(number))
+
+
+def usage_cursor(owner: str, label: str) -> str:
+    """Returns the cursor behind a row of usage. It is encoded, as a label may be any text."""
+    return base64.urlsafe_b64encode(f"{owner}\0{label}".encode()).decode().rstrip("=")
+
+
+def usage_after(cursor: str | None) -> tuple[str, str] | None:
+    """Returns the owner and the label of the last row of the previous page. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars="-_", validate=True).decode()
+        owner, label = text.split("\0")
+    except ValueError:
+        raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list") from None
+    return owner, label
 
 
 class QueueCursors:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 import shlex
@@ -14,6 +12,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect, moment
+from torchyard.contract.csvtext import csv_of
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from torchyard.contract.views.telemetry import LogLine, MetricsView, SeriesView
 
 _MOST_POINTS = 100_000
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last are full-width
 
 
 def logs(
@@ -147,18 +145,12 @@ def metrics(
 
 
 def _write_csv(view: MetricsView) -> None:
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(("key", "step", "value", "time", "attempt"))
-    for series in view.data:
-        key = _text_cell(series.key)
-        rows.writerows((key, point.step, point.value, point.time.isoformat(), point.attempt) for point in series.points)
-    terminal.write(text.getvalue().rstrip("\n"))
-
-
-def _text_cell(text: str) -> str:
-    """Returns `text` for a CSV cell. A spreadsheet would run it as a formula if it began with one of these."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    rows = (
+        (series.key, point.step, point.value, point.time.isoformat(), point.attempt)
+        for series in view.data
+        for point in series.points
+    )
+    terminal.write(csv_of([("key", "step", "value", "time", "attempt"), *rows]).rstrip("\n"))
 
 
 def _row(series: SeriesView) -> tuple[str, ...]:

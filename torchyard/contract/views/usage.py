@@ -1,5 +1,6 @@
 """The JSON of what users had of the devices. Days are those of UTC."""
 
+from collections.abc import Iterator, Sequence
 from datetime import date
 
 from torchyard.contract.views.base import View
@@ -32,3 +33,13 @@ class UsageRow(View):
     """Of the asked days together."""
     total: UsageFigures
     """Of all days, also earlier ones."""
+
+    def csv_lines(self) -> Iterator[Sequence[object]]:
+        """Yields a line of `CSV_COLUMNS` for each of its days."""
+        for day in self.days:
+            figures = (day.gpu_hours, day.cpu_slot_hours, day.gpu_utilization, day.idle_gpu_hours)
+            yield (day.day, self.owner, self.label or "", *figures)
+
+
+CSV_COLUMNS = ("day", "owner", "label", "gpu_hours", "cpu_slot_hours", "gpu_utilization", "idle_gpu_hours")
+"""The first line of usage as CSV."""

@@ -1,0 +1,85 @@
+"""Tells what users had of the devices."""
+
+from typing import Annotated, Literal
+
+from fastapi import Query
+from fastapi.responses import StreamingResponse
+from starlette.responses import Response
+
+from api.access.auth import ClusterReader, Principal
+from api.openapi.completion import CSV_FILE, problems
+from api.openapi.routers import guarded
+from api.parameters.paging import AfterUsage, Limit, usage_after, usage_cursor
+from api.parameters.reads import Parts, ReaderDep
+from api.present import usage as present
+from api.services import Services, ServicesDep
+from api.transfers import usagefile
+from api.transfers.files import disposition
+from api.transfers.permits import while_permitted
+from store.queries import usage as queries
+from store.queries.usage import Asked, Key
+from torchyard.contract.errors import Forbidden, Unavailable
+from torchyard.contract.filters import NO_NUL
+from torchyard.contract.team import Role, Scope
+from torchyard.contract.views.base import Page
+from torchyard.contract.views.usage import UsageRow
+
+router = guarded("cluster", Unavailable)
+
+MOST_DAYS = 366
+_MOST_FIGURES = 100 * MOST_DAYS
+"""The most days of all rows of one read. A page has fewer rows rather than more days."""
+
+
+@router.get("/usage", response_model=Page[UsageRow], responses=CSV_FILE | problems(Forbidden))
+async def list_usage(
+    *,
+    services: ServicesDep,
+    caller: ClusterReader,
+    reader: ReaderDep,
+    by: Annotated[
+        Literal["owner", "label"],
+        Query(
+            description="a row for each user, or for each label of a user's jobs: one's own, for operators everyone's"
+        ),
+    ] = "owner",
+    days: Annotated[int, Query(ge=1, le=MOST_DAYS, description="up to today, in UTC")] = 30,
+    owner: Annotated[str | None, Query(max_length=300, pattern=NO_NUL, description="only this user's")] = None,
+    format: Annotated[
+        Literal["json", "csv"], Query(description="`csv`: a line for each day of each row, of all pages")
+    ] = "json",
+    limit: Limit = 100,
+    after: AfterUsage = None,
+) -> Response:
+    """Lists what users had of the devices, by name: by day, in the asked days, and in all.
+
+    Attempts that have ended count exactly, also those of deleted jobs and of disabled users; those that run count with
+    what they have had so far. A page has at most 36,600 days, so with many `days` it may have less than `limit` rows.
+    """
+    asked = Asked(by_label=by == "label", owner=_owner(caller, by, owner), days=days)
+    place, most = usage_after(after), _MOST_FIGURES // days
+    if format == "json":
+        return await reader.answer(_page(services, asked, after=place, limit=min(limit, most)), caller)
+    text = reader.stream(usagefile.parts(services.store, asked, after=place, most=min(most, 1000)), caller)
+    headers = {"Content-Disposition": disposition("usage.csv"), "Cache-Control": "no-store"}
+    return StreamingResponse(while_permitted(text, services, caller), media_type="text/csv", headers=headers)
+
+
+def _page(services: Services, asked: Asked, *, after: Key | None, limit: int) -> Parts[Page[UsageRow]]:
+    found = queries.page(services.store, asked, after=after, limit=limit)
+    yield
+    following = usage_cursor(found.items[-1].owner, found.items[-1].label) if found.has_more else None
+    return Page[UsageRow](data=[*map(present.row, found.items)], has_more=found.has_more, next=following)
+
+
+def _owner(caller: Principal, by: str, owner: str | None) -> str | None:
+    """Returns whose rows are shown, None for everyone's. Labels may be those of private jobs. Raises Forbidden."""
+    if by == "owner":
+        return owner
+    if Scope.JOBS_READ not in caller.scopes:
+        raise Forbidden(f"labels of jobs need the scope {Scope.JOBS_READ}, which your role or your token does not have")
+    if caller.role in {Role.OPERATOR, Role.ADMIN}:
+        return owner
+    if owner not in {None, caller.name}:
+        raise Forbidden("only operators and administrators may see the labels of another user's jobs")
+    return caller.name
