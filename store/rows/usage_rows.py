@@ -119,8 +119,8 @@ def _figures(
         days[owner, label][day][kind] = Figures(*figures)
     in_all = select(*of_key, *_SUMS).where(_among(asked, keys)).group_by(*of_key)
     for row in session.execute(in_all):
-        owner, label, kind, *sums = row
-        totals[owner, label][kind] = Figures(*map(int, sums))  # PostgreSQL's sums are decimals
+        sums = (int(getattr(row, name)) for name in Figures._fields)  # PostgreSQL's are decimals
+        totals[row.owner, row.label][row.kind] = Figures(*sums)
     return days, totals
 
 
