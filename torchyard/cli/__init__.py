@@ -19,6 +19,7 @@ from torchyard.cli import (
     compare,
     copying,
     data,
+    device_hours,
     editing,
     export,
     host,
@@ -76,7 +77,7 @@ for command in (
     *(checkpoints.checkpoints, checkpoints.download, copying.cp, predict.predict, export.export),
     *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
     *(editing.edit, editing.star, editing.archive),
-    *(cluster.workers, cluster.drain, cluster.undrain),
+    *(cluster.workers, device_hours.usage, cluster.drain, cluster.undrain),
     *(login.login, login.logout, login.servers, login.whoami, audit.audit),
     *(host.doctor, host.backup, host.restore),
 ):

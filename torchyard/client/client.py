@@ -142,6 +142,7 @@ class Client(Driver[ClientCore]):
     trainers = blocking(ClientCore.trainers)
     workers = blocking(ClientCore.workers)
     worker_history = blocking(ClientCore.worker_history)
+    usage = iterating(ClientCore.usage)
     drain = blocking(ClientCore.drain)
     price_of_drain = blocking(ClientCore.price_of_drain)
     undrain = blocking(ClientCore.undrain)

@@ -113,5 +113,15 @@ def _entry(number: int) -> dict[str, Any]:
     return {"id": number, "time": NOW, "who": "ada", "action": "a", "object": "", "outcome": "ok", **source}
 
 
+def test_usage_is_read_page_by_page(server: FakeServer, client: Client) -> None:
+    figures = {"gpu_hours": 1.0, "cpu_slot_hours": 0.0, "gpu_utilization": None, "idle_gpu_hours": 0.0}
+    row = {"owner": "ada", "label": None, "days": [{"day": "2026-01-31", **figures}], "period": figures}
+    rows = [{**row, "total": figures}, {**row, "owner": "bob", "total": figures}]
+    server.on("/v1/usage", page(rows[:1], more=True, next="YQBi"), page(rows[1:]))
+    assert [found.owner for found in client.usage(by="label", days=7, owner="ada")] == ["ada", "bob"]
+    assert server.requests[0].query == {"by": ["label"], "days": ["7"], "owner": ["ada"]}
+    assert server.requests[1].query["after"] == ["YQBi"]
+
+
 def _body(server: FakeServer) -> Any:
     return json.loads(server.requests[-1].body)

@@ -1,13 +1,16 @@
 """The operations on workers, trainers and the service."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 
 from torchyard.client.calls import cluster as calls
+from torchyard.client.calls import usage as usage_calls
+from torchyard.client.calls.usage import UsageBy
 from torchyard.client.core.base import Core
 from torchyard.client.responses import parse
 from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
 from torchyard.contract.views.estimates import StopView
+from torchyard.contract.views.usage import UsageRow
 
 
 class ClusterCore(Core):
@@ -32,6 +35,14 @@ class ClusterCore(Core):
         """Returns how the worker's devices were used, by default in the last hour. Raises NotFound."""
         call = calls.worker_history(worker_id, begins=begins, ends=ends, max_points=max_points)
         return await self._connection.answer(call)
+
+    def usage(self, *, by: UsageBy = "owner", days: int = 30, owner: str | None = None) -> AsyncGenerator[UsageRow]:
+        """Yields what each user had of the devices, by day in the last `days` (1 to 366), and in all.
+
+        By `label`: a row for each label of a user's jobs, for who is no operator only of their own jobs. Raises
+        Forbidden for the labels of another `owner`.
+        """
+        return self._connection.pages(usage_calls.usage(by=by, days=days, owner=owner))
 
     async def drain(self, worker_id: str) -> WorkerView:
         """Stops the worker from taking jobs; its running jobs save a checkpoint and return to the queue.
