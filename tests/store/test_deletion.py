@@ -109,7 +109,7 @@ def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[
     queue = {"waiting_reasons", "reservations", "usage", "run_lengths", "job_counts", "forecast_lease", "calibrations"}
     kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions", "sweeps", "sweep_trials"}
     told = {"schedules", "notification_targets", "signals", "messages"}
-    others = {"workers", "device_samples", "service", *kept, *queue, *team, *told}
+    others = {"workers", "device_samples", "device_days", "service", *kept, *queue, *team, *told}
     return {table: rows for table, rows in everything.items() if table not in others}
 
 
