@@ -37,7 +37,7 @@ def note_warning(session: Session, job_id: str) -> None:
     session.execute(change, execution_options={"synchronize_session": False})
 
 
-def _idle() -> Select[Any]:
+def _idle() -> Select[str, int, list[Any], Any, int, Any, int | None]:
     query = select(
         Job.id,
         Attempt.number,
@@ -58,7 +58,7 @@ def _idle() -> Select[Any]:
     ).order_by(Job.id)
 
 
-def _facts(row: Row[Any]) -> IdleFacts:
+def _facts(row: Row[str, int, list[Any], Any, int, Any, int | None]) -> IdleFacts:
     written = {} if row.idle_timeout is None else {"idle_timeout": row.idle_timeout}
     return IdleFacts(
         job_id=row.id,

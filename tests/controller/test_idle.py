@@ -41,8 +41,8 @@ class Holder:
         self.worker = self.db.worker()
 
     def run(self, **spec: Any) -> "Holder":
-        resources = {"devices_per_node": 2}
-        self.job_id = self.db.submit(**{"resources": resources, "max_restarts": 3, "idle_timeout": "30m", **spec})
+        usual: dict[str, Any] = {"resources": {"devices_per_node": 2}, "max_restarts": 3, "idle_timeout": "30m"}
+        self.job_id = self.db.submit(**usual | spec)
         return self.again()
 
     def again(self) -> "Holder":
