@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import and_, delete, exists, literal_column, select, tuple_
+from sqlalchemy import and_, delete, exists, func, literal_column, select, tuple_
 from sqlalchemy.orm import Session
 
 from store.db.prepared import Prepared, among, texts
@@ -16,9 +16,19 @@ _HOUR_US = 3_600_000_000
 _MOST_HOURS = 7 * 24
 """Nothing is added for a job that waits for longer: a few jobs would be all that the scores tell of."""
 _FIRST = Prepared(
-    select(Forecast.job_id, Forecast.attempt, Forecast.hour, Forecast.made_at).where(
-        Forecast.scored_at.is_(None), among(Base.metadata.tables[Forecast.__tablename__].c.job_id, "ids")
+    select(
+        Forecast.job_id,
+        Forecast.attempt,
+        func.min(Forecast.made_at).label("first"),
+        func.max(Forecast.hour).label("newest"),
     )
+    .join(Job, Job.id == Forecast.job_id)
+    .where(
+        Forecast.scored_at.is_(None),
+        Job.lined_at <= Forecast.made_at,
+        among(Base.metadata.tables[Forecast.__tablename__].c.job_id, "ids"),
+    )
+    .group_by(Forecast.job_id, Forecast.attempt)
 )
 _KEY = tuple_(Forecast.job_id, Forecast.attempt, Forecast.hour)
 _STILL_WAITS = exists().where(
@@ -75,7 +85,7 @@ def add(session: Session, estimated: Sequence[Estimated], *, made_at: int, lined
     `lined_at`: since when the jobs stand in the line as they do. One that moved since `made_at` gets none.
     """
     sound = [one for one in estimated if lined_at[one.job_id] <= made_at]
-    kept = _kept(session, sound, lined_at)
+    kept = _kept(session, sound)
     new = [(one, hour) for one in sound if (hour := _hour(kept.get((one.job_id, one.attempt)), made_at)) is not None]
     rows = [
         {
@@ -125,17 +135,10 @@ def forget(session: Session, job_id: str) -> None:
     session.execute(unscored, execution_options={"synchronize_session": False})
 
 
-def _kept(
-    session: Session, estimated: Sequence[Estimated], lined_at: Mapping[str, int]
-) -> dict[tuple[str, int], tuple[int, int]]:
+def _kept(session: Session, estimated: Sequence[Estimated]) -> dict[tuple[str, int], tuple[int, int]]:
     """Returns when the first estimate of each queueing was made, and the hour of the newest one."""
-    found: dict[tuple[str, int], tuple[int, int]] = {}
     rows = _FIRST.rows(session, {"ids": texts({one.job_id for one in estimated})}) if estimated else []
-    for row in rows:
-        if row.made_at >= lined_at[row.job_id]:
-            first, newest = found.get((row.job_id, row.attempt), (row.made_at, row.hour))
-            found[row.job_id, row.attempt] = min(first, row.made_at), max(newest, row.hour)
-    return found
+    return {(row.job_id, row.attempt): (row.first, row.newest) for row in rows}
 
 
 def _hour(kept: tuple[int, int] | None, made_at: int) -> int | None:
