@@ -79,7 +79,10 @@ API: dict[str, frozenset[str]] = {
     "api.advice": frozenset({"api.advice"}),
     "api.streams": frozenset({"api.limits", "api.access", "api.present", "api.streams"}),
     "api.submissions": frozenset(),
-    "api.services": frozenset({"api.limits", "api.settings", "api.access", "api.streams", "api.submissions"}),
+    "api.forecasts": frozenset({"api.limits"}),
+    "api.services": frozenset(
+        {"api.limits", "api.settings", "api.access", "api.streams", "api.submissions", "api.forecasts"}
+    ),
     "api.transfers": frozenset(
         {"api.http", "api.openapi", "api.access", "api.services", "api.present", "api.transfers"}
     ),
@@ -97,7 +100,7 @@ API: dict[str, frozenset[str]] = {
                 "api.transfers",
                 "api.parameters",
             ),
-            *("api.present", "api.curves", "api.advice", "api.routes"),
+            *("api.present", "api.curves", "api.advice", "api.forecasts", "api.routes"),
         }
     ),
 }
@@ -398,7 +401,7 @@ def test_facts_know_no_database() -> None:
 
 def test_what_presents_facts_is_pure() -> None:
     """It reads no store and no file: neither queries nor commands, and no request."""
-    pure = ("torchyard.contract", "store.facts", "store.uploads.folder", "api.present")
+    pure = ("torchyard.contract", "scheduling", "store.facts", "store.uploads.folder", "api.present")
     presenters = [found for found in every_import() if _is_in(found.file, "api.present")]
     beyond = [
         found for found in presenters if found.top in TOP and not any(_names(found.module, name) for name in pure)

@@ -33,11 +33,15 @@ class Reader:
         self._turns = turns
 
     async def answer(self, parts: Parts[Any], caller: Principal) -> Response:
-        """Runs the parts, and returns the answer. They return a view, JSON, or a response.
+        """Runs the parts, and returns the answer. They return a view, JSON, or a response. Raises as `run` does."""
+        return await self.run(_encoded(parts, self._request), caller)
+
+    async def run(self, parts: Parts[T], caller: Principal) -> T:
+        """Runs the parts, and returns what they do.
 
         Raises what they do, TooManyRequests, and Interrupted if the caller leaves: then no further part is read.
         """
-        reading = asyncio.ensure_future(self._last(_encoded(parts, self._request), caller))
+        reading = asyncio.ensure_future(self._last(parts, caller))
         leaving = asyncio.ensure_future(_left(self._request))
         leaving.add_done_callback(lambda _: reading.cancel())
         try:
@@ -62,7 +66,7 @@ class Reader:
             yield found
             run = self._turns.go_on
 
-    async def _last(self, parts: Parts[Response], caller: Principal) -> Response:
+    async def _last(self, parts: Parts[T], caller: Principal) -> T:
         ended, found = await _interruptible(self._turns.begin, caller.key, parts)
         while not ended:
             ended, found = await _interruptible(self._turns.go_on, caller.key, parts)
@@ -105,6 +109,14 @@ writes_in_turns = partial(in_turns, of=Annotated[Reader, Depends(_writer)])
 """The same for a route that changes much, in threads of their own."""
 
 
+def answer_of(found: Any, request: Request) -> Response:
+    """Returns the answer with a view, or with JSON; a response as it is."""
+    if isinstance(found, Response):
+        return found
+    body = _json(found) if isinstance(found, BaseModel) else found
+    return gzipped(Response(body, media_type="application/json"), request.headers)
+
+
 def with_data(page: BaseModel, data: bytes) -> bytes:
     """Returns the JSON of a page, which has no items itself, with the JSON of its list."""
     return page.model_dump_json().encode().replace(b'"data":[]', b'"data":' + data, 1)
@@ -118,11 +130,7 @@ def _parts(route: Callable[..., Any], arguments: dict[str, Any]) -> Parts[Any]:
 
 
 def _encoded(parts: Parts[Any], request: Request) -> Parts[Response]:
-    found = yield from parts
-    if isinstance(found, Response):
-        return found
-    body = _json(found) if isinstance(found, BaseModel) else found
-    return gzipped(Response(body, media_type="application/json"), request.headers)
+    return answer_of((yield from parts), request)
 
 
 def _json(view: BaseModel) -> bytes:

@@ -24,7 +24,6 @@ from store.facts.jobs import (
     ListedJob,
     QueuedJob,
 )
-from store.facts.submission import Prospect
 from torchyard.contract.codec import json_number
 from torchyard.contract.columns import Column, Scalar
 from torchyard.contract.job import EndReason
@@ -46,7 +45,6 @@ from torchyard.contract.views.jobs import (
     SpreadView,
     WaitingReason,
 )
-from torchyard.contract.views.submission import ProspectView
 from torchyard.contract.views.sweeps import JobSweep
 
 _NO_PROGRESS = ProgressView()
@@ -176,12 +174,6 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
         estimate=estimate_or_none(facts.estimate),
         created_at=time(facts.created_at),
     )
-
-
-def prospect(facts: Prospect) -> ProspectView:
-    if facts.reason is None:
-        return ProspectView(fits=True, position=facts.position)
-    return ProspectView(fits=False, code=facts.reason.code, message=facts.reason.message, position=facts.position)
 
 
 def _withheld(facts: ListedJob) -> dict[str, Any]:

@@ -3,36 +3,67 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from api.access.auth import JobReader
+from fastapi import Request
+from starlette.responses import Response
+
+from api import forecasts
+from api.access.auth import JobReader, Principal
 from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
 from api.openapi.routers import guarded
-from api.parameters.reads import in_turns
+from api.parameters.forecasts import if_possible
+from api.parameters.reads import Parts, Reader, answer_of
 from api.present import jobs
 from api.present.cluster import worker
+from api.present.forecasts import starts_if
 from api.present.telemetry import log_line
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
 from store.blobs import Blobs
 from store.facts.callers import Caller
-from store.queries import advice
+from store.queries import advice, foresight
 from store.queries.advice import AdviceFacts
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
+from torchyard.contract.job import JobState
 from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.views.estimates import StartsIfView
 from torchyard.contract.views.jobs import ErrorView, JobView
 
 router = guarded("jobs", Unavailable)
 
+_MAY_START_OTHERWISE = frozenset({"waiting", "devices_busy", "reserved", "too_big"})
+"""The codes of the reasons of jobs that may start with a change."""
 
-@router.get("/jobs/{job_id}/advice")
-@in_turns
-def get_advice(services: ServicesDep, caller: JobReader, job_id: str) -> AdviceView:
+
+@router.get("/jobs/{job_id}/advice", response_model=AdviceView)
+async def get_advice(request: Request, services: ServicesDep, caller: JobReader, job_id: str) -> Response:
     """Judges the job as it is now: what is the matter, what shows it, and what to do. Claims nothing without evidence.
 
-    Any text of it may be the job's own.
+    Any text of it may be the job's own. `starts_if` is empty, too, while many ask for forecasts.
     """
+    judged, waits = await Reader(request, services.reads).run(_judged(services, job_id, caller), caller)
+    if waits:
+        found = await if_possible(request, services, caller, _starts_if(services, job_id))
+        judged = judged.model_copy(update={"starts_if": found or []})
+    return answer_of(judged, request)
+
+
+def _judged(services: Services, job_id: str, caller: Principal) -> Parts[tuple[AdviceView, bool]]:
+    """Returns the advice, and whether the job waits for devices."""
     facts = _shown(advice.collect(services.store, job_id, caller=caller), caller)
-    return judge(replace(facts, has_requirements=_has_requirements(services.store.blobs, facts)))
+    yield
+    judged = judge(replace(facts, has_requirements=_has_requirements(services.store.blobs, facts)))
+    return judged, facts.job.state == JobState.QUEUED and facts.job.status_reason.code in _MAY_START_OTHERWISE
+
+
+def _starts_if(services: Services, job_id: str) -> Parts[list[StartsIfView]]:
+    budget = forecasts.budget()
+    with budget.counted():
+        found = foresight.of_job(services.store, job_id, max_stop_grace=services.settings.max_stop_grace)
+    yield
+    if found is None or found.waits is None:
+        return []
+    return starts_if((yield from forecasts.starts_if(found.waits, budget)))
 
 
 def _shown(found: AdviceFacts, caller: Caller) -> Facts:

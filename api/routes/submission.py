@@ -1,27 +1,38 @@
 """Validates and submits specs, and retries jobs that have ended."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from api import forecasts
 from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import SpecBody, json_body
+from api.parameters.forecasts import AsksForecast, if_possible, in_turns_of_forecasts
 from api.parameters.idempotency import Keyed
-from api.parameters.reads import in_turns
+from api.parameters.reads import Parts
 from api.present import jobs as present
+from api.present.forecasts import prospect as prospect_view
 from api.services import Services, ServicesDep
+from scheduling.snapshot import Waiting
 from store.facts.callers import Caller
-from store.facts.submission import Retry, Submission, Submitted
+from store.facts.foresight import Ahead, Forecast
+from store.facts.jobs import JobFacts
+from store.facts.submission import Prospect, Retry, Submission, Submitted
+from store.queries import foresight
 from store.queries import submission as queries
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
+from torchyard.contract.job import WAITS_FOR_JOBS, Reason
 from torchyard.contract.maximums import within
 from torchyard.contract.requests import RetryRequest
 from torchyard.contract.spec import Spec
 from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.submission import SpecView
+from torchyard.contract.views.submission import ProspectView, SpecView
 
 router = guarded("jobs")
 
@@ -33,34 +44,55 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/jobs/validate", responses=problems(Unavailable))
-@in_turns
+@router.post("/jobs/validate", response_model=SpecView, responses=problems(Unavailable))
+@in_turns_of_forecasts
 def validate_spec(
     services: ServicesDep,
     caller: JobReader,
     sent: SpecBody,
+    *,
     place: Annotated[bool, Query(description="also say what the job would wait for")] = False,
-) -> SpecView:
+    forecast: AsksForecast = False,
+) -> Parts[SpecView]:
     """Returns the spec with every default filled in, or its errors. Nothing is stored.
 
-    With `place`, secrets, GPUs and targets that are not there are errors, too.
+    With `place` or `forecast`, secrets, GPUs and targets that are not there are errors, too.
     """
-    spec = _within_limits(services, sent)
-    if not place:
-        return SpecView(spec=queries.resolved(services.store, spec, caller=caller))
-    settings = services.settings
-    spec, prospect = queries.placed(
-        services.store, spec, caller=caller, visibility=settings.visibility, max_stop_grace=settings.max_stop_grace
-    )
-    return SpecView(spec=spec, waits_for=present.prospect(prospect))
+    store, spec = services.store, _within_limits(services, sent)
+    if not (place or forecast):
+        return SpecView(spec=queries.resolved(store, spec, caller=caller))
+    visibility, grace = services.settings.visibility, services.settings.max_stop_grace
+    budget = forecasts.budget()
+    with budget.counted():
+        spec, found = queries.placed(store, spec, caller=caller, visibility=visibility, max_stop_grace=grace)
+    if not forecast:
+        return SpecView(spec=spec, waits_for=prospect_view(found.prospect))
+    yield
+    made = yield from forecasts.forecast(found, budget, read=_ahead(services))
+    return SpecView(spec=spec, waits_for=prospect_view(found.prospect, made))
 
 
 @router.post("/jobs", status_code=201, responses=_CREATED)
-async def submit_job(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed: Keyed) -> Response:
+async def submit_job(
+    request: Request,
+    services: ServicesDep,
+    caller: JobWriter,
+    sent: SpecBody,
+    keyed: Keyed,
+    *,
+    forecast: AsksForecast = False,
+) -> Response:
     """Submits a job. It is queued when the answer arrives."""
     spec = _within_limits(services, sent)
     visibility = services.settings.visibility
-    return _answer(await services.submissions.submit(Submission(spec, caller, visibility, keyed)), caller)
+    made = await services.submissions.submit(Submission(spec, caller, visibility, keyed))
+    if not forecast or made.replayed:
+        return _answer(made, caller)
+    found = await if_possible(request, services, caller, _foreseen(services, made.job))
+    if found is None:
+        return _answer(made, caller)
+    told = replace(made, job=replace(made.job, estimate=found[1].estimate or made.job.estimate))
+    return _answer(told, caller, prospect_view(*found))
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
@@ -75,7 +107,25 @@ def _within_limits(services: Services, spec: Spec) -> Spec:
     return within(spec, services.settings.maximums)
 
 
-def _answer(made: Submitted, caller: Caller) -> Response:
+def _foreseen(services: Services, job: JobFacts) -> Parts[tuple[Prospect, Forecast]]:
+    """Returns what a job waits for that was stored just now. It may have started meanwhile."""
+    budget = forecasts.budget()
+    with budget.counted():
+        found = foresight.of_job(services.store, job.id, max_stop_grace=services.settings.max_stop_grace)
+    yield
+    if found is None:
+        reason = Reason(job.reason.code, job.reason.message)
+        return Prospect(reason if reason.code == WAITS_FOR_JOBS else None), Forecast()
+    return found.prospect, (yield from forecasts.forecast(found, budget, read=_ahead(services)))
+
+
+def _ahead(services: Services) -> Callable[[Waiting], Ahead]:
+    return partial(foresight.ahead_of, services.store, max_stop_grace=services.settings.max_stop_grace)
+
+
+def _answer(made: Submitted, caller: Caller, prospect: ProspectView | None = None) -> Response:
     job = present.encoded_job(made.job, caller, is_new=not made.replayed)
+    if prospect is not None:
+        job = b'%s,"waits_for":%s}' % (job[:-1], prospect.model_dump_json().encode())
     headers = {"Location": made.location} | ({"Idempotent-Replayed": "true"} if made.replayed else {})
     return Response(job, status_code=made.status, headers=headers, media_type="application/json")

@@ -1,7 +1,7 @@
 """The snapshot of a plan, by its rows and the line, and what the plan says of a job that is not in the line."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from sqlalchemy.orm import Session
@@ -20,6 +20,16 @@ _MOST_SUCCESSORS = 1000
 """Jobs that are read behind the first ones of their groups for one plan. The others wait for the next one."""
 _READ_AT_ONCE = 16
 """Jobs of a group that one statement reads for the question where a job would stand."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the plan says of one waiting job."""
+
+    reason: Reason | None
+    """Why it does not start at once; None if it does."""
+    around: Snapshot
+    """What the plan was made of, and who is first in the job's group without it. The job may be in its line."""
 
 
 def snapshot(
@@ -72,22 +82,33 @@ def with_successors(seen: Snapshot, groups: Groups, *, at_once: int) -> tuple[Sn
     return seen, planned
 
 
-def reason_of(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> Reason | None:
-    """Returns why the job would not start at once if it joined the line now; None if it would. Nothing is stored.
+def outlook_of(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> Outlook:
+    """Returns what the plan says of a job of the line, or of one that joined it now. Nothing is stored.
 
-    It is the last of its group: while others of it wait, it waits for the same. It costs two plans of what the workers
-    have reported, beside those of the jobs that could start now.
+    A newcomer is the last of its group: while others of it wait, it waits for the same. It costs two plans of what the
+    workers have reported, beside those of the jobs that could start now.
     """
     groups = Groups(session)
     heads = groups.heads()
     seen = snapshot(session, heads, {}, here="", max_stop_grace=max_stop_grace, newcomer=job)
     seen, planned = with_successors(seen, groups, at_once=_READ_AT_ONCE)
-    others = any(one.group == job.group for one in seen.line)
-    if others and (job.group not in planned.used_up or groups.going_on({job.group})):
-        return planned.reasons.by_shape.get(job.shape, WAITING)
-    planned = plan(replace(seen, line=(*seen.line, job)))
+    if all(one.id != job.id for one in seen.line):
+        others = any(one.group == job.group for one in seen.line)
+        if others and (job.group not in planned.used_up or groups.going_on({job.group})):
+            return Outlook(planned.reasons.by_shape.get(job.shape, WAITING), seen)
+        seen = replace(seen, line=(*seen.line, job))
+        planned = plan(seen)
     start = next((one for one in planned.starts if one.job.id == job.id), None)
     if start is None:
-        return planned.reasons.of(job) or WAITING
+        return Outlook(planned.reasons.of(job) or WAITING, _with_next(seen, groups, job))
     # The service gives it to the pool at once. The cluster's own scheduler decides when it starts.
-    return None if start.placement.devices else next_for(job.resources)
+    return Outlook(None if start.placement.devices else next_for(job.resources), seen)
+
+
+def _with_next(seen: Snapshot, groups: Groups, job: Waiting) -> Snapshot:
+    """Adds who is first in the job's group without it."""
+    if not groups.going_on({job.group}) or sum(one.group == job.group for one in seen.line) > 1:
+        return seen
+    known = {one.id for one in seen.line}
+    following = tuple(one for one in groups.more(job.group, limit=1) if one.id not in known)
+    return replace(seen, line=seen.line + following)

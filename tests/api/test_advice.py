@@ -81,6 +81,7 @@ def test_a_running_job_is_judged_by_its_devices_and_its_newest_wait(service: Api
         ],
         "steps": ["Set data.workers to 8: it is 3."],
         "severity": "warning",
+        "starts_if": [],
     }
 
 

@@ -14,6 +14,7 @@ from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.base import Number, Page, View, shown
 from torchyard.contract.views.estimates import EstimateView, StopView
+from torchyard.contract.views.submission import ProspectView
 from torchyard.contract.views.sweeps import JobSweep
 
 
@@ -235,6 +236,11 @@ class JobView(JobSummary):
     spec: JobSpec
     card: dict[str, JsonValue] | None = Field(
         default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
+    )
+    waits_for: ProspectView | None = Field(
+        default=None,
+        description="only of a job that was just submitted with `forecast`",
+        exclude_if=lambda value: value is None,
     )
 
 

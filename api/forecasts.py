@@ -1,0 +1,90 @@
+"""Makes the forecast of one job, in slices: when it starts, and what would start it now."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+
+from api.limits.budget import Budget
+from scheduling.alternatives import Alternative, alternatives
+from scheduling.calibration import ENOUGH, UNTAUGHT, Track, interval
+from scheduling.replay import replay
+from scheduling.snapshot import Waiting
+from store.facts.estimates import EstimateFacts
+from store.facts.foresight import Ahead, Forecast, Foresight, Waits
+
+PROCESSOR_S = 0.2
+"""What a forecast may use in all, with what it reads."""
+FOR_ALTERNATIVES_S = 0.06
+"""What the replay leaves of it."""
+FOR_READING_S = 0.04
+"""With less left for it, what is ahead of the job is not read."""
+WITHIN_S = 2.0
+"""How long a forecast goes on while others take their turns."""
+
+
+def budget() -> Budget:
+    """Returns that of one forecast."""
+    return Budget(PROCESSOR_S, within_s=WITHIN_S)
+
+
+def forecast(found: Foresight, budget: Budget, *, read: Callable[[Waiting], Ahead]) -> Generator[None, None, Forecast]:
+    """Returns when the job starts, as far as the budget allows to look, and what would start it now.
+
+    It yields after each slice, and holds nothing meanwhile. `read` returns what is ahead of the job. Raises what `read`
+    does.
+    """
+    if found.waits is None:
+        return Forecast()
+    estimate, later_than = None, None
+    if found.waits_for_devices:
+        estimate, later_than = yield from _start_of(found.waits, budget, read)
+    return Forecast(estimate, later_than, (yield from starts_if(found.waits, budget)))
+
+
+def starts_if(waits: Waits, budget: Budget) -> Generator[None, None, tuple[Alternative, ...]]:
+    """Returns the changes with which the job would start now, of those that were tried within the budget."""
+    made: list[Alternative] = []
+
+    def tried() -> Iterator[None]:
+        for one in alternatives(waits.around, waits.job):
+            if one is not None:
+                made.append(one)
+            yield
+
+    yield from budget.slices(tried())
+    return tuple(made)
+
+
+def _start_of(
+    waits: Waits, budget: Budget, read: Callable[[Waiting], Ahead]
+) -> Generator[None, None, tuple[EstimateFacts | None, int | None]]:
+    """Returns the estimate of the job, or the moment before which it does not start; neither if it never does."""
+    if budget.left_s < FOR_READING_S + FOR_ALTERNATIVES_S:
+        return None, waits.around.now
+    with budget.counted():
+        ahead = read(waits.job)
+    yield
+    now, start = ahead.line.snapshot.now, None
+    reached = now
+
+    def replayed() -> Iterator[None]:
+        nonlocal reached, start
+        for at in replay(ahead.line.snapshot, only=(waits.job.id,)):
+            reached, start = at.at, at.starts.get(waits.job.id)
+            if start is not None:
+                return
+            yield
+
+    has_ended = yield from budget.slices(replayed(), leaving_s=FOR_ALTERNATIVES_S)
+    if start is None:
+        return None, None if has_ended else reached
+    if ahead.line.is_newcomer_behind:
+        return None, start
+    return _estimate(ahead.tracks, start, now=now), None
+
+
+def _estimate(tracks: Mapping[int, Track], start: int, *, now: int) -> EstimateFacts:
+    made = interval(tracks, start - now)
+    track = tracks.get(made.bucket, UNTAUGHT)
+    if made.low is None or made.high is None:
+        scored = sum(len(one.scores) for one in tracks.values())
+        return EstimateFacts(now + made.expected, None, None, now, held=0, of=min(scored, ENOUGH - 1))
+    return EstimateFacts(now + made.expected, now + made.low, now + made.high, now, held=track.held, of=track.of)

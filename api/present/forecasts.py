@@ -1,0 +1,40 @@
+"""The views of what would become of a job, and of what would start it now."""
+
+from collections.abc import Sequence
+
+from api.present.estimates import estimate_or_none
+from api.present.times import time_or_none
+from scheduling.alternatives import Alternative
+from store.facts.foresight import Forecast
+from store.facts.submission import Prospect
+from torchyard.contract.views.estimates import StartsIfView
+from torchyard.contract.views.submission import ProspectView
+
+
+def prospect(facts: Prospect, forecast: Forecast | None = None) -> ProspectView:
+    """Returns the view of what would become of a job, or becomes of it. `forecast`: if it was asked for."""
+    found, reason = forecast or Forecast(), facts.reason
+    return ProspectView(
+        fits=reason is None,
+        code=None if reason is None else reason.code,
+        message=None if reason is None else reason.message,
+        position=facts.position,
+        estimate=estimate_or_none(found.estimate),
+        later_than=time_or_none(found.later_than),
+        starts_if=starts_if(found.alternatives),
+    )
+
+
+def starts_if(found: Sequence[Alternative]) -> list[StartsIfView]:
+    """Returns the view of changes with which a job would start now."""
+    return [StartsIfView(change=one.change, value=one.value, message=_message(one)) for one in found]
+
+
+def _message(one: Alternative) -> str:
+    match one.change:
+        case "time_limit":
+            return f"with `time_limit` ≤ {one.value}"
+        case "devices":
+            return f"on {one.value} device{'' if one.value == '1' else 's'}"
+        case "preemptible":
+            return "if preemptible"
