@@ -27,14 +27,29 @@ _OF_BATCH = re.compile(r"jobs\.([0-9]+)(?:\.(.+))?")
 """Matches the field of an error of a batch: the index of the job, and the field of its spec."""
 
 
-def validate(file: FileArgument, *, as_json: Json = False) -> None:
+def validate(
+    file: FileArgument,
+    *,
+    forecast: Annotated[
+        bool,
+        typer.Option("--forecast", help="Also say when the job would start, and what would start it at once."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Print a job spec with every default filled in, or its errors."""
     import yaml
 
     with connect() as client:
-        spec = client.validate(read_spec(file))
+        sent = read_spec(file)
+        found = client.forecast(sent) if forecast else None
+        spec = client.validate(sent) if found is None else found.spec
     if as_json:
-        return output.write_json(spec)
+        return output.write_json(spec if found is None else found)
+    if found is not None and found.waits_for is not None:
+        from torchyard.cli import forecasts
+
+        for line in forecasts.of_spec(found.waits_for):
+            terminal.note(line)
     resolved = {"trainer": spec.trainer, "name": spec.name, **spec.model_dump(mode="json")}
     text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=120)
     return terminal.write(text.rstrip())
@@ -104,7 +119,7 @@ def submit(
                 made = client.submit_batch(specs, atomic=together, idempotency_key=idempotency_key)
             _show_batch(made, places, as_json=as_json)
         else:
-            job = client.submit(specs[0], idempotency_key=idempotency_key).view
+            job = client.submit(specs[0], idempotency_key=idempotency_key, forecast=not as_json).view
             accepted(client, job, follow=follow, as_json=as_json)
     return None
 
@@ -186,11 +201,18 @@ def retry(
 
 def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
     """Prints the id of a job that was submitted, or with `follow`, follows it and exits with the code of its state."""
+    from torchyard.cli import forecasts
+
     come_back = f"{output.command()} logs {job.id} -f"
+    expected = forecasts.of_submitted(job.waits_for)
     if follow:
         terminal.note(f"Submitted {job.name}: {job.id}\nCtrl-C leaves it alone. To come back: {come_back}")
+        for line in expected:
+            terminal.note(line)
         raise typer.Exit(_watch(client, job, as_json=as_json))
     output.write_json(job) if as_json else terminal.write(job.id)
+    for line in expected:
+        terminal.note(line)
     terminal.note(f"Submitted {job.name}. Follow it: {come_back}")
 
 

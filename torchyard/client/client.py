@@ -99,6 +99,7 @@ class Client(Driver[ClientCore]):
     submit = blocking(ClientCore.submit, Job)
     submit_batch = blocking(ClientCore.submit_batch)
     validate = blocking(ClientCore.validate)
+    forecast = blocking(ClientCore.forecast)
     exact_init_from = blocking(ClientCore.exact_init_from)
     get = blocking(ClientCore.get, Job)
     free_name = blocking(ClientCore.free_name)

@@ -195,7 +195,7 @@ def _submit(
 
     if settings["name"] is None and idempotency_key is None:  # with a key, a repeated command sends the same spec
         spec = spec.model_copy(update={"name": client.free_name(spec.name)})
-    job = client.submit(spec, idempotency_key=idempotency_key)
+    job = client.submit(spec, idempotency_key=idempotency_key, forecast=not as_json)
     return accepted(client, job.view, follow=not detach, as_json=as_json)
 
 

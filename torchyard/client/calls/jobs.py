@@ -25,8 +25,9 @@ from torchyard.contract.views.jobs import ActionsView, BatchView, JobPage, JobSu
 from torchyard.contract.views.submission import SpecView
 
 
-def submit(spec: Spec, *, key: str | None) -> Call[JobView]:
-    return Call(JobView, "POST", "/v1/jobs", content=_encoded(spec), headers={**JSON, **idempotency(key)})
+def submit(spec: Spec, *, key: str | None, forecast: bool = False) -> Call[JobView]:
+    headers = {**JSON, **idempotency(key)}
+    return Call(JobView, "POST", "/v1/jobs", _asking(forecast), content=_encoded(spec), headers=headers)
 
 
 def submit_batch(specs: Sequence[Spec], *, atomic: bool, key: str | None) -> Call[BatchView]:
@@ -34,8 +35,8 @@ def submit_batch(specs: Sequence[Spec], *, atomic: bool, key: str | None) -> Cal
     return Call(BatchView, "POST", "/v1/jobs/batch", content=content, headers={**JSON, **idempotency(key)})
 
 
-def validate(spec: Spec) -> Call[SpecView]:
-    return Call(SpecView, "POST", "/v1/jobs/validate", content=_encoded(spec), headers=JSON)
+def validate(spec: Spec, *, forecast: bool = False) -> Call[SpecView]:
+    return Call(SpecView, "POST", "/v1/jobs/validate", _asking(forecast), content=_encoded(spec), headers=JSON)
 
 
 def get(job_id: str, *, wait: float | None = None, after_version: int | None = None) -> Call[JobView]:
@@ -112,6 +113,10 @@ def queue() -> Call[Page[QueueEntry]]:
 
 def attempts(job_id: str) -> Call[Page[AttemptView]]:
     return Call(Page[AttemptView], "GET", f"{job_path(job_id)}/attempts", {"limit": LARGE_PAGE})
+
+
+def _asking(forecast: bool) -> dict[str, str | None]:
+    return {"forecast": "true" if forecast else None}
 
 
 def _sent(where: JobFilter) -> dict[str, Any]:

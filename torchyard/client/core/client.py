@@ -22,6 +22,7 @@ from torchyard.client.references import find_job, free_name, with_ids
 from torchyard.client.transport import Transport
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.views.jobs import BatchView
+from torchyard.contract.views.submission import SpecView
 
 
 class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
@@ -34,13 +35,17 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         self.schedules = SchedulesCore(self._connection)
         self.notifications = NotificationsCore(self._connection)
 
-    async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJob:
+    async def submit(self, spec: Spec, *, idempotency_key: str | None = None, forecast: bool = False) -> AsyncJob:
         """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
         the server knows the key, it is the job of the first call with that key. The `init_from` of a spec that is a
         dict may have the name of a job in place of its id, `digits/best`, or where no job has it, that of a sweep.
+
+        `forecast`: the job's `view.waits_for` says when it is expected to start, and what would start it at once. It
+        takes a moment longer, and is None if the server makes too many forecasts now, or knew the key.
         """
         (exact,) = await with_ids(self._connection, [spec])
-        return AsyncJob(self, await self._connection.answer(calls.submit(exact, key=idempotency_key)))
+        call = calls.submit(exact, key=idempotency_key, forecast=forecast)
+        return AsyncJob(self, await self._connection.answer(call))
 
     async def submit_batch(
         self, specs: Sequence[Spec], *, atomic: bool = False, idempotency_key: str | None = None
@@ -103,6 +108,15 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
         (exact,) = await with_ids(self._connection, [spec])
         return (await self._connection.answer(calls.validate(exact))).spec
+
+    async def forecast(self, spec: Spec) -> SpecView:
+        """Returns what `validate` does in `spec`, and in `waits_for` what would become of the job if it were submitted
+        now: whether it would start at once, else when, and what would start it at once. Nothing is stored.
+
+        Raises InvalidSpec, also for secrets, GPUs and targets that are not there, and TooManyRequests.
+        """
+        (exact,) = await with_ids(self._connection, [spec])
+        return await self._connection.answer(calls.validate(exact, forecast=True))
 
     async def exact_init_from(self, text: str) -> str:
         """Returns an `init_from` with ids in place of the name of a job or a sweep, such as `digits/best`.
