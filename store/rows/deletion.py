@@ -14,6 +14,7 @@ from store.db.tables import (
     Allocation,
     Artifact,
     Attempt,
+    AttemptUse,
     BundleUse,
     Checkpoint,
     DeletedJob,
@@ -54,6 +55,8 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))
     garbage.add_blobs(session, {*files, *artifacts, *media.remove(session, job_id)})
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
+    # A worker of a version before this table leaves the rows of attempts that it ends.
+    _execute(session, delete(AttemptUse).where(AttemptUse.attempt_id.in_(attempts)))
     dependencies.note_deleted(session, job)
     stored = (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, InitialWeights, Dependency, Star)
     for table in (*stored, Estimate, Forecast, JobPackages, IdempotencyKey, Attempt):

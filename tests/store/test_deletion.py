@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from store.blobs import Blobs
 from store.commands import cleanup
-from store.db.tables import Estimate, Forecast, Garbage
+from store.db.tables import AttemptUse, Estimate, Forecast, Garbage
 from store.facts.callers import SERVICE, Caller
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import DependencyFacts
@@ -88,6 +88,8 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
         packages={"torch": "2.14.1"},
     )
     db.end(claim, EndReason.COMPLETED)
+    use = AttemptUse(attempt_id=claim.attempt_id, seen_at=1, measured_us=0, busy_us=0, idle_us=0)
+    db.write(lambda session: session.add(use))
     return job_id
 
 
