@@ -9,7 +9,11 @@ export class Price {
   text = $state.raw<string | null>(null);
   private askedAt: number | null = null;
 
-  constructor(private readonly read: () => Promise<StopView | null | undefined>) {}
+  /** `ofMany`: jobs that the page does not name, so the sentence about one says which. */
+  constructor(
+    private readonly read: () => Promise<StopView | null | undefined>,
+    private readonly ofMany: boolean,
+  ) {}
 
   /** Asks, unless that was done just now. */
   ask(): void {
@@ -21,7 +25,7 @@ export class Price {
   private async load(): Promise<void> {
     try {
       const stop = await this.read();
-      this.text = stop ? sentenceOf(stop.message) : null;
+      this.text = stop ? sentenceOf(stop, this.ofMany) : null;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       this.text = null;
@@ -36,11 +40,13 @@ export function priceOfJobs(
   now = false,
 ): Price {
   const body = { action, ...who, ...(now ? { now } : {}), dry_run: true };
-  return new Price(async () => (await post<ActionsView>("v1/jobs/actions", body)).price);
+  const ofMany = !("ids" in who) || who.ids.length > 1;
+  return new Price(async () => (await post<ActionsView>("v1/jobs/actions", body)).price, ofMany);
 }
 
-function sentenceOf(message: string): string {
+function sentenceOf({ message, jobs, total }: StopView, ofMany: boolean): string {
+  const whole = /[.!?]$/.test(message) ? message : `${message}.`;
+  if (ofMany && total === 1 && jobs[0]?.name) return `${jobs[0].name}: ${whole}`;
   const isLoss = /^[\d.,]+ (steps?|GPU|CPU)\b/.test(message);
-  const text = isLoss ? `At stake: ${message}` : message.charAt(0).toUpperCase() + message.slice(1);
-  return /[.!?]$/.test(text) ? text : `${text}.`;
+  return isLoss ? `At stake: ${whole}` : whole.charAt(0).toUpperCase() + whole.slice(1);
 }
