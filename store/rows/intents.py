@@ -137,7 +137,7 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job
-    running_on = Reason(state, "the pause was withdrawn before it took effect")
+    running_on = _without_pause(job)
     _tell(session, job, running_on.message, caller)
     return _store_request(session, job, running_on, pause_requested_at=None)
 
@@ -201,6 +201,13 @@ def idle_for(job: Job, timeout: timedelta) -> str:
 def preempted_by(owner: str, priority: int) -> str:
     """Returns what a preempted job says of the other. It may be another user's private job, so it is not named."""
     return f"preempted by a job of {owner} (priority {priority})"
+
+
+def _without_pause(job: Job) -> Reason:
+    """Returns the reason of a job with an open attempt whose pause is withdrawn before it took effect."""
+    if job.idle_requested_at is not None:
+        return Reason("stopping", "the pause was withdrawn, but the job is stopped, as it did not use its GPUs")
+    return Reason(job.state, "the pause was withdrawn before it took effect")
 
 
 def _may_be_preempted(job: Job, preemptor: Job, *, is_guest: bool) -> bool:
