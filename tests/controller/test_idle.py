@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import func, select, update
 
 from controller.idle import Idle
+from store.commands import workers
 from store.commands.idleness import follow
 from store.db.database import in_us, now_us
-from store.db.tables import Attempt, AttemptUse, Job, NotificationTarget, Signal
+from store.db.tables import Allocation, Attempt, AttemptUse, Job, NotificationTarget, Signal
 from store.rows import intents
 from store.rows.intents import requested_stop
 from store.store import Store
@@ -69,6 +70,14 @@ class Holder:
         self.db.write(lambda session: session.execute(change))
         return self
 
+    def reports(self, *shares: float | None) -> None:
+        """Has the worker send a heartbeat with the utilization of its GPUs."""
+        devices = [
+            {"uuid": f"gpu-{index}", "kind": "cuda", "utilization": share, "memory_used_bytes": 1}
+            for index, share in enumerate(shares)
+        ]
+        workers.heartbeat(self.store, self.worker, devices=devices, starts={})
+
     def look(self) -> None:
         Idle(self.store, None if self.maximum is None else parse_duration(self.maximum)).run()
 
@@ -124,6 +133,24 @@ def test_one_gpu_is_called_one(holder: Holder) -> None:
     holder.idles("90s").look()
     holder.idles("20m").look()
     assert holder.warnings[0].startswith("its GPU was used below 5% for 20m; if that")
+
+
+@quick_on_sqlite
+def test_the_heartbeats_of_its_worker_say_whether_it_is_idle(holder: Holder) -> None:
+    holder.run()
+    holder.db.write(lambda session: session.execute(update(Allocation).values(kind="cuda")))
+    holder.reports(0.0, 0.04)
+    holder.idles("20m").reports(0.01, 0.0)
+    holder.look()
+    assert holder.warnings == [HALF.format("20m")]
+    holder.idles("40m").warned("20m").reports(0.01, 0.9)
+    holder.look()
+    holder.idles("40m").warned("20m").reports(0.01, None)
+    holder.look()
+    assert holder.stop is None
+    holder.idles("40m").warned("20m").reports(0.0, 0.0)
+    holder.look()
+    assert holder.stop is EndReason.IDLE_TIMEOUT
 
 
 @quick_on_sqlite
@@ -313,6 +340,14 @@ def test_its_owner_may_pause_it_instead_and_a_preemption_comes_too_late(holder: 
     assert holder.db.end(holder.claim, EndReason.IDLE_TIMEOUT) is JobState.PAUSED
     holder.db.resume(holder.job_id)
     assert holder.again().stop is None
+
+
+@quick_on_sqlite
+def test_a_withdrawn_pause_does_not_withdraw_the_stop(holder: Holder) -> None:
+    holder.run().idles("30m").warned("15m").look()
+    holder.db.pause(holder.job_id)
+    job = holder.db.resume(holder.job_id)
+    assert (requested_stop(job), job.reason_code) == (EndReason.IDLE_TIMEOUT, "stopping")
 
 
 @quick_on_sqlite

@@ -97,9 +97,11 @@ def test_a_watch_is_called_at_the_end_unless_it_was_cancelled(fixture: EngineFix
     fixture.engine.watch(handle, called.set)
     fixture.engine.watch(handle, cancelled.set)()
     assert not called.is_set()
-    fixture.engine.request_stop(handle, EndReason.PAUSED, LONG)
+    fixture.engine.request_stop(handle, EndReason.IDLE_TIMEOUT, LONG)
     assert called.wait(DEADLINE_S)
-    assert isinstance(fixture.engine.poll(handle), Ended)
+    ended = fixture.engine.poll(handle)
+    assert isinstance(ended, Ended)
+    assert ended.report.reason is EndReason.IDLE_TIMEOUT
     assert not cancelled.is_set()
 
 

@@ -92,7 +92,8 @@ def test_the_stop_that_was_asked_for_counts_more_than_slurms_word() -> None:
     for state, nodes in (("CANCELLED", ""), ("NODE_FAIL", "n1")):
         facts = Facts(submitted=True, settled=True, requested=EndReason.PAUSED, job=job(state, nodes=nodes))
         assert ended(facts).reason is EndReason.PAUSED
-    assert ended(Facts(absent=True, submitted=True, requested=EndReason.CANCELLED)).reason is EndReason.CANCELLED
+    for asked in (EndReason.CANCELLED, EndReason.IDLE_TIMEOUT):
+        assert ended(Facts(absent=True, submitted=True, requested=asked)).reason is asked
 
 
 def test_a_job_that_was_cancelled_before_it_had_a_node_has_ended_at_once() -> None:
