@@ -24,6 +24,7 @@ from worker.engines.base import Engine
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
 from worker.placement.apply import Placer
+from worker.placement.forecaster import Forecaster
 from worker.placement.postponed import QUIET_S
 from worker.pools import Pool
 from worker.registration import HostRegistration, PoolRegistration, Registration
@@ -89,6 +90,13 @@ class Daemon:
             clock=clock,
         )
         self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace, holder=holder)
+        self._forecaster = Forecaster(
+            self._store,
+            worker_id=self.id,
+            observe=self._devices.observe,
+            max_stop_grace=settings.max_stop_grace,
+            clock=clock,
+        )
         self._stopping = self._leaving = False
 
     @property
@@ -113,6 +121,7 @@ class Daemon:
         finally:
             self._runners.detach(_LEAVE_S, clock=self._clock)
             self._duties.stop(_LEAVE_S)
+            self._forecaster.leave()
             self._registration.release()
             wakeups.close()
             self._store.close()
@@ -155,6 +164,7 @@ class Daemon:
     def _stand_by(self) -> None:
         """Leaves all attempts to the daemon that serves the pool now, and waits until that one is gone."""
         logger.warning("another daemon serves the pool %s now; this one waits", self.name)
+        self._forecaster.forget()
         self._runners.abandon_others(())
         while self._runners and not self._leaving and not self._stopping:
             self._attempt_ended.wait(_WAKEUP_WAIT_S)
@@ -186,6 +196,19 @@ class Daemon:
             woken = self._wait(wakeups)
             if woken or self._attempt_ended.is_set():
                 claim_interval.make_due()
+                self._forecaster.notice()
+            else:
+                self._forecast()
+
+    def _forecast(self) -> None:
+        """Does a slice of the estimates. Not while jobs start one after the other: they would be old at once."""
+        if self._stopping or self._duties.draining:
+            self._forecaster.leave()
+        elif not self._placer.postponed.pending:
+            self._forecaster.work(self._is_idle)
+
+    def _is_idle(self) -> bool:
+        return not (self._attempt_ended.is_set() or self._stopping or self._leaving)
 
     def _reap(self) -> bool:
         """Forgets the attempts that are closed. Returns whether an attempt has ended since the last call."""
@@ -234,11 +257,10 @@ class Daemon:
         woken = False
         try:
             if not self._attempt_ended.is_set():
-                soon = QUIET_S if self._placer.postponed.pending else _WAKEUP_WAIT_S
-                woken = wakeups.wait(_STOPPING_WAKEUP_WAIT_S if self._stopping else soon)
+                woken = wakeups.wait(self._longest_wait())
         except Unavailable as error:
             logger.warning("%s; polling the database instead", error.message)
-            self._attempt_ended.wait(_WAKEUP_WAIT_S)
+            self._wait_without_wakeups()
             self._runners.recheck_intents()
             return None
         if woken and wakeups.asked:
@@ -247,6 +269,21 @@ class Daemon:
         elif woken and self._runners.any_ending():
             self._attempt_ended.wait(_ENDING_WAIT_S)
         return woken
+
+    def _wait_without_wakeups(self) -> None:
+        ends = self._clock() + _WAKEUP_WAIT_S
+        while (left := ends - self._clock()) > 0:
+            if self._attempt_ended.wait(min(left, self._longest_wait())) or self._stopping:
+                return
+            self._forecast()
+
+    def _longest_wait(self) -> float:
+        """Returns for how many seconds to wait for a wake-up if none comes."""
+        if self._stopping:
+            return _STOPPING_WAKEUP_WAIT_S
+        if self._placer.postponed.pending:
+            return QUIET_S
+        return min(_WAKEUP_WAIT_S, self._forecaster.due_in())
 
 
 def _context(

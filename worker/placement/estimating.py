@@ -1,0 +1,51 @@
+"""Turns what a replay says into estimates. Times are microseconds since the epoch, by the database's clock."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+
+from scheduling.calibration import Track, interval
+from store.facts.estimates import Estimated, Seen
+
+_OF_TEN = 9
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """All estimates of one moment."""
+
+    made_at: int
+    estimated: tuple[Estimated, ...]
+    after: int | None
+    """When jobs that stand behind those that were looked at start at the earliest. None: there are none."""
+
+
+def estimating(seen: Seen, starts: Mapping[str, int], tracks: Mapping[int, Track]) -> Generator[None, None, Estimates]:
+    """Returns the estimates of what was `seen`. Yields after each job.
+
+    `starts`: when each job starts, as the replay says. Jobs without a start have no estimate.
+    """
+    now, made = seen.snapshot.now, list[Estimated]()
+    for job in seen.snapshot.line:
+        if job.id in starts and job.id in seen.attempts:
+            made.append(_estimated(job.id, seen.attempts[job.id], now, max(0, starts[job.id] - now), tracks))
+            yield
+    return Estimates(now, tuple(made), _after(made) if seen.behind else None)
+
+
+def _estimated(job_id: str, attempt: int, now: int, wait_us: int, tracks: Mapping[int, Track]) -> Estimated:
+    found = interval(tracks, wait_us)
+    return Estimated(
+        job_id=job_id,
+        attempt=attempt,
+        wait_us=wait_us,
+        bucket=found.bucket,
+        expected=now + found.expected,
+        low=None if found.low is None else now + found.low,
+        high=None if found.high is None else now + found.high,
+    )
+
+
+def _after(made: list[Estimated]) -> int | None:
+    """Returns when nine of ten have started: the others may wait for what nobody behind them needs."""
+    moments = sorted(one.expected if one.low is None else one.low for one in made)
+    return moments[(len(moments) - 1) * _OF_TEN // 10] if moments else None
