@@ -66,8 +66,8 @@ class Future:
             refused=frozenset(),
         )
 
-    def carry_out(self, steps: Sequence[Start | Stop], reservations: Sequence[Reservation]) -> bool:
-        """Returns whether another plan may do more at this moment: victims have gone, or a place is kept no more."""
+    def carry_out(self, steps: Sequence[Start | Stop], reservations: Sequence[Reservation]) -> None:
+        """Starts and stops jobs. Another plan may do more at this moment."""
         for step in steps:
             if isinstance(step, Start):
                 self._start(step)
@@ -75,7 +75,6 @@ class Future:
                 self._stop(step)
         begun = {step.job.id for step in steps if isinstance(step, Start)}
         self._reservations = tuple(one for one in reservations if one.job_id not in begun)
-        return len(begun) < len(steps) or len(self._reservations) < len(reservations)
 
     def next_moment(self, again_at: int | None) -> int | None:
         """Returns when something happens next; None if nothing does any more."""

@@ -43,15 +43,15 @@ def replay(
 
 
 def _plan(future: Future) -> Generator[Reached, None, int | None]:
-    """Carries out plans until one changes nothing that the next would see. Returns when it must be made again."""
+    """Carries out plans until one does nothing. Returns when the next one must be made at the latest."""
     while True:
         walk = Walk(future.snapshot())
         for _ in walk.walking():
             yield Reached(future.now, future.starts)
         steps, reservations = walk.decided()
-        more = future.carry_out(steps, reservations)
+        future.carry_out(steps, reservations)
         yield Reached(future.now, future.starts)
-        if not more:
+        if not steps:
             return walk.again_at()
 
 

@@ -17,7 +17,7 @@ HEADER = ("seed", "estimates", "held", "median error", "by limits", "ratio", "me
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Errors and widths are medians, in hours."""
+    """Errors and widths are medians, in hours; errors of the estimates that have one by limits beside them."""
 
     seed: str
     estimates: int
@@ -41,12 +41,13 @@ class Accuracy:
 def accuracy_of(seed: str, outcomes: Sequence[Outcome], *, in_all: bool = False) -> Accuracy:
     held = [one.held for one in outcomes if one.held is not None]
     widths = [one.width_us for one in outcomes if one.width_us is not None]
+    compared = [(one.error_us, one.error_by_limits_us) for one in outcomes if one.error_by_limits_us is not None]
     return Accuracy(
         seed=seed,
         estimates=len(outcomes),
         held=sum(held) / max(1, len(held)),
-        error=median(one.error_us for one in outcomes) / HOUR_US,
-        error_by_limits=median(one.error_by_limits_us for one in outcomes) / HOUR_US,
+        error=median(ours for ours, _ in compared) / HOUR_US if compared else 0.0,
+        error_by_limits=median(by_limits for _, by_limits in compared) / HOUR_US if compared else 0.0,
         width=median(widths) / HOUR_US if widths else 0.0,
         in_all=in_all,
     )

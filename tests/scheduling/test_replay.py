@@ -1,10 +1,23 @@
 """A replay: when waiting jobs start, if all run as long as they are believed to."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from dataclasses import replace
+from random import Random
+from typing import TypeVar
 
-from scheduling.replay import replay
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduling.plan import plan, planning
+from scheduling.replay import Reached, replay
 from scheduling.snapshot import Snapshot
-from tests.scheduling.clusters import HOUR, NOW, host, runs, seen, slots, waits
+from tests.scheduling.clusters import HOUR, NOW, gpu, host, runs, seen, slots, waits
+from tests.scheduling.playing import Playing
+from tests.scheduling.snapshots import snapshot_of
+from tests.scheduling.worlds import any_world
+
+_T = TypeVar("_T")
+FRACTIONS = [None, 0.0, 1e-300, 0.5, 1.0, 7.0, -1.0, float("nan"), float("inf")]
 
 
 def test_waiting_jobs_start_when_those_before_them_are_believed_to_end() -> None:
@@ -16,15 +29,80 @@ def test_waiting_jobs_start_when_those_before_them_are_believed_to_end() -> None
     assert _starts(snapshot, by_limits=True) == {"job_1": NOW + 23 * HOUR, "job_2": NOW + 47 * HOUR}
 
 
-def test_a_job_that_fits_nowhere_has_no_start() -> None:
-    snapshot = seen(waits("job_1", 2), waits("job_2", owner="eve"), hosts=[host(slots("x"))])
+@given(st.integers(0, 1 << 32))
+def test_a_replay_is_what_plans_then_do(seed: int) -> None:
+    random = Random(seed)
+    snapshot = snapshot_of(any_world(random), random)
+    assert _starts(snapshot) == Playing(snapshot).run()
+
+
+@given(st.integers(0, 1 << 32))
+def test_equal_snapshots_give_equal_replays_in_whatever_order_they_list(seed: int) -> None:
+    random = Random(seed)
+    snapshot = snapshot_of(any_world(random), random)
+    shuffled = replace(
+        snapshot,
+        hosts=_shuffled(snapshot.hosts, random),
+        running=_shuffled(snapshot.running, random),
+        line=_shuffled(snapshot.line, random),
+        displacements=_shuffled(snapshot.displacements, random),
+        uses=_shuffled(snapshot.uses, random),
+    )
+    assert _starts(shuffled) == _starts(snapshot)
+
+
+@given(st.integers(0, 1 << 32))
+def test_a_plan_in_pieces_is_the_plan_whatever_happens_between_them(seed: int) -> None:
+    random = Random(seed)
+    snapshots = [snapshot_of(any_world(random), random) for _ in range(2)]
+    slices = [planning(snapshot) for snapshot in snapshots]
+    plans = [None, None]
+    while None in plans:
+        number = random.choice([number for number, made in enumerate(plans) if made is None])
+        try:
+            next(slices[number])
+        except StopIteration as ended:
+            plans[number] = ended.value
+    assert plans == [plan(snapshot) for snapshot in snapshots]
+
+
+@given(st.lists(st.tuples(st.sampled_from(FRACTIONS), st.sampled_from(FRACTIONS)), min_size=1, max_size=8))
+def test_whatever_jobs_tell_all_start_within_the_limits_of_those_before_them(told: list[tuple[float, float]]) -> None:
+    running = [runs(f"job_r{number}", fraction=one[0]) for number, one in enumerate(told)]
+    line = [waits(f"job_w{number}", fraction=one[1]) for number, one in enumerate(told)]
+    snapshot = seen(*line, hosts=[host(slots(*(job.job_id for job in running)))], running=running)
+    starts = _starts(snapshot)
+    assert starts.keys() == {job.id for job in line}
+    assert all(NOW <= at <= NOW + 24 * HOUR for at in starts.values())
+
+
+def test_a_job_that_was_stopped_for_another_comes_back_with_its_work() -> None:
+    """The victim needs two hours still; who displaced it needs three, and then ends."""
+    victim = runs("job_0", preemptible=True, since=NOW - 6 * HOUR, fraction=0.75)
+    line = (
+        waits("job_1", priority=1, ran_us=0, usual_us=3 * HOUR),
+        waits("job_2", owner="eve", priority=-1),
+    )
+    starts = _starts(seen(*line, hosts=[host(slots("job_0"))], running=[victim]))
+    assert starts == {"job_1": NOW, "job_2": NOW + 5 * HOUR}
+
+
+def test_what_fits_nowhere_has_no_start_and_costs_no_plan() -> None:
+    line = (waits("job_1", 2), waits("job_2", owner="eve"))
+    snapshot = seen(*line, hosts=[host([gpu(0, job="x")])])
+    assert [*replay(snapshot, only=["job_1"])] == []
     assert _starts(snapshot) == {}
+    assert _starts(seen(*line, hosts=[])) == {}
 
 
 def _starts(snapshot: Snapshot, *, only: Collection[str] | None = None, by_limits: bool = False) -> dict[str, int]:
-    slices = replay(snapshot, only=only, by_limits=by_limits)
-    while True:
-        try:
-            next(slices)
-        except StopIteration as ended:
-            return dict(ended.value)
+    slices: Generator[Reached, None, object] = replay(snapshot, only=only, by_limits=by_limits)
+    reached = Reached(NOW, {})
+    for one in slices:
+        assert one.at >= reached.at
+        reached = one
+    return dict(reached.starts)
+
+
+def _shuffled(given: tuple[_T, ...], random: Random) -> tuple[_T, ...]:
+    return tuple(random.sample(given, len(given)))
