@@ -6,6 +6,9 @@ from store.commands import idleness as commands
 from store.queries import idleness
 from store.store import Store
 
+_MOST_AT_ONCE = 100
+"""Jobs of one run, so that the other duties wait for half a second at most."""
+
 
 class Idle:
     """A duty: it compares how long each job has been idle with its `idle_timeout`."""
@@ -18,8 +21,8 @@ class Idle:
         self._maximum = maximum
 
     def run(self) -> bool:
-        """Looks at all jobs. Returns False: the next look is after the interval. Raises Unavailable."""
-        for found in idleness.find(self._store):
-            if found.due(self._maximum) is not None:
-                commands.follow(self._store, found.job_id, maximum=self._maximum)
-        return False
+        """Looks at all jobs, and does what is due for some. Returns whether it is for others. Raises Unavailable."""
+        due = [found.job_id for found in idleness.find(self._store) if found.due(self._maximum) is not None]
+        for job_id in due[:_MOST_AT_ONCE]:
+            commands.follow(self._store, job_id, maximum=self._maximum)
+        return len(due) > _MOST_AT_ONCE

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
+from controller import idle
 from controller.idle import Idle
 from store.commands import workers
 from store.commands.idleness import follow
@@ -37,9 +38,10 @@ class Holder:
     db: StoreFixture
     store: Store
     maximum: str | None = None
+    name: str = "box-a"
 
     def __post_init__(self) -> None:
-        self.worker = self.db.worker()
+        self.worker = self.db.worker(self.name)
 
     def run(self, **spec: Any) -> "Holder":
         usual: dict[str, Any] = {"resources": {"devices_per_node": 2}, "max_restarts": 3, "idle_timeout": "30m"}
@@ -297,6 +299,15 @@ def test_controllers_that_work_at_once_warn_and_stop_once(holder: Holder) -> Non
     run_together(*calls)
     assert len(holder.warnings) == 2
     assert holder.stop is EndReason.IDLE_TIMEOUT
+
+
+@quick_on_sqlite
+def test_many_jobs_take_several_turns(holder: Holder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "_MOST_AT_ONCE", 1)
+    holders = [holder.run().idles("20m"), Holder(holder.db, store, name="box-b").run().idles("20m")]
+    duty = Idle(store, None)
+    assert [duty.run(), duty.run(), duty.run()] == [True, False, False]
+    assert [len(each.warnings) for each in holders] == [1, 1]
 
 
 @quick_on_sqlite
