@@ -118,9 +118,9 @@ class Forecaster:
             yield 0.0
             mark = cluster_mark(self._store.read)
             if mark != scored:  # otherwise no job has started
-                commands.score(self._store, lease)
+                while commands.score(self._store, lease):
+                    yield 0.0
                 scored = mark
-                yield 0.0
             waits = True
             if self._pace.may_begin(self._clock(), mark):
                 waits = yield from self._estimate(lease, mark)
