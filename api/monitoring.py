@@ -64,6 +64,7 @@ class _Service(Collector):
             yield from _of_attempts(found)
             yield from _of_workers(found)
             yield from _of_controllers(found)
+            yield from _of_estimates(found)
             yield from _of_starts(found)
 
     def _stats(self) -> ServiceStats | None:
@@ -110,6 +111,21 @@ def _of_controllers(found: ServiceStats) -> Iterable[Metric]:
     if found.controller_age is not None:
         told = "Time since a controller, which does what is due without a request, did its duties."
         yield GaugeMetricFamily("torchyard_controller_seen_age_seconds", told, found.controller_age / _SECONDS)
+
+
+def _of_estimates(found: ServiceStats) -> Iterable[Metric]:
+    if found.estimates_age is not None:
+        told = "Time since the estimates of starts were made anew."
+        yield GaugeMetricFamily("torchyard_estimates_age_seconds", told, found.estimates_age / _SECONDS)
+    held = GaugeMetricFamily(
+        "torchyard_estimates_held_ratio", "Of the newest intervals, how many held: 0.8 is meant.", labels=["bucket"]
+    )
+    scored = CounterMetricFamily("torchyard_estimates_scored", "Estimates that came true or not.", labels=["bucket"])
+    for bucket, estimates in found.estimates.items():
+        scored.add_metric([str(bucket)], estimates.scored)
+        if estimates.of:
+            held.add_metric([str(bucket)], estimates.held / estimates.of)
+    yield from (held, scored)
 
 
 def _of_workers(found: ServiceStats) -> Iterable[Metric]:

@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots, now_us
-from store.db.tables import Attempt, Job, Series, Worker
+from store.db.tables import Attempt, Calibration, ForecastLease, Job, Series, Worker
 from store.facts.attempts import LEASE
 from store.rows import controllers, jobs, workers
 from torchyard.contract.devices import StartsReport
@@ -18,6 +18,9 @@ DEVICE_STATES = ("free", "held", "blocked", "lost")
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
 _ALL_WORKERS = 10_000
+_CALIBRATIONS = select(Calibration.bucket, Calibration.scored, Calibration.held, Calibration.of).order_by(
+    Calibration.bucket
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,16 @@ class WorkerStats:
 
 
 @dataclass(frozen=True)
+class EstimateStats:
+    """How well the estimates of starts did of which the replay said a wait of one bucket."""
+
+    scored: int
+    held: int
+    """Of the newest ones with an interval: in so many of them the job started."""
+    of: int
+
+
+@dataclass(frozen=True)
 class ServiceStats:
     now: int
     """Microseconds since the epoch, by the database's clock."""
@@ -54,6 +67,10 @@ class ServiceStats:
     """Number of stored metric points."""
     controller_age: int | None
     """Microseconds since a controller did its duties; None if none ever has."""
+    estimates_age: int | None
+    """Microseconds since the newest estimates were made; None if there are none."""
+    estimates: dict[int, EstimateStats]
+    """By bucket, of those of which any was scored."""
 
 
 def collect(store: Snapshots) -> ServiceStats:
@@ -72,6 +89,8 @@ def _collect(session: Session) -> ServiceStats:
         workers=_seen_workers(session, now),
         points=int(session.scalar(select(func.sum(Series.count))) or 0),
         controller_age=controllers.age(session),
+        estimates_age=session.scalar(select(now - ForecastLease.made_at)),
+        estimates={row.bucket: EstimateStats(row.scored, row.held, row.of) for row in session.execute(_CALIBRATIONS)},
     )
 
 

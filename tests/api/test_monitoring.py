@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import insert
 from starlette.testclient import TestClient
 
-from store.db.database import Database
+from store.db.database import Database, now_us
+from store.db.tables import Calibration, ForecastLease
 from store.facts.telemetry import MetricPoint
 from store.ids import new_id
 from store.queries import stats
@@ -126,6 +128,22 @@ def test_devices_are_counted_as_free_held_blocked_or_lost(service: ApiFixture) -
     age = value(found, "torchyard_worker_seen_age_seconds", worker_id=other, worker="box-b")
     assert age is not None
     assert 0 <= age < 30
+
+
+@quick_on_sqlite
+def test_the_age_of_the_estimates_and_how_many_held_are_metrics(service: ApiFixture) -> None:
+    found = figures(service)
+    assert value(found, "torchyard_estimates_age_seconds") is None
+    lease = {"id": 1, "holder": service.worker_id, "token": 1, "until": 0, "made_at": now_us() - 60_000_000}
+    tracks = [{"level": 0.2, "bucket": 0, "scored": 300, "held": 150, "of": 200}]
+    tracks.append({"level": 0.2, "bucket": 4, "scored": 7, "held": 0, "of": 0})
+    with service.database.write() as session:
+        session.execute(insert(ForecastLease).values(lease))
+        session.execute(insert(Calibration), tracks)
+    found = figures(service)
+    assert 60 <= (value(found, "torchyard_estimates_age_seconds") or 0) < 90
+    assert [value(found, "torchyard_estimates_held_ratio", bucket=bucket) for bucket in "04"] == [0.75, None]
+    assert [value(found, "torchyard_estimates_scored_total", bucket=bucket) for bucket in "04"] == [300, 7]
 
 
 @both_databases
