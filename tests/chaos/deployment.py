@@ -49,6 +49,8 @@ class Deployment:
     """`api`, `controller`, the workers, `redis`, and `postgresql` if that is the database."""
     proxies: dict[str, Proxy]
     receiver: Receiver
+    database_url: str
+    """Its SQLAlchemy URL, without a proxy."""
     url: str
     token: str
 
@@ -145,19 +147,22 @@ def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> 
     proxies = {"redis": stack.enter_context(proxy(socket_path))}
     space = stack.enter_context(disk(folder / "disk", size=_DISK_BYTES))
     (space.folder / "blobs").mkdir(mode=0o700)
+    database_url = f"sqlite:///{space.folder / 'torchyard.db'}"
     if database == "postgresql":
         server = stack.enter_context(postgresql_server())
         components["postgresql"] = Database(server)
         proxies["postgresql"] = stack.enter_context(proxy(server.socket))
+        database_url = server.url("postgres")
     (folder / "redis-password").write_text(password)
     url, token = f"http://127.0.0.1:{free_port()}", secrets.token_hex(16)
-    return Deployment(folder, space, components, proxies, stack.enter_context(receiving()), url, token)
+    receiver = stack.enter_context(receiving())
+    return Deployment(folder, space, components, proxies, receiver, database_url, url, token)
 
 
 def _environment(made: Deployment) -> dict[str, str]:
     """Returns the environment of all programs."""
     password, redis = (made.folder / "redis-password").read_text(), made.proxies["redis"].port
-    database = f"sqlite:///{made.disk.folder / 'torchyard.db'}"
+    database = made.database_url
     if "postgresql" in made.proxies:
         database = f"postgresql://postgres@127.0.0.1:{made.proxies['postgresql'].port}/postgres"
     return os.environ | {

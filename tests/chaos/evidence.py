@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.chaos import job_history, job_processes, receiver
+from tests.chaos import estimates, job_history, job_processes, receiver
 from tests.chaos.deployment import Deployment
 from tests.chaos.experiments import Experiments
 from tests.chaos.faults import InjectedFaults
@@ -41,6 +41,7 @@ class Evidence:
             *self._of_each_job(),
             *self._untold(),
             *self.experiments.violations(),
+            *estimates.violations(self.deployment),
         ]
 
     def _of_each_job(self) -> list[str]:

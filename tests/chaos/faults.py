@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from redis import Redis, RedisError
 
-from tests.chaos import job_processes
+from tests.chaos import estimates, job_processes
 from tests.chaos.deployment import WORKERS, Deployment
 from tests.chaos.job_history import Damage
 from tests.chaos.jobs import JobSubmitter
@@ -27,6 +27,7 @@ Target = Literal[
     "api process",
     "controller",
     "worker",
+    "leaseholder",
     "warm process",
     "redis",
     "postgresql",
@@ -53,6 +54,7 @@ Fault = Literal[
 _KILLS: dict[Target, int] = {
     "rank": 6,
     "worker": 5,
+    "leaseholder": 3,
     "warm process": 4,
     "supervisor": 4,
     "torchrun": 3,
@@ -224,14 +226,22 @@ class FaultInjector(threading.Thread):
             return self._kill_warm_process()
         if target == "api process":
             return self._kill_api_process()
-        name = self._random.choice(WORKERS) if target == "worker" else target
-        worker = self._deployment.worker_id(name) if target == "worker" else None
+        if target in {"worker", "leaseholder"}:
+            return self._kill_worker(target)
+        return self._kill_component(target, target)
+
+    def _kill_worker(self, target: str) -> Kill | None:
+        """Kills any worker, or the one that makes the estimates."""
+        name = self._random.choice(WORKERS) if target == "worker" else estimates.holder(self._deployment)
+        return None if name is None else self._kill_component(name, target, worker=self._deployment.worker_id(name))
+
+    def _kill_component(self, name: str, target: str, *, worker: str | None = None) -> Kill | None:
         component = self._deployment.components.get(name)
         pid = component.send(signal.SIGKILL) if component is not None else None
         if pid is None:
             return None
         self._stopped.pop(name, None)
-        self._say(f"kill {name} (pid {pid})")
+        self._say(f"kill {name}{', the leaseholder' if target == 'leaseholder' else ''} (pid {pid})")
         return Kill(_target(target), time.time(), worker=worker)
 
     def _kill_warm_process(self) -> Kill | None:

@@ -22,6 +22,8 @@ class Report:
     ends: Mapping[str, int]
     attempts: Sequence[int]
     """The number of attempts of each job."""
+    scored: int
+    """Estimates of starts that came true or not."""
     polls: int
     violations: Sequence[str]
 
@@ -34,7 +36,7 @@ class Report:
             *([f"not possible here: {', '.join(sorted(self.impossible))}"] if self.impossible else []),
             *self._recovery(),
             f"jobs: {sum(self.ends.values())} ({_counts(self.ends)}); attempts: {_attempts(self.attempts)}",
-            f"polls of the running service: {self.polls}",
+            f"scored estimates: {self.scored}; polls of the running service: {self.polls}",
             f"violations: {len(self.violations)}",
             *(f"  {violation}" for violation in self.violations),
             bound(kills=total, violations=len(self.violations)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import sys
 import time
 
-from tests.chaos import faults, job_history
+from tests.chaos import estimates, faults, job_history
 from tests.chaos.deployment import DatabaseKind, Deployment, deployed
 from tests.chaos.evidence import Evidence
 from tests.chaos.experiments import Experiments
@@ -121,6 +121,7 @@ def _report(options: Options, evidence: Evidence, found: Sequence[str]) -> Repor
         unmeasured=monitor.unrecovered,
         ends=Counter(str(chaos_job.state) for chaos_job in evidence.chaos_jobs),
         attempts=[evidence.client.get(chaos_job.job_id).view.attempt for chaos_job in evidence.chaos_jobs],
+        scored=estimates.scored(evidence.deployment),
         polls=monitor.polls,
         violations=found,
     )

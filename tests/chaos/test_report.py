@@ -38,6 +38,7 @@ def test_a_report_contains_every_figure() -> None:
         unmeasured=1,
         ends={"succeeded": 3, "cancelled": 1},
         attempts=[1, 3, 1, 2],
+        scored=5,
         polls=99,
         violations=["job_1: is lost"],
     )
@@ -52,7 +53,7 @@ def test_a_report_contains_every_figure() -> None:
         "  rank       p50   4.00 s, p99   8.00 s (2 kills)",
         "  not seen: 1",
         "jobs: 4 (succeeded 3, cancelled 1); attempts: 7 (1 of 2 jobs, 2 of 1 jobs, 3 of 1 jobs)",
-        "polls of the running service: 99",
+        "scored estimates: 5; polls of the running service: 99",
         "violations: 1",
         "  job_1: is lost",
         "95% bound: none",
