@@ -2,10 +2,15 @@
 
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
+import re
 import time
 
 import pytest
 
+from tests.torchyard.cli.answered import run
+from tests.torchyard.client.answers import JOB, job, page
+from tests.torchyard.client.answers import NOW as NOW_TEXT
+from tests.torchyard.client.fake_server import FakeServer
 from torchyard.cli import estimates
 from torchyard.contract.views.estimates import EstimateView
 
@@ -101,3 +106,25 @@ def test_an_old_estimate_says_its_age(age: timedelta, said: str | None) -> None:
 
 def test_without_an_estimate_a_table_says_nothing() -> None:
     assert estimates.short(None) == ""
+
+
+def test_queue_why_and_show_say_when_a_job_may_start(server: FakeServer) -> None:
+    now = datetime.now(UTC)
+    told = estimate(expected=None, low=now + timedelta(days=400), high=None, held=0, of=0).model_copy(
+        update={"made_at": now}
+    )
+    shown, written = estimates.short(told), told.model_dump(mode="json")
+    assert shown.startswith("after ")
+    entry = {"position": 301, "job_id": "job_1", "name": "a", "owner": "eve", "priority": 0, "resources": {}}
+    server.on("/v1/queue", page([{**entry, "reason": None, "created_at": NOW_TEXT, "estimate": written}]))
+    heading, line = run(server, "queue").stdout.splitlines()
+    assert line.index(shown) == heading.index("STARTS")
+    reason = {"code": "waiting", "message": "waits", "position": 301, "since": NOW_TEXT, "estimate": written}
+    server.on(JOB, job(status_reason=reason))
+    server.on("/v1/workers", page([]))
+    server.on(f"{JOB}/checkpoints", page([]))
+    server.on(f"{JOB}/advice", {"headline": "waits", "severity": "info"})
+    server.on("/v1/jobs", page([]))
+    for command in ("why", "show"):
+        done = run(server, command, "job_1")
+        assert re.search(rf"^starts +{shown}$", done.stdout, re.MULTILINE), done.stdout + done.stderr
