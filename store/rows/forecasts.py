@@ -15,6 +15,8 @@ from torchyard.contract.job import JobState
 _HOUR_US = 3_600_000_000
 _MOST_HOURS = 7 * 24
 """Nothing is added for a job that waits for longer: a few jobs would be all that the scores tell of."""
+_AT_ONCE = 1000
+"""Forecasts of one transaction."""
 _FIRST = Prepared(
     select(
         Forecast.job_id,
@@ -53,8 +55,9 @@ _ENDED = Prepared(
     )
     .outerjoin(Attempt, and_(Attempt.job_id == Forecast.job_id, Attempt.number == Forecast.attempt))
     .where(_HAVE_ENDED)
-    .order_by(Forecast.job_id, Forecast.attempt, Forecast.hour)
-    .limit(1000)
+    # Those that are scored come first, so that who scores until there are none has scored all.
+    .order_by(Attempt.started_at.is_(None), Forecast.job_id, Forecast.attempt, Forecast.hour)
+    .limit(_AT_ONCE)
     # Whoever deletes a job waits for these rows. Nobody waits for those of a job that is being deleted.
     .with_for_update(of=Forecast, skip_locked=True)
 )

@@ -193,6 +193,22 @@ def test_scores_wait_for_nobody_who_deletes_or_pauses_a_job(db: StoreFixture) ->
 
 
 @on_sqlite
+def test_who_scores_until_there_are_none_has_scored_all(db: StoreFixture) -> None:
+    gone, started, lease = db.submit(), db.submit(), lease_on(db)
+    rows = [
+        {"job_id": job_id, "attempt": 1, "hour": hour, "made_at": 1, "wait_us": 1, "bucket": 0}
+        for job_id, hours in ((gone, 1001), (started, 2001))
+        for hour in range(hours)
+    ]
+    db.write(lambda session: session.execute(insert(Base.metadata.tables["forecasts"]), rows))
+    db.cancel(gone)
+    db.running(started, db.worker())
+    assert [score(db, lease) for _ in range(4)] == [1000, 1000, 1, 0]
+    assert calibrations(db)[0].scored == 2001
+    assert {key[0] for key in kept(db)} == {started}
+
+
+@on_sqlite
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(3, 40))]
 )
