@@ -4,6 +4,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ from api.limits.rates import Rates
 from store.facts.estimates import Seen
 from store.facts.foresight import Ahead, Forecast, Foresight, Waits
 from store.facts.submission import NewJob, Prospect
+from store.queries import foresight
 from store.rows import new_jobs, workers
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.api.writes import Writes, writes
 from tests.scheduling.clusters import HOUR, NOW, host, runs, seen, slots, waits
+from tests.store.fixture import recorded_statements
 from torchyard.contract.job import Reason
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Role
@@ -160,6 +163,27 @@ def test_a_database_that_goes_away_after_the_submission_takes_the_forecast_alone
         answer = service.client.post("/v1/jobs/validate?forecast=true", json=SPEC)
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert "waits_for" in submitted(service)
+
+
+def test_a_forecast_only_reads_and_holds_no_connection_while_it_looks_ahead(service: ApiFixture) -> None:
+    fill(service)
+    services = service.app.state.services
+    with recorded_statements(services.store.database) as plain:
+        service.submit(**LONG)
+    with recorded_statements(services.store.database) as asked:
+        told = submitted(service, **LONG)
+    assert asked[: len(plain)] == plain, "a submission alone costs what it did"
+    assert len(asked) > len(plain)
+    assert all(text.lstrip().startswith(("SELECT", "WITH")) for text in asked[len(plain) :])
+    engine = services.store.database.engine
+    with_limit = {"max_stop_grace": services.settings.max_stop_grace}
+    found = foresight.of_job(services.store, told["id"], **with_limit)
+    assert found is not None
+    parts = forecasts.forecast(
+        found, forecasts.budget(), read=partial(foresight.ahead_of, services.store, **with_limit)
+    )
+    for _ in parts:
+        assert engine.pool.checkedout() == 0
 
 
 def test_each_user_may_ask_at_a_rate_and_a_submission_goes_on_without(service: ApiFixture) -> None:

@@ -126,3 +126,26 @@ def test_a_line_that_is_too_long_or_too_slow_is_refused(monkeypatch: pytest.Monk
         assert work.begun == ["a", "b", "c"]
 
     run(test)
+
+
+def test_of_one_thread_users_have_a_part_each_in_turn() -> None:
+    async def reads(turns: Turns, user: str, done: list[str]) -> None:
+        part = turns.begin
+        for _ in range(3):
+            await part(user, lambda: done.append(user))
+            part = turns.go_on
+
+    async def main() -> None:
+        turns, done, held = Turns(per_user=1, threads=1), list[str](), threading.Event()
+        try:
+            holder = asyncio.ensure_future(turns.begin("eve", held.wait))
+            many = [asyncio.ensure_future(reads(turns, user, done)) for user in ["ada"] * 8 + ["bob"]]
+            await asyncio.sleep(0)
+            held.set()
+            await asyncio.gather(holder, *many)
+        finally:
+            turns.close()
+        assert len(done) == 27
+        assert done[:9].count("bob") == 3, "eight reads of one user do not come before one of another"
+
+    asyncio.run(main())
