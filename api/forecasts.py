@@ -1,6 +1,7 @@
 """Makes the forecast of one job, in slices: when it starts, and what would start it now."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import replace
 
 from api.limits.budget import Budget
 from scheduling.alternatives import Alternative, alternatives
@@ -34,17 +35,21 @@ def forecast(found: Foresight, budget: Budget, *, read: Callable[[Waiting], Ahea
     if found.waits is None:
         return Forecast()
     estimate, later_than = None, None
-    if found.waits_for_devices:
+    if found.waits_for_others:
         estimate, later_than = yield from _start_of(found.waits, budget, read)
     return Forecast(estimate, later_than, (yield from starts_if(found.waits, budget)))
 
 
 def starts_if(waits: Waits, budget: Budget) -> Generator[None, None, tuple[Alternative, ...]]:
-    """Returns the changes with which the job would start now, of those that were tried within the budget."""
+    """Returns the changes with which the job would start now if it were submitted anew, as far as the budget goes.
+
+    A stored job keeps its spec: what is kept for it, and its place in the line, would be lost with it.
+    """
     made: list[Alternative] = []
+    job, around = replace(waits.job, submitted=waits.around.now), waits.around.without(waits.job.id)
 
     def tried() -> Iterator[None]:
-        for one in alternatives(waits.around, waits.job):
+        for one in alternatives(around, job):
             if one is not None:
                 made.append(one)
             yield

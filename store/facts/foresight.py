@@ -9,8 +9,8 @@ from scheduling.snapshot import Snapshot, Waiting
 from store.facts.estimates import EstimateFacts, Seen
 from store.facts.submission import Prospect
 
-_FOR_DEVICES = frozenset({"waiting", "devices_busy", "reserved", "preempting"})
-"""The codes of the reasons of jobs that start when devices are free."""
+_FOR_DEVICES = frozenset({"waiting", "devices_busy", "reserved", "preempting", "quota"})
+"""The codes of the reasons of jobs in the line that start when others have ended."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Foresight:
     """None: it starts at once, or is not in the line."""
 
     @property
-    def waits_for_devices(self) -> bool:
-        """Whether it starts as soon as devices are free."""
+    def waits_for_others(self) -> bool:
+        """Whether it starts when others have ended."""
         reason = self.prospect.reason
         return self.waits is not None and reason is not None and reason.code in _FOR_DEVICES
 

@@ -135,6 +135,14 @@ def test_who_is_refused_or_waits_for_other_jobs_has_no_estimate(service: ApiFixt
         assert found["position"] is None
 
 
+def test_whom_a_quota_holds_back_in_the_line_is_told_when_the_quota_lets_it_start(service: ApiFixture) -> None:
+    fill(service)
+    service.client.put("/v1/quotas/users/admin", json={"running": 1})
+    found = foreseen(service, time_limit="1h")
+    assert (found["code"], found["position"], changes(found)) == ("quota", 2, {})
+    assert found["estimate"]["expected"] > found["estimate"]["made_at"]
+
+
 def test_who_asks_wrongly_or_may_not_submit_is_told_so(service: ApiFixture) -> None:
     for path in ("/v1/jobs/validate", "/v1/jobs"):
         answer = service.client.post(f"{path}?forecast=perhaps", json=SPEC)
@@ -147,11 +155,12 @@ def test_who_asks_wrongly_or_may_not_submit_is_told_so(service: ApiFixture) -> N
 
 def test_advice_says_what_would_start_a_job_that_waits(service: ApiFixture) -> None:
     fill(service)
-    waiting = service.submit(time_limit="24h")
-    advised = service.get(f"/v1/jobs/{waiting['id']}/advice")
-    assert changes(advised) == {"time_limit": "8h"}
     wide = service.get("/v1/queue")["data"][0]
     assert changes(service.get(f"/v1/jobs/{wide['job_id']}/advice")) == {"devices": "1"}
+    waiting = service.submit(time_limit="24h")
+    assert changes(service.get(f"/v1/jobs/{waiting['id']}/advice")) == {"time_limit": "8h"}
+    # Nothing is kept for a new one: the other job would start before it.
+    assert changes(service.get(f"/v1/jobs/{wide['job_id']}/advice")) == {}
     service.act_as("bob")
     assert service.client.get(f"/v1/jobs/{waiting['id']}/advice").status_code == 404
 
