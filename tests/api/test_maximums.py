@@ -1,0 +1,50 @@
+"""The maximums of the service are those of every spec that is sent, wherever it is sent to."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.api.service import SPEC, ApiFixture
+
+CRON = {"schedule": {"cron": "0 3 * * *"}}
+POINTS = [{"config.training.epochs": 1}]
+
+
+@pytest.fixture
+def limited(service: ApiFixture) -> ApiFixture:
+    settings = service.settings.model_copy(update={"max_idle_timeout": timedelta(hours=1)})
+    service.app.state.services = replace(service.app.state.services, settings=settings)
+    return service
+
+
+def bodies(**spec: Any) -> dict[str, Any]:
+    """Returns what is sent to each route that takes a job spec, by its path."""
+    job = SPEC | spec
+    return {
+        "/v1/jobs": job,
+        "/v1/jobs/validate": job,
+        "/v1/jobs/batch": {"jobs": [job], "atomic": True},
+        "/v1/schedules": job | CRON,
+        "/v1/sweeps": {"job": job, "method": "list", "points": POINTS},
+        "/v1/sweeps/validate": {"job": job, "method": "list", "points": POINTS},
+    }
+
+
+@pytest.mark.parametrize("path", [*bodies()])
+def test_a_longer_idle_timeout_is_refused_by_name(limited: ApiFixture, path: str) -> None:
+    answer = limited.client.post(path, json=bodies(idle_timeout="2h")[path])
+    assert answer.status_code == 422, answer.text
+    (error,) = answer.json()["errors"]
+    assert error["field"].endswith("idle_timeout")
+    assert error["message"] == "must be at most 1h, the maximum of this service (TORCHYARD_MAX_IDLE_TIMEOUT)"
+
+
+def test_a_job_without_one_gets_the_maximum(limited: ApiFixture) -> None:
+    made = limited.client.post("/v1/jobs", json=SPEC).json()
+    assert limited.get(f"/v1/jobs/{made['id']}")["spec"]["idle_timeout"] == "1h"
+    own = limited.client.post("/v1/jobs", json=SPEC | {"idle_timeout": "5m"}).json()
+    assert limited.get(f"/v1/jobs/{own['id']}")["spec"]["idle_timeout"] == "5m"
+    swept = limited.client.post("/v1/sweeps", json=bodies()["/v1/sweeps"]).json()
+    assert swept["spec"]["job"]["idle_timeout"] == "1h"
