@@ -147,7 +147,7 @@ def _report_idle(database: Database, job_id: str, *, warned: bool) -> None:
         use = session.get(AttemptUse, attempt.id) or AttemptUse(
             attempt_id=attempt.id, measured_us=0, busy_us=0, idle_us=0, idle_since=now_us() - 70_000_000
         )
-        use.seen_at = now_us()
+        use.seen_at = now_us() + 120_000_000  # reports would go on
         use.warned_at = now_us() - 30_000_000 if warned else None
         session.add(use)
 
