@@ -1,6 +1,6 @@
 """Estimates are made in small steps by the worker that holds the lease, whatever ends it in between."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 import os
 import signal
@@ -9,6 +9,7 @@ import sys
 import pytest
 from sqlalchemy import delete, func, select, update
 
+from scheduling.replay import Reached
 from scheduling.snapshot import Snapshot
 from store.db.database import Database
 from store.db.tables import Calibration, Estimate, Forecast, ForecastLease
@@ -38,18 +39,25 @@ class Clock:
 
 
 class Making:
-    """The forecaster of one worker. None of its steps takes any time or processor time."""
+    """The forecaster of one worker. None of its steps takes any time."""
 
     def __init__(self, database: Database, worker_id: str, devices: Sequence[DeviceReport]) -> None:
         self.clock = Clock()
         self.worker_id = worker_id
+        self.slice_costs_s = 0.0
+        """Processor time, as it is told."""
+        self._spent_s = 0.0
         self.forecaster = Forecaster(
             store_on(database, queue=Queue("unix:///nowhere/redis.sock", service=a_service)),
             worker_id=worker_id,
             observe=lambda: devices,
             clock=self.clock,
-            processor=lambda: 0.0,
+            processor=self._processor,
         )
+
+    def _processor(self) -> float:
+        self._spent_s += self.slice_costs_s
+        return self._spent_s
 
     def steps(self, most: int = sys.maxsize) -> int:
         """Takes so many steps, or all until it pauses. Returns how many those were."""
@@ -200,6 +208,21 @@ def test_estimates_are_made_later_when_the_database_is_away(scene: Scene, caplog
     assert scene.estimated == {}
     scene.making.later()
     assert scene.estimated.keys() == {*scene.jobs}
+
+
+def test_of_a_replay_that_takes_too_long_the_jobs_are_estimated_that_it_has_come_to(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(snapshot: Snapshot) -> Generator[Reached]:
+        while True:
+            yield Reached(snapshot.now, {scene.jobs[0]: snapshot.now})
+
+    monkeypatch.setattr(forecaster, "replay", endless)
+    scene.making.slice_costs_s = 1.0
+    for _ in range(30):
+        scene.making.steps(1)
+    scene.making.steps()
+    assert scene.estimated.keys() == {scene.jobs[0]}
 
 
 def test_a_failure_of_the_replay_is_told_and_does_no_harm(

@@ -19,8 +19,8 @@ class Estimates:
     """When jobs that stand behind those that were looked at start at the earliest. None: there are none."""
 
 
-def estimating(seen: Seen, starts: Mapping[str, int], tracks: Mapping[int, Track]) -> Generator[None, None, Estimates]:
-    """Returns the estimates of what was `seen`. Yields after each job.
+def estimating(seen: Seen, starts: Mapping[str, int], tracks: Mapping[int, Track]) -> Generator[float, None, Estimates]:
+    """Returns the estimates of what was `seen`. Yields 0 after each job.
 
     `starts`: when each job starts, as the replay says. Jobs without a start have no estimate.
     """
@@ -28,7 +28,7 @@ def estimating(seen: Seen, starts: Mapping[str, int], tracks: Mapping[int, Track
     for job in seen.snapshot.line:
         if job.id in starts and job.id in seen.attempts:
             made.append(_estimated(job.id, seen.attempts[job.id], now, max(0, starts[job.id] - now), tracks))
-            yield
+            yield 0.0
     return Estimates(now, tuple(made), _after(made) if seen.behind else None)
 
 

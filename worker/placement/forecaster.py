@@ -3,12 +3,11 @@
 One worker of the service does, which holds a lease. No start ever waits for it.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 from datetime import timedelta
 import logging
 import time
-from typing import TypeVar
 
 from scheduling.replay import replay
 from store.commands import estimates as commands
@@ -22,14 +21,14 @@ from torchyard.contract.errors import Unavailable
 from worker.placement.estimating import estimating
 from worker.placement.pace import Pace
 
-T = TypeVar("T")
-
 SLICE_S = 0.005
 _RENEW_S = LEASE.total_seconds() / 3
 _QUIET_S = 60.0
 """Pause while no job waits. The lease expires meanwhile, and nobody misses it."""
 _SOON_S = 1.0
 """What has changed is looked at so late: jobs that can start have started by then."""
+_MOST_S = 20.0
+"""A replay ends after so much processor time: the jobs that start later than it has come have no estimate."""
 _RETRY_S = 10.0
 _BROKEN_S = 300.0
 
@@ -149,22 +148,14 @@ class Forecaster:
 
     def _replay(self, lease: Lease, seen: Seen) -> Generator[float, None, bool]:
         """Returns whether the estimates are stored: they are not if the lease is lost."""
-        starts = yield from self._while_held(lease, replay(seen.snapshot))
-        if starts is None:
-            return False
-        tracks = queries.tracks(self._store.read)
-        made = yield from self._while_held(lease, estimating(seen, starts, tracks))
-        return made is not None and commands.put(
-            self._store, lease, made_at=made.made_at, estimated=made.estimated, after=made.after
-        )
-
-    def _while_held(self, lease: Lease, steps: Generator[object, None, T]) -> Generator[float, None, T | None]:
-        """Takes the steps, and renews the lease in between. Returns their result; None if the lease is lost."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                return ended.value
+        began = self._spent_s
+        starts: Mapping[str, int] = {}
+        for reached in replay(seen.snapshot):
+            starts = reached.starts
+            if self._spent_s - began > _MOST_S:
+                break
             if self._clock() >= self._renew_at and self._hold() != lease:
-                return None
+                return False
             yield 0.0
+        made = yield from estimating(seen, starts, queries.tracks(self._store.read))
+        return commands.put(self._store, lease, made_at=made.made_at, estimated=made.estimated, after=made.after)
