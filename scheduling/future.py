@@ -157,11 +157,15 @@ class Future:
         held: dict[OwnerKind, int] = {}
         for key, count in self._held.values():
             held[key] = held.get(key, 0) + count
-        found: dict[OwnerKind, OwnerUse] = {}
-        for key in [*self._uses, *(key for key in held if key not in self._uses)]:
-            use = self._uses.get(key) or OwnerUse(key[0], key[1], 0.0)
-            more = used_at(passed_us, devices=held.get(key, 0), began=0, ended=passed_us)
-            found[key] = replace(use, used_s=decayed(use.used_s, after_us=passed_us) + more)
+        left = decayed(1.0, after_us=passed_us)
+        found = {
+            key: OwnerUse(use.owner, use.kind, use.used_s * left, use.weight) if use.used_s else use
+            for key, use in self._uses.items()
+        }
+        for key, count in held.items():
+            use = found.get(key) or OwnerUse(key[0], key[1], 0.0)
+            more = used_at(passed_us, devices=count, began=0, ended=passed_us)
+            found[key] = replace(use, used_s=use.used_s + more)
         return found
 
 

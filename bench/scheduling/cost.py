@@ -1,4 +1,4 @@
-"""Milliseconds of a plan for 200 groups on 8 hosts of 8 devices: `python -m bench.scheduling.cost`."""
+"""Milliseconds of a plan and of a replay of 200 groups on 8 hosts of 8 devices: `python -m bench.scheduling.cost`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,11 +8,13 @@ import time
 from bench import table
 from bench.table import Row
 from scheduling.plan import plan
+from scheduling.replay import replay
 from scheduling.shapes import limit_class, looked
 from scheduling.snapshot import Device, Host, OwnerUse, Running, Snapshot, Waiting
 from torchyard.contract.resources import Resources
 
 CLUSTERS, REPEATS = 20, 5
+REPLAYS, REPLAY_REPEATS = 5, 3
 _HOSTS, _DEVICES, _GROUPS, _OWNERS = 8, 8, 200, 20
 _HOUR = 3_600_000_000
 _NOW = 1_700_000_000_000_000
@@ -24,6 +26,24 @@ def measure() -> Iterator[Row]:
     for what, busy in (("full", 1.0), ("with a quarter free", 0.75), ("empty", 0.0)):
         times = [_milliseconds(_snapshot(Random(f"{what} {number}"), busy)) for number in range(CLUSTERS)]
         yield Row(f"a plan for {_GROUPS} groups on {_HOSTS} × {_DEVICES} devices, {what}", "ms", times, at_most=20)
+    replays = [_replay(_snapshot(Random(f"full {number}"), 1.0)) for number in range(REPLAYS)]
+    yield Row("a replay of these, full: its longest piece", "ms", [longest for longest, _ in replays], at_most=5)
+    yield Row("a replay of these, full: all of it", "ms", [whole for _, whole in replays])
+
+
+def _replay(snapshot: Snapshot) -> tuple[float, float]:
+    """Returns the milliseconds of the longest piece of a replay and of all of it, the least of some repeats."""
+    times = [_replay_once(snapshot) for _ in range(REPLAY_REPEATS)]
+    return min(longest for longest, _ in times), min(whole for _, whole in times)
+
+
+def _replay_once(snapshot: Snapshot) -> tuple[float, float]:
+    longest, began = 0.0, time.process_time()
+    at = began
+    for _ in replay(snapshot):
+        before, at = at, time.process_time()
+        longest = max(longest, at - before)
+    return longest * 1000, (time.process_time() - began) * 1000
 
 
 def _milliseconds(snapshot: Snapshot) -> float:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Generator
 from dataclasses import replace
 from random import Random
+import sys
+from types import FrameType
 from typing import TypeVar
 
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduling.plan import plan, planning
 from scheduling.replay import Reached, replay
-from scheduling.snapshot import Snapshot
+from scheduling.snapshot import OwnerUse, Snapshot
 from tests.scheduling.clusters import HOUR, NOW, gpu, host, runs, seen, slots, waits
 from tests.scheduling.playing import Playing
 from tests.scheduling.snapshots import snapshot_of
@@ -93,6 +95,29 @@ def test_what_fits_nowhere_has_no_start_and_costs_no_plan() -> None:
     assert [*replay(snapshot, only=["job_1"])] == []
     assert _starts(snapshot) == {}
     assert _starts(seen(*line, hosts=[])) == {}
+
+
+def test_of_a_thousand_owners_no_piece_of_a_replay_is_long() -> None:
+    """Counts calls of functions, which do not depend on the machine."""
+    line = [waits(f"job_{number:04}", owner=f"user-{number}", ran_us=0, usual_us=HOUR) for number in range(200)]
+    uses = tuple(OwnerUse(f"user-{number}", "cpu", float(number)) for number in range(1000))
+    snapshot = seen(*line, hosts=[host(slots(*[None] * 64))], uses=uses)
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    longest, pieces = 0, replay(snapshot)
+    for _ in range(2_000):
+        calls = 0
+        sys.setprofile(count)
+        ended = next(pieces, None) is None
+        sys.setprofile(None)
+        longest = max(longest, calls)
+        if ended:
+            break
+    assert longest < 20_000
 
 
 def _starts(snapshot: Snapshot, *, only: Collection[str] | None = None, by_limits: bool = False) -> dict[str, int]:
