@@ -1,6 +1,5 @@
 """Splits lists into pages, and parses the cursors between them."""
 
-import base64
 from collections.abc import Callable
 import hashlib
 import re
@@ -38,6 +37,8 @@ BUNDLE = "^[0-9]{1,18}:[0-9a-f]{64}$"
 """The pattern of a cursor in a list of bundles."""
 MEDIA = f"^[0-9]{{1,19}}:[0-9]{{1,{len(str(LARGEST_NUMBER))}}}:{METRIC_KEY.removeprefix('^')}"
 """The pattern of a cursor in a list of media: step, number and key."""
+USAGE = "^[0-9a-f]{1,2400}$"
+"""The pattern of a cursor in usage: a user and a label, which may be any text, in UTF-8."""
 
 _MODEL = f"{USER_NAME.removesuffix('$')}/{MODEL_NAME.removeprefix('^')}"
 _SORTED = re.compile(r"((?P<sort>[a-z-]{1,20}):(?P<key>[A-Za-z0-9._@-]{0,100}):)?(?P<id>job_[0-9a-f]{32})")
@@ -68,7 +69,7 @@ AfterBundle = Annotated[str | None, _cursor(BUNDLE)]
 AfterName = Annotated[str | None, _cursor(USER_NAME)]
 AfterModel = Annotated[str | None, _cursor(_MODEL)]
 AfterMedia = Annotated[str | None, _cursor(MEDIA, most=30 + METRIC_KEY_LENGTH)]
-AfterUsage = Annotated[str | None, _cursor("^[A-Za-z0-9_-]{1,2000}$", most=2000)]
+AfterUsage = Annotated[str | None, _cursor(USAGE, most=2400)]
 AfterQueueEntry = Annotated[str | None, _cursor("^[0-9a-f]{64}$")]
 
 
@@ -166,20 +167,18 @@ def media_after(cursor: str | None) -> MediaPlace | None:
 
 
 def usage_cursor(owner: str, label: str) -> str:
-    """Returns the cursor behind a row of usage. It is encoded, as a label may be any text."""
-    return base64.urlsafe_b64encode(f"{owner}\0{label}".encode()).decode().rstrip("=")
+    """Returns the cursor behind a row of usage."""
+    return f"{owner}\0{label}".encode().hex()
 
 
 def usage_after(cursor: str | None) -> tuple[str, str] | None:
     """Returns the owner and the label of the last row of the previous page. Raises InvalidCursor."""
     if cursor is None:
         return None
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars="-_", validate=True).decode()
-        owner, label = text.split("\0")
-    except ValueError:
-        raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list") from None
-    return owner, label
+    if re.fullmatch(USAGE, cursor) is None:
+        raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list")
+    owner, _, label = bytes.fromhex(cursor[: len(cursor) // 2 * 2]).decode(errors="replace").partition("\0")
+    return owner, storable(label)
 
 
 class QueueCursors:
