@@ -145,6 +145,10 @@ test("no page has a serious fault for a screen reader, at two widths, in both th
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
   }
+  await open(page, `jobs/${runs.id}`);
+  await page.getByRole("button", { name: "Stop" }).focus();
+  await page.getByRole("tooltip").waitFor();
+  faults.push(...(await faultsEverywhere(page, "the price of a stop")));
   const stranger = await browser.newContext();
   const login = await stranger.newPage();
   await login.goto(service.url);
