@@ -63,7 +63,7 @@ def _filled(folder: Path, *, tree: Path | None = None) -> Generator[Service]:
 
 def _wait_for_estimates(service: Service) -> None:
     with service.client() as client:
-        last = next(client.list(state=JobState.QUEUED)).id
+        last = next(client.list(state=[JobState.QUEUED])).id
         wait_for(lambda: client.get(last).view.status_reason.estimate, "the first estimates", pause=0.5)
 
 
