@@ -43,6 +43,22 @@ def test_json_is_a_list_of_all_figures_of_each_run(
     assert vars(again) == found[0], "a seed tells all"
 
 
+def test_estimates_are_scored_by_seed_and_in_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [_philly(number) for number in range(60)]
+    (folder / "philly.csv").write_text("\n".join(["timestamp,duration,num_gpus,gpu_time,cluster", *lines]))
+    monkeypatch.setattr(traces, "JOBS", 60)
+    monkeypatch.setattr(traces, "LOAD", 4.0)
+    monkeypatch.setattr("sys.argv", ["bench.scheduling", "--forecast", "--seeds", "a", "b"])
+    with pytest.raises(SystemExit):
+        program.main()
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["seed", "---", "a", "b", "all"]
+    counts = [int(row[1]) for row in rows[2:]]
+    assert counts[0] > 0 and counts[2] == counts[0] + counts[1]
+
+
 def test_easy_lets_others_pass_who_do_not_delay_the_first_by_limits(folder: Path) -> None:
     """Of 100 processors: 60 for 100 s, then one that waits for all of them, then three that could pass it."""
     jobs = [(0, 100, 60, 120), (10, 50, 100, 60), (20, 80, 40, 100), (30, 10, 40, 200), (130, 20, 40, 30)]

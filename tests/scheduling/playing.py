@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from scheduling.belief import believed_left
+from scheduling.credit import OwnerKind
 from scheduling.plan import plan
 from scheduling.snapshot import OVERDUE_AFTER, Device, Host, OwnerUse, Running, Snapshot, Waiting, started
 from scheduling.steps import Start, Stop
@@ -91,18 +92,16 @@ class Playing:
 
     def _used(self, passed: int) -> list[OwnerUse]:
         owner = {job.job_id: job.owner for job in self._now.running}
-        held = [
+        held: list[OwnerKind] = [
             (owner[one.job_id], one.kind) for host in self._now.hosts for one in host.devices if one.job_id in owner
         ]
-        before = {(use.owner, use.kind): use for use in self._now.uses}
-        return [
-            replace(
-                use,
-                used_s=decayed(use.used_s, after_us=passed)
-                + used_at(passed, devices=held.count(key), began=0, ended=passed),
-            )
-            for key, use in ({key: OwnerUse(key[0], key[1], 0.0) for key in held} | before).items()
-        ]
+        uses = {key: OwnerUse(key[0], key[1], 0.0) for key in held}
+        uses |= {(use.owner, use.kind): use for use in self._now.uses}
+        found: list[OwnerUse] = []
+        for key, use in uses.items():
+            more = used_at(passed, devices=held.count(key), began=0, ended=passed)
+            found.append(replace(use, used_s=decayed(use.used_s, after_us=passed) + more))
+        return found
 
 
 def _with_end(job: Running, now: int) -> Running:

@@ -77,7 +77,7 @@ class Calibration(Base):
 
     bucket: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     level: Mapped[float] = mapped_column(Float(53))
-    """The adaptive part of the estimates that may miss."""
+    """Half the width of the next interval, as `scheduling.calibration` has it."""
     scored: Mapped[int] = mapped_column(BigInteger)
     """How many were scored, ever."""
     held: Mapped[int]
