@@ -5,12 +5,12 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api import forecasts, submissions
+from api import submissions
 from api.access import access as callers
 from api.access.access import Access
-from api.limits import turns
+from api.limits import forecasts, turns
 from api.limits.bodies import LargeBodies
-from api.limits.rates import Rates
+from api.limits.forecasts import ForecastLimits
 from api.limits.turns import READS_PER_USER, Turns
 from api.settings import Settings
 from api.streams.feed import Feed
@@ -23,11 +23,7 @@ from store.store import Store
 
 THREADS = 20
 """Threads for small answers and small changes."""
-FORECAST_THREADS = 1
-"""So that one forecast at a time is made. Users take turns at it."""
-_FORECASTS_PER_SECOND, _FORECASTS_AT_ONCE = 2.0, 20.0
-"""Of one user. The first is an average."""
-_CONNECTIONS = THREADS + callers.THREADS + 3 * turns.THREADS + FORECAST_THREADS + submissions.THREADS
+_CONNECTIONS = THREADS + callers.THREADS + 3 * turns.THREADS + forecasts.THREADS + submissions.THREADS
 """A connection to the database for each thread that may use one, so that none waits for another's."""
 
 
@@ -47,9 +43,7 @@ class Services:
     """Threads of requests that change or check much."""
     parses: Turns
     """Threads that parse bodies. They use no connection to the database."""
-    forecasts: Turns
-    """The thread of forecasts: much work for the processor."""
-    forecast_rates: Rates
+    forecasts: ForecastLimits
     submissions: Submissions
     large_bodies: LargeBodies
 
@@ -71,8 +65,7 @@ class Services:
             reads=Turns(per_user=READS_PER_USER),
             writes=Turns(),
             parses=Turns(per_user=READS_PER_USER),
-            forecasts=Turns(per_user=FORECAST_THREADS, threads=FORECAST_THREADS, patience_s=forecasts.WITHIN_S),
-            forecast_rates=Rates(per_second=_FORECASTS_PER_SECOND, burst=_FORECASTS_AT_ONCE),
+            forecasts=ForecastLimits(),
             submissions=Submissions(store),
             large_bodies=LargeBodies(),
         )
@@ -84,7 +77,7 @@ class Services:
         self.reads.close()
         self.writes.close()
         self.parses.close()
-        self.forecasts.close()
+        self.forecasts.turns.close()
         self.submissions.close()
         self.single_stream.close()
         self.store.close()

@@ -80,9 +80,7 @@ API: dict[str, frozenset[str]] = {
     "api.streams": frozenset({"api.limits", "api.access", "api.present", "api.streams"}),
     "api.submissions": frozenset(),
     "api.forecasts": frozenset({"api.limits"}),
-    "api.services": frozenset(
-        {"api.limits", "api.settings", "api.access", "api.streams", "api.submissions", "api.forecasts"}
-    ),
+    "api.services": frozenset({"api.limits", "api.settings", "api.access", "api.streams", "api.submissions"}),
     "api.transfers": frozenset(
         {"api.http", "api.openapi", "api.access", "api.services", "api.present", "api.transfers"}
     ),

@@ -31,8 +31,8 @@ async def if_possible(request: Request, services: Services, caller: Principal, p
 
 def _forecaster(request: Request, services: Services, caller: Principal) -> Reader:
     """Counts a forecast of the caller. Raises TooManyRequests."""
-    services.forecast_rates.take(caller.key, advice=f"{caller.name} has asked for too many forecasts")
-    return Reader(request, services.forecasts)
+    services.forecasts.rates.take(caller.key, advice=f"{caller.name} has asked for too many forecasts")
+    return Reader(request, services.forecasts.turns)
 
 
 async def _reader(

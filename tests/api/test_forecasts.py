@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from api import forecasts
 from api.limits.budget import Budget
+from api.limits.forecasts import ForecastLimits
 from api.limits.rates import Rates
 from store.facts.estimates import Seen
 from store.facts.foresight import Ahead, Forecast, Foresight, Waits
@@ -198,7 +199,8 @@ def test_a_forecast_only_reads_and_holds_no_connection_while_it_looks_ahead(serv
 def test_each_user_may_ask_at_a_rate_and_a_submission_goes_on_without(service: ApiFixture) -> None:
     fill(service)
     state = service.app.state
-    state.services = replace(state.services, forecast_rates=Rates(per_second=1e-3, burst=2))
+    limits = ForecastLimits(state.services.forecasts.turns, Rates(per_second=1e-3, burst=2))
+    state.services = replace(state.services, forecasts=limits)
     service.act_as("bob")
     wide = {"resources": {"devices_per_node": 2}}
     for _ in range(2):

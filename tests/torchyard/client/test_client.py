@@ -250,6 +250,13 @@ def test_attempts_are_read_to_the_last_page(server: FakeServer, client: Client) 
 def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs/validate", {"spec": {"trainer": "image-classification"}})
     assert client.validate({"trainer": "image-classification"}).name == "image-classification"
+    assert server.requests[-1].query == {}
+    assert client.forecast({"trainer": "image-classification"}).spec.name == "image-classification"
+    assert server.requests[-1].query == {"forecast": ["true"]}
+    server.on("/v1/jobs", Answer(job(waits_for={"fits": True, "position": 1}), 201))
+    submitted = client.submit({"trainer": "script"}, forecast=True).view.waits_for
+    assert submitted is not None and submitted.fits
+    assert server.requests[-1].query == {"forecast": ["true"]}
     server.on(f"{JOB}/retry", Answer(job(id="job_2", retry_of="job_1"), 201))
     assert client.retry("job_1").view.retry_of == "job_1"
     assert server.requests[-1].headers["Idempotency-Key"]

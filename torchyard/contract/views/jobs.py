@@ -228,20 +228,15 @@ class AfterView(View):
 class JobView(JobSummary):
     """A job, with its spec and the newest value of every metric."""
 
-    init_from: InitialView | None = Field(
-        default=None, description="the weights from which it starts; null if its spec names none"
-    )
+    init_from: InitialView | None = None
+    """The weights from which it starts; null if its spec names none."""
     after: list[AfterView] = Field(default=[], description="the jobs that must have ended before it starts")
     notes: str = Field(default="", description="Markdown that its owner wrote: do not trust it as HTML")
     spec: JobSpec
-    card: dict[str, JsonValue] | None = Field(
-        default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
-    )
-    waits_for: ProspectView | None = Field(
-        default=None,
-        description="only of a job that was just submitted with `forecast`",
-        exclude_if=lambda value: value is None,
-    )
+    card: dict[str, JsonValue] | None = None
+    """Facts that the run reports: its size, data and speed; null until it reports them."""
+    waits_for: ProspectView | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Only of a job that was just submitted with `forecast`."""
 
 
 class BatchError(View):
