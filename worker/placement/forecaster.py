@@ -27,8 +27,11 @@ _QUIET_S = 60.0
 """Pause while no job waits. The lease expires meanwhile, and nobody misses it."""
 _SOON_S = 1.0
 """What has changed is looked at so late: jobs that can start have started by then."""
-_MOST_S = 20.0
-"""A replay ends after so much processor time: the jobs that start later than it has come have no estimate."""
+_MOST_S = 5.0
+"""A replay ends after so much processor time: the jobs that start later than it has come have no estimate.
+
+On a large cluster, too, estimates are then no older than 42 minutes: see `worker.placement.pace`.
+"""
 _RETRY_S = 10.0
 _BROKEN_S = 300.0
 
