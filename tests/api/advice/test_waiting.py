@@ -93,6 +93,7 @@ def test_a_job_that_succeeded_says_how_good_it_is_and_where() -> None:
         "evidence": [],
         "steps": [],
         "severity": "info",
+        "starts_if": [],
     }
 
 
