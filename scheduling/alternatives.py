@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
-from scheduling.cluster import Cluster
+from scheduling.cluster import rooms_of
 from scheduling.plan import planning
 from scheduling.room import Room
 from scheduling.shapes import limit_class, looked
@@ -52,7 +52,8 @@ def alternatives(snapshot: Snapshot, job: Waiting) -> Iterator[Alternative | Non
     if _is_held(snapshot, job):
         return
     others = replace(snapshot, line=tuple(one for one in snapshot.line if one.id != job.id))
-    most = max((_free(room, job) for room in Cluster(snapshot).rooms.values()), default=0)
+    rooms = yield from rooms_of(snapshot)
+    most = max((_free(room, job) for room in rooms.values()), default=0)
     yield None
     fits = most >= job.resources.total_devices
     tried: tuple[tuple[Change, Sequence[Waiting]], ...] = (

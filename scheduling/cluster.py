@@ -1,7 +1,7 @@
 """The hosts while a plan is made, with what is kept and set aside on them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scheduling.belief import believed_left, believed_length, limit_left, most_left
@@ -52,7 +52,8 @@ class Aside:
 class Cluster:
     """All hosts while a plan is made. Free devices are only taken, never added."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, rooms: dict[str, Room]) -> None:
+        """`rooms`: as `rooms_of` builds them."""
         self.now = snapshot.now
         self._later_us = 0 if snapshot.waits_count_until is None else snapshot.now - snapshot.waits_count_until
         self.running = {job.job_id: job for job in snapshot.running}
@@ -64,12 +65,7 @@ class Cluster:
         """Who may stop for a higher priority, once it is known."""
         self.settled: list[Holder] | None = None
         """Who may stop for an equal priority, once it is known."""
-        by_host: dict[str, dict[str, Holder]] = defaultdict(dict)
-        for job in snapshot.running:
-            by_host[job.worker_id][job.job_id] = _holder(job, self.now, believed_left(job, self.now))
-        # All workers must consider the hosts in the same order.
-        hosts = sorted(snapshot.hosts, key=lambda host: host.id)
-        self.rooms = {host.id: Room(host, by_host[host.id]) for host in hosts}
+        self.rooms = rooms
         self._fitting: dict[Request, list[Room]] = {}
         """Where each request fits now, as far as it is known."""
 
@@ -172,6 +168,20 @@ class Cluster:
             keep = self.keeps.get((room.host.id, kind))
             if keep is not None:
                 yield keep
+
+
+def rooms_of(snapshot: Snapshot) -> Generator[None, None, dict[str, Room]]:
+    """Builds the hosts of a plan by their ids, and yields after each."""
+    by_host: dict[str, dict[str, Holder]] = defaultdict(dict)
+    for job in snapshot.running:
+        by_host[job.worker_id][job.job_id] = _holder(job, snapshot.now, believed_left(job, snapshot.now))
+    yield
+    rooms: dict[str, Room] = {}
+    # All workers must consider the hosts in the same order.
+    for host in sorted(snapshot.hosts, key=lambda host: host.id):
+        rooms[host.id] = Room(host, by_host[host.id])
+        yield
+    return rooms
 
 
 def delays(keeps: Iterable[Keep], added: Holder, *, now: int, without: tuple[str, ...] = ()) -> bool:

@@ -10,6 +10,7 @@ from scheduling.credit import OwnerKind
 from scheduling.snapshot import (
     OVERDUE_AFTER,
     Device,
+    Displacement,
     Host,
     Kind,
     OwnerUse,
@@ -32,16 +33,12 @@ class Future:
         self.now = snapshot.now
         self.starts: dict[str, int] = {}
         """When each job that waited at first starts first."""
-        self._snapshot = snapshot
-        self._began = snapshot.now
+        self._seen = replace(snapshot, refused=frozenset(), waits_count_until=snapshot.now)
         self._waited = {job.id for job in snapshot.line}
         self._hosts = {host.id: _settled(host) for host in snapshot.hosts}
         self._running: dict[str, Running] = {}
         self._line = {job.id: job for job in snapshot.line}
-        self._displacements = snapshot.displacements
-        self._reservations = snapshot.reservations
         self._allowances = dict(snapshot.allowances)
-        self._pools = snapshot.pools
         self._uses: dict[OwnerKind, OwnerUse] = {(use.owner, use.kind): use for use in snapshot.uses}
         self._held: dict[str, tuple[OwnerKind, int]] = {}
         """Whose devices each running job holds, and how many."""
@@ -50,20 +47,19 @@ class Future:
             self._run(job)
         self._end_due()
 
+    @property
+    def _passed_us(self) -> int:
+        return self.now - (self._seen.waits_count_until or 0)
+
     def snapshot(self) -> Snapshot:
         return replace(
-            self._snapshot,
+            self._seen,
             now=self.now,
             hosts=tuple(self._hosts.values()),
             running=tuple(self._running.values()),
             line=tuple(self._line.values()),
-            displacements=self._displacements,
-            reservations=self._reservations,
             allowances=self._allowances,
-            pools=self._pools,
             uses=tuple(self._uses.values()),
-            waits_count_until=self._began,
-            refused=frozenset(),
         )
 
     def carry_out(self, steps: Sequence[Start | Stop], reservations: Sequence[Reservation]) -> None:
@@ -74,7 +70,7 @@ class Future:
             else:
                 self._stop(step)
         begun = {step.job.id for step in steps if isinstance(step, Start)}
-        self._reservations = tuple(one for one in reservations if one.job_id not in begun)
+        self._seen = replace(self._seen, reservations=tuple(one for one in reservations if one.job_id not in begun))
 
     def next_moment(self, again_at: int | None) -> int | None:
         """Returns when something happens next; None if nothing does any more."""
@@ -85,26 +81,30 @@ class Future:
         """Lets time pass, and ends what ends then."""
         passed = at - self.now
         self._uses = self._used_after(passed)
-        self._displacements = tuple(one for one in self._displacements if one.until >= at)
+        self._keep([one for one in self._seen.displacements if one.until >= at])
         self.now = at
         self._end_due()
 
     def _start(self, step: Start) -> None:
         job, placement = step.job, step.placement
         del self._line[job.id]
-        self._displacements = tuple(one for one in self._displacements if one.job_id != job.id)
+        self._keep([one for one in self._seen.displacements if one.job_id != job.id])
         if job.id in self._waited:
             self.starts.setdefault(job.id, self.now)
         if (allowance := self._allowances.get(job.owner)) is not None:
             self._allowances[job.owner] = allowance.with_job(job.resources.total_devices)
         if not placement.devices:
-            pools = (one.with_job(job.owner) if one.id == placement.worker_id else one for one in self._pools)
-            self._pools = tuple(pools)
+            pools = (one.with_job(job.owner) if one.id == placement.worker_id else one for one in self._seen.pools)
+            self._seen = replace(self._seen, pools=tuple(pools))
             return
         self._hosts[placement.worker_id] = _with_job(self._hosts[placement.worker_id], placement.devices, job.id)
         begun = started(job, placement.worker_id, now=self.now, guest=step.guest)
-        waited_us = job.waited_us + self.now - self._began
+        waited_us = job.waited_us + self._passed_us
         self._run(replace(begun, waited_us=waited_us if job.ran_us else 0))
+
+    def _keep(self, displacements: Sequence[Displacement]) -> None:
+        if len(displacements) != len(self._seen.displacements):
+            self._seen = replace(self._seen, displacements=tuple(displacements))
 
     def _run(self, job: Running) -> None:
         ends = self.now + believed_left(job, self.now)
@@ -119,7 +119,7 @@ class Future:
 
     def _stop(self, step: Stop) -> None:
         until = self.now + _OVERDUE_US
-        self._displacements += tuple(replace(one, until=until) for one in step.displacements)
+        self._keep([*self._seen.displacements, *(replace(one, until=until) for one in step.displacements)])
         for one in step.displacements:
             self._requeue(self._running[one.victim])
 
@@ -137,13 +137,13 @@ class Future:
     def _comes_back(self, job: Running) -> bool:
         """Returns whether a job that was asked to stop is queued again."""
         host = self._hosts.get(job.worker_id)
-        is_victim = any(one.victim == job.job_id for one in self._displacements)
+        is_victim = any(one.victim == job.job_id for one in self._seen.displacements)
         return job.stopping and (is_victim or (host is not None and host.draining))
 
     def _requeue(self, job: Running) -> None:
         """Stops the job. Its work so far is kept."""
         self._leave(job)
-        self._line[job.job_id] = _waiting_again(job, self.now, waited_us=job.waited_us - (self.now - self._began))
+        self._line[job.job_id] = _waiting_again(job, self.now, waited_us=job.waited_us - self._passed_us)
 
     def _leave(self, job: Running) -> None:
         del self._running[job.job_id]

@@ -2,8 +2,12 @@
 
 from collections.abc import Generator
 
+from scheduling import reservation
+from scheduling.cluster import Cluster, rooms_of
+from scheduling.line import Line
 from scheduling.snapshot import Snapshot
 from scheduling.steps import Plan
+from scheduling.taking import names_pool, refusal
 from scheduling.walk import Walk
 
 
@@ -23,8 +27,21 @@ def plan(snapshot: Snapshot) -> Plan:
 
 def planning(snapshot: Snapshot) -> Generator[None, None, Plan]:
     """Makes the plan in small pieces, and returns it."""
-    walk = Walk(snapshot)
-    yield
+    walk = yield from walk_of(snapshot)
     yield from walk.walking()
     yield
     return walk.plan()
+
+
+def walk_of(snapshot: Snapshot) -> Generator[None, None, Walk]:
+    """Builds the walk of a plan in small pieces: what was kept and set aside is so still."""
+    cluster = Cluster(snapshot, (yield from rooms_of(snapshot)))
+    jobs = {job.id: job for job in snapshot.line}
+    holders = [jobs[one.job_id] for one in snapshot.reservations if one.job_id in jobs]
+    able = {job.id: job for job in holders if refusal(job, snapshot.allowances) is None and not names_pool(job)}
+    reservation.restore(cluster, snapshot.reservations, able)
+    yield
+    alone = {keep.job.id for keep in cluster.keeps.values()} | {one.job_id for one in snapshot.displacements}
+    line = Line(snapshot, alone & jobs.keys())
+    yield
+    return Walk(snapshot, cluster, line)

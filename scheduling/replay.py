@@ -1,13 +1,15 @@
 """When waiting jobs start, if all jobs run as long as they are believed to: the plan, run forward."""
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from scheduling.cluster import Cluster
 from scheduling.future import Future
+from scheduling.plan import walk_of
+from scheduling.room import Room
 from scheduling.snapshot import Snapshot
-from scheduling.walk import Walk
+
+_T = TypeVar("_T")
 
 
 class Reached(NamedTuple):
@@ -31,7 +33,11 @@ def replay(
     `by_limits`: jobs run as long as they may.
     """
     future = Future(_by_limits(snapshot) if by_limits else snapshot)
-    missing = _possible(snapshot) if only is None else _possible(snapshot) & {*only}
+    missing: set[str] = set()
+    for found in _possible(snapshot):
+        missing |= found
+        yield Reached(future.now, future.starts)
+    missing &= missing if only is None else {*only}
     while missing:
         again_at = yield from _plan(future)
         missing -= future.starts.keys()
@@ -39,33 +45,42 @@ def replay(
         if at is None:
             break
         future.pass_to(at)
+        yield Reached(future.now, future.starts)
     return future.starts
 
 
 def _plan(future: Future) -> Generator[Reached, None, int | None]:
     """Carries out plans until one does nothing. Returns when the next one must be made at the latest."""
     while True:
-        walk = Walk(future.snapshot())
-        for _ in walk.walking():
-            yield Reached(future.now, future.starts)
+        building, reached = walk_of(future.snapshot()), Reached(future.now, future.starts)
+        walk = yield from _reaching(building, reached)
+        yield from _reaching(walk.walking(), reached)
         steps, reservations = walk.decided()
         future.carry_out(steps, reservations)
-        yield Reached(future.now, future.starts)
+        yield reached
         if not steps:
             return walk.again_at()
 
 
-def _possible(snapshot: Snapshot) -> set[str]:
-    """Returns the waiting jobs that fit somewhere when nothing else runs there."""
-    rooms = [*Cluster(snapshot).rooms.values()]
+def _reaching(pieces: Generator[None, None, _T], reached: Reached) -> Generator[Reached, None, _T]:
+    """Returns what the pieces do, and yields `reached` after each."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as ended:
+            return ended.value
+        yield reached
+
+
+def _possible(snapshot: Snapshot) -> Iterator[set[str]]:
+    """Yields, by pieces, the waiting jobs that fit somewhere when nothing else runs there."""
     pools = {pool.name for pool in snapshot.pools}
-    possible = {
-        request: any(room.want(job).possible for room in rooms)
-        if job.resources.pool is None
-        else job.resources.pool in pools
-        for request, job in {job.request: job for job in snapshot.line}.items()
-    }
-    return {job.id for job in snapshot.line if possible[job.request]}
+    yield {job.id for job in snapshot.line if job.resources.pool in pools}
+    requests = {job.request: job for job in snapshot.line if job.resources.pool is None}
+    for host in snapshot.hosts:
+        room = Room(host, {})
+        fitting = {request for request, job in requests.items() if room.want(job).possible}
+        yield {job.id for job in snapshot.line if job.request in fitting}
 
 
 def _by_limits(snapshot: Snapshot) -> Snapshot:

@@ -1,7 +1,6 @@
 """One walk along the line: what starts, then what passes, and then what is stopped for others."""
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
 import heapq
 
 from scheduling import displacing, pools, reasons, reservation
@@ -10,61 +9,37 @@ from scheduling.cluster import Cluster, Keep, spare_sorts
 from scheduling.displacing import Victims
 from scheduling.line import Line
 from scheduling.placing import open_room, passage
-from scheduling.pools import Pool
 from scheduling.requests import Request
 from scheduling.room import Room
 from scheduling.shapes import looked
 from scheduling.snapshot import (
-    Device,
     Displacement,
     Kind,
-    Place,
-    Placement,
     Reservation,
     Snapshot,
     Waiting,
 )
 from scheduling.steps import Plan, Start, Stop, Why
+from scheduling.taking import Given, Taken, names_pool, refusal, start_of
 from torchyard.contract.job import Reason
 
 _MOST_ROUNDS = 8
 """A place that is given up may serve a job that was considered before."""
 
 
-@dataclass(frozen=True)
-class _Started:
-    job: Waiting
-    room: Room
-    devices: list[Device]
-    guest: bool
-
-
-@dataclass(frozen=True)
-class _Given:
-    """The pool's cluster gets the job."""
-
-    job: Waiting
-    pool: Pool
-
-
 class Walk:
     """The free devices only become fewer on the way, but for places that are given up: then it begins again."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, cluster: Cluster, line: Line) -> None:
         self._snapshot = snapshot
-        self._cluster = Cluster(snapshot)
+        self._cluster = cluster
+        self._line = line
         self._allowances = dict(snapshot.allowances)
         self._pools = pools.by_name(snapshot.pools)
         self._displacements: dict[str, list[Displacement]] = {}
         for one in sorted(snapshot.displacements, key=lambda one: one.victim):
             self._displacements.setdefault(one.job_id, []).append(one)
-        jobs = {job.id: job for job in snapshot.line}
-        holders = [jobs[one.job_id] for one in snapshot.reservations if one.job_id in jobs]
-        able = {job.id: job for job in holders if self._refusal(job) is None and not _names_pool(job)}
-        reservation.restore(self._cluster, snapshot.reservations, able)
-        kept = {keep.job.id for keep in self._cluster.keeps.values()}
-        self._line = Line(snapshot, (kept | self._displacements.keys()) & jobs.keys())
-        self._steps: list[_Started | _Given | Stop] = []
+        self._steps: list[Taken | Given | Stop] = []
         self._held_back: dict[str, Reason] = {}
         """Why the jobs of a shape wait that a quota or their pool holds back."""
         self._hopeless: set[object] = set()
@@ -105,10 +80,10 @@ class Walk:
         started = {step.job.id for step in self._steps if not isinstance(step, Stop)}
         kept = reservation.wanted(self._cluster, self._snapshot.reservations, started)
         at = {one.place: one for one in kept}
-        return tuple(step if isinstance(step, Stop) else _start(step, at) for step in self._steps), kept
+        return tuple(step if isinstance(step, Stop) else start_of(step, at) for step in self._steps), kept
 
     def again_at(self) -> int | None:
-        on_hosts = [job for job in self._line.firsts() if not _names_pool(job)]
+        on_hosts = [job for job in self._line.firsts() if not names_pool(job)]
         return displacing.again_at(self._cluster, on_hosts)
 
     def _in_order(self) -> Generator[None]:
@@ -153,7 +128,7 @@ class Walk:
 
     def _consider(self, job: Waiting) -> None:
         """Starts the job, stops others of lower priority for it, or keeps a place for it."""
-        if _names_pool(job):
+        if names_pool(job):
             self._give(job)
             return
         aside, keep = self._cluster.asides.get(job.id), self._cluster.kept_for(job.id)
@@ -199,7 +174,7 @@ class Walk:
 
     def _pass(self, job: Waiting) -> bool:
         key = "pass", *self._pace(job)
-        if job.id in self._displacements or key in self._hopeless or _names_pool(job):
+        if job.id in self._displacements or key in self._hopeless or names_pool(job):
             return False
         if (room := open_room(self._cluster, job)) is not None:
             self._start(job, room)
@@ -214,7 +189,7 @@ class Walk:
         return not looked(job.ran_us) or self._cluster.kept_for(job.id) is not None
 
     def _displace(self, job: Waiting) -> bool:
-        if job.id in self._displacements or _names_pool(job):
+        if job.id in self._displacements or names_pool(job):
             return False
         key = "look", looked(job.ran_us), *self._pace(job)
         victims = None
@@ -244,22 +219,22 @@ class Walk:
             self._held_back[job.shape] = refusal or pools.next_for(job.resources)
             return
         self._pools[pool.name] = pool.with_job(job.owner)
-        self._note_start(_Given(job, pool))
+        self._note_start(Given(job, pool))
 
     def _start(self, job: Waiting, room: Room, *, guest: bool = False) -> None:
         keeps = self._cluster.before(job, room)
         self._give_up(job)
         holder = self._cluster.holder_of(job, guest=guest)
         devices = self._cluster.take(room, holder, room.pick(room.want(job), last=spare_sorts(room, keeps)))
-        self._note_start(_Started(job, room, devices, guest))
+        self._note_start(Taken(job, room, devices, guest))
 
     def _start_aside(self, job: Waiting) -> None:
         """Starts the job on the devices that were set aside for it, and are free now."""
         aside = self._cluster.asides.pop(job.id)
         self._give_up(job)
-        self._note_start(_Started(job, aside.room, aside.devices, guest=False))
+        self._note_start(Taken(job, aside.room, aside.devices, guest=False))
 
-    def _note_start(self, step: _Started | _Given) -> None:
+    def _note_start(self, step: Taken | Given) -> None:
         self._line.serve(step.job)
         self._steps.append(step)
         if (allowance := self._allowances.get(step.job.owner)) is not None:
@@ -302,17 +277,4 @@ class Walk:
             self._gave_up = True
 
     def _refusal(self, job: Waiting) -> str | None:
-        allowance = self._allowances.get(job.owner)
-        return None if allowance is None else allowance.refusal(job.resources.total_devices)
-
-
-def _names_pool(job: Waiting) -> bool:
-    return job.resources.pool is not None
-
-
-def _start(step: _Started | _Given, at: Mapping[Place, Reservation]) -> Start:
-    if isinstance(step, _Given):
-        return Start(step.job, Placement(step.pool.id, ()), None)
-    worker_id = step.room.host.id
-    kept = at.get((worker_id, step.room.kind(step.job.resources)))
-    return Start(step.job, Placement(worker_id, tuple(step.devices)), kept, step.guest)
+        return refusal(job, self._allowances)

@@ -33,7 +33,7 @@ RECORDS = {
     "torchyard/contract/records.py": {"LaunchPlan", "Sandbox"},
     "torchyard/contract/spec.py": {"_Common"},
     "torchyard/contract/sweeps.py": {"SweepSpec"},
-    "scheduling/snapshot.py": {"Running"},
+    "scheduling/snapshot.py": {"Running", "Snapshot"},
     "trainer/card.py": {"Card"},
     "bench/turns.py": {"TrainingSettings"},
 }

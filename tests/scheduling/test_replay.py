@@ -92,7 +92,7 @@ def test_a_job_that_was_stopped_for_another_comes_back_with_its_work() -> None:
 def test_what_fits_nowhere_has_no_start_and_costs_no_plan() -> None:
     line = (waits("job_1", 2), waits("job_2", owner="eve"))
     snapshot = seen(*line, hosts=[host([gpu(0, job="x")])])
-    assert [*replay(snapshot, only=["job_1"])] == []
+    assert len([*replay(snapshot, only=["job_1"])]) == 1 + len(snapshot.hosts), "each host is asked once"
     assert _starts(snapshot) == {}
     assert _starts(seen(*line, hosts=[])) == {}
 
