@@ -14,7 +14,7 @@ from store.facts.foresight import Ahead, Forecast, Foresight, Waits
 PROCESSOR_S = 0.2
 """What a forecast may use in all, with what it reads."""
 FOR_ALTERNATIVES_S = 0.06
-"""What the replay leaves of it."""
+"""The most of it that is for the changes with which the job would start now. The replay may use the rest."""
 FOR_READING_S = 0.04
 """With less left for it, what is ahead of the job is not read."""
 WITHIN_S = 2.0
@@ -34,10 +34,11 @@ def forecast(found: Foresight, budget: Budget, *, read: Callable[[Waiting], Ahea
     """
     if found.waits is None:
         return Forecast()
-    estimate, later_than = None, None
-    if found.waits_for_others:
-        estimate, later_than = yield from _start_of(found.waits, budget, read)
-    return Forecast(estimate, later_than, (yield from starts_if(found.waits, budget)))
+    changes = yield from starts_if(found.waits, budget)
+    if not found.waits_for_others:
+        return Forecast(alternatives=changes)
+    estimate, later_than = yield from _start_of(found.waits, budget, read)
+    return Forecast(estimate, later_than, changes)
 
 
 def starts_if(waits: Waits, budget: Budget) -> Generator[None, None, tuple[Alternative, ...]]:
@@ -54,7 +55,7 @@ def starts_if(waits: Waits, budget: Budget) -> Generator[None, None, tuple[Alter
                 made.append(one)
             yield
 
-    yield from budget.slices(tried())
+    yield from budget.slices(tried(), leaving_s=max(0.0, budget.left_s - FOR_ALTERNATIVES_S))
     return tuple(made)
 
 
@@ -62,7 +63,7 @@ def _start_of(
     waits: Waits, budget: Budget, read: Callable[[Waiting], Ahead]
 ) -> Generator[None, None, tuple[EstimateFacts | None, int | None]]:
     """Returns the estimate of the job, or the moment before which it does not start; neither if it never does."""
-    if budget.left_s < FOR_READING_S + FOR_ALTERNATIVES_S:
+    if budget.left_s < FOR_READING_S:
         return None, waits.around.now
     with budget.counted():
         ahead = read(waits.job)
@@ -78,7 +79,7 @@ def _start_of(
                 return
             yield
 
-    has_ended = yield from budget.slices(replayed(), leaving_s=FOR_ALTERNATIVES_S)
+    has_ended = yield from budget.slices(replayed())
     if start is None:
         return None, None if has_ended else reached
     if ahead.line.is_newcomer_behind:

@@ -235,7 +235,7 @@ def test_a_forecast_in_a_huge_line_ends_with_its_budget(service: ApiFixture, mon
 
 
 def test_a_forecast_that_ends_early_says_what_it_has_reached() -> None:
-    """Each look at the clock counts as a millisecond, so that the replay has 140 pieces, and the variants have 60."""
+    """Each look at the clock counts as a millisecond, so that all has less than 200 pieces."""
     others = [runs(f"r{number}", on="wrk_here", limit_us=(2 + number) * HOUR) for number in range(64)]
     line = [waits(f"j{number}", 8, owner=f"u{number % 100}", submitted=NOW - HOUR + number) for number in range(200)]
     job = waits("new", 1, submitted=NOW, priority=-1)
