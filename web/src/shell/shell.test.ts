@@ -1,5 +1,5 @@
 import { flushSync } from "svelte";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { live } from "../live/live.svelte";
 import { href, navigate } from "../router.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../testing";
@@ -8,9 +8,12 @@ import Mark from "./Mark.svelte";
 import { session } from "./session.svelte";
 import Shell from "./Shell.svelte";
 
+beforeEach(() => {
+  live.status = "connecting"; // whatever the file before has left: they share a document
+});
+
 afterEach(async () => {
   await removeAll();
-  live.status = "connecting";
   vi.unstubAllGlobals();
   vi.restoreAllMocks();
   navigate(href(""));

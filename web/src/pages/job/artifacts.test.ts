@@ -9,6 +9,8 @@ let paths: string[];
 let asked: readonly Asked[];
 
 beforeEach(() => {
+  history.replaceState(null, "", "/"); // whatever the file before has left: they share a document
+  setQuery({});
   vi.useFakeTimers();
   asked = serve(({ path, query }) => {
     if (path.endsWith("/attempts")) return { data: [] };
