@@ -121,13 +121,21 @@ def _cheapest(cluster: Cluster, job: Waiting, candidates: Sequence[Holder]) -> V
                 return None
             continue
         theirs = by_room.get(name)
-        if theirs is None or not want.possible:
+        if theirs is None or not want.possible or not _suffice(room, want, theirs):
             continue
         theirs.sort(key=lambda holder: _preference(cluster, holder))
         chosen = _cover(room, want, [(_cost(cluster, holder), holder) for holder in theirs])
         if chosen and _respects_keeps(cluster, job, room, chosen):
             found.append(Victims(room, chosen, sum(_cost(cluster, holder) for holder in chosen)))
     return min(found, key=lambda victims: (victims.cost, victims.room.host.id), default=None)
+
+
+def _suffice(room: Room, want: Want, holders: Sequence[Holder]) -> bool:
+    """Returns whether enough devices are free when all of them have stopped."""
+    free = room.count_free(want, soon=True)
+    for holder in holders:
+        free += gains(holder.counts, want.sorts)
+    return free >= want.count
 
 
 def _running(cluster: Cluster, holder: Holder) -> Running:
