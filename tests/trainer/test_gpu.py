@@ -189,14 +189,18 @@ def tune(base: Path, data: Path, options: dict[str, Any]) -> tuple[str, float, f
     with joined(timedelta(minutes=2)) as world:
         torch.manual_seed(0)
         task = make_task(config, source=str(data), device=world.device)
-        training = Training(
-            task, trainer="causal-lm", config=config, policy=CheckpointPolicy(), run=Run({}), world=world
-        )
+        run = Run({})
+        training = Training(task, trainer="causal-lm", config=config, policy=CheckpointPolicy(), run=run, world=world)
         # FlexAttention compiles kernels in the first steps, and again for each sequence length.
         forbid_waits(training, but=range(13) if config.model.attention == "flex" else (1, 7))
+        logged: dict[str, Any] = {}
+
+        def note(values: Mapping[str, Any], *, step: int) -> None:
+            logged.update(values)
+
+        run.log = note
         assert training.train()
-        metrics = training.report.metrics
-        return training.report.card.precision, metrics["train/loss"], metrics["train/tokens_per_second"]
+        return training.report.card.precision, logged["train/loss"], logged["train/tokens_per_second"]
 
 
 @pytest.mark.parametrize("options", LANGUAGE_OPTIONS)
