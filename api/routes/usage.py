@@ -39,9 +39,7 @@ async def list_usage(
     reader: ReaderDep,
     by: Annotated[
         Literal["owner", "label"],
-        Query(
-            description="a row for each user, or for each label of a user's jobs: one's own, for operators everyone's"
-        ),
+        Query(description="a row for each user, or for each label of jobs: one's own, for administrators everyone's"),
     ] = "owner",
     days: Annotated[int, Query(ge=1, le=MOST_DAYS, description="up to today, in UTC")] = 30,
     owner: Annotated[str | None, Query(max_length=300, pattern=NO_NUL, description="only this user's")] = None,
@@ -78,8 +76,8 @@ def _owner(caller: Principal, by: str, owner: str | None) -> str | None:
         return owner
     if Scope.JOBS_READ not in caller.scopes:
         raise Forbidden(f"labels of jobs need the scope {Scope.JOBS_READ}, which your role or your token does not have")
-    if caller.role in {Role.OPERATOR, Role.ADMIN}:
+    if caller.role is Role.ADMIN:
         return owner
     if owner not in {None, caller.name}:
-        raise Forbidden("only operators and administrators may see the labels of another user's jobs")
+        raise Forbidden("only administrators may see the labels of another user's jobs")
     return caller.name

@@ -34,7 +34,7 @@ def usage(
 ) -> None:
     """Show how many device-hours users had, and how well their GPUs were used.
 
-    Labels are those of one's own jobs, for operators of everyone's. A job with two labels counts for both.
+    Labels are those of one's own jobs, for administrators of everyone's. A job with two labels counts for both.
     """
     if as_json and to_csv is not None:
         raise typer.BadParameter("choose one of --csv and --json")

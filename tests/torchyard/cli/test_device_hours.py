@@ -48,4 +48,4 @@ def test_wrong_arguments_are_refused(team: Team, arguments: list[str]) -> None:
 def test_another_users_labels_are_refused(team: Team) -> None:
     team.add("eve")
     refused = team.run("eve", "usage", "--by", "label", "--owner", "ada")
-    assert (refused.returncode, "only operators" in refused.stderr) == (1, True)
+    assert (refused.returncode, "only administrators" in refused.stderr) == (1, True)

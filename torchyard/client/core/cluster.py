@@ -39,7 +39,7 @@ class ClusterCore(Core):
     def usage(self, *, by: UsageBy = "owner", days: int = 30, owner: str | None = None) -> AsyncGenerator[UsageRow]:
         """Yields what each user had of the devices, by day in the last `days` (1 to 366), and in all.
 
-        By `label`: a row for each label of a user's jobs, for who is no operator only of their own jobs. Raises
+        By `label`: a row for each label of a user's jobs, for who is no administrator only of their own jobs. Raises
         Forbidden for the labels of another `owner`.
         """
         return self._connection.pages(usage_calls.usage(by=by, days=days, owner=owner))
