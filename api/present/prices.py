@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from store.facts.callers import Caller, may_list
+from store.facts.callers import Caller, may_list, may_read
 from store.facts.prices import StopPrice
-from torchyard.contract.price import NOTHING_RUNS, Kind, at_stake, price_of_stop, price_of_stops
+from torchyard.contract.price import NOTHING_RUNS, Kind, at_stake, price_of_stop, price_of_stops, price_of_unread
 from torchyard.contract.views.estimates import PriceView, StopView
 
 _MOST_SHOWN = 100
@@ -17,7 +17,8 @@ def stop(price: StopPrice | None, caller: Caller, *, ends: bool = False) -> Stop
     if price is None:
         return StopView(jobs=[], total=0, device_seconds=0.0, message=NOTHING_RUNS)
     view = _price(price, caller, ends=ends)
-    message = price_of_stop(price.stake, price.saving, ends=ends)
+    is_read = may_read(caller, price)
+    message = price_of_stop(price.stake, price.saving, ends=ends) if is_read else view.message
     return StopView(jobs=[view], total=1, device_seconds=view.device_seconds, message=message)
 
 
@@ -37,15 +38,15 @@ def stops(prices: Sequence[StopPrice], caller: Caller, *, ends: bool = False, no
 
 
 def _price(price: StopPrice, caller: Caller, *, ends: bool) -> PriceView:
-    stake, is_shown = price.stake, may_list(caller, price)
+    stake, is_shown, is_read = price.stake, may_list(caller, price), may_read(caller, price)
     return PriceView(
         job_id=price.job_id if is_shown else None,
         name=price.name if is_shown else None,
         owner=price.owner,
         kind=stake.kind,
         devices=price.devices,
-        steps=stake.steps,
+        steps=stake.steps if is_read else None,
         device_seconds=stake.device_us / _SECOND_US,
-        resumes_at_step=stake.resumes_at,
-        message=at_stake(stake, ends=ends),
+        resumes_at_step=stake.resumes_at if is_read else None,
+        message=at_stake(stake, ends=ends) if is_read else price_of_unread(stake),
     )

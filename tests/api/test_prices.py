@@ -130,9 +130,26 @@ def test_an_operator_sees_what_a_drain_stops_and_others_may_not_ask(service: Api
     service.start(shared, device="cpu-1")
     drain = f"/v1/workers/{service.worker_id}/drain"
     service.act_as("operator", Role.OPERATOR)
-    assert [job["name"] for job in priced(service, drain)["jobs"]] == ["secret", "open"]
+    found = priced(service, drain)["jobs"]
+    assert [job["name"] for job in found] == ["secret", "open"]
+    assert [job["steps"] for job in found] == [None, 0], "who lists a private job does not read its progress"
     service.act_as("bob")
     assert service.client.post(f"{drain}?dry_run=true").status_code == 403
+
+
+def test_who_may_not_read_a_job_is_not_told_what_it_has_trained_or_saved() -> None:
+    stake = Stake("cuda", 18 * MINUTE, 412, 3000)
+    views = []
+    for owner in ("alice", "operator"):
+        one = StopPrice("job_1", "secret", owner, "private", 1, stake, "first")
+        views.append(prices.stops([one], Caller("operator", Role.OPERATOR)))
+    unread, own = views
+    assert [(view.jobs[0].job_id, view.jobs[0].name, view.device_seconds) for view in views] == [
+        ("job_1", "secret", 1080.0)
+    ] * 2
+    assert (unread.jobs[0].steps, unread.jobs[0].resumes_at_step) == (None, None)
+    assert unread.message == unread.jobs[0].message == "at most 18 GPU-minutes"
+    assert own.message == "it saves first; if it cannot: 412 steps, 18 GPU-minutes; resumes at step 3,000"
 
 
 def test_jobs_that_the_caller_may_not_list_are_not_named() -> None:
@@ -230,10 +247,11 @@ def test_many_jobs_are_priced_by_as_many_statements_as_one(service: ApiFixture) 
     assert statements(ids[:1]) == all_of_them
 
 
-def test_only_the_hundred_most_expensive_jobs_are_shown(service: ApiFixture) -> None:
-    ids = [service.submit()["id"] for _ in range(101)]
-    for index, job_id in enumerate(ids):
-        shift(service, service.start(job_id, device=f"cpu-{index}"), minutes=index)
-    price = priced(service, f"/v1/workers/{service.worker_id}/drain")
-    assert [job["job_id"] for job in price["jobs"]] == ids[:0:-1]
-    assert (price["total"], price["message"]) == (101, "101 jobs run; if none of them saves first: 84 CPU-slot-hours")
+def test_only_the_hundred_most_expensive_jobs_are_shown() -> None:
+    found = [
+        StopPrice(f"job_{minutes}", "digits", "ada", "team", 1, Stake("cpu", minutes * MINUTE, None, None), "first")
+        for minutes in range(100, -1, -1)
+    ]
+    price = prices.stops(found, Caller("ada", Role.MEMBER))
+    assert [job.job_id for job in price.jobs] == [one.job_id for one in found[:100]]
+    assert (price.total, price.message) == (101, "101 jobs run; if none of them saves first: 84 CPU-slot-hours")

@@ -1,7 +1,7 @@
 """Says what it costs to stop jobs: `412 steps, 18 GPU-minutes; resumes at step 3,000`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["cuda", "cpu"]
@@ -66,6 +66,11 @@ def price_of_stop(stake: Stake, saving: Saving, *, ends: bool = False) -> str:
 def stop_asked(stake: Stake, saving: Saving) -> str:
     """Says what a job does that was asked to stop, and what was at stake then."""
     return f"{_DOING[saving] if stake.is_training else ''}at stake: {at_stake(stake)}"
+
+
+def price_of_unread(stake: Stake) -> str:
+    """Says what the stop of a job costs to who may not read it: neither its steps nor whether it saves."""
+    return f"at most {_loss(replace(stake, steps=None, is_training=True)) or 'nothing yet'}"
 
 
 def price_of_stops(jobs: int, device_us: Mapping[Kind, int], *, now: bool = False) -> str:

@@ -41,10 +41,10 @@ class PriceView(View):
     kind: Literal["cuda", "cpu"]
     devices: int
     steps: int | None
-    """Null: it tells no steps."""
+    """Null: it tells no steps, or the caller may not read the job."""
     device_seconds: float
     resumes_at_step: int | None
-    """The step of its newest checkpoint. Null: it has none, and starts anew."""
+    """The step of its newest checkpoint. Null: it has none, and starts anew; or the caller may not read the job."""
     message: str
     """All of this in a sentence: 412 steps, 18 GPU-minutes; resumes at step 3,000."""
 
