@@ -5,6 +5,7 @@ from multiprocessing.connection import Connection
 import os
 from pathlib import Path
 import pickle
+import traceback
 from typing import Any
 
 import torch
@@ -98,7 +99,17 @@ def _main(pipe: Connection, env: dict[str, str], function: Callable[..., Any], a
         outcome = function(*arguments)
     except Exception as error:  # noqa: BLE001 the test decides what it means
         outcome = error
-    pipe.send_bytes(pickle.dumps(outcome))  # by value: `send` shares the memory of tensors, which ends with the rank
+    pipe.send_bytes(_pickled(outcome))
+
+
+def _pickled(outcome: Any) -> bytes:
+    """Returns the outcome by value: `send` would share the memory of tensors, which ends with the rank."""
+    try:
+        return pickle.dumps(outcome)
+    except TypeError:  # an error that holds modules, as those of a compiler do
+        if not isinstance(outcome, Exception):
+            raise
+        return pickle.dumps(RuntimeError("".join(traceback.format_exception(outcome))))
 
 
 def _receive(pipe: Connection) -> Any:
