@@ -1,26 +1,22 @@
 """The daemon of one host: its parts and one loop. Each attempt has a thread of its own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 import logging
-from pathlib import Path
 import socket
 import threading
 import time
 
-from store.ids import new_id
 from store.queue import WakeupListener
 from store.store import NotMigrated, Store
-from torchyard.contract.codec import Record
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.host.identity import boot_id
-from torchyard.host.recordfiles import create_record, read_record
 from worker.attempts.context import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health
 from worker.duties import Duties, Interval
 from worker.engines.base import Engine
+from worker.identity import worker_id
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
 from worker.placement.apply import Placer
@@ -62,15 +58,11 @@ class Daemon:
     ) -> None:
         """`pool`: what it serves instead of its host's devices. `store`: its own by default, and closed by `serve`."""
         identity = settings.home.resolve() / "worker.json"
-        self.id = _worker_id(identity)
+        self.id = worker_id(identity)
         self._clock = clock
         self._store = store or Store.of(settings, program="torchyard-worker")
-        self._attempt_ended = threading.Event()
-        """Set when an attempt has ended: devices or a job may be free."""
         holder = None if pool is None else pool.holder
-        self._runners = AttemptRunners(
-            _context(settings, engine, store=self._store, health=health, pool=pool, attempt_ended=self._attempt_ended)
-        )
+        self._runners = AttemptRunners(_context(settings, engine, store=self._store, health=health, pool=pool))
         capacity = settings.capacity if pool is None else None
         self._devices = DeviceMonitor(
             engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
@@ -155,7 +147,7 @@ class Daemon:
                 if error.message != told:
                     logger.warning("%s; trying again", error.message)
                 told = error.message
-                self._attempt_ended.wait(_WAKEUP_WAIT_S)
+                self._runners.ended.wait(_WAKEUP_WAIT_S)
                 continue
             self._devices.name = name
             self._runners.adopt(claims)
@@ -167,7 +159,7 @@ class Daemon:
         self._forecaster.forget()
         self._runners.abandon_others(())
         while self._runners and not self._leaving and not self._stopping:
-            self._attempt_ended.wait(_WAKEUP_WAIT_S)
+            self._runners.ended.wait(_WAKEUP_WAIT_S)
             self._reap()
         self._register()
 
@@ -194,7 +186,7 @@ class Daemon:
                 if took is not None and woken is not None:
                     claim_interval.rest(min(_REST_FACTOR * took, _LONGEST_REST_S))
             woken = self._wait(wakeups)
-            if woken or self._attempt_ended.is_set():
+            if woken or self._runners.ended.is_set():
                 claim_interval.make_due()
                 self._forecaster.notice()
             else:
@@ -208,12 +200,12 @@ class Daemon:
             self._forecaster.work(self._is_idle)
 
     def _is_idle(self) -> bool:
-        return not (self._attempt_ended.is_set() or self._stopping or self._leaving)
+        return not (self._runners.ended.is_set() or self._stopping or self._leaving)
 
     def _reap(self) -> bool:
         """Forgets the attempts that are closed. Returns whether an attempt has ended since the last call."""
-        attempt_ended = self._attempt_ended.is_set()
-        self._attempt_ended.clear()
+        attempt_ended = self._runners.ended.is_set()
+        self._runners.ended.clear()
         for use in self._runners.reap(_LEAVE_S):
             self._devices.note_use(use)
         return attempt_ended
@@ -244,7 +236,7 @@ class Daemon:
             return None
         took = self._clock() - began
         # Each submission wakes the worker, and a pass over many different requests takes long.
-        self._attempt_ended.wait(min((_FULL_FACTOR if full else _IDLE_FACTOR) * took, _WAKEUP_WAIT_S))
+        self._runners.ended.wait(min((_FULL_FACTOR if full else _IDLE_FACTOR) * took, _WAKEUP_WAIT_S))
         return took
 
     def _may_claim(self) -> bool:
@@ -256,7 +248,7 @@ class Daemon:
         """Waits for a wakeup or for the end of an attempt. Returns whether a wakeup came; None if Redis is away."""
         woken = False
         try:
-            if not self._attempt_ended.is_set():
+            if not self._runners.ended.is_set():
                 woken = wakeups.wait(self._longest_wait())
         except Unavailable as error:
             logger.warning("%s; polling the database instead", error.message)
@@ -267,13 +259,13 @@ class Daemon:
             self._runners.recheck_intents()
             self._duties.check_drain_soon()
         elif woken and self._runners.any_ending():
-            self._attempt_ended.wait(_ENDING_WAIT_S)
+            self._runners.ended.wait(_ENDING_WAIT_S)
         return woken
 
     def _wait_without_wakeups(self) -> None:
         ends = self._clock() + _WAKEUP_WAIT_S
         while (left := ends - self._clock()) > 0:
-            if self._attempt_ended.wait(min(left, self._longest_wait())) or self._stopping:
+            if self._runners.ended.wait(min(left, self._longest_wait())) or self._stopping:
                 return
             self._forecast()
 
@@ -287,13 +279,7 @@ class Daemon:
 
 
 def _context(
-    settings: Settings,
-    engine: Engine,
-    *,
-    store: Store,
-    health: Health | None,
-    pool: Pool | None,
-    attempt_ended: threading.Event,
+    settings: Settings, engine: Engine, *, store: Store, health: Health | None, pool: Pool | None
 ) -> WorkerContext:
     isolation = (engine.starts().isolation or levels.OFF) if pool is None else pool.isolation
     return WorkerContext(
@@ -302,24 +288,9 @@ def _context(
         settings.runs,
         settings.allowed,
         health or Health(),
-        attempt_ended,
+        threading.Event(),
         settings.output_limits,
         settings.package_rules(isolation),
         settings.max_stop_grace,
         None if pool is None else pool.report,
     )
-
-
-def _worker_id(path: Path) -> str:
-    """Returns this worker's id. It is kept with the data, so that a restarted daemon finds its jobs again.
-
-    Daemons of one pool that start together on several hosts get one id.
-    """
-    while (record := read_record(path, _Identity)) is None:
-        create_record(path, _Identity(id=new_id("wrk")))
-    return record.id
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Identity(Record):
-    id: str

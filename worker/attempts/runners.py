@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 import logging
+import threading
 
 from store.facts.attempts import Claim
 from worker.attempts.context import WorkerContext
@@ -20,6 +21,11 @@ class AttemptRunners:
         self._runners: dict[int, Runner] = {}
         self._unstarted: list[Runner] = []
         """Adopted runners for which the system had no thread."""
+
+    @property
+    def ended(self) -> threading.Event:
+        """Set when an attempt has ended: devices or a job may be free."""
+        return self._context.attempt_ended
 
     def __len__(self) -> int:
         return len(self._runners)
