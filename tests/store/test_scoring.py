@@ -209,9 +209,7 @@ def test_who_scores_until_there_are_none_has_scored_all(db: StoreFixture) -> Non
 
 
 @on_sqlite
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(3, 40))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 40))])
 def test_no_estimate_is_scored_twice_in_any_order_of_events(db: StoreFixture, seed: int) -> None:
     run = _Run(db, random.Random(seed))
     for _ in range(120):
