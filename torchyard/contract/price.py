@@ -10,6 +10,7 @@ Saving = Literal["first", "perhaps", "never", "killed"]
 
 NOTHING_RUNS = "nothing is lost: it does not run"
 NO_JOB_RUNS = "nothing is lost: no job runs"
+_NOTHING_LOST = "nothing is lost yet"
 
 _NOUNS: Mapping[Kind, str] = {"cuda": "GPU", "cpu": "CPU-slot"}
 _SECOND_US = 1_000_000
@@ -59,8 +60,9 @@ def at_stake(stake: Stake, *, ends: bool = False) -> str:
 
 def price_of_stop(stake: Stake, saving: Saving, *, ends: bool = False) -> str:
     """Says whether the job saves before it stops, and what is lost if it does not."""
-    before = _BEFORE[saving] if stake.is_training and _loss(stake) else ""
-    return before + at_stake(stake, ends=ends)
+    if not _loss(stake):
+        return f"{_NOTHING_LOST}; {_going_on(stake.resumes_at, ends=ends)}"
+    return f"{_BEFORE[saving] if stake.is_training else ''}{at_stake(stake, ends=ends)}"
 
 
 def stop_asked(stake: Stake, saving: Saving) -> str:
@@ -70,7 +72,8 @@ def stop_asked(stake: Stake, saving: Saving) -> str:
 
 def price_of_unread(stake: Stake) -> str:
     """Says what the stop of a job costs to who may not read it: neither its steps nor whether it saves."""
-    return f"at most {_loss(replace(stake, steps=None, is_training=True)) or 'nothing yet'}"
+    loss = _loss(replace(stake, steps=None, is_training=True))
+    return f"at most {loss}" if loss else _NOTHING_LOST
 
 
 def price_of_stops(jobs: int, device_us: Mapping[Kind, int], *, now: bool = False) -> str:
@@ -80,7 +83,9 @@ def price_of_stops(jobs: int, device_us: Mapping[Kind, int], *, now: bool = Fals
     """
     if not jobs:
         return NO_JOB_RUNS
-    lost = ", ".join(filter(None, (device_time(device_us.get(kind, 0), kind) for kind in _NOUNS))) or "nothing yet"
+    lost = ", ".join(filter(None, (device_time(device_us.get(kind, 0), kind) for kind in _NOUNS)))
+    if not lost:
+        return f"{jobs:,} jobs run; {_NOTHING_LOST}"
     if now:
         return f"{jobs:,} jobs run, and are killed without saving: {lost}"
     return f"{jobs:,} jobs run; if none of them saves first: {lost}"

@@ -69,6 +69,8 @@ def test_whether_a_job_saves_first_is_said_of_its_kind() -> None:
     )
     starting = price_of_stop(stake(is_training=False), saving("segmentation", "train"))
     assert starting == "nothing trained yet, 18 GPU-minutes; resumes at step 3,000"
+    saved = price_of_stop(stake(steps=0, device_us=0), saving("script", None), ends=True)
+    assert saved == "nothing is lost yet; a retry resumes at step 3,000"
 
 
 def test_a_job_that_was_asked_to_stop_says_what_is_at_stake() -> None:
@@ -86,7 +88,7 @@ def test_many_stops_are_summed_by_kind() -> None:
     assert price_of_stops(1200, both) == (
         "1,200 jobs run; if none of them saves first: 54 GPU-minutes, 2 CPU-slot-minutes"
     )
-    assert price_of_stops(2, {}) == "2 jobs run; if none of them saves first: nothing yet"
+    assert price_of_stops(2, {}) == price_of_stops(2, {}, now=True) == "2 jobs run; nothing is lost yet"
     assert price_of_stops(2, both, now=True) == (
         "2 jobs run, and are killed without saving: 54 GPU-minutes, 2 CPU-slot-minutes"
     )

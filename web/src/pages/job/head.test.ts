@@ -253,7 +253,7 @@ function servePrices(): () => readonly Asked[] {
     return path === "v1/jobs/actions"
       ? {
           price: {
-            message: now ? "412 steps, 18 GPU-minutes" : action === "pause" ? "nothing yet" : MESSAGE,
+            message: now ? "412 steps, 18 GPU-minutes" : action === "pause" ? "nothing is lost yet" : MESSAGE,
           },
         }
       : view();
@@ -305,7 +305,7 @@ test("the menu says what a pause costs, and the bar what a stop does; a failing 
     textOf(item).startsWith("Pause"),
   );
   const note = mine.host.querySelector(`[id="${pause?.getAttribute("aria-describedby")}"]`);
-  expect([textOf(note), asked().length]).toEqual(["Nothing yet.", 1]);
+  expect([textOf(note), asked().length]).toEqual(["Nothing is lost yet.", 1]);
   click(mine.host, "Stop");
   await settled();
   expect(pending()[0]?.note()).toMatch(/^It saves first/);

@@ -192,13 +192,13 @@ test("only who may drains, which can be undone, and lets it take jobs again", as
   signIn("operator", "cluster:read", "cluster:write");
   const host = await openOne(worker([device(0)]));
   const asked = serve(({ path, query }) => {
-    if (query.has("dry_run")) return { total: 1, jobs: [{ name: "unet" }], message: "nothing yet" };
+    if (query.has("dry_run")) return { total: 1, jobs: [{ name: "unet" }], message: "nothing is lost yet" };
     return path.endsWith("/history") ? { devices: [] } : worker([], { state: "draining" });
   });
   click(host, "Drain");
   await settled();
   expect(pending()[0]?.sentence).toContain("its jobs save a checkpoint");
-  expect(pending()[0]?.note()).toBe("unet: nothing yet.");
+  expect(pending()[0]?.note()).toBe("unet: nothing is lost yet.");
   undo();
   await vi.advanceTimersByTimeAsync(6_000);
   expect(changesOf(asked)).toEqual([]);
