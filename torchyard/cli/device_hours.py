@@ -70,7 +70,7 @@ def _utilization(figures: UsageFigures) -> str:
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:,.1f}"
+    return "<0.1" if 0 < hours < 0.1 else f"{hours:,.1f}"
 
 
 def _nothing(by: str, owner: str | None) -> str:

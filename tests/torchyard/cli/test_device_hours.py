@@ -25,12 +25,14 @@ def test_usage_is_a_table_a_file_and_json(team: Team, tmp_path: Path) -> None:
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "No job of ada has had devices yet.\n")
     had(team, "ada", day=1, held_us=1500 * HOUR, measured_us=HOUR, busy_us=HOUR // 2, idle_us=HOUR)
     had(team, "ada", "run==1", day=1, held_us=HOUR)
+    had(team, "ada", "tiny==1", day=1, held_us=HOUR // 100)
     had(team, "bob", day=1, kind="cpu", held_us=HOUR)
     table = team.run("admin", "usage").stdout.splitlines()
     assert table[0].split("  ")[0] == "USER"
     assert [line.split() for line in table[1:]] == [["ada", "0.0", "1,500.0", "0.0"], ["bob", "0.0", "0.0", "0.0"]]
     by_label = team.run("admin", "usage", "--by", "label").stdout.splitlines()
     assert by_label[1].split()[:3] == ["run==1", "0.0", "1.0"], "one owner needs no column"
+    assert by_label[2].split()[:3] == ["tiny==1", "0.0", "<0.1"], "little is not nothing"
     (row,) = json.loads(team.run("admin", "usage", "--owner", "ada", "--json").stdout)
     assert (row["owner"], row["total"]["gpu_hours"], row["days"]) == ("ada", 1500.0, [])
     header = "day,owner,label,gpu_hours,cpu_slot_hours,gpu_utilization,idle_gpu_hours\n"
