@@ -127,8 +127,11 @@ def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[st
         sooner = f"With a shorter time_limit it may start before the job for which {nearest.name} is kept."
         return [sooner] if is_kept else []
     more = "one more device" if missing == 1 else f"{missing} more devices"
-    steps = [f"It starts when {more} of {nearest.name} {'is' if missing == 1 else 'are'} free."]
-    if free and not is_kept:
+    are = "is" if missing == 1 else "are"
+    if is_kept:
+        return [f"It starts when {more} of {nearest.name} {are} free and not kept for another job."]
+    steps = [f"It starts when {more} of {nearest.name} {are} free."]
+    if free:
         steps.append(f"With resources.devices_per_node {free} it would fit on {nearest.name} now.")
     return steps
 

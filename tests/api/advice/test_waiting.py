@@ -26,7 +26,7 @@ POOL = worker(name="gpu").model_copy(update={"pool": PoolView.model_validate(_RE
         ("devices_busy", {}, [worker(HELD, state="draining")],
          ["It starts when a worker that is large enough takes jobs again: those that are drain."]),
         ("devices_busy", {"devices_per_node": 2}, [worker(FREE, HELD, kept=True)],
-         ["It starts when one more device of box-a is free."]),
+         ["It starts when one more device of box-a is free and not kept for another job."]),
         ("devices_busy", {}, [worker(FREE, HELD, kept=True)],
          ["With a shorter time_limit it may start before the job for which box-a is kept."]),
         ("devices_busy", {"cpus": 8}, [worker(FREE, cpus=8)], []),
