@@ -96,7 +96,8 @@ def _advise(job: JobView, advice: AdviceView) -> None:
         where = ", ".join(part for part in (line, f"rank {item.rank}" if item.rank is not None else "") if part)
         terminal.write(f"evidence   {terminal.plain(item.text)}{f' ({where})' if where else ''}")
     for place, change in enumerate(advice.starts_if):
-        terminal.write(f"{'' if place else 'starts now':<11}{terminal.plain(change.message)}")
+        before = " " * 25 if place else "now        it would start"
+        terminal.write(f"{before} {terminal.plain(change.message)}")
     for step in advice.steps:
         terminal.write(f"next       {terminal.plain(step)}")
 

@@ -85,5 +85,5 @@ def test_why_names_each_change(server: FakeServer) -> None:
     changes = [one.model_dump(mode="json") for one in (SHORTER, FEWER)]
     server.on(f"{JOB}/advice", {"headline": "waits for devices", "starts_if": changes})
     lines = run(server, "why", "job_1").stdout.splitlines()
-    at = lines.index("starts now with `time_limit` ≤ 2h")
-    assert lines[at + 1] == "           on 2 devices"
+    at = lines.index("now        it would start with `time_limit` ≤ 2h")
+    assert lines[at + 1] == "                          on 2 devices"
