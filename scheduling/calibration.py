@@ -28,8 +28,10 @@ _ADDED_US = timedelta(minutes=2) // _US
 """To both waits of a ratio: whether a job waits one second or ten is no tenfold error."""
 _MOST_US = timedelta(days=3650) // _US
 """Longer waits count as this one."""
-_RATE = 0.5
+_RATE = 4.0
 """A score moves the level by its part of this: one of 20 to begin with, and one of 200 in the end."""
+_LEAST_WIDTH_US = timedelta(minutes=1) // _US
+"""Of an interval: a replay is seconds old when it is shown, and jobs start between two looks."""
 _LEAST_LEVEL, _MOST_LEVEL = 0.02, 20.0
 _TRUST = 0.5
 """What part of the median of past errors is made good: scores of one hour are much alike, and 200 are no long time."""
@@ -86,18 +88,15 @@ def bucket_of(wait_us: int) -> int:
 def interval(tracks: Mapping[int, Track], wait_us: int) -> Interval:
     """Returns when a job is expected to start of which a replay says this wait.
 
-    By the scores of its bucket or, while these are fewer than `ENOUGH`, by those of all.
+    By the scores of its bucket. There is an interval once all buckets together have `ENOUGH`.
     """
     bucket = bucket_of(wait_us)
     track = tracks.get(bucket, UNTAUGHT)
-    known = track.scores
-    if len(known) < ENOUGH:
-        known = tuple(score for _, one in sorted(tracks.items()) for score in one.scores)
-    if len(known) < ENOUGH:
+    if sum(len(one.scores) for one in tracks.values()) < ENOUGH:
         return Interval(bucket, _clamped(wait_us), None, None)
-    middle = _TRUST * median(score.log_ratio for score in known)
+    middle = _correction(track)
     expected, low, high = (_times(wait_us, middle + more) for more in (0.0, -track.level, track.level))
-    return Interval(bucket, expected, low, high)
+    return Interval(bucket, expected, low, max(high, low + _LEAST_WIDTH_US))
 
 
 def scored(track: Track, *, wait_us: int, low: int | None, high: int | None, actual_us: int) -> Track:
@@ -110,6 +109,14 @@ def scored(track: Track, *, wait_us: int, low: int | None, high: int | None, act
         step = _RATE / max(ENOUGH, len(track.scores))
         level = min(max(level + step * ((not held) - MISSES), _LEAST_LEVEL), _MOST_LEVEL)
     return Track(level, (*track.scores, Score(log_ratio, held))[-MOST_SCORES:])
+
+
+def _correction(track: Track) -> float:
+    """Returns the logarithm by which a replay is corrected: the fewer scores, the less of what they say."""
+    if not track.scores:
+        return 0.0
+    known = min(len(track.scores) / ENOUGH, 1.0)
+    return known * _TRUST * median(score.log_ratio for score in track.scores)
 
 
 def _times(wait_us: int, log_ratio: float) -> int:

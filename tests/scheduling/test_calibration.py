@@ -28,9 +28,33 @@ def test_there_is_no_interval_before_enough_estimates_were_scored() -> None:
     assert (track.held, track.of) == (0, 0)
 
 
-def test_a_bucket_with_few_scores_uses_those_of_all() -> None:
-    tracks = {0: _taught(ENOUGH // 2), 1: _taught(ENOUGH // 2)}
-    assert interval(tracks, 1000 * HOUR).high is not None
+def test_a_bucket_without_scores_has_an_interval_but_none_of_the_errors_of_others() -> None:
+    track = UNTAUGHT
+    for _ in range(ENOUGH):
+        track = scored(track, wait_us=24 * HOUR, low=None, high=None, actual_us=MINUTE)
+    found = interval({bucket_of(24 * HOUR): track}, 2 * MINUTE)
+    assert found.high is not None
+    assert found.expected == 2 * MINUTE
+
+
+def test_the_fewer_scores_the_less_of_an_error_is_made_good() -> None:
+    expected: list[int] = []
+    track = UNTAUGHT
+    others = _taught(ENOUGH)
+    for _ in range(ENOUGH):
+        expected.append(interval({0: others, bucket_of(HOUR): track}, HOUR).expected)
+        track = scored(track, wait_us=HOUR, low=None, high=None, actual_us=4 * HOUR)
+    assert expected[0] == HOUR
+    assert expected == sorted(set(expected))
+
+
+def test_an_interval_spans_a_minute_at_least() -> None:
+    track = UNTAUGHT
+    for _ in range(ENOUGH):
+        track = scored(track, wait_us=10 * MINUTE, low=None, high=None, actual_us=0)
+    found = interval({0: Track(0.02, track.scores)}, 0)
+    assert found.low == found.expected == 0
+    assert found.high == MINUTE
 
 
 def test_a_track_keeps_the_newest_scores() -> None:
@@ -82,7 +106,7 @@ def test_whoever_picks_the_outcomes_misses_no_more_than_the_published_bound() ->
     for _ in range(5_000):
         high = interval(tracks, 100 * HOUR).high
         held.append(_held_next(tracks, 100 * HOUR, 0 if high is None else high + 1))
-    widest, least_step = math.log(MOST_WAIT_US / (100 * HOUR)) + 1, 0.5 / MOST_SCORES
+    widest, least_step = math.log(MOST_WAIT_US / (100 * HOUR)) + 1, 4.0 / MOST_SCORES
     assert held.count(False) <= MISSES * len(held) + widest / least_step
 
 
