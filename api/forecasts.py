@@ -88,9 +88,10 @@ def _start_of(
 
 
 def _estimate(tracks: Mapping[int, Track], start: int, *, now: int) -> EstimateFacts:
-    made = interval(tracks, start - now)
-    track = tracks.get(made.bucket, UNTAUGHT)
-    if made.low is None or made.high is None:
-        scored = sum(len(one.scores) for one in tracks.values())
-        return EstimateFacts(now + made.expected, None, None, now, held=0, of=min(scored, ENOUGH - 1))
-    return EstimateFacts(now + made.expected, now + made.low, now + made.high, now, held=track.held, of=track.of)
+    made = interval(tracks, start - now).since(now)
+    if made.low is None:
+        held, of = 0, min(sum(len(one.scores) for one in tracks.values()), ENOUGH - 1)
+    else:
+        track = tracks.get(made.bucket, UNTAUGHT)
+        held, of = track.held, track.of
+    return EstimateFacts(made.expected, made.low, made.high, now, held, of)

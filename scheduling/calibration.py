@@ -79,6 +79,11 @@ class Interval:
     """None, as `high` is: too few such estimates have been scored."""
     high: int | None
 
+    def since(self, now: int) -> "Interval":
+        """Returns the interval with moments in place of waits: of an estimate that is made at `now`."""
+        low, high = (None if wait_us is None else now + wait_us for wait_us in (self.low, self.high))
+        return Interval(self.bucket, now + self.expected, low, high)
+
 
 def bucket_of(wait_us: int) -> int:
     """Returns the bucket of the estimates that say so long a wait."""

@@ -33,16 +33,8 @@ def estimating(seen: Seen, starts: Mapping[str, int], tracks: Mapping[int, Track
 
 
 def _estimated(job_id: str, attempt: int, now: int, wait_us: int, tracks: Mapping[int, Track]) -> Estimated:
-    found = interval(tracks, wait_us)
-    return Estimated(
-        job_id=job_id,
-        attempt=attempt,
-        wait_us=wait_us,
-        bucket=found.bucket,
-        expected=now + found.expected,
-        low=None if found.low is None else now + found.low,
-        high=None if found.high is None else now + found.high,
-    )
+    found = interval(tracks, wait_us).since(now)
+    return Estimated(job_id, attempt, wait_us, found.bucket, found.expected, found.low, found.high)
 
 
 def _after(made: list[Estimated]) -> int | None:
