@@ -35,7 +35,8 @@ def context(folder: RunDir) -> Run:
 
 
 def lines(folder: RunDir) -> list[Any]:
-    return [parse_line(line) for line in folder.events.read_text().splitlines()]
+    written, _, _ = folder.events.read_text().rpartition("\n")  # the rest is a line that is being written
+    return [parse_line(line) for line in written.splitlines()]
 
 
 def warnings(folder: RunDir) -> list[str]:
