@@ -37,7 +37,8 @@ def replay(
     for found in _possible(snapshot):
         missing |= found
         yield Reached(future.now, future.starts)
-    missing &= missing if only is None else {*only}
+    if only is not None:
+        missing &= {*only}
     while missing:
         again_at = yield from _plan(future)
         missing -= future.starts.keys()
