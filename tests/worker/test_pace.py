@@ -16,11 +16,11 @@ def test_the_first_replay_begins_at_once() -> None:
 def test_a_replay_rests_longer_while_nothing_has_changed(changed: ClusterMark) -> None:
     pace = Pace()
     pace.note(1000.0, cost_s=2.0, mark=SEEN)
-    assert (CHANGED_REST, UNCHANGED_REST) == (20, 500)
+    assert (CHANGED_REST, UNCHANGED_REST) == (20, 1000)
     assert not pace.may_begin(1039.9, changed)
     assert pace.may_begin(1040.0, changed)
-    assert not pace.may_begin(1999.9, SEEN)
-    assert pace.may_begin(2000.0, SEEN)
+    assert not pace.may_begin(2999.9, SEEN)
+    assert pace.may_begin(3000.0, SEEN)
 
 
 @pytest.mark.parametrize("cost_s", [0.0, 0.001])

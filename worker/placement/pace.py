@@ -4,8 +4,8 @@ from store.queries.cluster_mark import ClusterMark
 
 LEAST_REST_S = 15.0
 """Whoever submits looks for an estimate about so long: a newer one does not tell much more."""
-UNCHANGED_REST = 500
-"""With nothing changed, replays take a fifth of a percent of a core. All else that an idle worker does takes 0.7.
+UNCHANGED_REST = 1000
+"""With nothing changed, replays take a tenth of a percent of a core. All else that an idle worker does takes 0.9.
 
 They go on: what runs comes to its end earlier or later than believed.
 """
