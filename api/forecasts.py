@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from api.limits.budget import Budget
 from scheduling.alternatives import Alternative, alternatives
-from scheduling.calibration import ENOUGH, UNTAUGHT, Track, interval
+from scheduling.calibration import UNTAUGHT, Track, interval, too_few
 from scheduling.replay import replay
 from scheduling.snapshot import Waiting
 from store.facts.estimates import EstimateFacts
@@ -90,7 +90,7 @@ def _start_of(
 def _estimate(tracks: Mapping[int, Track], start: int, *, now: int) -> EstimateFacts:
     made = interval(tracks, start - now).since(now)
     if made.low is None:
-        held, of = 0, min(sum(len(one.scores) for one in tracks.values()), ENOUGH - 1)
+        held, of = 0, too_few(sum(len(one.scores) for one in tracks.values()))
     else:
         track = tracks.get(made.bucket, UNTAUGHT)
         held, of = track.held, track.of

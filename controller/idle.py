@@ -16,7 +16,7 @@ class Idle:
     interval_s = 30.0
 
     def __init__(self, store: Store, maximum: timedelta | None) -> None:
-        """`maximum`: the operator's, also for jobs that were submitted before. None: there is none."""
+        """`maximum`: the longest that the operator allows, also for jobs submitted before. None: no limit."""
         self._store = store
         self._maximum = maximum
 

@@ -104,6 +104,11 @@ def interval(tracks: Mapping[int, Track], wait_us: int) -> Interval:
     return Interval(bucket, expected, low, max(high, low + _LEAST_WIDTH_US))
 
 
+def too_few(scores: int) -> int:
+    """Returns of how many scores an estimate tells that has no interval. `scores`: those of all buckets by now."""
+    return min(scores, ENOUGH - 1)
+
+
 def scored(track: Track, *, wait_us: int, low: int | None, high: int | None, actual_us: int) -> Track:
     """Returns the track after the job has started. `low`, `high` and `actual_us` are waits, too."""
     actual_us = _clamped(actual_us)

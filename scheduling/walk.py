@@ -99,7 +99,7 @@ class Walk:
     def _each_first(
         self, rank: Callable[[Waiting], int], act: Callable[[Waiting], bool], may: Callable[[Waiting], bool]
     ) -> Generator[None]:
-        """Calls `act` for the first job of each group by `rank`, and for the next one where it answers True.
+        """Calls `act` for the first job of each group, the least `rank` first. After True, the next job follows.
 
         `may`: whether `act` could do anything for a job. A quota can hold one back, and give up what is kept for it.
         """

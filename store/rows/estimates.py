@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
-from scheduling.calibration import ENOUGH
+from scheduling.calibration import too_few
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Calibration, Estimate, ForecastLease, Job
 from store.facts.estimates import MOST_ESTIMATED, Estimated, EstimateFacts
@@ -94,7 +94,7 @@ def delete_of_others(session: Session) -> None:
 def _facts(row: Any, scored: Mapping[int, Any]) -> EstimateFacts:
     own = scored.get(row.bucket)
     if row.low is None or row.high is None:
-        held, of = 0, min(sum(one.scored for one in scored.values()), ENOUGH - 1)
+        held, of = 0, too_few(sum(one.scored for one in scored.values()))
     else:
         held, of = (0, 0) if own is None else (own.held, own.of)
     return EstimateFacts(row.expected, row.low, row.high, row.made_at, held, of)

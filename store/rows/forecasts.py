@@ -64,7 +64,7 @@ _ENDED = Prepared(
 
 
 class Ended(NamedTuple):
-    """A forecast of a job that does not wait any more as it did then."""
+    """A forecast whose job has left the line since, or waits for another attempt."""
 
     job_id: str
     attempt: int

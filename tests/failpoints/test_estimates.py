@@ -1,4 +1,4 @@
-"""A worker is killed while it stores estimates: all of a write holds, or nothing, and the next one goes on."""
+"""A worker is killed while it stores estimates: each write is stored whole or not at all, and another goes on."""
 
 import pytest
 from sqlalchemy import select

@@ -1,4 +1,4 @@
-"""Says what stops cost, and asks before jobs are stopped that run. Where no terminal can answer, nothing is asked."""
+"""Says what a stop costs, and asks before it stops running jobs. Without a terminal it asks nothing."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _SOON_S = 1.0
 _MOST_S = 5.0
 """A replay ends after so much processor time: the jobs that start later than it has come have no estimate.
 
-On a large cluster, too, estimates are then no older than 42 minutes: see `worker.placement.pace`.
+So estimates are no older than 84 minutes on a large cluster where nothing changes: see `worker.placement.pace`.
 """
 _RETRY_S = 10.0
 _BROKEN_S = 300.0
