@@ -14,9 +14,10 @@ def lost_us(*, now: int, since: int, saved_at: int | None, devices: int) -> int:
 
 
 def lost_steps(told: object, *, saved: int | None) -> int | None:
-    """Returns the steps since the one that the newest checkpoint has; None without a checkpoint: all of them are lost.
+    """Returns the steps that are lost; None if what the job tells cannot be true.
 
-    `told` is what the job says of its step, which may be anything. Returns None if that cannot be true.
+    `told`: its step as the job says, which may be anything. `saved`: that of its newest checkpoint; None: it has none,
+    so that all steps are lost.
     """
     if not isinstance(told, int) or isinstance(told, bool) or not 0 <= told < _MOST_STEPS:
         return None
