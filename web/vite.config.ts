@@ -1,6 +1,6 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { readFileSync } from "node:fs";
-import { defineConfig } from "vite";
+import { defineConfig, type Plugin } from "vite";
 
 /** `npm run dev` forwards the API to this running service, so that its cookie and its origin are the page's own. */
 const service = process.env["TORCHYARD_URL"] ?? running() ?? "http://127.0.0.1:8000";
@@ -14,8 +14,19 @@ function running(): string | null {
   }
 }
 
+/** Takes the browser's language from uPlot: it fails as it is loaded where that is no valid tag, such as `en-US@posix`. */
+const uplotSpeaksEnglish: Plugin = {
+  name: "uplot-speaks-english",
+  transform(code, id) {
+    if (!/\/uplot\/dist\/uPlot\.esm\.js$/.test(id)) return null;
+    if (!code.includes("nav.language"))
+      this.error("uPlot no longer reads nav.language: take this plugin out");
+    return { code: code.replaceAll("nav.language", '"en"'), map: null };
+  },
+};
+
 export default defineConfig({
-  plugins: [svelte()],
+  plugins: [svelte(), uplotSpeaksEnglish],
   base: "./", // the page works below any path
   build: {
     outDir: "../api/static",

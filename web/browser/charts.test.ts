@@ -181,6 +181,16 @@ test("a copied address shows the same in another browser", async () => {
   await leave(visited);
 });
 
+test("curves are drawn where the browser's language is no valid tag, as with LANG=C", async () => {
+  const visited = await visit(browser, service, "jobs");
+  await visited.page.addInitScript(() =>
+    Object.defineProperty(Navigator.prototype, "language", { get: () => "en-US@posix" }),
+  );
+  await visited.page.goto(`${service.url}/jobs/${long.id}`);
+  await new Figure(visited.page, "train/loss").reaches(LONG);
+  await leave(visited);
+});
+
 /** Returns a row of the CSV with twelve digits of its average. */
 function rounded(row: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return { ...row, ema: Number(row["ema"]).toPrecision(12) };
