@@ -77,6 +77,18 @@ test("by keys alone: a section folds, a chart is pinned, all zoom and pan; anoth
   await leave(other);
 });
 
+test("a chart is made when it comes into sight, so that hundreds of them cost nothing", async () => {
+  const visited = await visit(browser, service, `jobs/${job.id}`, { width: 390, height: 700 });
+  const { page } = visited;
+  await page.locator("figure canvas").first().waitFor();
+  const last = page.locator("figure").last();
+  assert.equal(await last.locator("canvas").count(), 0);
+  await last.scrollIntoViewIfNeeded();
+  await last.locator('.host[aria-label*=" at step "]').waitFor();
+  assert.equal(await last.locator("canvas").count(), 1);
+  await leave(visited);
+});
+
 test("two fingers zoom, and the page scrolls by a finger on a chart", async () => {
   const visited = await visit(browser, service, `jobs/${job.id}`, { width: 390, height: 700, touch: true });
   const { page } = visited;
