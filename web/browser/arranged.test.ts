@@ -47,7 +47,9 @@ test("by keys alone: a section folds, a chart is pinned, all zoom and pan; anoth
   await page.getByRole("menu").waitFor();
   assert.deepEqual(await faultsOf(page), []);
   for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowDown");
-  const kept = page.waitForResponse((answer) => answer.url().endsWith("/v1/me/preferences") && answer.ok());
+  const kept = page.waitForResponse(
+    (answer) => answer.ok() && Boolean(answer.request().postData()?.includes("train/grad_norm")),
+  );
   await page.keyboard.press("Enter");
   await page.waitForURL(/pinned=train%2Fgrad_norm/);
   const [, whole] = await loss.range();
@@ -68,7 +70,7 @@ test("by keys alone: a section folds, a chart is pinned, all zoom and pan; anoth
   await other.page.waitForURL(/folded=time.*pinned=train%2Fgrad_norm/);
   await other.page
     .getByRole("region", { name: "monitored · pinned" })
-    .locator('[aria-label="train/grad_norm"]')
+    .locator('figure[aria-label="train/grad_norm"]')
     .waitFor();
   assert.equal(
     await other.page.getByRole("button", { name: /^time \d/ }).getAttribute("aria-expanded"),
