@@ -84,6 +84,38 @@ test("steps of one job fall on the straight line between the points of the other
   ]);
 });
 
+test("jobs with unequal steps have the mean and the deviation that numpy computes of their straight lines", () => {
+  // numpy.interp at all steps, numpy.mean and numpy.std(…, ddof=1)
+  const lines = [
+    line("a", [
+      [0, 2],
+      [3, 1.4],
+      [10, 0.6],
+    ]),
+    line("b", [
+      [1, 2.6],
+      [4, 1.1],
+      [7, 0.9],
+      [12, 0.2],
+    ]),
+    line("c", [
+      [0, 1.7],
+      [5, 1],
+      [9, 0.8],
+    ]),
+  ];
+  expect(rows(joined(lines, [group("g", "a", "b", "c")], STD)[0])).toEqual([
+    [0, 1.85, 1.6379, 2.0621, 2],
+    [1, 1.9867, 1.4421, 2.5312, 3],
+    [3, 1.4267, 1.265, 1.5883, 3],
+    [4, 1.1752, 1.0775, 1.273, 3],
+    [5, 1.0683, 0.9774, 1.1591, 3],
+    [7, 0.9143, 0.8895, 0.939, 3],
+    [9, 0.7114, 0.6214, 0.8015, 3],
+    [10, 0.54, 0.4551, 0.6249, 2],
+  ]);
+});
+
 test("there is a row only where two jobs or more have points, and it counts them", () => {
   const lines = [
     line("a", [

@@ -58,6 +58,31 @@ test("Spearman's correlation is that of the textbook, with ties and without", ()
   expect(spearman([1, 1, 1], [1, 2, 3])).toBeNull();
 });
 
+test("Spearman's correlation and the correlation ratio are those of scipy, with many ties", () => {
+  // scipy.stats.spearmanr(xs, ys).statistic, and the root of scipy.stats.kruskal(…).statistic / (n - 1)
+  const expected = [
+    [0.0006135556323182097, 0.12051041595048934],
+    [-0.07157087486568366, 0.0945553837847039],
+    [-0.12404759112453724, 0.24098470762539492],
+  ];
+  for (const [i, [correlation = NaN, ratio = NaN]] of expected.entries()) {
+    const xs = numbers(40, i + 1);
+    const ys = numbers(40, i + 101).map((y) => Math.round(y * 20));
+    expect(
+      spearman(
+        xs.map((x) => Math.round(x * 12)),
+        ys,
+      ),
+    ).toBeCloseTo(correlation, 12);
+    expect(
+      correlationRatio(
+        xs.map((x) => String(Math.floor(x * 4))),
+        ys,
+      ),
+    ).toBeCloseTo(ratio, 12);
+  }
+});
+
 test("no monotone map of either side changes the correlation; a falling one turns its sign", () => {
   for (let seed = 1; seed <= 20; seed++) {
     const xs = numbers(40, seed).map((x) => Math.round(x * 12)); // with ties
