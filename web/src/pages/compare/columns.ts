@@ -25,7 +25,7 @@ export interface Column {
 export interface Delta {
   /** Such as `+0.012`. */
   readonly text: string;
-  /** Such as `+1.3%`; empty where the baseline is 0. */
+  /** Such as `+1.3%`; empty where it says nothing: from 0, to the other side of 0, and beyond tenfold. */
   readonly percent: string;
   readonly verdict: "better" | "worse" | "equal" | null;
 }
@@ -43,6 +43,9 @@ export type ExtremesOf = ReadonlyMap<string, Extreme>;
 export const MOST_SETTINGS = 8;
 
 const STATES: readonly Value[] = [
+/** A change beyond it is told by the values themselves. */
+const MOST_PERCENT = 1000;
+
   ...["running", "starting", "queued", "paused", "succeeded", "failed", "cancelled"],
 ];
 /** What people vary comes first. */
@@ -121,7 +124,7 @@ export function orderOf(columns: readonly Column[], names: readonly string[], by
   return places.sort((a, b) => compare(values[a] ?? null, values[b] ?? null, sign, id === "state"));
 }
 
-/** Returns the best value of a column; null where none is better than another. */
+/** Returns the best finite value of a column; null where none is better than another. */
 export function bestOf({ values, better }: Column): number | null {
   const found = values.filter(
     (value): value is number => typeof value === "number" && Number.isFinite(value),
@@ -135,10 +138,11 @@ export function deltaOf(value: Value, base: Value, better: Better | null): Delta
   if (typeof value !== "number" || typeof base !== "number") return null;
   if (!Number.isFinite(value) || !Number.isFinite(base)) return null;
   const change = value - base;
-  if (change === 0) return { text: "0", percent: "", verdict: "equal" };
+  if (change === 0) return { text: "=", percent: "", verdict: "equal" };
+  const percent = (100 * change) / Math.abs(base);
   return {
-    text: signed(change, number),
-    percent: base === 0 ? "" : signed((100 * change) / Math.abs(base), percentText),
+    text: signed(change, (size) => changeText(size, [value, base])),
+    percent: value * base >= 0 && Math.abs(percent) < MOST_PERCENT ? signed(percent, percentText) : "",
     verdict: better === null ? null : change < 0 === (better === "min") ? "better" : "worse",
   };
 }
@@ -204,6 +208,14 @@ function compare(a: Value, b: Value, sign: number, isState: boolean): number {
   if (isState) return sign * (STATES.indexOf(a) - STATES.indexOf(b));
   if (typeof a === "number" && typeof b === "number") return sign * (a - b);
   return sign * natural(String(a), String(b));
+/** Returns a change with as many decimals as the values have that it lies between, unless it is too small for them. */
+function changeText(size: number, between: readonly number[]): string {
+  const texts = between.map((value) => number(value));
+  const decimals = Math.max(...texts.map((text) => text.split(".")[1]?.length ?? 0));
+  const found = size.toFixed(decimals);
+  return texts.some((text) => text.includes("e")) || Number(found) === 0 ? number(size) : found;
+}
+
 }
 
 function isValue(value: Value): boolean {
@@ -215,7 +227,7 @@ function signed(value: number, text: (size: number) => string): string {
 }
 
 function percentText(size: number): string {
-  return `${size >= 100 ? Math.round(size).toLocaleString("en") : size.toPrecision(2)}%`;
+  return `${Number(size.toPrecision(size < 100 ? 2 : 3))}%`;
 }
 
 function plain(value: number): string {

@@ -101,7 +101,8 @@ test("the least and the greatest value widen as points come", async () => {
 test("the best of a column is the least or the greatest number, where they differ", () => {
   expect(bestOf(column([3, 1, null, 2]))).toBe(1);
   expect(bestOf(column([3, NaN, Infinity, 2], { better: "max" }))).toBe(3);
-  expect(bestOf(column([1, 1]))).toBeNull();
+  expect([bestOf(column([1, 1])), bestOf(column([1, null]))]).toEqual([null, null]);
+  expect([bestOf(column([NaN, 2])), bestOf(column([Infinity, NaN]))]).toEqual([2, null]);
   expect(bestOf(column([1, 2], { better: null }))).toBeNull();
 });
 
@@ -150,8 +151,14 @@ function member(id: string, lr: number, labels: Record<string, string>, sweep: s
   return { id, view, colour: { slot: 1, dash: [] }, devices: "" } as unknown as Compared;
 }
 
+  expect(deltaOf(0.5512, 0.45571, "max")?.text).toBe("+0.0955");
+  expect(deltaOf(0.5, 0.500001, "min")).toEqual({ text: "−1.00e-6", percent: "−0.0002%", verdict: "better" });
 test("jobs are grouped by what some of them share: a sweep, a label or a setting", () => {
   const jobs = [
+  expect(deltaOf(1.997, 1, "min")?.percent).toBe("+100%");
+  expect(
+    [deltaOf(0, -2, "max"), deltaOf(1, -2, "max"), deltaOf(30, 1, "max")].map((one) => one?.percent),
+  ).toEqual([...["+100%", "", ""]]);
     member("a", 0.1, { seed: "1" }, "lr"),
     member("b", 0.1, { seed: "2" }, null),
     member("c", 1, { seed: "1", "odd.key": "x,y" }, "lr"),

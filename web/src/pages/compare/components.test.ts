@@ -138,6 +138,8 @@ test("what differs in the specs is a column, and the best value of a metric is m
   expect(textsOf(host, "tbody td:nth-child(4)")).toEqual(["0.1", "0.01", "1"]);
   const marked = [...host.querySelectorAll("[aria-label=best]")].map((sign) => textOf(sign.closest("tr")));
   expect(marked.map((row) => row.slice(0, 5))).toEqual(["job b"]);
+  const even = results([...THREE, compared("d", { metrics: { "val/iou": 0.6 } })]).host;
+  expect(even.querySelectorAll("[aria-label=best]")).toHaveLength(2);
 });
 
 test("a baseline is chosen, and the others say how far they are from it, and whether that is better", () => {
