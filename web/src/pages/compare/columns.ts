@@ -177,11 +177,11 @@ function metric(
 ): Column {
   if (!extremes || better === null) {
     const newest = jobs.map(({ view }) => numberOf(view.metrics[key]));
-    return numbers(`last:${key}`, key, newest, better);
+    return numbers(`metric:${key}`, key, newest, better);
   }
   const found = jobs.map(({ id }) => extremes.get(id)?.get(key));
   const values = found.map((one) => (one ? (better === "min" ? one.low : one.high) : null));
-  return numbers(`best:${key}`, `${better === "min" ? "least" : "greatest"} ${key}`, values, better);
+  return numbers(`metric:${key}`, `${better === "min" ? "least" : "greatest"} ${key}`, values, better);
 }
 
 function words(id: string, title: string, values: readonly string[]): Column {

@@ -76,8 +76,8 @@ test("metrics have their best values where these are read and it is known which 
   const extremes = new Map([["a", new Map([["val/iou", { low: 0, high: 0.9 }]])]]);
   const found = columnsOf(jobs as unknown as Compared[], [], ["val/iou", "lr"], 0, extremes);
   expect(found.slice(1, 3).map(({ id, title, texts }) => [id, title, ...texts])).toEqual([
-    ["best:val/iou", "greatest val/iou", "0.9000", "—"],
-    ["last:lr", "lr", "1", "1"],
+    ["metric:val/iou", "greatest val/iou", "0.9000", "—"],
+    ["metric:lr", "lr", "1", "1"],
   ]);
 });
 

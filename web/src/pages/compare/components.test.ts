@@ -165,13 +165,13 @@ test("a column sorts one way, the other way, and not at all", () => {
     head?.click();
     return [textsOf(host, "tbody td.name"), said[0]];
   };
-  expect(press("last:val/iou")).toEqual([["job c", "job a", "job b"], { sort: "-last:val/iou" }]);
-  expect(press("-last:val/iou")).toEqual([["job b", "job a", "job c"], { sort: "" }]);
-  expect(press("")).toEqual([["job a", "job b", "job c"], { sort: "last:val/iou" }]);
+  expect(press("metric:val/iou")).toEqual([["job c", "job a", "job b"], { sort: "-metric:val/iou" }]);
+  expect(press("-metric:val/iou")).toEqual([["job b", "job a", "job c"], { sort: "" }]);
+  expect(press("")).toEqual([["job a", "job b", "job c"], { sort: "metric:val/iou" }]);
 });
 
 test("a row moves by the arrow keys of its handle, from where it is seen", () => {
-  const { host, said } = results(THREE, { sort: "-last:val/iou" });
+  const { host, said } = results(THREE, { sort: "-metric:val/iou" });
   const handle = host.querySelector("[aria-label^='Move job a']");
   handle?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true, cancelable: true }));
   expect(said).toEqual([{ sort: "" }, ["a", "b", "c"]]);
