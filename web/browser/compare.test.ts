@@ -74,7 +74,7 @@ test("jobs are compared with a baseline, moved, grouped and kept by the ranges o
   await page.getByLabel("Group curves by").selectOption({ label: "args.lr" });
   await page.getByRole("list", { name: "Groups" }).getByText("lr 0.2").waitFor();
   await page.getByText("mean ± standard deviation of 2 jobs").first().waitFor();
-  await page.getByRole("slider", { name: /^--lr/ }).focus();
+  await page.getByRole("slider", { name: /^lr:/ }).focus();
   await page.keyboard.press("ArrowUp");
   await page.getByText("2 of 4 runs").first().waitFor();
   await page.waitForURL((url) => url.searchParams.get("brush") === "args.lr:0.5~1");

@@ -139,7 +139,7 @@ test("trials are runs: their points as settings with the scale of their range, t
   const named = trialVariables(sweep(), trials);
   expect(named.map(({ title, isLog, isMetric, better }) => [title, isLog, isMetric, better])).toEqual([
     ["lr", true, false, null],
-    ["--layers", undefined, false, null],
+    ["layers", undefined, false, null],
     ["val/iou", undefined, true, "max"],
   ]);
 });

@@ -16,8 +16,10 @@ export function trialRows(sweep: SweepView, trials: readonly TrialView[]): reado
 
 /** Returns what varies, logarithmic as its range says, and the metric that ranks. */
 export function trialVariables(sweep: SweepView, trials: readonly TrialView[]): readonly Named[] {
-  const titles = shortKeys([...new Set(trials.flatMap(({ point }) => Object.keys(point)))]);
-  const settings = [...titles].map(([key, title]): Named => {
+  const keys = new Set(trials.flatMap(({ point }) => Object.keys(point)));
+  const titles = shortKeys([...keys, sweep.monitor]);
+  const settings = [...keys].map((key): Named => {
+    const title = titles.get(key) ?? key;
     const isLog = isLogOf(sweep.spec.parameters[key]);
     const found = { key, title, isMetric: false, better: null };
     return isLog === undefined ? found : { ...found, isLog };

@@ -1,8 +1,8 @@
 /** Names of settings. */
 
-/** Returns a name for each key: `--lr` of an argument, else as many of its last words as no other key has. */
+/** Returns a name for each key: as many of its last words as no other key has. */
 export function shortKeys(keys: readonly string[]): ReadonlyMap<string, string> {
-  return new Map(keys.map((key) => [key, key.startsWith("args.") ? `--${key.slice(5)}` : short(key, keys)]));
+  return new Map(keys.map((key) => [key, short(key, keys)]));
 }
 
 function short(key: string, keys: readonly string[]): string {

@@ -4,8 +4,10 @@ import { betterOf, type Better, type Monitored } from "../../plots/direction";
 import { duration } from "../../text/duration";
 import { natural } from "../../text/natural";
 import { number } from "../../text/number";
+import { visible } from "../../code/visible";
 import { ranFor, type Compared } from "./compared";
-import { specRows, type SpecRow } from "./diff";
+import type { SpecRow } from "./diff";
+import { settingOf, titlesOf } from "./settings";
 
 /** A cell of the table. */
 export type Value = number | string | null;
@@ -14,6 +16,8 @@ export interface Column {
   /** As the address names it. */
   readonly id: string;
   readonly title: string;
+  /** The whole name of what has a short title. */
+  readonly name: string;
   /** Which way it is better; null where nothing says so. */
   readonly better: Better | null;
   readonly isNumeric: boolean;
@@ -39,29 +43,15 @@ export interface Extreme {
 /** By the metric's key. */
 export type ExtremesOf = ReadonlyMap<string, Extreme>;
 
+/** A change beyond it is told by the values themselves. */
+const MOST_PERCENT = 1000;
+
 /** The most settings that differ in the table; all of them are below it. */
 export const MOST_SETTINGS = 8;
 
 const STATES: readonly Value[] = [
-/** A change beyond it is told by the values themselves. */
-const MOST_PERCENT = 1000;
-
   ...["running", "starting", "queued", "paused", "succeeded", "failed", "cancelled"],
 ];
-/** What people vary comes first. */
-const FIRST = ["config", "args", "resources", "checkpoint", "labels"];
-
-/** Returns the settings that differ, but for the name, with their values. */
-export function settingsOf(specs: readonly unknown[]): readonly SpecRow[] {
-  const rank = ({ path }: SpecRow): number => {
-    const at = FIRST.indexOf(path.split(".")[0] ?? "");
-    return at < 0 ? FIRST.length : at;
-  };
-  return specRows(specs)
-    .filter(({ path, isEqual }) => !isEqual && path !== "name")
-    .sort((a, b) => rank(a) - rank(b) || (a.path < b.path ? -1 : 1));
-}
-
 /**
  * Returns the columns but the name: state, settings, the best value, metrics, the time. Metrics have their newest
  * values; with `extremes` their best ones, where it is known which way they are better.
@@ -76,13 +66,14 @@ export function columnsOf(
   const views = jobs.map((job) => job.view);
   const watched = views.flatMap(monitoredOf);
   const monitors = new Set(views.flatMap((view) => view.best?.metric ?? []));
+  const titles = titlesOf(settings, metrics);
   return [
     words(
       "state",
       "state",
       views.map((view) => view.state),
     ),
-    ...settings.map(setting),
+    ...settings.map((row) => setting(row, titles.get(row.path) ?? row.path)),
     ...(monitors.size === 0 ? [] : [bestColumn(views, watched)]),
     ...metrics.map((key) => metric(key, jobs, betterOf(key, watched), extremes)),
     {
@@ -126,10 +117,9 @@ export function orderOf(columns: readonly Column[], names: readonly string[], by
 
 /** Returns the best finite value of a column; null where none is better than another. */
 export function bestOf({ values, better }: Column): number | null {
-  const found = values.filter(
-    (value): value is number => typeof value === "number" && Number.isFinite(value),
-  );
-  if (!better || new Set(found).size < 2) return null;
+  const all = new Set(values.filter((value) => typeof value === "number"));
+  const found = [...all].filter(Number.isFinite);
+  if (!better || all.size < 2 || found.length === 0) return null;
   return better === "min" ? Math.min(...found) : Math.max(...found);
 }
 
@@ -153,20 +143,17 @@ export function monitoredOf({ spec }: JobView): readonly Monitored[] {
   return policy ? [policy] : [];
 }
 
-function setting({ path, values: all }: SpecRow): Column {
+function setting({ path, values: all }: SpecRow, title: string): Column {
   const values = all.map(settingOf);
   const isNumeric = values.every((value) => value === null || typeof value === "number");
-  return {
-    ...{ id: `spec:${path}`, title: path, better: null, isNumeric, values },
-    texts: values.map((value) => (value === null ? "—" : typeof value === "number" ? plain(value) : value)),
-  };
+  const texts = values.map((value, i) => settingText(value, all[i] ?? null));
+  return { id: `spec:${path}`, title, name: path, better: null, isNumeric, values, texts };
 }
 
-/** Returns a value of a setting from its JSON. Lists are one value, as in the differences below the table. */
-export function settingOf(text: string | null): Value {
-  if (text === null) return null;
-  const value: unknown = JSON.parse(text);
-  return value === null || typeof value === "number" || typeof value === "string" ? value : text;
+/** A setting that is null is one; one that is not there is a dash. */
+function settingText(value: Value, json: string | null): string {
+  if (value === null) return json ?? "—";
+  return typeof value === "number" ? plain(value) : visible(value);
 }
 
 function metric(
@@ -185,7 +172,7 @@ function metric(
 }
 
 function words(id: string, title: string, values: readonly string[]): Column {
-  return { id, title, better: null, isNumeric: false, values, texts: values };
+  return { id, title, name: title, better: null, isNumeric: false, values, texts: values };
 }
 
 function numbers(
@@ -194,7 +181,10 @@ function numbers(
   values: readonly (number | null)[],
   better: Better | null,
 ): Column {
-  return { id, title, better, isNumeric: true, values, texts: values.map((value) => number(value)) };
+  return {
+    ...{ id, title, name: title, better, isNumeric: true, values },
+    texts: values.map((value) => number(value)),
+  };
 }
 
 /** Returns a number of the service as one; NaN and infinities come as text. */
@@ -208,14 +198,6 @@ function compare(a: Value, b: Value, sign: number, isState: boolean): number {
   if (isState) return sign * (STATES.indexOf(a) - STATES.indexOf(b));
   if (typeof a === "number" && typeof b === "number") return sign * (a - b);
   return sign * natural(String(a), String(b));
-/** Returns a change with as many decimals as the values have that it lies between, unless it is too small for them. */
-function changeText(size: number, between: readonly number[]): string {
-  const texts = between.map((value) => number(value));
-  const decimals = Math.max(...texts.map((text) => text.split(".")[1]?.length ?? 0));
-  const found = size.toFixed(decimals);
-  return texts.some((text) => text.includes("e")) || Number(found) === 0 ? number(size) : found;
-}
-
 }
 
 function isValue(value: Value): boolean {
@@ -224,6 +206,14 @@ function isValue(value: Value): boolean {
 
 function signed(value: number, text: (size: number) => string): string {
   return (value < 0 ? "−" : "+") + text(Math.abs(value));
+}
+
+/** Returns a change with as many decimals as the values have that it lies between, unless it is too small for them. */
+function changeText(size: number, between: readonly number[]): string {
+  const texts = between.map((value) => number(value));
+  const decimals = Math.max(...texts.map((text) => text.split(".")[1]?.length ?? 0));
+  const found = size.toFixed(decimals);
+  return texts.some((text) => text.includes("e")) || Number(found) === 0 ? number(size) : found;
 }
 
 function percentText(size: number): string {

@@ -1,12 +1,13 @@
 import { expect, test, vi } from "vitest";
 import type { JobView } from "../../api/wire";
 import { point } from "../../charts/testing";
-import { bestOf, columnsOf, deltaOf, orderOf, settingsOf, type Column } from "./columns";
+import { bestOf, columnsOf, deltaOf, orderOf, type Column } from "./columns";
 import { ranFor, tableKeys, type Compared } from "./compared";
 import { specRows } from "./diff";
 import { Extremes } from "./extremes.svelte";
 import { groupingsOf, groupsOf } from "./groups";
 import { moved } from "./order";
+import { settingsOf } from "./settings";
 import { queryOf, readCompare } from "./view";
 
 test("specs are laid beside one another by path", () => {
@@ -52,7 +53,7 @@ test("a job ran from its start to its end, or to now", () => {
 
 function column(values: readonly (number | string | null)[], changes: Partial<Column> = {}): Column {
   const texts = values.map(String);
-  return { id: "v", title: "v", better: "min", isNumeric: true, values, texts, ...changes };
+  return { id: "v", title: "v", name: "v", better: "min", isNumeric: true, values, texts, ...changes };
 }
 
 test("settings that differ come with those of the config first, and never the name", () => {
@@ -61,6 +62,48 @@ test("settings that differ come with those of the config first, and never the na
     { name: "b", labels: { team: "y" }, config: { lr: 2 }, after: [] },
   ];
   expect(settingsOf(specs).map(({ path }) => path)).toEqual(["config.lr", "labels.team", "after"]);
+});
+
+test("the trainer comes first, and what most jobs lack last", () => {
+  const specs = [
+    { trainer: "a", config: { lr: 1 }, resources: { device: "cpu" }, labels: {} },
+    { trainer: "a", config: { lr: 2 }, resources: { device: "cuda" }, labels: {} },
+    { trainer: "b", config: { width: 3 }, resources: { device: "cpu" }, labels: { team: "y" } },
+  ];
+  expect(settingsOf(specs).map(({ path }) => path)).toEqual([
+    ...["trainer", "config.lr", "resources.device", "config.width", "labels.team"],
+  ]);
+});
+
+test("where the code is from is one setting: the commit, and what ran of it if not all was committed", () => {
+  const spec = (digest: string, git: object | null): unknown => ({
+    trainer: "script",
+    config: { code: `bundle:sha256:${digest.repeat(64)}`, ...(git && { git }) },
+  });
+  const git = { commit: "abcdef".repeat(7), branch: "x", dirty: false, diff: "" };
+  const specs = [
+    spec("1", git),
+    spec("2", { ...git, dirty: true, diff: "+" }),
+    spec("3", null),
+    { config: {} },
+  ];
+  expect(settingsOf(specs).filter(({ path }) => path.startsWith("co"))).toEqual([
+    {
+      ...{ path: "code", isEqual: false },
+      values: ['"abcdefabcdef"', '"abcdefabcdef + 22222222"', '"33333333"', null],
+    },
+  ]);
+});
+
+test("settings have short names that no metric has; null is a value, and what is not there a dash", () => {
+  const specs = [{ args: { lr: 1, clip: null } }, { args: { lr: 2 }, labels: { team: "a\u202eb" } }];
+  const jobs = specs.map((spec) => ({ view: { spec, metrics: {} } })) as unknown as Compared[];
+  const found = columnsOf(jobs, settingsOf(specs), ["lr"], 0).slice(1, 4);
+  expect(found.map(({ title, name, texts }) => [title, name, ...texts])).toEqual([
+    ["clip", "args.clip", "null", "—"],
+    ["args.lr", "args.lr", "1", "2"],
+    ["team", "labels.team", "—", "a⟨U+202E⟩b"],
+  ]);
 });
 
 test("a metric is better as the jobs say that watch it, or as its name says", () => {
@@ -108,8 +151,14 @@ test("the best of a column is the least or the greatest number, where they diffe
 
 test("a difference has its sign, its share of the baseline, and a verdict", () => {
   expect(deltaOf(0.9, 0.8, "max")).toEqual({ text: "+0.1000", percent: "+12%", verdict: "better" });
+  expect(deltaOf(0.5512, 0.45571, "max")?.text).toBe("+0.0955");
+  expect(deltaOf(0.5, 0.500001, "min")).toEqual({ text: "−1.00e-6", percent: "−0.0002%", verdict: "better" });
   expect(deltaOf(-2, -1, "max")).toEqual({ text: "−1", percent: "−100%", verdict: "worse" });
   expect(deltaOf(1, 0, "min")).toEqual({ text: "+1", percent: "", verdict: "worse" });
+  expect(deltaOf(1.997, 1, "min")?.percent).toBe("+100%");
+  expect(
+    [deltaOf(0, -2, "max"), deltaOf(1, -2, "max"), deltaOf(30, 1, "max")].map((one) => one?.percent),
+  ).toEqual([...["+100%", "", ""]]);
   expect(deltaOf(3, 2, null)?.verdict).toBeNull();
   expect(deltaOf(2, 2, "min")?.verdict).toBe("equal");
   expect([deltaOf(NaN, 1, "min"), deltaOf("a", 1, null), deltaOf(null, 1, "min")]).toEqual([
@@ -151,20 +200,14 @@ function member(id: string, lr: number, labels: Record<string, string>, sweep: s
   return { id, view, colour: { slot: 1, dash: [] }, devices: "" } as unknown as Compared;
 }
 
-  expect(deltaOf(0.5512, 0.45571, "max")?.text).toBe("+0.0955");
-  expect(deltaOf(0.5, 0.500001, "min")).toEqual({ text: "−1.00e-6", percent: "−0.0002%", verdict: "better" });
 test("jobs are grouped by what some of them share: a sweep, a label or a setting", () => {
   const jobs = [
-  expect(deltaOf(1.997, 1, "min")?.percent).toBe("+100%");
-  expect(
-    [deltaOf(0, -2, "max"), deltaOf(1, -2, "max"), deltaOf(30, 1, "max")].map((one) => one?.percent),
-  ).toEqual([...["+100%", "", ""]]);
     member("a", 0.1, { seed: "1" }, "lr"),
     member("b", 0.1, { seed: "2" }, null),
     member("c", 1, { seed: "1", "odd.key": "x,y" }, "lr"),
   ];
   expect(groupingsOf(jobs.map(({ view }) => view)).map(({ id }) => id)).toEqual([
-    ...["sweep", "config.lr", "label:odd.key", "label:seed"],
+    ...["sweep", "config.lr", "label:seed", "label:odd.key"],
   ]);
   const named = (by: string): unknown =>
     groupsOf(jobs, by).map(({ name, jobs: ids }) => [name, ids.join("")]);

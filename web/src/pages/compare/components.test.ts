@@ -134,7 +134,7 @@ const THREE = [
 
 test("what differs in the specs is a column, and the best value of a metric is marked", () => {
   const { host } = results(THREE);
-  expect(textsOf(host, "thead th").slice(2, 5)).toEqual(["state", "config.lr", "val/iou"]);
+  expect(textsOf(host, "thead th").slice(2, 5)).toEqual(["state", "lr", "val/iou"]);
   expect(textsOf(host, "tbody td:nth-child(4)")).toEqual(["0.1", "0.01", "1"]);
   const marked = [...host.querySelectorAll("[aria-label=best]")].map((sign) => textOf(sign.closest("tr")));
   expect(marked.map((row) => row.slice(0, 5))).toEqual(["job b"]);

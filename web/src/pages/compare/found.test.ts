@@ -6,6 +6,7 @@ import { route, setQuery } from "../../router.svelte";
 import { addressOf, filterOf, filterText } from "../../runs/filters";
 import { removeAll, serve, settled, show, textOf } from "../../testing";
 import Compare from "./Compare.svelte";
+import "./Found.svelte"; // here, so that a busy machine compiles it before a test waits
 import { columnsFor, rowsOf, withPoints } from "./found";
 import { plottedOf } from "./plotted";
 
@@ -35,11 +36,18 @@ test("an address finds jobs by what Jobs filters by, and by nothing else", () =>
 
 test("columns are settings that differ, and metrics: the least, the greatest or the newest of each", () => {
   const found = columnsFor([
-    ...[known("config.optimizer.lr", 9), known("config.same", 9, false), known("name", 9), known("notes", 3)],
+    ...[
+      known("config.optimizer.lr", 9),
+      known("config.code", 9),
+      known("config.git.diff", 9),
+      known("config.same", 9, false),
+      known("name", 9),
+      known("notes", 3),
+    ],
     ...[known("metric:lr:last", 9), known("metric:train/loss:last", 9), known("metric:val/accuracy:last", 8)],
   ]);
   expect(found.map(({ key, title, isMetric }) => [key, title, isMetric])).toEqual([
-    ["config.optimizer.lr", "lr", false],
+    ["config.optimizer.lr", "optimizer.lr", false],
     ["metric:val/accuracy:max", "greatest val/accuracy", true],
     ["metric:train/loss:min", "least train/loss", true],
     ["metric:lr:last", "lr", true],
@@ -66,7 +74,7 @@ test("what trials of a sweep set is plotted, too, in place of the list of option
   const jobs = [{ id: "a", name: "x", sweep, columns: { "config.args": "[]", "config.width": 8 } }];
   const named = withPoints(columnsFor([known("config.args", 2), known("config.width", 2)]), jobs);
   expect(named.map(({ key, title }) => [key, title])).toEqual([
-    ["args.lr", "--lr"],
+    ["args.lr", "lr"],
     ["config.width", "width"],
   ]);
   expect(rowsOf(jobs, named)[0]?.values["args.lr"]).toBe(0.1);
@@ -80,7 +88,7 @@ test("compared jobs are plotted by their settings that differ, their best and th
     }) as unknown as JobView;
   const { rows, named } = plottedOf([view("a", 1), view("b", 2)]);
   expect(named.map(({ key, title, better }) => [key, title, better])).toEqual([
-    ["config.lr", "lr", null],
+    ["config.lr", "config.lr", null],
     ["best:val/loss", "best val/loss", "min"],
     ["last:val/loss", "val/loss", "min"],
     ["last:lr", "lr", null],

@@ -4,6 +4,7 @@ import { betterOf, type Better } from "../../plots/direction";
 import type { Named, PlotRow, PlotValue } from "../../plots/rows";
 import { plotValue } from "../../plots/sweep";
 import { shortKeys } from "../../text/keys";
+import { OF_CODE } from "./settings";
 
 /** What is plotted of a job. */
 export type Row = Pick<JobSummary, "id" | "name" | "columns" | "sweep">;
@@ -24,8 +25,9 @@ export function columnsFor(known: readonly ColumnView[]): readonly Named[] {
     .map(({ name }) => name);
   const metrics = byJobs.flatMap(({ name }) => /^metric:(.+):last$/.exec(name)?.[1] ?? []);
   const ranked = [...metrics].sort((a, b) => rank(a) - rank(b)).slice(0, MOST_METRICS);
+  const titles = shortKeys([...settings, ...ranked]);
   return [
-    ...[...shortKeys(settings)].map(([key, title]) => ({ key, title, isMetric: false, better: null })),
+    ...settings.map((key) => ({ key, title: titles.get(key) ?? key, isMetric: false, better: null })),
     ...ranked.map(metricColumn),
   ];
 }
@@ -35,7 +37,7 @@ export function withPoints(named: readonly Named[], jobs: readonly Row[]): reado
   const known = new Set(named.map(({ key }) => key));
   const points = new Set(jobs.flatMap(({ sweep }) => Object.keys(sweep?.point ?? {})));
   const added = [...points].filter((key) => !known.has(key));
-  const titles = shortKeys([...added, ...named.filter(({ isMetric }) => !isMetric).map(({ key }) => key)]);
+  const titles = shortKeys([...added, ...named.map(({ key, title, isMetric }) => (isMetric ? title : key))]);
   return [
     ...added.map((key) => ({ key, title: titles.get(key) ?? key, isMetric: false, better: null })),
     ...named.filter(({ key }) => added.length === 0 || key !== "config.args"),
@@ -57,8 +59,9 @@ export function rowsOf(jobs: readonly Row[], named: readonly Named[]): readonly 
   }));
 }
 
-/** Names and notes tell runs apart, but set nothing. */
+/** Names and notes tell runs apart, but set nothing. Of the code, the commit is enough. */
 function isSetting(name: string): boolean {
+  if (OF_CODE.test(name)) return name === "config.git.commit";
   return !name.startsWith("metric:") && name !== "name" && name !== "notes";
 }
 

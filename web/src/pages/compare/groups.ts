@@ -2,9 +2,9 @@
 import type { JobView } from "../../api/wire";
 import { colourOf } from "../../charts/colours";
 import type { LineGroup } from "../../charts/line";
-import { settingsOf } from "./columns";
+import { visible } from "../../code/visible";
 import type { Compared } from "./compared";
-import { specRows } from "./diff";
+import { settingsOf, titlesOf, valuesOf as settingValuesOf } from "./settings";
 
 export interface Grouping {
   /** As the address names it: `sweep`, `label:KEY`, or a path of the spec such as `config.lr`. */
@@ -15,11 +15,12 @@ export interface Grouping {
 /** Returns by what the jobs can be grouped: what differs among them, and is the same in at least two. */
 export function groupingsOf(jobs: readonly JobView[]): readonly Grouping[] {
   const settings = settingsOf(jobs.map((job) => job.spec));
+  const titles = titlesOf(settings, []);
   const sweep = { id: "sweep", title: "sweep", values: valuesOf(jobs, "sweep") };
   const rows = settings.map(({ path, values }) => {
     const label = path.startsWith("labels.") ? path.slice("labels.".length) : null;
     return label === null
-      ? { id: path, title: path, values }
+      ? { id: path, title: titles.get(path) ?? path, values }
       : { id: `label:${label}`, title: `label ${label}`, values };
   });
   return [sweep, ...rows].filter(({ values }) => {
@@ -58,10 +59,12 @@ function idOf(name: string): string {
 function valuesOf(jobs: readonly JobView[], by: string): readonly (string | null)[] {
   if (by === "sweep") return jobs.map((job) => (job.sweep ? JSON.stringify(job.sweep.name) : null));
   const path = by.startsWith("label:") ? `labels.${by.slice("label:".length)}` : by;
-  const found = specRows(jobs.map((job) => job.spec)).find((row) => row.path === path);
-  return found?.values ?? jobs.map(() => null);
+  return settingValuesOf(
+    jobs.map((job) => job.spec),
+    path,
+  );
 }
 
 function nameOf(value: string | null): string {
-  return value === null || value === "null" ? "none" : value.replace(/^"(.*)"$/, "$1");
+  return value === null || value === "null" ? "none" : visible(value.replace(/^"(.*)"$/, "$1"));
 }

@@ -2,9 +2,9 @@
 import type { JobView } from "../../api/wire";
 import { betterOf } from "../../plots/direction";
 import type { Named, PlotRow, PlotValue } from "../../plots/rows";
-import { shortKeys } from "../../text/keys";
-import { monitoredOf, numberOf, settingOf, settingsOf } from "./columns";
+import { monitoredOf, numberOf } from "./columns";
 import { metricKeys } from "./compared";
+import { settingOf, settingsOf, titlesOf } from "./settings";
 
 export interface Plotted {
   readonly rows: readonly PlotRow[];
@@ -17,10 +17,10 @@ const MOST_METRICS = 12;
 /** Returns the jobs with their settings that differ, their best value, and the newest of their metrics. */
 export function plottedOf(jobs: readonly JobView[]): Plotted {
   const settings = settingsOf(jobs.map((job) => job.spec));
-  const titles = shortKeys(settings.map(({ path }) => path));
   const watched = jobs.flatMap(monitoredOf);
   const monitors = [...new Set(jobs.flatMap((job) => job.best?.metric ?? []))];
   const keys = metricKeys(jobs).slice(0, MOST_METRICS);
+  const titles = titlesOf(settings, keys);
   const rows = jobs.map((job, place): PlotRow => {
     const values: Record<string, PlotValue> = {};
     for (const { path, values: all } of settings) values[path] = settingOf(all[place] ?? null);

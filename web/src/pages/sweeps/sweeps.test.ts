@@ -135,7 +135,7 @@ test("a sweep ranks its trials, a column for each key, and links to their jobs",
     "State",
     "val/loss",
     "lr",
-    "--seed",
+    "seed",
     "Step",
     "Error",
   ]);
@@ -254,8 +254,8 @@ test("a running sweep is read again when one of its jobs changes, and every few 
 
 test("keys and values are short, and keys differ", () => {
   const keys = ["config.model.name", "config.optimizer.name", "args.lr", "env.SEED"];
-  expect([...shortKeys(keys).values()]).toEqual(["model.name", "optimizer.name", "--lr", "SEED"]);
+  expect([...shortKeys(keys).values()]).toEqual(["model.name", "optimizer.name", "lr", "SEED"]);
   expect([0.1 + 0.2, 3, "a", null, [1, 2]].map(valueText)).toEqual(["0.3", "3", "a", "null", "[1,2]"]);
-  expect(pointText({ "config.optimizer.lr": 1e-4, "args.seed": 3 })).toBe("lr 0.0001, --seed 3");
+  expect(pointText({ "config.optimizer.lr": 1e-4, "args.seed": 3 })).toBe("lr 0.0001, seed 3");
   expect(countsText(sweep({ trials: { ...COUNTS, waiting: 1234 } }))).toContain("1,234 waiting");
 });
