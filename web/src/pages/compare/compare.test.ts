@@ -189,7 +189,14 @@ test("an item moves to a place within the list", () => {
 
 test("a view survives the address; no metric at all is a choice, too", () => {
   for (const metrics of [null, [], ["val/loss", "lr"]]) {
-    const view = { base: "job_1", sort: "-name", group: "config.lr", isBest: true, metrics };
+    const view = {
+      base: "job_1",
+      sort: "-name",
+      group: "config.lr",
+      isBest: true,
+      metrics,
+      pair: ["job_1", "job_2"],
+    };
     const query = Object.entries(queryOf(view)).filter(([, value]) => value !== null) as [string, string][];
     expect(readCompare(new URLSearchParams(query))).toEqual(view);
   }

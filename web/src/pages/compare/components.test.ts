@@ -97,7 +97,7 @@ test("the picker finds jobs by name, leaves out those that are chosen, and takes
   expect(chosen).toEqual(["c"]);
 });
 
-const PLAIN: CompareView = { base: null, sort: "", group: "", isBest: false, metrics: null };
+const PLAIN: CompareView = { base: null, sort: "", group: "", isBest: false, metrics: null, pair: [] };
 
 function results(jobs: readonly Compared[], view: Partial<CompareView> = {}) {
   const said: unknown[] = [];

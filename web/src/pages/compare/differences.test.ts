@@ -20,6 +20,14 @@ function script(id: string, code: string, diff = ""): Compared {
   return compared(id, { trainer: "script", config: { code, git } });
 }
 
+function differences(
+  jobs: readonly Compared[],
+  chosen: { readonly base?: string; readonly pair?: readonly string[] } = {},
+  choose: (pair: readonly string[]) => void = () => undefined,
+): HTMLElement {
+  return show(Differences, { jobs, base: chosen.base ?? null, pair: chosen.pair ?? [], choose });
+}
+
 function file(path: string, sha256: string) {
   return { path, sha256, size: 1, executable: false };
 }
@@ -31,7 +39,7 @@ test("the commits of two jobs are said at once, and their files compared when as
     const files = isOld ? [file("old.py", "1"), file("train.py", "1")] : [file("train.py", "2")];
     return { sha256: "7", note: null, total: files.length, files };
   });
-  const host = show(Differences, { jobs: [script("a", "bundle:1"), script("b", "bundle:2", "+x")] });
+  const host = differences([script("a", "bundle:1"), script("b", "bundle:2", "+x")]);
   await settled();
   expect(asked.length).toBe(0);
   expect(textOf(host)).toContain("job a: commit aaaaaaaaaaaa, branch main");
@@ -49,8 +57,8 @@ test("the same code says so, and packages in other versions are a table", async 
     packages: path.includes("/a/") ? { numpy: "2", torch: "1" } : { scipy: "3", torch: "2" },
   }));
   const recipes = ["a", "b"].map((id) => compared(id, { trainer: "x", config: {} }));
-  const host = show(Differences, { jobs: [script("a", "bundle:1"), script("b", "bundle:1")] });
-  const other = show(Differences, { jobs: recipes });
+  const host = differences([script("a", "bundle:1"), script("b", "bundle:1")]);
+  const other = differences(recipes);
   expect(textOf(host)).toContain("Both have the same code.");
   expect(textOf(other)).toContain("Both run recipes.");
   const details = open(host, "Packages");
@@ -59,6 +67,23 @@ test("the same code says so, and packages in other versions are a table", async 
       ...["numpy", "2", "not installed", "scipy", "not installed", "3", "torch", "1", "2"],
     ]),
   );
+});
+
+test("the baseline is compared with the next job, unless the address names two; one that is chosen twice changes place", () => {
+  const jobs = ["a", "b", "c"].map((id) => script(id, "bundle:1"));
+  const shown = (host: HTMLElement): readonly string[] =>
+    [...host.querySelectorAll("select")].map(({ value }) => value);
+  expect(shown(differences(jobs))).toEqual(["a", "b"]);
+  expect(shown(differences(jobs, { base: "b" }))).toEqual(["b", "a"]);
+  expect(shown(differences(jobs, { base: "b", pair: ["gone", "c"] }))).toEqual(["b", "c"]);
+  const said: (readonly string[])[] = [];
+  const host = differences(jobs, { base: "b", pair: ["c", "a"] }, (pair) => said.push(pair));
+  expect(shown(host)).toEqual(["c", "a"]);
+  const [from] = host.querySelectorAll("select");
+  if (!from) throw new Error("no choice");
+  from.value = "a";
+  from.dispatchEvent(new Event("change", { bubbles: true }));
+  expect(said).toEqual([["a", "c"]]);
 });
 
 function open(host: HTMLElement, title: string): HTMLElement {

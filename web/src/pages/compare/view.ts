@@ -12,6 +12,8 @@ export interface CompareView {
   readonly isBest: boolean;
   /** Metrics in the table; null for those that are chosen by themselves. */
   readonly metrics: readonly string[] | null;
+  /** Whose code and packages are compared; empty for the baseline, or the first job, and the next. */
+  readonly pair: readonly string[];
 }
 
 export function readCompare(query: URLSearchParams): CompareView {
@@ -22,6 +24,7 @@ export function readCompare(query: URLSearchParams): CompareView {
     group: query.get("group") ?? "",
     isBest: query.get("values") === "best",
     metrics: metrics === null ? null : listOf(metrics),
+    pair: listOf(query.get("pair") ?? ""),
   };
 }
 
@@ -34,5 +37,6 @@ export function queryOf(view: Partial<CompareView>): Record<string, string | nul
   if (view.isBest !== undefined) found["values"] = view.isBest ? "best" : null;
   // A comma alone: none. Without the key, those that are chosen by themselves are shown.
   if (view.metrics !== undefined) found["metrics"] = view.metrics && (listText(view.metrics) || ",");
+  if (view.pair !== undefined) found["pair"] = listText(view.pair) || null;
   return found;
 }
