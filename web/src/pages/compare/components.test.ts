@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobSummary, JobView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
-import { setQuery } from "../../router.svelte";
+import { route, setQuery } from "../../router.svelte";
 import { click, removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
 import type { Compared } from "./compared";
 import Compare from "./Compare.svelte";
@@ -77,6 +77,27 @@ test("comparing jobs reads each of them once, its attempts too, and follows them
   tell({ kind: "deleted", jobId: "a" });
   flushSync();
   expect(textsOf(host, "tbody td.name")).toEqual(["job b"]);
+});
+
+test("of more than fifty jobs the first fifty are compared, and the next one follows a job that is removed", async () => {
+  serve(({ path }) =>
+    path === "v1/metrics"
+      ? { jobs: [], series: [] }
+      : path.endsWith("attempts")
+        ? { data: [] }
+        : view(path.slice(8)),
+  );
+  const ids = Array.from({ length: 52 }, (_, i) => `j${i}`);
+  setQuery({ jobs: [...ids, "j0"].join(",") });
+  const host = show(Compare, {});
+  await settled();
+  await vi.advanceTimersByTimeAsync(500);
+  flushSync();
+  expect(textOf(host)).toContain("The address names 52 jobs: the first 50 are compared.");
+  expect(textsOf(host, "tbody td.name")).toHaveLength(50);
+  host.querySelector<HTMLButtonElement>("[aria-label='Remove job j0']")?.click();
+  flushSync();
+  expect(route().query.get("jobs")).toBe(ids.slice(1).join(","));
 });
 
 test("the picker finds jobs by name, leaves out those that are chosen, and takes one by the keyboard", async () => {
