@@ -74,18 +74,13 @@ test("each job has a column with its newest samples that are not above the step,
   const host = show(Samples, { jobs: ["a", "b", "c", "d"].map(compared) });
   await rested();
   expect(textOf(host.querySelector("output"))).toBe("step 20");
-  expect(textsOf(host, "section header")).toEqual([
-    "job a",
-    "job b step 15",
-    "job c from step 30 on",
-    "job d has not logged it",
-  ]);
+  expect(textsOf(host, "section header")).toEqual(["job a", "job b step 15", "job c from step 30 on"]);
   expect([...host.querySelectorAll("section")].map((column) => textsOf(column, ".sample"))).toEqual([
     ["20.0", "20.1"],
     ["15.0", "—"],
     ["", ""],
-    ["", ""],
   ]);
+  expect(textOf(host)).toContain("Without it: job d.");
   expect(textsOf(host, "option")).toContain("val/overlays (3 of 4 jobs)");
 });
 
@@ -98,6 +93,13 @@ test("another key is chosen by the address, and generated texts are shown as the
   const host = show(Samples, { jobs: ["a", "b"].map(compared) });
   await rested();
   expect([textsOf(host, "pre"), host.querySelector("i")]).toEqual([["<i>once</i>", "twice"], null]);
+});
+
+test("of a long text the beginning is shown", async () => {
+  all = { a: [item("val/text", "text", 10, { data: { text: "x".repeat(100_000) } })] };
+  const host = show(Samples, { jobs: [compared("a")] });
+  await rested();
+  expect(textOf(host.querySelector("pre"))).toHaveLength(4_000);
 });
 
 test("what a job logs meanwhile appears, and jobs are not read anew for it", async () => {
