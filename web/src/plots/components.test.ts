@@ -8,10 +8,11 @@ import type { Named, PlotRow } from "./rows";
 import { trialRows, trialVariables } from "./sweep";
 import SweepPlots from "./SweepPlots.svelte";
 
+const LOSS: Named = { key: "val/loss", title: "val/loss", isMetric: true, better: "min" };
 const NAMED: readonly Named[] = [
   { key: "config.lr", title: "lr", isMetric: false, better: null },
   { key: "config.model", title: "model", isMetric: false, better: null },
-  { key: "val/loss", title: "val/loss", isMetric: true, better: "min" },
+  LOSS,
 ];
 const ROWS: readonly PlotRow[] = Array.from({ length: 10 }, (_, i) => ({
   id: `job_${i}`,
@@ -48,6 +49,29 @@ test("settings and the target are axes, of which one is in the order of the keyb
   ]);
   expect(axesOf(host).map((axis) => axis.getAttribute("tabindex"))).toEqual(["0", "-1", "-1"]);
   expect(textOf(host.querySelector("strong"))).toBe("10 runs");
+});
+
+test("labels of the first axis stand outside, others beside their axis; a name that is too long is cut", () => {
+  const host = plots(
+    ROWS.map((row) => ({ ...row, values: { ...row.values, "config.lr": `rate ${row.id}` } })),
+  );
+  const labels = (at: number): readonly (string | null)[] =>
+    [...(axesOf(host)[at]?.parentElement?.querySelectorAll(".tick") ?? [])].map((tick) =>
+      tick.getAttribute("x"),
+    );
+  expect([new Set(labels(0)), new Set(labels(1))]).toEqual([new Set(["-8"]), new Set(["8"])]);
+  expect(labels(0)).toHaveLength(10);
+});
+
+test("the first metric that enough runs have colours them, and those without a value are counted", () => {
+  const named = [...NAMED.slice(0, 2), { ...LOSS, key: "rare" }, LOSS];
+  const rows = ROWS.map(({ values, ...row }, i) => ({
+    ...row,
+    values: { ...values, "val/loss": i % 2 ? NaN : i, ...(i === 0 && { rare: 1 }) },
+  }));
+  const host = show(Plots, { rows, named, empty: "" });
+  expect(host.querySelector("select")?.value).toBe("val/loss");
+  expect(textOf(host.querySelector(".key"))).toBe("worstbest, 5 without a value grey");
 });
 
 test("arrow keys keep a range of an axis, which the address holds once it rests; Escape keeps all again", () => {

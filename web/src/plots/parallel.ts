@@ -1,17 +1,21 @@
 /** Computes the layout of parallel coordinates, and paints it on a canvas. */
 import type { Theme } from "../charts/theme";
+import type { Size } from "./canvas";
 import { rampOf, stepOf } from "./ramp";
 import { shareOf, type PlotRow, type Variable } from "./rows";
 
-export interface Frame {
-  readonly width: number;
-  readonly height: number;
+export interface Frame extends Size {
+  /** Room beside the first and the last axis for their labels and names. */
+  readonly left: number;
+  readonly right: number;
 }
 
-/** Room above the axes for their names, below for the least value, and beside them. */
+/** Room above the axes for their names, and below for the least value. */
 const TOP = 40;
 const BOTTOM = 16;
-const SIDE = 56;
+const LEAST_SIDE = 32;
+/** Between an axis and its labels. */
+export const GAP = 8;
 const DIMMED = 0.12;
 
 /** Runs as shares of each axis, in columns: NaN where a run has no value. */
@@ -28,23 +32,29 @@ export function sharesOf(rows: readonly PlotRow[], axes: readonly Variable[]): S
 }
 
 /** Returns where an axis stands. */
-export function xOf(frame: Frame, place: number, axes: number): number {
-  return axes < 2 ? frame.width / 2 : SIDE + (place * (frame.width - 2 * SIDE)) / (axes - 1);
+export function xOf({ width, left, right }: Frame, place: number, axes: number): number {
+  return axes < 2 ? width / 2 : left + (place * (width - left - right)) / (axes - 1);
 }
 
-export function yOf(frame: Frame, share: number): number {
+/** Returns the room that an axis at the side needs: for its labels, which stand outside, and for half its name. */
+export function sideOf(labels: readonly string[], name: string, letter: number): number {
+  const longest = Math.max(0, ...labels.map((label) => label.length));
+  return Math.max(LEAST_SIDE, GAP + longest * letter + 4, (name.length * letter) / 2);
+}
+
+export function yOf(frame: Size, share: number): number {
   return TOP + (1 - share) * (frame.height - TOP - BOTTOM);
 }
 
 /** Returns the share at a height, between 0 and 1. */
-export function shareAt(frame: Frame, y: number): number {
+export function shareAt(frame: Size, y: number): number {
   return Math.max(0, Math.min(1, 1 - (y - TOP) / (frame.height - TOP - BOTTOM)));
 }
 
 /** Returns the place among the axes that is nearest to x. */
-export function placeAt(frame: Frame, x: number, axes: number): number {
-  const apart = (frame.width - 2 * SIDE) / Math.max(1, axes - 1);
-  return Math.max(0, Math.min(axes - 1, Math.round((x - SIDE) / apart)));
+export function placeAt({ width, left, right }: Frame, x: number, axes: number): number {
+  const apart = (width - left - right) / Math.max(1, axes - 1);
+  return Math.max(0, Math.min(axes - 1, Math.round((x - left) / apart)));
 }
 
 export interface Scene {

@@ -4,7 +4,7 @@ import type { Theme } from "../charts/theme";
 import { brushedBy, brushesOf, brushText, kept, rangeText } from "./brush";
 import { betterOf } from "./direction";
 import { correlationRatio, importanceOf, ranksOf, spearman } from "./importance";
-import { nearest, pathOf, placeAt, shareAt, sharesOf, xOf, yOf } from "./parallel";
+import { nearest, pathOf, placeAt, shareAt, sharesOf, sideOf, xOf, yOf } from "./parallel";
 import { rampOf, STEPS, stepOf } from "./ramp";
 import {
   numberAt,
@@ -221,7 +221,7 @@ test("a range says what it holds", () => {
 test("lines run from axis to axis, leave a gap where a value is missing, and are found beside the pointer", () => {
   const rows = rowsOf({ a: 0, b: 10, c: 0 }, { a: 10, b: 0, c: 10 }, { a: 5, c: 5 });
   const axes = ["a", "b", "c"].map((key) => variable(rows, key));
-  const frame = { width: 312, height: 156 };
+  const frame = { width: 312, height: 156, left: 56, right: 56 };
   const shares = sharesOf(rows, axes);
   expect([0, 1, 2].map((place) => xOf(frame, place, 3))).toEqual([56, 156, 256]);
   expect([yOf(frame, 0), yOf(frame, 1), shareAt(frame, 90), shareAt(frame, 999)]).toEqual([140, 40, 0.5, 0]);
@@ -237,6 +237,14 @@ test("lines run from axis to axis, leave a gap where a value is missing, and are
   };
   expect([nearest(scene, 81, 116), nearest(scene, 81, 66), nearest(scene, 10, 10)]).toEqual([0, 1, -1]);
   expect(nearest({ ...scene, kept: [false, true, true] }, 81, 116)).toBe(-1);
+});
+
+test("an axis at the side has room for its labels and for half of its name", () => {
+  expect([
+    sideOf([], "", 6),
+    sideOf(["adamw", "a long name"], "lr", 6),
+    sideOf(["1"], "x".repeat(20), 6),
+  ]).toEqual([...[32, 78, 60]]);
 });
 
 test("a scatter has the runs with both values", () => {

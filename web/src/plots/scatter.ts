@@ -1,6 +1,6 @@
 /** Where the points of a scatter lie, and how they are painted. */
 import type { Theme } from "../charts/theme";
-import type { Frame } from "./parallel";
+import type { Size } from "./canvas";
 import { rampOf, stepOf } from "./ramp";
 import { shareOf, type PlotRow, type Variable } from "./rows";
 
@@ -27,16 +27,16 @@ export function pointsOf(rows: readonly PlotRow[], x: Variable, y: Variable): re
   });
 }
 
-export function xOf({ width }: Frame, share: number): number {
+export function xOf({ width }: Size, share: number): number {
   return LEFT + (AIR + share * (1 - 2 * AIR)) * (width - LEFT - RIGHT);
 }
 
-export function yOf({ height }: Frame, share: number): number {
+export function yOf({ height }: Size, share: number): number {
   return TOP + (AIR + (1 - share) * (1 - 2 * AIR)) * (height - TOP - BOTTOM);
 }
 
 export interface Scene {
-  readonly frame: Frame;
+  readonly frame: Size;
   readonly points: readonly Point[];
   readonly kept: readonly boolean[];
   readonly target: Variable;

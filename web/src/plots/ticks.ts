@@ -13,7 +13,7 @@ export function ticksOf(variable: Variable, most: number): readonly Tick[] {
   if (categories) {
     const every = Math.max(1, Math.ceil(categories.length / most));
     return categories
-      .map((name) => ({ share: shareOf(variable, name) ?? 0, text: short(name) }))
+      .map((name) => ({ share: shareOf(variable, name) ?? 0, text: cut(name, LONGEST) }))
       .filter((_, i) => i % every === 0);
   }
   if (min === max) return [{ share: 0.5, text: tickText(min) }];
@@ -33,14 +33,15 @@ export function valueText(value: PlotValue): string {
   return typeof value === "number" ? tickText(value) : value;
 }
 
+/** Returns a text of at most so many letters. */
+export function cut(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, Math.max(1, most - 1))}…` : text;
+}
+
 /** Powers of ten come first. */
 function thinned(all: readonly number[], most: number): readonly number[] {
   const powers = all.filter((place) => Number.isInteger(Math.log10(place)));
   const places = powers.length > 1 ? powers : all;
   const every = Math.max(1, Math.ceil(places.length / most));
   return places.filter((_, i) => i % every === 0);
-}
-
-function short(text: string): string {
-  return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
 }
