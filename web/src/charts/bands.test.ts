@@ -141,6 +141,22 @@ test("there is a row only where two jobs or more have points, and it counts them
   ]);
 });
 
+test("a group whose jobs ran one after the other has no line by the clock, and says so", () => {
+  const lines = [
+    line("a", [
+      [1, 1],
+      [2, 1],
+    ]),
+    line("b", [
+      [3, 3],
+      [4, 3],
+    ]),
+  ];
+  const bands = joined(lines, [group("g", "a", "b")], STD);
+  expect(rows(bands[0])).toEqual([]);
+  expect(bandNote(bands, false)).toContain("No two jobs of a group have points at the same place");
+});
+
 test("values that are not finite are passed over", () => {
   const lines = [
     line("a", [

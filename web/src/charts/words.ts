@@ -25,8 +25,11 @@ export function notesOf(measure: Measure): readonly string[] {
 
 /** Returns what the bands of groups show: `mean ± standard deviation of 2 to 5 jobs`. */
 export function bandNote(lines: readonly Line[], isRange: boolean): string {
-  const counts = lines.flatMap((line) => (line.isBand ? line.sources.length : []));
-  if (counts.length === 0) return "A band needs two jobs with points.";
+  const bands = lines.filter((line) => line.isBand);
+  if (bands.length === 0) return "A band needs two jobs with points.";
+  if (bands.every(({ columns }) => columns.length === 0))
+    return "No two jobs of a group have points at the same place of the x axis: choose another, such as steps.";
+  const counts = bands.map(({ sources }) => sources.length);
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
   const jobs = least === most ? `${most}` : `${least} to ${most}`;
   return `mean ${isRange ? "and range" : "± standard deviation"} of ${jobs} jobs, where two or more have points`;
