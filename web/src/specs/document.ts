@@ -1,7 +1,8 @@
 /** What one submits: a job spec, one with a schedule, or a sweep, which has a job spec below its key `job`. */
-import { at, isObject, put, type Json, type JsonObject, type Path } from "./json";
+import { at, equal, isObject, put, type Json, type JsonObject, type Path } from "./json";
 import { fieldAt, type Field } from "./schema";
 import type { Sent } from "./snippets";
+import { fits } from "./values";
 
 export function kindOf(document: JsonObject): Sent {
   if (isSweep(document)) return "sweep";
@@ -37,13 +38,41 @@ export function withValue(
   return withValue(changed, root, group, undefined);
 }
 
-/** Returns the document of another trainer: of the configuration, what that trainer has too. */
-export function withTrainer(document: JsonObject, trainer: string, root: Field): JsonObject {
-  const job = jobOf(document);
-  const { config, ...others } = job;
-  const kept = isObject(config) ? known(fieldAt(root, ["config"]), config) : {};
-  const made = { ...others, trainer, ...(Object.keys(kept).length > 0 ? { config: kept } : {}) };
+/** Values of configurations, of which a trainer takes those that fit it. */
+export interface Values {
+  /** Of all trainers so far, the newest. */
+  readonly all: JsonObject;
+  /** Of the trainer itself: what it had where the next one has another. */
+  readonly own: JsonObject;
+}
+
+/** Returns the document of another trainer, with the values that it takes. */
+export function withTrainer(document: JsonObject, root: Field, trainer: string, values: Values): JsonObject {
+  const config = merged(fitting(fieldAt(root, ["config"]), values.all), values.own);
+  const others = put(jobOf(document), ["config"], undefined);
+  const made = { ...others, trainer, ...(Object.keys(config).length > 0 ? { config } : {}) };
   return isSweep(document) ? { ...document, job: made } : made;
+}
+
+/** Returns the values that another object does not have. */
+export function lost(before: JsonObject, after: JsonObject): JsonObject {
+  return Object.entries(before).reduce<JsonObject>((made, [name, value]) => {
+    const other = at(after, [name]);
+    if (equal(value, other)) return made;
+    return put(made, [name], isObject(value) && isObject(other) ? lost(value, other) : value);
+  }, {});
+}
+
+/** Returns the values for which a group has fields that do not take them. */
+export function unfit(group: Field, values: JsonObject): JsonObject {
+  return Object.entries(values).reduce<JsonObject>((made, [name, value]) => {
+    const field = group.fields.find((each) => each.path.at(-1) === name);
+    if (field === undefined) return made;
+    if (field.kind !== "group" || !isObject(value))
+      return fits(field, value) ? made : put(made, [name], value);
+    const inner = unfit(field, value);
+    return Object.keys(inner).length > 0 ? put(made, [name], inner) : made;
+  }, {});
 }
 
 /** Returns what a key varies over; undefined if it does not vary. */
@@ -85,14 +114,22 @@ function sweepOf(job: JsonObject): JsonObject {
   return { name: job.name ?? job.trainer ?? "sweep", parameters: {}, job: others };
 }
 
-function known(group: Field, values: JsonObject): JsonObject {
-  return Object.fromEntries(
-    Object.entries(values).flatMap(([name, value]): [string, Json][] => {
-      const field = group.fields.find((each) => each.path.at(-1) === name);
-      if (field === undefined) return [];
-      if (field.kind !== "group" || !isObject(value)) return [[name, value]];
-      const inner = known(field, value);
-      return Object.keys(inner).length > 0 ? [[name, inner]] : [];
-    }),
-  );
+/** Returns the values that the fields of a group take. */
+export function fitting(group: Field, values: JsonObject): JsonObject {
+  return Object.entries(values).reduce<JsonObject>((made, [name, value]) => {
+    const field = group.fields.find((each) => each.path.at(-1) === name);
+    if (field === undefined) return made;
+    if (field.kind !== "group" || !isObject(value))
+      return fits(field, value) ? put(made, [name], value) : made;
+    const inner = fitting(field, value);
+    return Object.keys(inner).length > 0 || field.isNullable ? put(made, [name], inner) : made;
+  }, {});
+}
+
+/** Returns both with their objects joined; of two values the second. */
+export function merged(one: JsonObject, other: JsonObject): JsonObject {
+  return Object.entries(other).reduce((made, [name, value]) => {
+    const inner = at(made, [name]);
+    return put(made, [name], isObject(inner) && isObject(value) ? merged(inner, value) : value);
+  }, one);
 }

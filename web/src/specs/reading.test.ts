@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import { yaml } from "../text/yaml";
-import { Fault, keyOf, lineOf, read } from "./reading";
+import { Fault } from "./fault";
+import { keyOf } from "./places";
+import { lineOf, read } from "./reading";
 
 function fault(text: string): string {
   try {
@@ -38,7 +40,10 @@ test.each([
   ["a: !!str 1", "1: has a tag (!)"],
   ["<<: {a: 1}", "1: has a merge"],
   ["? [a, b]\n: 1", "1: has a key that is no text"],
-  ["a: 1\n---\nb: 2", "1: has several documents"],
+  ["a: 1\n# ---\n---\nb: 2", "3: begins a second document"],
+  ["seed: 010", "1: has 010, whose base is not clear"],
+  ["a: {b: [1, -07]}", "1: has -07"],
+  ["a: !!python/object/apply:os.system [ls]", "1: has a tag (!)"],
   ["", "1: is empty"],
   ["# nothing", "1:"],
   ["- a\n- b", "1: is no mapping"],
@@ -51,6 +56,42 @@ test.each([
   ["a:\n\t- 1", "2:"],
 ])("what is no plain spec is refused with its line: %j", (text, said) => {
   expect(fault(text)).toMatch(new RegExp(`^${said.replace(/[&()*[\]^]/g, "\\$&")}`));
+});
+
+test.each<[string, unknown]>([
+  ["a: 0x10", 16],
+  ["a: 1e-3", 0.001],
+  ["a: 1e999", "1e999"],
+  ["a: 1_000", "1_000"],
+  ["a: no", "no"],
+  ["a: 'on'", "on"],
+  ["a: 2026-01-01", "2026-01-01"],
+  ['a: "010"', "010"],
+  ["a: b:c", "b:c"],
+  ["a: 'b: c'", "b: c"],
+  ["a: # nothing", null],
+  ["a: 1\r\n", 1],
+  ["\ufeffa: 1", 1],
+  ['{"a": 1}', 1],
+  ["--- \na: 1\n...\n", 1],
+])("a value is what it looks like: %j", (text, value) => {
+  expect(read(text).document).toEqual({ a: value });
+});
+
+test("any key is a key of its own", () => {
+  const found = read("constructor: 1\ntoString: {hasOwnProperty: 2}\n").document;
+  expect(Object.entries(found)).toEqual([
+    ["constructor", 1],
+    ["toString", { hasOwnProperty: 2 }],
+  ]);
+});
+
+test("64 KiB are read, and a byte more is refused", () => {
+  const text = `a: ${"x".repeat(65_533)}`;
+  expect([fault(text), fault(`${text}x`)]).toEqual([
+    "none",
+    "1: has 65537 bytes, and at most 65536 are read here",
+  ]);
 });
 
 test("a billion laughs are refused before they are made", () => {

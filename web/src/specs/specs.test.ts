@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { differences, withAutoTimeout } from "./differences";
-import { jobOf, kindOf, withMethod, withTrainer, withValue, withVaried } from "./document";
+import { jobOf, kindOf, lost, withMethod, withTrainer, withValue, withVaried } from "./document";
 import { equal, put, type JsonObject } from "./json";
 import { fieldAt, fieldsOf, leavesOf, trainersOf, type Field } from "./schema";
 import { snippets } from "./snippets";
@@ -167,17 +167,22 @@ test("a key that varies makes a sweep of the job, and the last one that does not
   expect(jobOf({ trainer: "script", job: { trainer: "x" } })).toMatchObject({ trainer: "script" });
 });
 
-test("another trainer keeps what it has too", () => {
-  const start: JsonObject = {
-    trainer: "image-classification",
-    labels: { team: "a" },
-    config: { training: { epochs: 5 }, data: { image_size: 64 }, loss: { mixup: 1 } },
-  };
-  expect(withTrainer(start, "text-classification", root("text-classification"))).toEqual({
+test("another trainer takes what it has too, and what is its own", () => {
+  const start: JsonObject = { trainer: "image-classification", labels: { team: "a" }, config: { ema: {} } };
+  const all = { training: { epochs: 5 }, model: { name: "resnet18" }, loss: { mixup: 1 } };
+  const own = { model: { name: "roberta_base" } };
+  const text = root("text-classification");
+  expect(withTrainer(start, text, "text-classification", { all, own })).toEqual({
     trainer: "text-classification",
     labels: { team: "a" },
-    config: { training: { epochs: 5 } },
+    config: { training: { epochs: 5 }, model: { name: "roberta_base" } },
   });
+  expect(lost({ a: { b: 1, c: 2 }, d: 3 }, { a: { c: 2 }, d: 4 })).toEqual({ a: { b: 1 }, d: 3 });
+});
+
+test("each pattern of the schema is an expression of JavaScript, too", () => {
+  for (const pattern of JSON.stringify(schema).matchAll(/"pattern": ?("(?:[^"\\]|\\.)*")/g))
+    expect(() => new RegExp(JSON.parse(pattern[1] ?? '""') as string, "u")).not.toThrow();
 });
 
 test("values are put and compared by their keys alone", () => {

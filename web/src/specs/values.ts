@@ -35,6 +35,13 @@ export function wrong(field: Field, value: Json | undefined): string | null {
   return null;
 }
 
+/** Says whether a value can be one of the field, as far as the page knows. */
+export function fits(field: Field, value: Json): boolean {
+  if (wrong(field, value) !== null) return false;
+  if (typeof value !== "string" || field.limits.pattern === undefined) return true;
+  return new RegExp(field.limits.pattern, "u").test(value);
+}
+
 function outside(value: Json, limits: Schema): string | null {
   if (typeof value !== "number") return "must be a number";
   if (limits.type === "integer" && !Number.isInteger(value)) return "must be a whole number";

@@ -1,26 +1,38 @@
 /** What one is about to submit: its YAML, and the document that the form shows, which is that of the newest YAML that could be read. */
-import { at, isObject, put, type Json, type JsonObject, type Path } from "../../specs/json";
+import { at, equal, isObject, put, type Json, type JsonObject, type Path } from "../../specs/json";
 import {
+  fitting,
   isSweep,
   jobOf,
   kindOf,
-  placeOf,
+  lost,
+  merged,
+  unfit,
   variedIn,
   withMethod,
   withTrainer,
   withValue,
   withVaried,
 } from "../../specs/document";
-import { Fault, keyOf, lineOf, read, type Read } from "../../specs/reading";
-import { fieldsOf, type Field, type Schema } from "../../specs/schema";
-import { flow, yaml } from "../../text/yaml";
+import { edited } from "../../specs/editing";
+import { Fault } from "../../specs/fault";
+import { lineOf, read, type Read } from "../../specs/reading";
+import { fieldAt, fieldsOf, type Field, type Schema } from "../../specs/schema";
+import { Past } from "./past";
 
 export class Draft {
   text = $state("");
   document = $state.raw<JsonObject>({});
   /** Why the YAML cannot be read. Until it can, the form stays as it was. */
   fault = $state.raw<Fault | null>(null);
+  /** How often a change was taken back or made again: what a field has half typed is of before. */
+  moves = $state(0);
   private found: Read = { document: {}, places: new Map() };
+  private readonly past = new Past();
+  /** The newest values of the configurations of other trainers. */
+  private others: JsonObject = {};
+  /** The values of each trainer's configuration where the next trainer takes others. */
+  private readonly aside = new Map<string, JsonObject>();
 
   readonly job = $derived(jobOf(this.document));
   readonly kind = $derived(kindOf(this.document));
@@ -32,26 +44,21 @@ export class Draft {
     readonly schema: Schema,
     text: string,
   ) {
-    this.type(text);
+    this.show(text);
   }
 
   /** Takes what is typed as YAML. */
   type(text: string): void {
-    this.text = text;
-    try {
-      this.found = read(text);
-      this.document = this.found.document;
-      this.fault = null;
-    } catch (error) {
-      if (!(error instanceof Fault)) throw error;
-      this.fault = error;
-    }
+    this.change(text, "yaml");
   }
 
-  /** Writes the YAML of a document, with the comments that it began with. */
-  write(document: JsonObject): void {
-    const [comments = ""] = /^(?:#.*\n|[^\S\n]*\n)*/.exec(this.fault === null ? this.text : "") ?? [];
-    this.type(`${comments}${yaml(document)}\n`);
+  /** Takes the last change back, in the form or in the YAML. */
+  undo(): void {
+    this.move(this.past.back(this.text));
+  }
+
+  redo(): void {
+    this.move(this.past.forth(this.text));
   }
 
   /** The keys that vary. */
@@ -66,22 +73,29 @@ export class Draft {
 
   /** Changes a value of the job spec. Undefined is the default. */
   set(path: Path, value: Json | undefined): void {
-    if (this.root === null || this.replaced(placeOf(this.document, path), value)) return;
-    this.write(withValue(this.document, this.root, path, value));
+    if (this.root) this.write(withValue(this.document, this.root, path, value), path.join("."));
   }
 
   /** Changes a value of the sweep itself. */
   setOfSweep(path: Path, value: Json | undefined): void {
-    if (!this.replaced(path, value)) this.write(put(this.document, path, value));
+    this.write(put(this.document, path, value), path.join("."));
   }
 
+  /** Takes another trainer. What that one does not take is there again with one that does. */
   setTrainer(trainer: string): void {
     const root = fieldsOf(this.schema, trainer);
-    if (root) this.write(withTrainer(this.document, trainer, root));
+    const { trainer: before, config } = this.job;
+    const old = isObject(config) ? config : {};
+    if (root === null || trainer === before) return;
+    const known = this.root ? fitting(fieldAt(this.root, ["config"]), this.others) : {};
+    this.others = merged(lost(this.others, known), old);
+    const values = { all: this.others, own: this.aside.get(trainer) ?? {} };
+    this.write(withTrainer(this.document, root, trainer, values), "trainer");
+    this.aside.set(String(before), unfit(fieldAt(root, ["config"]), old));
   }
 
   setMethod(method: string): void {
-    this.write(withMethod(this.document, method));
+    this.write(withMethod(this.document, method), "method");
   }
 
   varied(field: Field): Json | undefined {
@@ -89,10 +103,11 @@ export class Draft {
   }
 
   vary(field: Field, values: Json | undefined): void {
-    if (values !== undefined && !this.isSweep && this.root) {
-      // The values stand in the sweep, and not in its job too.
-      this.write(withVaried(withValue(this.document, this.root, field.path, undefined), field.key, values));
-    } else this.write(withVaried(this.document, field.key, values));
+    const isFirst = values !== undefined && !this.isSweep && this.root !== null;
+    // The values stand in the sweep, and not in its job too.
+    const job =
+      isFirst && this.root ? withValue(this.document, this.root, field.path, undefined) : this.document;
+    this.write(withVaried(job, field.key, values), field.key);
   }
 
   /** Returns the lines that errors are at, by what the service calls the fields of the document. */
@@ -110,14 +125,32 @@ export class Draft {
     return lineOf(this.found, parts);
   }
 
-  /** Replaces one value in the text, which keeps all else as it was typed. Returns whether that was possible. */
-  private replaced(path: Path, value: Json | undefined): boolean {
-    const place = this.fault === null ? this.found.places.get(keyOf(path))?.value : null;
-    if (!place || value === undefined || (typeof value === "object" && value !== null)) return false;
-    const before = this.text;
-    this.type(before.slice(0, place[0]) + flow(value) + before.slice(place[1]));
-    if (this.fault === null && at(this.document, path) === value) return true;
-    this.type(before); // within other values in brackets, say
-    return false;
+  /** Changes the text so that it says another document. */
+  private write(document: JsonObject, of: string): void {
+    if (!equal(document, this.document)) this.change(edited(this.text, document), of);
+  }
+
+  private change(text: string, of: string): void {
+    if (text === this.text) return;
+    this.past.note(this.text, of);
+    this.show(text);
+  }
+
+  private move(text: string | null): void {
+    if (text === null) return;
+    this.moves++;
+    this.show(text);
+  }
+
+  private show(text: string): void {
+    this.text = text.replace(/^\ufeff/, ""); // a mark of bytes that editors write
+    try {
+      this.found = read(this.text);
+      this.document = this.found.document;
+      this.fault = null;
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      this.fault = error;
+    }
   }
 }
