@@ -19,6 +19,8 @@ PREEMPTING = "preempting"
 """Reason code of a queued job for which others are being stopped."""
 RESERVED = "reserved"
 """Reason code of a queued job for which a place is kept."""
+_MOST_NAMED = 3
+"""So many hosts without a free device are named in a reason."""
 
 
 def explain(
@@ -107,7 +109,7 @@ class Explainer:
         able = [(room, want) for room, want in large if room.has_rest(want, 0.0, 0.0)]
         if not able:
             return Reason("too_big", f"needs {wanted}; " + "; ".join(_rest(room, want) for room, want in large))
-        parts = [self._shortage(room, want, kept=True) for room, want in able]
+        parts = _folded([(room.host.name, self._shortage(room, want, kept=True)) for room, want in able])
         return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
 
     def _shortage(self, room: Room, want: Want, *, kept: bool = False) -> str:
@@ -134,6 +136,15 @@ class Explainer:
         devices = [device for device in host.devices if sort_of(device) in want.sorts]
         blocked = [device.blocked for device in devices if device.blocked is not None]
         return "".join(parts), [*dict.fromkeys(blocked)]
+
+
+def _folded(shortages: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns what is free on the hosts, in their order; those of a rack with nothing to tell are counted, not named."""
+    plain = [name for name, shortage in shortages if shortage == f"0 free on {name}"]
+    if len(plain) <= _MOST_NAMED:
+        return [shortage for _, shortage in shortages]
+    rest = [shortage for name, shortage in shortages if name not in set(plain)]
+    return [f"0 free on {len(plain)} workers", *rest]
 
 
 def _ahead(first: Waiting, job: Waiting) -> str | None:

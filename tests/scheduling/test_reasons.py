@@ -54,6 +54,12 @@ def explain(resources: Resources, *hosts: Host) -> Reason:
             "devices_busy",
             "needs 1 GPU; 0 free on here, which is kept for a job of job_1; no free disk space",
         ),
+        (
+            Resources(),
+            [*(host(slots("x"), f"box-{number}") for number in range(5)), host(slots(None), draining=True)],
+            "devices_busy",
+            "needs 1 device; 0 free on 4 workers; 0 free on box-0, which is kept for a job of job_1; here is draining",
+        ),
     ],
 )
 def test_the_reason_names_what_is_missing(resources: Resources, hosts: list[Host], code: str, message: str) -> None:
