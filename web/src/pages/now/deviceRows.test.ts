@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DeviceView, WorkerView } from "../../api/wire";
-import { tally, deviceRows } from "./deviceRows";
+import { deviceRows, meanOf, tally } from "./deviceRows";
 
 function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
   return { index, uuid: `u${index}`, name: "GPU", kind: "cuda", processes: [], returning: false, ...more };
@@ -50,4 +50,14 @@ test("a lost worker's devices count for nothing", () => {
     blocked: 1,
     all: 2,
   });
+});
+
+test("the history of some devices is their mean, of what is known", () => {
+  expect(meanOf([])).toEqual([]);
+  expect(
+    meanOf([
+      [0, 0.5, null],
+      [1, null, null],
+    ]),
+  ).toEqual([0.5, 0.5, null]);
 });

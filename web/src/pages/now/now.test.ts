@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { PoolView, QueueEntry, WorkerView } from "../../api/wire";
+import type { DeviceView, PoolView, QueueEntry, WorkerView } from "../../api/wire";
 import { removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import DeviceJob from "./DeviceJob.svelte";
 import Ended from "./Ended.svelte";
@@ -40,14 +40,50 @@ test("a worker's devices are rows: a job over its devices, what blocks one, a st
   expect(asked.map(({ path }) => path)).toEqual(["v1/workers/wrk_1/history"]);
 });
 
-test("memory has a column where a device tells of it", async () => {
-  serve(() => ({ devices: [] }));
-  const plain = show(WorkerDevices, { worker: worker(device(0)), jobs: new Map() });
-  const memory = { memory_bytes: 80 * 2 ** 30, memory_used_bytes: 61 * 2 ** 30, blocked: "x" };
-  const full = show(WorkerDevices, { worker: worker(device(0, memory)), jobs: new Map() });
-  await settled();
-  expect([plain, full].map((host) => host.querySelectorAll("th").length)).toEqual([4, 5]);
-  expect(textOf(full.querySelector("td.memory"))).toContain("61");
+test("use and memory have columns where a device tells of them, in all tables alike", async () => {
+  const memory = {
+    memory_bytes: 80 * 2 ** 30,
+    memory_used_bytes: 61 * 2 ** 30,
+    utilization: 0.5,
+    blocked: "x",
+  };
+  const heads = async (...workers: WorkerView[]): Promise<string[]> => {
+    signIn("member", "jobs:read", "cluster:read");
+    const { host } = await openNow(workers, []);
+    const found = [...host.querySelectorAll("table")].map((table) => textsOf(table, "th").join());
+    await removeAll();
+    return found;
+  };
+  const silent = worker(device(0));
+  const full = { ...worker(device(0, memory)), id: "wrk_2" };
+  expect(await heads(silent)).toEqual(["Device,Held by"]);
+  const all = "Device,Held by,Used,Last 15 minutes,Memory";
+  expect(await heads(silent, full)).toEqual([all, all]);
+  const host = show(WorkerDevices, { worker: full, jobs: new Map() });
+  expect(textOf(host.querySelector("td:last-child"))).toContain("61 GiB / 80 GiB");
+});
+
+test("of many devices the neighbouring ones of a job share a row, and trouble stands above all", async () => {
+  signIn("member", "jobs:read", "cluster:read");
+  const eight = (more: (index: number) => Partial<DeviceView>): DeviceView[] =>
+    Array.from({ length: 8 }, (_, index) => device(index, more(index)));
+  const busy = worker(...eight((index) => ({ job_id: "a", holder, utilization: index === 3 ? 0.02 : 0.97 })));
+  const partly = worker(...eight((index) => (index === 7 ? { blocked: "held by pid 4121" } : {})));
+  const gone = { ...worker(...eight(() => ({}))), state: "lost" as const };
+  const workers = [busy, { ...partly, id: "wrk_2", name: "box-b" }, { ...gone, id: "wrk_3", name: "box-c" }];
+  const few = await openNow(workers.slice(0, 2), [], [job("a")]);
+  expect(few.host.querySelectorAll("td.used")).toHaveLength(8);
+  expect(few.host.querySelector("[aria-label=Trouble]")).toBeNull();
+  await removeAll();
+  signIn("member", "jobs:read", "cluster:read");
+  const { host } = await openNow(workers, [], [job("a")]);
+  expect(textsOf(host, "[aria-label=Trouble] li")).toEqual([
+    "box-b device 7: held by pid 4121",
+    "box-c lost, last seen 0s ago",
+  ]);
+  expect(textsOf(host, "td.index")).toEqual(["0–7", "0–6", "7", "0–7"]);
+  expect(textsOf(host, "td.used")).toEqual(["2–97%"]);
+  expect(textsOf(host, ".word")).toEqual(["7 free", "held by pid 4121", "8 out of reach"]);
 });
 
 test("a worker says for whom its devices are kept, and names the job to those who may see it", () => {
@@ -256,7 +292,7 @@ test("a running job shows the monitored value with its small curve, and a guest 
     best: { metric: "val/iou", value: 0.7, epoch: 1, step: 9 },
     metrics: { "train/loss": 0.5, "val/iou": 0.68 },
   });
-  const held = device(0, { job_id: "a", holder: { ...holder, guest: true } });
+  const held = device(0, { job_id: "a", utilization: 0.9, holder: { ...holder, guest: true } });
   const curve = { job_id: "a", key: "val/iou", columns: { mean: [0.1, 0.5, 0.68] } };
   const { host, asked } = await openNow(
     [worker(held), { ...worker(held), id: "wrk_2" }],
