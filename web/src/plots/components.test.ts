@@ -71,7 +71,7 @@ test("the first metric that enough runs have colours them, and those without a v
   }));
   const host = show(Plots, { rows, named, empty: "" });
   expect(host.querySelector("select")?.value).toBe("val/loss");
-  expect(textOf(host.querySelector(".key"))).toBe("worstbest, 5 without a value grey");
+  expect(textOf(host.querySelector(".key"))).toBe("worstbest, 5 without a value are grey");
 });
 
 test("arrow keys keep a range of an axis, which the address holds once it rests; Escape keeps all again", () => {

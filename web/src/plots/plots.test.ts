@@ -6,32 +6,10 @@ import { betterOf } from "./direction";
 import { correlationRatio, importanceOf, ranksOf, spearman } from "./importance";
 import { nearest, pathOf, placeAt, shareAt, sharesOf, sideOf, xOf, yOf } from "./parallel";
 import { rampOf, STEPS, stepOf } from "./ramp";
-import {
-  numberAt,
-  shareOf,
-  variablesOf,
-  type Named,
-  type PlotRow,
-  type PlotValue,
-  type Variable,
-} from "./rows";
+import { numberAt, shareOf, variablesOf } from "./rows";
 import { pointsOf } from "./scatter";
-import { ticksOf } from "./ticks";
+import { named, rowsOf, variable } from "./testing";
 import { queryOf, readPlots } from "./view";
-
-function rowsOf(...values: readonly Readonly<Record<string, PlotValue>>[]): readonly PlotRow[] {
-  return values.map((one, i) => ({ id: `job_${i}`, name: `run ${i}`, values: one }));
-}
-
-function named(key: string, changes: Partial<Named> = {}): Named {
-  return { key, title: key, isMetric: false, better: null, ...changes };
-}
-
-function variable(rows: readonly PlotRow[], key: string, changes: Partial<Named> = {}): Variable {
-  const [found] = variablesOf(rows, [named(key, changes)]);
-  if (!found) throw new Error(`no value of ${key}`);
-  return found;
-}
 
 /** Numbers that look random and are the same each time. */
 function numbers(count: number, seed: number): number[] {
@@ -158,24 +136,6 @@ test("values lie on their axis, and what is none lies nowhere", () => {
   expect(shareOf(variable(rows, "same"), 5)).toBe(0.5);
 });
 
-test("labels are round and within the axis", () => {
-  const rows = rowsOf({ lr: 1e-4, n: 0.13, m: "b" }, { lr: 0.1, n: 0.97, m: "a" });
-  const texts = (key: string, most: number): readonly string[] =>
-    ticksOf(variable(rows, key, { isMetric: true }), most).map(({ text }) => text);
-  expect(texts("n", 5)).toEqual(["0.2", "0.4", "0.6", "0.8"]);
-  expect(texts("lr", 6)).toEqual(["1e−4", "0.001", "0.01", "0.1"]);
-  expect(ticksOf(variable(rows, "m"), 6)).toEqual([
-    { share: 0, text: "a" },
-    { share: 1, text: "b" },
-  ]);
-});
-
-test("a setting of a few numbers that come again has them as its labels; a long name is cut", () => {
-  const rows = rowsOf({ width: 16, m: "x".repeat(30) }, { width: 64, m: "y" }, { width: 32 }, { width: 32 });
-  expect(ticksOf(variable(rows, "width"), 6).map(({ text }) => text)).toEqual(["16", "32", "64"]);
-  expect(ticksOf(variable(rows, "m"), 6)[0]?.text).toBe(`${"x".repeat(23)}…`);
-});
-
 test("runs are kept that lie within all ranges, at their edges too", () => {
   const rows = rowsOf({ lr: 0, n: 0 }, { lr: 5, n: 10 }, { lr: 10, n: 5 }, { n: 5 });
   const all = [variable(rows, "lr"), variable(rows, "n")];
@@ -286,9 +246,4 @@ test("an axis may have the name of what every object has", () => {
   const brushes = brushesOf("constructor:0.5~1,__proto__:0~1");
   expect(kept(rows, [axis], brushes)).toEqual([false, true, false]);
   expect(brushText(brushes)).toBe("constructor:0.5~1,__proto__:0~1");
-});
-
-test("great numbers that lie close to one another have few labels", () => {
-  const rows = rowsOf({ n: 1e17 }, { n: 1e17 + 64 });
-  expect(ticksOf(variable(rows, "n"), 6).length).toBeLessThan(14);
 });

@@ -24,6 +24,9 @@ export function ticksOf(variable: Variable, most: number): readonly Tick[] {
 
 /** Labels that lie closer would cover one another. */
 const APART = 0.06;
+/** The width of one in pixels. */
+const LETTER = 7;
+const MOST_BELOW = 6;
 /** A long text would cover the runs. */
 const LONGEST = 24;
 
@@ -33,9 +36,21 @@ export function valueText(value: PlotValue): string {
   return typeof value === "number" ? tickText(value) : value;
 }
 
-/** Returns a text of at most so many letters. */
+/** Returns a text of at most so many letters. What tells names apart is mostly at their ends. */
 export function cut(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, Math.max(1, most - 1))}…` : text;
+  if (text.length <= most) return text;
+  const end = Math.max(1, Math.floor(most / 2));
+  return `${text.slice(0, Math.max(0, Math.floor(most) - end - 1))}…${text.slice(-end)}`;
+}
+
+/** Returns labels for an axis below a plot, as many as stand beside one another there. */
+export function ticksBelow(variable: Variable, width: number): readonly Tick[] {
+  const names = (variable.categories ?? []).map((name) => Math.min(LONGEST, name.length));
+  const longest = Math.max(1, ...names);
+  const most = Math.max(2, Math.min(MOST_BELOW, Math.floor(width / ((longest + 2) * LETTER))));
+  const ticks = ticksOf(variable, most);
+  const letters = width / Math.max(1, ticks.length) / LETTER - 2;
+  return ticks.map(({ share, text }) => ({ share, text: cut(text, letters) }));
 }
 
 /** Powers of ten come first. */
