@@ -139,7 +139,7 @@ class Explainer:
 
 
 def _folded(shortages: Sequence[tuple[str, str]]) -> list[str]:
-    """Returns what is free on the hosts, in their order; those of a rack with nothing to tell are counted, not named."""
+    """Returns what is free on the hosts, in their order; many that have nothing to tell are counted, not named."""
     plain = [name for name, shortage in shortages if shortage == f"0 free on {name}"]
     if len(plain) <= _MOST_NAMED:
         return [shortage for _, shortage in shortages]
