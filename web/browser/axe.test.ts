@@ -159,7 +159,7 @@ test("no page has a serious fault for a screen reader, at two widths, in both th
   await leave(visited);
 });
 
-test("a phone scrolls no page sideways, and what is pressed there is as high as a row", async () => {
+test("a phone scrolls no page sideways, and what is pressed there is as high as a row and as wide", async () => {
   const visited = await visit(browser, service, "", { ...PHONE, touch: true });
   const faults: string[] = [];
   for (const path of pages()) {
@@ -267,16 +267,22 @@ interface Found {
   }[];
 }
 
-/** Returns what a phone cannot show or press, within the page. Links within text and lines of a log are text. */
+/** Returns what a phone cannot show or press, within the page. Links within sentences and lines of a log are text. */
 function unfit(least: number): string[] {
   const found: string[] = [];
   const over = document.documentElement.scrollWidth - innerWidth;
   if (over > 0) found.push(`scrolls sideways by ${over} px`);
-  for (const one of document.querySelectorAll<HTMLElement>("button, select, summary, input")) {
-    const pressed = one.closest("label") ?? one;
-    const { width, height } = pressed.getBoundingClientRect();
-    if (width === 0 || height === 0 || one.matches(".hidden-visually, .log *, [tabindex='-1']")) continue;
-    if (height < least - 0.5) found.push(`${Math.round(height)} px: ${one.outerHTML.slice(0, 120)}`);
+  const pressed = "a, button, select, summary, input, textarea, [role=slider], [role=option]";
+  for (const one of document.querySelectorAll<HTMLElement>(pressed)) {
+    const { width, height } = (one.closest("label") ?? one).getBoundingClientRect();
+    if (width === 0 || height === 0 || one.matches(".hidden-visually, .skip, .log *, [tabindex='-1']"))
+      continue;
+    const isOfText = [...(one.parentNode?.childNodes ?? [])].some(
+      (beside) => beside.nodeType === Node.TEXT_NODE && /\w{2}/.test(beside.textContent ?? ""),
+    );
+    if (one.localName === "a" && isOfText) continue;
+    if (Math.min(width, height) < least - 0.5)
+      found.push(`${Math.round(width)} × ${Math.round(height)} px: ${one.outerHTML.slice(0, 120)}`);
   }
-  return found;
+  return [...new Set(found)];
 }

@@ -1,17 +1,17 @@
 /** What the pages of workers say of one. */
 import type { WorkerView } from "../../api/wire";
 
-/** How many of a worker's devices are held, free and not offered. */
+/** How many of a worker's devices are held, free and not offered: none of a worker that takes no jobs is free. */
 export interface Count {
   readonly held: number;
   readonly free: number;
   readonly blocked: number;
 }
 
-export function count({ devices }: WorkerView): Count {
+export function count({ devices, state }: WorkerView): Count {
   const held = devices.filter((device) => device.job_id || device.holder).length;
   const blocked = devices.filter((device) => !device.job_id && !device.holder && device.blocked).length;
-  return { held, blocked, free: devices.length - held - blocked };
+  return { held, blocked, free: state === "ready" ? devices.length - held - blocked : 0 };
 }
 
 /** Returns `4 × NVIDIA H100`, and each kind of several. */
