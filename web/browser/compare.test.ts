@@ -1,5 +1,6 @@
 /** Compare and the plots of runs, by keys alone, in both themes and widths. */
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -8,7 +9,8 @@ import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { leave, visit } from "./page.ts";
-import { Service } from "./service.ts";
+import { reach, submit } from "./jobs.ts";
+import { PROGRAM as COMMAND, Service } from "./service.ts";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PROGRAM = `
@@ -22,6 +24,15 @@ chosen = parser.parse_args()
 run = torchyard.init()
 for step in range(1, 101):
     run.log({"val/loss": chosen.lr * 10 + chosen.seed / 10 + 1 / step}, step=step)
+`;
+
+const WRITES = `
+import torchyard
+
+run = torchyard.init()
+for step in (50, 100):
+    run.log({"val/loss": 1 / step}, step=step)
+    run.log_text("samples", [f"NAME at {step}, sample {number}" for number in range(3)], step=step)
 `;
 
 interface Trial {
@@ -62,7 +73,7 @@ test("jobs are compared with a baseline, moved, grouped and kept by the ranges o
   const query = (): URLSearchParams => new URL(page.url()).searchParams;
   await page.getByRole("radio").nth(0).focus();
   await page.keyboard.press("Space");
-  await page.getByText("+0.1000").first().waitFor();
+  await page.getByText("+0.100").first().waitFor();
   assert.equal(query().get("base"), jobs[0]);
   assert.equal(await page.getByRole("img", { name: "worse" }).count(), 3);
   await page
@@ -71,7 +82,7 @@ test("jobs are compared with a baseline, moved, grouped and kept by the ranges o
     .focus();
   await page.keyboard.press("ArrowDown");
   await page.waitForURL((url) => url.searchParams.get("jobs")?.startsWith(`${jobs[1]},${jobs[0]}`) ?? false);
-  await page.getByLabel("Group curves by").selectOption({ label: "args.lr" });
+  await page.getByLabel("Group curves by").selectOption({ label: "lr" });
   await page.getByRole("list", { name: "Groups" }).getByText("lr 0.2").waitFor();
   await page.getByText("mean ± standard deviation of 2 jobs").first().waitFor();
   await page.getByRole("slider", { name: /^lr:/ }).focus();
@@ -82,11 +93,45 @@ test("jobs are compared with a baseline, moved, grouped and kept by the ranges o
   await page.keyboard.press("Enter");
   const rows = page.getByRole("region", { name: "Runs as a table" }).locator("tbody tr");
   assert.equal(await rows.count(), 2);
-  const address = page.url();
-  const other = await visited.context.newPage();
-  await other.goto(address);
-  await other.getByText("2 of 4 runs").first().waitFor();
-  await other.getByRole("list", { name: "Groups" }).waitFor();
+  const other = await visit(browser, service, pathOf(page));
+  await other.page.getByText("2 of 4 runs").first().waitFor();
+  await other.page.getByRole("list", { name: "Groups" }).waitFor();
+  await other.page.getByText("+0.100").first().waitFor();
+  await leave(other);
+  await leave(visited);
+});
+
+test("generated texts stand side by side at one step, and the code of two jobs is compared, by keys alone", async () => {
+  const names = ["first", "second", "third", "fourth"];
+  const ids: string[] = [];
+  for (const name of names) ids.push(await written(name));
+  const path = `compare?jobs=${ids.join(",")}`;
+  const visited = await visit(browser, service, path, { width: 700, height: 4000 });
+  const { page } = visited;
+  const texts = page.getByRole("region", { name: /^Samples of/ }).locator("pre");
+  await page.getByText("Of 4 jobs: scroll sideways").waitFor();
+  assert.deepEqual((await texts.allTextContents()).slice(0, 2), [
+    "first at 100, sample 0",
+    "first at 100, sample 1",
+  ]);
+  await page.getByRole("slider", { name: "Step" }).focus();
+  await page.keyboard.press("ArrowLeft");
+  await texts.filter({ hasText: "second at 50, sample 2" }).waitFor();
+  await page.getByLabel(/^from/).selectOption({ label: "second" });
+  for (const name of ["Files that differ", "Packages that differ"]) {
+    await page.getByText(name).focus();
+    await page.keyboard.press("Enter");
+  }
+  await page.getByText("Both have the same packages.").waitFor();
+  await page.getByRole("button", { name: "train.py" }).focus();
+  await page.keyboard.press("Enter");
+  const patch = page.getByRole("region", { name: "Differences of train.py" });
+  assert.match((await patch.textContent()) ?? "", /-.*second at.*\+.*first at/s);
+  const other = await visit(browser, service, pathOf(page), { height: 4000 });
+  await other.page.getByText("second at 50, sample 2").waitFor();
+  assert.equal(await other.page.getByLabel(/^from/).inputValue(), ids[1]);
+  assert.equal(await other.page.getByText("scroll sideways").count(), 0);
+  await leave(other);
   await leave(visited);
 });
 
@@ -117,6 +162,31 @@ for (const theme of ["light", "dark"] as const)
       }
       await leave(visited);
     });
+
+/** Runs a job that writes texts with its name, of code that is uploaded. Returns its id. */
+async function written(name: string): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), "torchyard-code-"));
+  writeFileSync(join(folder, "train.py"), WRITES.replace("NAME", name));
+  const { url, token } = service.facts;
+  const env = { ...process.env, TORCHYARD_URL: url, TORCHYARD_TOKEN: token };
+  const said = execFileSync(COMMAND, ["data", "push", folder], {
+    env,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  rmSync(folder, { recursive: true });
+  const [uploaded] = /bundle:sha256:[0-9a-f]{64}/.exec(said) ?? [];
+  const config = { code: uploaded, entrypoint: "train.py" };
+  const job = await submit(service, { name, trainer: "script", config, resources: { device: "cpu" } });
+  await reach(service, job.id, "succeeded");
+  return job.id;
+}
+
+/** Returns where a page is, as another browser is told it. */
+function pathOf(page: Page): string {
+  const { pathname, search } = new URL(page.url());
+  return `${pathname.slice(1)}${search}`;
+}
 
 /** Waits until all trials have ended. Returns their jobs, the best first. */
 async function trained(): Promise<readonly string[]> {
