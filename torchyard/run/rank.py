@@ -258,7 +258,7 @@ def _shortage(error: BaseException) -> str:
     text = _message(error)
     known = describe_shortage(text) if short_memory(error) == "host" else "\n".join(text.splitlines()[:_LINES])
     advice = _smaller_recipe() if Env.DATA in os.environ else _SMALLER_SCRIPT
-    return f"{known}: {advice}" if known else advice
+    return f"{known.rstrip('.')}: {advice}" if known else advice
 
 
 def _smaller_recipe() -> str:

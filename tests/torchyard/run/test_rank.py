@@ -255,12 +255,12 @@ def test_a_failed_allocation_says_what_was_wanted_and_what_is_free(rank: Rank, a
 def test_a_gpus_allocator_is_quoted_and_a_recipe_told_what_to_set(rank: Rank) -> None:
     said = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB"
     script = (
-        f"import os, torch\nos.environ['{Env.DATA}'] = 'digits'\nraise torch.OutOfMemoryError({said!r} + 99 * '\\nat')"
+        f"import os, torch\nos.environ['{Env.DATA}'] = 'digits'\nraise torch.OutOfMemoryError({said!r} + 99 * '\\nat.')"
     )
     assert rank.execute(script) == 1
     assert _recorded(rank).reason is EndReason.OUT_OF_MEMORY
     assert _recorded(rank).message == (
-        f"{said}\nat\nat: lower training.per_device_batch_size, or set training.auto_batch"
+        f"{said}\nat.\nat: lower training.per_device_batch_size, or set training.auto_batch"
     )
 
 
