@@ -70,10 +70,10 @@ export class Figure {
     });
   }
 
-  /** Returns for each pixel row of a half of the plot how many pixels have the colour of one of the tokens. */
-  async coloured(tokens: readonly string[], side: "left" | "right"): Promise<readonly number[]> {
+  /** Returns for each pixel row of a half of the plot, and of some above it, how many pixels have the colour of one of the tokens. */
+  async coloured(tokens: readonly string[], side: "left" | "right", above = 0): Promise<readonly number[]> {
     return this.root.locator("canvas").evaluate(
-      (canvas: HTMLCanvasElement, { tokens, side }) => {
+      (canvas: HTMLCanvasElement, { tokens, side, above }) => {
         const over = canvas.parentElement?.querySelector(".u-over")?.getBoundingClientRect();
         const whole = canvas.getBoundingClientRect();
         const ctx = canvas.getContext("2d");
@@ -81,8 +81,9 @@ export class Figure {
         const ratio = canvas.width / whole.width;
         const half = Math.floor((over.width * ratio) / 2);
         const left = Math.round((over.left - whole.left) * ratio) + (side === "right" ? half : 0);
-        const height = Math.round(over.height * ratio);
-        const { data } = ctx.getImageData(left, Math.round((over.top - whole.top) * ratio), half, height);
+        const height = Math.round((over.height + above) * ratio);
+        const top = Math.round((over.top - above - whole.top) * ratio);
+        const { data } = ctx.getImageData(left, top, half, height);
         const style = getComputedStyle(document.documentElement);
         const wanted = tokens.map((token) => {
           const hex = style.getPropertyValue(token).trim().slice(1);
@@ -97,7 +98,7 @@ export class Figure {
           return found;
         });
       },
-      { tokens, side },
+      { tokens, side, above },
     );
   }
 }

@@ -25,16 +25,21 @@ export function logTicks(min: number, max: number): number[] {
   return within.length >= 3 ? within : evenTicks(min, max, 4);
 }
 
-/** Returns about as many round places as asked for. */
+/** Returns at most as many round places as asked for, and one more. */
 export function evenTicks(min: number, max: number, most: number): number[] {
   const rough = (max - min) / Math.max(1, most);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = ([1, 2, 5, 10].find((round) => round * power >= rough) ?? 10) * power;
+  const step = roundSteps(rough).find((round) => round >= rough) ?? rough;
   const first = Math.ceil(min / step - 1e-9); // of great numbers so large that adding one changes nothing
   const found: number[] = [];
   for (let i = 0; i <= most && (first + i) * step <= max + step * 1e-9; i++)
     found.push(Number(((first + i) * step).toPrecision(12)));
   return found;
+}
+
+/** Returns round distances of about this size, in their order: the last is greater. */
+export function roundSteps(rough: number): number[] {
+  const power = Math.floor(Math.log10(rough));
+  return [1, 2, 2.5, 5, 10, 20].map((round) => Number(`${round}e${power}`));
 }
 
 /** Returns a count such as `1,500`. */

@@ -2,12 +2,13 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { XKind } from "./axis";
-import { logTicks, placeTicks, tickText } from "./labels";
+import { evenTicks, logTicks, placeTicks, roundSteps, tickText } from "./labels";
 import type { Line } from "./line";
+import { roomAbove } from "./marks";
 import { paint } from "./paint";
 import type { Span } from "./span";
 import { theme } from "./theme";
-import type { Area } from "./trace";
+import { shareOf, type Area } from "./trace";
 
 export interface Scene {
   readonly lines: readonly Line[];
@@ -35,9 +36,11 @@ export interface PlotOptions {
   readonly zoomed: (range: Span | null) => void;
 }
 
-/** Pixels: the width of the y axis at least, and of a digit of its labels. */
+/** Pixels: the width of the y axis at least, of a digit of its labels, between those, and of half a label of the x axis. */
 const LEAST_AXIS = 48;
 const DIGIT = 6.5;
+const TICK_SPACE = 32;
+const HALF_LABEL = 20;
 
 const TRAINED_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800,
@@ -47,7 +50,7 @@ const TRAINED_STEPS = [
 export class Plot {
   readonly #plot: uPlot;
   readonly #dots: HTMLElement[] = [];
-  #scene: Scene = { lines: [], x: { min: 0, max: 1 }, y: { min: 0, max: 1 }, smooth: false };
+  #scene: Scene = { lines: [], x: { min: 0, max: 1 }, y: { min: 0.1, max: 1 }, smooth: false };
 
   constructor(
     target: HTMLElement,
@@ -72,7 +75,6 @@ export class Plot {
     this.#scene = scene;
     this.#plot.batch(() => {
       this.#plot.setScale("x", { ...scene.x });
-      this.#plot.setScale("y", { ...scene.y });
       this.#plot.redraw(false, true);
     });
   }
@@ -85,10 +87,10 @@ export class Plot {
   mark(points: readonly Mark[]): void {
     for (const [i, { x, y, slot }] of points.entries()) {
       const dot = (this.#dots[i] ??= this.#plot.over.appendChild(document.createElement("i")));
-      const { min, max } = this.#scene.y;
-      dot.className = y >= min && y <= max ? "dot" : "dot off";
+      const share = this.#share(y);
+      dot.className = share >= 0 && share <= 1 ? "dot" : "dot off";
       dot.style.background = theme().series[slot - 1] ?? theme().ink;
-      dot.style.transform = `translate(${this.#plot.valToPos(x, "x")}px, ${this.#plot.valToPos(y, "y")}px)`;
+      dot.style.transform = `translate(${this.#plot.valToPos(x, "x")}px, ${this.#plot.valToPos(share, "y")}px)`;
     }
     for (const dot of this.#dots.slice(points.length)) dot.className = "dot off";
   }
@@ -98,12 +100,12 @@ export class Plot {
   }
 
   #config(): uPlot.Options {
-    const { kind, log, width, height, group } = this.options;
+    const { kind, width, height, group } = this.options;
     const axis = { stroke: () => theme().muted, font: `11px ${theme().bodyFont}`, ticks: { show: false } };
     return {
       width,
       height,
-      padding: [6, 12, 0, 0],
+      padding: [() => roomAbove(this.#scene.lines), HALF_LABEL, 0, 0],
       legend: { show: false },
       focus: { alpha: 1 },
       cursor: {
@@ -115,17 +117,18 @@ export class Plot {
       },
       scales: {
         x: { time: false, auto: false, min: 0, max: 1 },
-        y: { distr: log ? 3 : 1, auto: false, min: 0.1, max: 1 },
+        y: { auto: false, min: 0, max: 1 }, // shares of the height: it fails with values beyond 1e±16
       },
       series: [{}, { paths: () => null, points: { show: false } }],
       axes: [
         {
           ...axis,
-          size: 24,
-          gap: 6,
+          size: 26,
+          gap: 8,
           space: 64,
           grid: { show: false },
           values: (_, places, __, ___, step) => placeTicks(kind, places, step),
+          ...(kind === "step" ? { incrs: wholeSteps } : {}),
           ...(kind === "trained" ? { incrs: TRAINED_STEPS } : {}),
           ...(kind === "wall" ? { incrs: TRAINED_STEPS, splits: localSplits } : {}),
         },
@@ -134,10 +137,10 @@ export class Plot {
           size: (_, labels) =>
             Math.max(LEAST_AXIS, ...(labels ?? []).map((label) => 14 + label.length * DIGIT)),
           gap: 6,
-          space: 32,
+          space: TICK_SPACE,
           grid: { stroke: () => theme().grid, width: 1 },
-          ...(log ? { splits: (_, __, min, max) => logTicks(min, max), filter: (_, places) => places } : {}),
-          values: (_, places) => places.map((place) => (place === null ? "" : tickText(place))),
+          splits: (plot) => this.#ticks(plot).map((value) => this.#share(value)),
+          values: (plot) => this.#ticks(plot).map(tickText),
         },
       ],
       hooks: {
@@ -151,6 +154,16 @@ export class Plot {
   #paint(): void {
     const view = { smooth: this.#scene.smooth, breakAtSeams: this.options.kind === "wall" };
     paint(this.#plot.ctx, this.#area(), this.#scene.lines, view, theme());
+  }
+
+  #ticks(plot: uPlot): readonly number[] {
+    const { min, max } = this.#scene.y;
+    const most = Math.floor(plot.bbox.height / uPlot.pxRatio / TICK_SPACE);
+    return this.options.log ? logTicks(min, max) : evenTicks(min, max, most);
+  }
+
+  #share(value: number): number {
+    return shareOf({ y: this.#scene.y, log: this.options.log }, value);
   }
 
   #area(): Area {
@@ -184,6 +197,12 @@ function localSplits(_: uPlot, __: number, min: number, max: number, step: numbe
   const found: number[] = [];
   for (let tick = Math.ceil((min - zone) / step) * step + zone; tick <= max; tick += step) found.push(tick);
   return found;
+}
+
+/** Returns distances between ticks of steps, of which there is none between 1 and 2. */
+function wholeSteps(_: uPlot, __: number, min: number, max: number, width: number, space: number): number[] {
+  const steps = roundSteps(((max - min) * space) / width).filter(Number.isInteger);
+  return steps.length > 0 ? steps : [1];
 }
 
 function isMove(type: string): boolean {

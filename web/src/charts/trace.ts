@@ -138,9 +138,12 @@ export class Trace {
 
 /** Returns where a value lies on the canvas from top to bottom; NaN where a logarithmic axis has no place for it. */
 export function yOf(area: Area, value: number): number {
-  const { min, max } = area.y;
-  const share = area.log ? Math.log(value / min) / Math.log(max / min) : (value - min) / (max - min);
-  return area.top + area.height * (1 - share);
+  return area.top + area.height * (1 - shareOf(area, value));
+}
+
+/** Returns how far up the y axis a value lies, from 0 to 1. */
+export function shareOf({ y: { min, max }, log }: Pick<Area, "y" | "log">, value: number): number {
+  return log ? Math.log(value / min) / Math.log(max / min) : (value - min) / (max - min);
 }
 
 /** Returns where x lies on the canvas from left to right. */
