@@ -15,6 +15,7 @@ function line(
   id: string,
   points: readonly (readonly [number, number])[],
   ema: readonly number[] | null = null,
+  key = "loss",
 ): Line {
   const step = points.map(([at]) => at);
   const mean = points.map(([, value]) => value);
@@ -24,7 +25,7 @@ function line(
     ema ? 0.9 : 0,
   );
   const place = new Place("step", []);
-  return new Line({ jobId: id, job: id, key: "loss", part: null, name: id, colour: SOLID, columns, place });
+  return new Line({ jobId: id, job: id, key, part: null, name: id, colour: SOLID, columns, place });
 }
 
 function group(id: string, ...jobs: readonly string[]): LineGroup {
@@ -255,4 +256,24 @@ test("bands are drawn of any number of groups; their CSV has the jobs' own point
   );
   expect(csvOf(bands).match(/^[a-e],/gm)).toHaveLength(10);
   expect(bands.every((band) => band instanceof BandLine)).toBe(true);
+});
+
+test("the band of a learning rate is its range: a standard deviation would go below all of them", () => {
+  const lines = [0.001, 0.001, 0.1].map((lr, i) =>
+    line(
+      `job ${i}`,
+      [
+        [1, lr],
+        [2, lr / 2],
+      ],
+      null,
+      "lr",
+    ),
+  );
+  const bands = joined(lines, [group("g", ...lines.map(({ jobId }) => jobId))], STD);
+  expect(rows(bands[0]).map(([, , least, greatest]) => [least, greatest])).toEqual([
+    [0.001, 0.1],
+    [0.0005, 0.05],
+  ]);
+  expect(bandNote(bands, false)).toContain("mean and range");
 });

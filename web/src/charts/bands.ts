@@ -3,6 +3,7 @@ import { Place } from "./axis";
 import { Columns } from "./columns";
 import { colourOfPart } from "./colours";
 import { Line, type Drawn, type JoinView, type LineGroup } from "./line";
+import { isMeasured } from "./smoothing";
 
 /** Rows of a band: more would lie closer than pixels do. */
 const MOST_ROWS = 1000;
@@ -73,12 +74,14 @@ function bandOf(group: LineGroup, members: readonly Line[], view: JoinView): Ban
   const columns = Columns.empty(places.length);
   const spread = new Spread(places.length);
   for (const line of members) add(line, places, columns, spread, view.smooth);
+  // What was set has no spread around a mean: one standard deviation would go below every rate that there was.
+  const isRange = view.isRange || !isMeasured(members[0]?.key ?? "");
   const rows: number[] = [];
   for (let i = 0; i < places.length; i++) if ((columns.weight[i] ?? 0) > 1) rows.push(i);
   for (const [to, from] of rows.entries()) {
     const count = columns.weight[from] ?? 1;
     for (const name of SUMMED) columns[name][to] = (columns[name][from] ?? NaN) / count;
-    const [low, high] = spread.at(from, count, view.isRange);
+    const [low, high] = spread.at(from, count, isRange);
     columns.min[to] = low;
     columns.max[to] = high;
     columns.weight[to] = count;

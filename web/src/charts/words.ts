@@ -6,6 +6,7 @@ import { countText, placeText } from "./labels";
 import type { Line } from "./line";
 import { partOf } from "./panels";
 import type { Measure } from "./range";
+import { isMeasured } from "./smoothing";
 
 /** Returns what is not drawn as a line, and how many points the rows stand for. */
 export function notesOf(measure: Measure): readonly string[] {
@@ -32,7 +33,8 @@ export function bandNote(lines: readonly Line[], isRange: boolean): string {
   const counts = bands.map(({ sources }) => sources.length);
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
   const jobs = least === most ? `${most}` : `${least} to ${most}`;
-  return `mean ${isRange ? "and range" : "± standard deviation"} of ${jobs} jobs, where two or more have points`;
+  const hasRange = isRange || lines.every((line) => !isMeasured(line.key));
+  return `mean ${hasRange ? "and range" : "± standard deviation"} of ${jobs} jobs, where two or more have points`;
 }
 
 /** Returns how far a band reaches at one place: `0.12 … 0.34 · 3 jobs`. */
