@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { removeAll, serve } from "../testing";
 import { DeviceCurves, type DeviceUse } from "./devices";
+import type { Section } from "./panels";
 import { CurveStore } from "./store.svelte";
 import { curve, keys } from "./testing";
 
@@ -28,6 +29,9 @@ function history(times: readonly number[]): unknown {
 }
 
 let opened: DeviceCurves | null = null;
+const told = vi.fn<(section: Section) => void>();
+const names = (): readonly (readonly string[])[] =>
+  told.mock.calls.map(([{ panels }]) => panels.map(({ name }) => name));
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(async () => {
@@ -52,7 +56,8 @@ function store(): CurveStore {
 }
 
 function open(times: readonly number[], isOpen = false): DeviceCurves {
-  opened = new DeviceCurves(store(), { attempts: [attempt(1, 0, 60), attempt(2, 100, null)], isOpen });
+  told.mockClear();
+  opened = new DeviceCurves(store(), { attempts: [attempt(1, 0, 60), attempt(2, 100, null)], isOpen }, told);
   serve(({ path }) => (path === "v1/workers" ? { data: [{ id: "wrk_1", name: "box" }] } : history(times)));
   return opened;
 }
@@ -64,12 +69,8 @@ function rows(curves: DeviceCurves, key: string, kind: "step" | "wall"): unknown
 
 test("the devices that the job held are one curve: their mean, with the least and the greatest", async () => {
   const curves = open([5, 15, 70, 125]);
-  expect(await curves.open()).toBe(true);
-  expect(curves.section().panels.map(({ name }) => name)).toEqual([
-    "GPU use, %",
-    "GPU memory, GiB",
-    "GPU power, W",
-  ]);
+  await curves.open();
+  expect(names()).toEqual([["GPU use, %", "GPU memory, GiB", "GPU power, W"]]);
   const [line] = curves.lines(["/devices/gpu"], "wall");
   expect([line?.columns.mean[0], line?.columns.min[0], line?.columns.max[0]]).toEqual([70, 50, 90]);
   expect(curves.lines(["/devices/memory"], "wall")[0]?.columns.mean[0]).toBe(2);
@@ -86,9 +87,24 @@ test("times between attempts are left out, and by steps also what no two points 
 
 test("without a device's history there are no charts, and no failure", async () => {
   const curves = open([]);
-  expect(await curves.open()).toBe(false);
+  await curves.open();
   serve(() => null);
-  expect(await curves.open()).toBe(false);
+  await curves.open();
+  expect(told).not.toHaveBeenCalled();
+});
+
+test("the charts of a job that has just begun come with its first samples, and more with more", async () => {
+  const curves = open([], true);
+  await curves.open();
+  const answer = (times: readonly number[]): unknown =>
+    serve(({ path }) => (path === "v1/workers" ? { data: [{ id: "wrk_1", name: "box" }] } : history(times)));
+  answer([5]); // the first sample has no power
+  await vi.advanceTimersByTimeAsync(15_000);
+  expect(names()).toEqual([["GPU use, %", "GPU memory, GiB"]]);
+  curves.want();
+  answer([5, 15]);
+  await vi.advanceTimersByTimeAsync(15_000);
+  expect(names().at(-1)).toEqual(["GPU use, %", "GPU memory, GiB", "GPU power, W"]);
 });
 
 test("while the job runs and a chart can be seen, more is read every 15 seconds", async () => {

@@ -42,6 +42,8 @@ export class DeviceCurves implements Curves {
   #made = new Map<string, Columns>();
   #clock: Columns | null = null;
   #wanted = 0;
+  /** How many were told. */
+  #charts = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
   readonly #closed = new AbortController();
   readonly #listeners = new Set<() => void>();
@@ -49,16 +51,17 @@ export class DeviceCurves implements Curves {
   constructor(
     readonly store: CurveStore,
     readonly use: DeviceUse,
+    /** Told which charts there are, once there is one, and whenever there are more. */
+    readonly told: (section: Section) => void,
   ) {}
 
-  /** Reads, and goes on to while the job is open and a chart can be seen. Returns whether there is anything. */
-  async open(): Promise<boolean> {
+  /** Reads, and goes on to while the job is open: until there is a chart, and then while one can be seen. */
+  async open(): Promise<void> {
     await this.#read();
     if (this.use.isOpen && !this.#closed.signal.aborted)
       this.#timer = setInterval(() => {
-        if (this.#wanted > 0 && !document.hidden) void this.#read();
+        if ((this.#wanted > 0 || this.#charts === 0) && !document.hidden) void this.#read();
       }, AGAIN_MS);
-    return this.#samples.length > 0;
   }
 
   close(): void {
@@ -70,14 +73,6 @@ export class DeviceCurves implements Curves {
   want(): () => void {
     this.#wanted += 1;
     return () => void (this.#wanted -= 1);
-  }
-
-  section(): Section {
-    const keys = Object.entries(CHARTS).filter(([key]) => this.isLoaded(key));
-    const panels = keys.map(([key, name]) => ({
-      ...{ id: key, prefix: "", name, keys: [key], canSplit: false, isMonitored: false },
-    }));
-    return { id: DEVICES, title: "devices", panels };
   }
 
   isLoaded(key: string): boolean {
@@ -134,10 +129,21 @@ export class DeviceCurves implements Curves {
       }
       this.#samples = found.sort((a, b) => a.time - b.time);
       this.#made.clear();
+      this.#tell();
       for (const listener of this.#listeners) listener();
     } catch (error) {
       if (!signal.aborted && !(error instanceof ApiError)) throw error; // the page can do without
     }
+  }
+
+  #tell(): void {
+    const keys = Object.entries(CHARTS).filter(([key]) => this.isLoaded(key));
+    if (keys.length === this.#charts) return;
+    this.#charts = keys.length;
+    const panels = keys.map(([key, name]) => ({
+      ...{ id: key, prefix: "", name, keys: [key], canSplit: false, isMonitored: false },
+    }));
+    this.told({ id: DEVICES, title: "devices", panels });
   }
 }
 
