@@ -71,6 +71,11 @@ export function isNamed(list: readonly string[], { keys }: Pick<Panel, "keys">):
   return keys.some((key) => list.includes(key));
 }
 
+/** Says whether the chart takes the whole width: the monitored one does, unless it was told not to. */
+export function isWide({ wide }: { readonly wide: readonly string[] }, panel: Panel): boolean {
+  return isNamed(wide, panel) !== panel.isMonitored;
+}
+
 /** Returns the list with the chart if it lacked it, else without. It is named by its keys' first: others may come and go. */
 export function toggledPanel(list: readonly string[], panel: Pick<Panel, "keys">): readonly string[] {
   if (isNamed(list, panel)) return list.filter((key) => !panel.keys.includes(key));
