@@ -68,7 +68,7 @@ test("comparing jobs reads each of them once, its attempts too, and follows them
   ]);
   expect(textsOf(host, "tbody td.name")).toEqual(["job a", "job b"]);
   expect(textsOf(host, "tbody td:nth-last-child(2)")).toEqual(["box:3", "box:3"]);
-  expect(textOf(host)).toContain("c: There is none.");
+  expect(textOf(host)).toContain("One job is not there, or not yours to read: c");
   tell({ kind: "job", job: view("a", { version: 2, name: "renamed" }) as JobSummary });
   flushSync();
   await vi.advanceTimersByTimeAsync(500);
@@ -77,6 +77,19 @@ test("comparing jobs reads each of them once, its attempts too, and follows them
   tell({ kind: "deleted", jobId: "a" });
   flushSync();
   expect(textsOf(host, "tbody td.name")).toEqual(["job b"]);
+});
+
+test("jobs that cannot be read are said once, leave no empty table, and go away together", async () => {
+  serve(({ path }) => (path === "v1/metrics" ? { jobs: [], series: [] } : null));
+  setQuery({ jobs: "a,b" });
+  const host = show(Compare, {});
+  await settled();
+  await vi.advanceTimersByTimeAsync(500);
+  flushSync();
+  expect(textOf(host)).toContain("2 jobs are not there, or not yours to read: a, b");
+  expect(host.querySelector("table")).toBeNull();
+  click(host, "Remove");
+  expect(route().query.get("jobs") ?? "").toBe("");
 });
 
 test("of more than fifty jobs the first fifty are compared, and the next one follows a job that is removed", async () => {
