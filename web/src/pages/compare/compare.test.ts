@@ -214,7 +214,7 @@ test("jobs are grouped by what some of them share: a sweep, a label or a setting
     member("c", 1, { seed: "1", "odd.key": "x,y" }, "lr"),
   ];
   expect(groupingsOf(jobs.map(({ view }) => view)).map(({ id }) => id)).toEqual([
-    ...["sweep", "config.lr", "label:seed", "label:odd.key"],
+    ...["sweep", "config.lr", "label:seed", "label:odd.key", "but:labels.seed"],
   ]);
   const named = (by: string): unknown =>
     groupsOf(jobs, by).map(({ name, jobs: ids }) => [name, ids.join("")]);
@@ -233,6 +233,21 @@ test("jobs are grouped by what some of them share: a sweep, a label or a setting
   const odd = groupsOf(jobs, "label:odd.key");
   expect(odd.every(({ id }) => !id.includes(","))).toBe(true);
   expect(new Set(odd.map(({ colour }) => colour.slot)).size).toBe(2);
+});
+
+test("jobs that differ in a seed alone are a group, with what they share as its name", () => {
+  const jobs = [1, 2, 3].flatMap((seed) =>
+    ["adam", "sgd"].map((optimizer) => {
+      const spec = { args: { lr: optimizer === "sgd" ? 0.1 : 0.01, optimizer, seed } };
+      return { id: `${optimizer}${seed}`, view: { sweep: null, spec } } as unknown as Compared;
+    }),
+  );
+  const offered = groupingsOf(jobs.map(({ view }) => view));
+  expect(offered.map(({ title }) => title)).toEqual(["lr", "optimizer", "seed", "all but seed"]);
+  expect(groupsOf(jobs, offered.at(-1)?.id ?? "").map(({ name, jobs: ids }) => [name, ids.join()])).toEqual([
+    ["lr 0.01, optimizer adam", "adam1,adam2,adam3"],
+    ["lr 0.1, optimizer sgd", "sgd1,sgd2,sgd3"],
+  ]);
 });
 
 test("the options of a script are settings by their names, as sweeps name them", () => {
