@@ -38,16 +38,19 @@ def list_media(
     kind: Annotated[list[MediaKind] | None, Query(max_length=len(MediaKind), description="only these kinds")] = None,
     from_step: Annotated[_Step | None, Query(description="only items at or after this step")] = None,
     to_step: Annotated[_Step | None, Query(description="only items at or before this step")] = None,
+    keys: Annotated[bool, Query(description="also say what the job has in all")] = True,
     limit: Limit = 100,
     after: AfterMedia = None,
 ) -> MediaPage:
     """Lists what the job shows, by key, step and number. A newer item of the same three replaces an older one.
 
-    An answer has at most 2 MiB of them. `keys` says what the job has, whatever was asked for.
+    An answer has at most 2 MiB of them. `keys` says what the job has, whatever was asked for; `keys=false` leaves it
+    out, as it may have many.
     """
     where = MediaFilter([storable(each) for each in key or ()], kind or (), from_step, to_step)
     behind = media_after(after)
-    return present.page(media.shown(services.store, job_id, caller=caller, where=where, limit=limit, behind=behind))
+    found = media.shown(services.store, job_id, caller=caller, where=where, limit=limit, behind=behind, keys=keys)
+    return present.page(found)
 
 
 @router.head("/jobs/{job_id}/media/{media_id}/{part}", **DOWNLOAD_HEAD)

@@ -7,13 +7,20 @@ from store.rows import access, media
 
 
 def shown(
-    store: Snapshots, job_id: str, *, caller: Caller, where: MediaFilter, limit: int, behind: MediaPlace | None
+    store: Snapshots,
+    job_id: str,
+    *,
+    caller: Caller,
+    where: MediaFilter,
+    limit: int,
+    behind: MediaPlace | None,
+    keys: bool = True,
 ) -> ShownMedia:
-    """Returns items of the job behind a place, by key, step and number, and what the job has in all."""
+    """Returns items of the job behind a place, by key, step and number. `keys`: also what the job has in all."""
     with store.read() as session:
         access.readable_job(session, job_id, caller)
         found = media.page(session, job_id, where=where, limit=limit, behind=behind)
-        return ShownMedia(found, media.keys(session, job_id))
+        return ShownMedia(found, media.keys(session, job_id) if keys else ())
 
 
 def picture(store: Snapshots, job_id: str, media_id: str, part: str, *, caller: Caller) -> tuple[str, PictureFacts]:

@@ -75,6 +75,14 @@ def test_items_are_listed_by_key_step_and_number_in_pages(service: ApiFixture, c
         assert answer["keys"] == whole["keys"]
 
 
+def test_what_the_job_has_in_all_can_be_left_out(service: ApiFixture, claim: Claim, path: str) -> None:
+    service.record(claim, media=[shown(service, "a", step, image=PICTURE) for step in (1, 2)])
+    assert len(service.get(path, limit=1)["keys"]) == 1
+    answer = service.get(path, limit=1, keys="false")
+    assert (answer["keys"], answer["has_more"], answer["next"]) == ([], True, "1:0:a")
+    assert_problem(service.client.get(path, params={"keys": "some"}), 422, "invalid_request")
+
+
 @both_databases
 def test_a_newer_item_of_the_same_place_replaces_one(service: ApiFixture, claim: Claim, path: str) -> None:
     service.record(claim, media=[shown(service, "a", 1, image=PICTURE)])

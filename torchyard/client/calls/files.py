@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from torchyard.client.calls.call import LARGE_PAGE, LONGEST_PAGE, Call, job_path, segment
+from torchyard.client.calls.call import LARGE_PAGE, LONGEST_PAGE, Call, Params, job_path, segment
 from torchyard.contract.views.base import Page, View
 from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
 from torchyard.contract.views.media import MediaView
@@ -22,7 +22,8 @@ def artifacts(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
 
 
 def media(job_id: str, *, keys: Sequence[str]) -> Call[Page[MediaView]]:
-    return Call(Page[MediaView], "GET", f"{job_path(job_id)}/media", {"key": [*keys], "limit": LARGE_PAGE})
+    params: Params = {"key": [*keys], "keys": "false", "limit": LARGE_PAGE}
+    return Call(Page[MediaView], "GET", f"{job_path(job_id)}/media", params)
 
 
 def bundles(*, limit: int | None) -> Call[Page[BundleView]]:

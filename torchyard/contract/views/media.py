@@ -77,6 +77,6 @@ class MediaKeyView(View):
 
 
 class MediaPage(Page[MediaView]):
-    """Items by key, step and number. `keys` says what the job has, whatever was asked for."""
+    """Items by key, step and number. `keys` says what the job has, whatever was asked for; empty if it was left out."""
 
     keys: list[MediaKeyView]

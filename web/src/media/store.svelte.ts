@@ -85,7 +85,7 @@ export class MediaStore {
   /** Returns the items of a key at a step: those that are held, or a shelf that is not read yet. */
   shelf({ key, kind }: MediaKey, step: number): Shelf {
     const name = nameOf(key, step, kind);
-    const query = { key, kind, from_step: step, to_step: step, limit: PAGE };
+    const query = { key, kind, from_step: step, to_step: step, keys: "false", limit: PAGE };
     const found =
       this.shelves.get(name) ?? new Shelf(step, (after) => get<MediaPage>(this.path, { ...query, after }));
     this.shelves.delete(name);
@@ -99,7 +99,7 @@ export class MediaStore {
   async *since({ key, kind }: MediaKey, step: number): AsyncGenerator<readonly MediaView[]> {
     let after: string | null = null;
     do {
-      const query = { key, kind, from_step: step, limit: PAGE, after };
+      const query = { key, kind, from_step: step, keys: "false", limit: PAGE, after };
       const page: MediaPage = await get<MediaPage>(this.path, query);
       yield page.data;
       after = page.has_more ? (page.next ?? null) : null;

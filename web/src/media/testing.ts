@@ -40,7 +40,8 @@ export function answered(all: readonly MediaView[], query: URLSearchParams): Med
   const start = Number(query.get("after") ?? 0);
   const end = start + Number(query.get("limit") ?? 100);
   const has_more = end < found.length;
-  return { data: found.slice(start, end), has_more, next: has_more ? String(end) : null, keys: keysOf(all) };
+  const keys = query.get("keys") === "false" ? [] : keysOf(all);
+  return { data: found.slice(start, end), has_more, next: has_more ? String(end) : null, keys };
 }
 
 /** Tells at once that what is watched is in sight. */
