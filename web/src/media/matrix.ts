@@ -1,6 +1,9 @@
 /** What a confusion matrix says, and which samples belong to its cells. */
 import type { MediaView } from "../api/wire";
+import { number } from "../text/number";
 import type { Matrix } from "./data";
+
+const MOST_DIGITS = 1e12;
 
 export interface Place {
   /** The true class. */
@@ -37,6 +40,11 @@ export function pairs(matrix: Matrix): readonly Pair[] {
     (a, b) =>
       Number(a.truth === a.taken) - Number(b.truth === b.taken) || b.count - a.count || a.truth - b.truth,
   );
+}
+
+/** Returns a count as people read it; one that no sample has counted stays short. */
+export function countText(count: number): string {
+  return count < MOST_DIGITS ? count.toLocaleString("en-US") : number(count);
 }
 
 /** Returns the items whose captions say that they belong to the cell: "3 instead of 5 (0.93)". */

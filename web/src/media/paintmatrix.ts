@@ -14,6 +14,18 @@ export interface Measures {
 
 /** From these sizes of a cell on, its count is written, and the names are. */
 const [WRITTEN_CELL, NAMED_CELL] = [28, 10];
+/** Pixels of the margin: what it may take of the cells, and at most. */
+const [LEAST_MARGIN, MOST_MARGIN, BESIDE_NAME] = [64, 240, 10];
+
+let measuring: CanvasRenderingContext2D | null | undefined;
+
+/** Returns the pixels of the margin with the names: as long as the longest, while the counts are still written beside it. */
+export function marginOf(classes: readonly string[], room: number): number {
+  if (room < (NAMED_CELL + 1) * classes.length) return BESIDE_NAME; // of cells so small no name is written
+  const longest = Math.max(...classes.map(widthOf)) + BESIDE_NAME;
+  const left = Math.max(LEAST_MARGIN, room - WRITTEN_CELL * classes.length);
+  return Math.ceil(Math.min(longest, left, MOST_MARGIN));
+}
 
 export function paintMatrix(canvas: HTMLCanvasElement, matrix: Matrix, measures: Measures): void {
   const { cell, label, marked } = measures;
@@ -38,7 +50,7 @@ function paintCells(context: CanvasRenderingContext2D, matrix: Matrix, { cell, l
   const [none, right, wrong] = [parts(surface), parts(series[2] ?? ""), parts(series[7] ?? "")];
   const sums = rowSums(matrix);
   const gap = cell > 8 ? 1 : 0;
-  context.font = `12px ${bodyFont}`;
+  context.font = fontOf(12, bodyFont);
   [context.textAlign, context.textBaseline] = ["center", "middle"];
   for (const [truth, row] of matrix.matrix.entries())
     for (const [taken, value] of row.entries()) {
@@ -57,7 +69,7 @@ function paintCells(context: CanvasRenderingContext2D, matrix: Matrix, { cell, l
 function paintNames(context: CanvasRenderingContext2D, matrix: Matrix, { cell, label }: Measures): void {
   const { muted, bodyFont } = theme();
   context.fillStyle = muted;
-  context.font = `${cell < 14 ? 10 : 12}px ${bodyFont}`;
+  context.font = fontOf(cell < 14 ? 10 : 12, bodyFont);
   for (const [index, text] of matrix.classes.entries()) {
     const middle = label + index * cell + cell / 2;
     const name = fitted(context, text, label - 8);
@@ -70,6 +82,17 @@ function paintNames(context: CanvasRenderingContext2D, matrix: Matrix, { cell, l
     context.fillText(name, 0, 0);
     context.restore();
   }
+}
+
+function widthOf(text: string): number {
+  measuring ??= document.createElement("canvas").getContext("2d");
+  if (!measuring) return 7 * text.length;
+  measuring.font = fontOf(12, theme().bodyFont);
+  return measuring.measureText(text).width;
+}
+
+function fontOf(size: number, family: string): string {
+  return `${size}px ${family}`;
 }
 
 /** Returns the text with as many characters as there is room for. */

@@ -89,7 +89,7 @@ test("of many pictures four are read at once, and one that is out of sight again
   });
   const controllers = Array.from({ length: 7 }, () => new AbortController());
   const reads = controllers.map(({ signal }, index) =>
-    readPicture(`picture/${index}`, 10, signal).catch(() => null),
+    readPicture(`picture/${index}`, 10, signal, (file) => file).catch(() => null),
   );
   await settled();
   expect(asked).toHaveLength(4);
@@ -100,6 +100,23 @@ test("of many pictures four are read at once, and one that is out of sight again
   }
   await Promise.all(reads);
   expect(asked).toEqual([0, 1, 2, 3, 5, 6].map((index) => `picture/${index}`));
+});
+
+test("no more are read while four are decoded", async () => {
+  const asked = serve(() => new Blob(["png"]));
+  const decoding: (() => void)[] = [];
+  const { signal } = new AbortController();
+  const reads = Array.from({ length: 6 }, (_, index) =>
+    readPicture(`mask/${index}`, 10, signal, () => new Promise<void>((done) => decoding.push(done))),
+  );
+  await vi.waitFor(() => expect(decoding).toHaveLength(4));
+  await settled();
+  expect(asked).toHaveLength(4);
+  for (let done = 0; done < 6; done++) {
+    await vi.waitFor(() => expect(decoding.length).toBeGreaterThan(done));
+    decoding[done]?.();
+  }
+  await Promise.all(reads);
 });
 
 test("a picture that is left before it is drawn is held no longer", async () => {

@@ -1,4 +1,4 @@
-/** Reads the files of pictures, a few at a time: the service's other answers do not wait behind them. */
+/** Reads the files of pictures, a few at a time: the service's other answers do not wait behind them, and few are decoded at once. */
 import { ApiError, getFile } from "../api/client";
 import { bytes } from "../text/bytes";
 
@@ -11,15 +11,20 @@ export const MOST_PIXELS = 16_000_000;
 let running = 0;
 const waiting: (() => void)[] = [];
 
-/** Throws ApiError, or the signal's reason. */
-export async function readPicture(path: string, size: number, signal: AbortSignal): Promise<Blob> {
+/** Returns what is made of the file. Throws ApiError, the signal's reason, or what `made` does. */
+export async function readPicture<T>(
+  path: string,
+  size: number,
+  signal: AbortSignal,
+  made: (file: Blob) => T | Promise<T>,
+): Promise<T> {
   if (size > MOST_BYTES)
     throw new ApiError(0, "too_large", `It has ${bytes(size)}: more than is shown here.`);
   if (running >= AT_ONCE) await new Promise<void>((turn) => waiting.push(turn));
   running += 1;
   try {
     signal.throwIfAborted();
-    return await getFile(path, signal);
+    return await made(await getFile(path, signal));
   } finally {
     running -= 1;
     waiting.shift()?.();

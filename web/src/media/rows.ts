@@ -1,4 +1,5 @@
-/** Sorts the rows of a table that a job logged. */
+/** Sorts the rows of a table that a job logged, and writes them as CSV. */
+import { textCell } from "../charts/table";
 import { natural } from "../text/natural";
 import { number } from "../text/number";
 import type { Cell, Grid } from "./data";
@@ -30,9 +31,19 @@ export function columnWidths(grid: Grid): readonly number[] {
   );
 }
 
+/** Returns the rows as CSV (RFC 4180), numbers with all their digits. A spreadsheet runs none of its texts. */
+export function csvOf(columns: Grid["columns"], rows: Grid["rows"]): string {
+  const lines = [columns, ...rows].map((row) => row.map(csvCell).join(","));
+  return `${lines.join("\r\n")}\r\n`;
+}
+
 export function cellText(cell: Cell): string {
   if (cell === null) return "—";
   return typeof cell === "number" ? number(cell) : String(cell);
+}
+
+function csvCell(cell: Cell): string {
+  return typeof cell === "string" ? textCell(cell) : cell === null ? "" : String(cell);
 }
 
 function compared(a: Cell, b: Cell, sign: number): number {

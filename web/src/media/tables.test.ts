@@ -1,8 +1,8 @@
 import type { MediaView } from "../api/wire";
 import { expect, test } from "vitest";
 import { gridOf, histogramOf, matrixOf, noteIn, textIn } from "./data";
-import { pairs, samplesOf } from "./matrix";
-import { columnWidths, numeric, sorted } from "./rows";
+import { countText, pairs, samplesOf } from "./matrix";
+import { columnWidths, csvOf, numeric, sorted } from "./rows";
 
 const GRID = {
   columns: ["name", "loss"],
@@ -26,6 +26,18 @@ test("a table sorts numbers by value and texts as people count; what lacks comes
   ]);
 });
 
+test("as CSV a table has all digits, and no text that a spreadsheet runs", () => {
+  const rows = [
+    ["=HYPERLINK(1)", -1.23456789e-7],
+    ['a "b", c\nd', null],
+    ["@x", true],
+  ];
+  expect(csvOf(["+name", "loss"], rows)).toBe(
+    `'+name,loss\r\n'=HYPERLINK(1),-1.23456789e-7\r\n"a ""b"", c\nd",\r\n'@x,true\r\n`,
+  );
+  expect(csvOf([], [])).toBe("\r\n");
+});
+
 test("pairs that are confused come before those that are right", () => {
   const matrix = {
     classes: ["a", "b"],
@@ -40,6 +52,10 @@ test("pairs that are confused come before those that are right", () => {
     [1, 1, 15, 0.75],
     [0, 0, 8, 0.8],
   ]);
+});
+
+test("a count that no samples have is short", () => {
+  expect([0, 4000, 0.5, 1e308].map(countText)).toEqual(["0", "4,000", "0.5", "1.00e+308"]);
 });
 
 test("samples belong to the cell that their captions name", () => {

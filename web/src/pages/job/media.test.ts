@@ -193,6 +193,48 @@ test("a sample of a copied address that lies beyond the first page is found", as
   expect(textOf(host.querySelector("dialog"))).toContain("picture 125 of 10");
 });
 
+test("of thousands of keys a hundred have panels, then more; the items of each are read without the list of keys", async () => {
+  all = Array.from({ length: 250 }, (_, index) => item(`k/${index}`, "text", 1, { data: { text: "t" } }));
+  const host = await opened();
+  const panels = (): number => host.querySelectorAll("article").length;
+  expect([panels(), textOf(host.querySelector(".more"))]).toEqual([100, "Show more keys 100 of 250 keys"]);
+  expect(new Set(asked.map(({ query }) => query.get("keys")))).toEqual(new Set([null, "false"]));
+  expect(asked.filter(({ query }) => query.get("keys") === null)).toHaveLength(1);
+  for (const shown of [200, 250]) {
+    click(host, "Show more keys");
+    expect(panels()).toBe(shown);
+  }
+  expect(host.querySelector(".more")).toBeNull();
+});
+
+test("a table is saved as CSV, as it is sorted", async () => {
+  const grid = { columns: ["name", "loss"], rows: [["=a", 1], ["b", 2]] }; // prettier-ignore
+  all = [item("val/table", "table", 1, { data: grid })];
+  const host = await opened();
+  const saved: Blob[] = [];
+  vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => {
+    saved.push(blob as Blob);
+    return "blob:x";
+  });
+  const clicked = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(function (
+    this: HTMLAnchorElement,
+  ) {
+    expect(this.download).toBe("val-table.csv");
+  });
+  click(host, "loss");
+  click(host, "CSV");
+  expect(clicked).toHaveBeenCalledTimes(1);
+  expect(await saved[0]?.text()).toBe("name,loss\r\nb,2\r\n'=a,1\r\n");
+});
+
+test("a text without a long line has nothing to wrap", async () => {
+  all = ["short\n".repeat(9), "long ".repeat(30)].map((text, number) =>
+    item("val/story", "text", 1, { number, data: { text } }),
+  );
+  const host = await opened();
+  expect(textsOf(host, "article button")).toEqual(["copy", "wrap", "copy"]);
+});
+
 test("keys are grouped, and the filter leaves those that contain it", async () => {
   all = ["val/a", "val/b", "train/c"].map((key) => item(key, "text", 1, { data: { text: key } }));
   const host = await opened();
