@@ -114,6 +114,69 @@ test("a cell of the confusion matrix shows its samples by the keyboard", async (
   await leave(visited);
 });
 
+test("small panels stand beside one another, and on a phone below one another", async () => {
+  const visited = await visit(browser, service, `jobs/${job.id}?tab=media&step=10`);
+  const { page } = visited;
+  const boxes = async (): Promise<readonly { x: number; y: number; width: number }[]> =>
+    page.evaluate(() =>
+      ["val/confusion", "val/misclassified", "val/predictions", "val/story"].map((name) => {
+        const { x, y, width } = document
+          .querySelector(`article[aria-label="${name}"]`)!
+          .getBoundingClientRect();
+        return { x, y, width };
+      }),
+    );
+  await page.getByRole("article", { name: "val/predictions" }).getByRole("table").waitFor();
+  const wide = await boxes();
+  assert.equal(new Set(wide.map(({ y }) => y)).size, 2); // the overlays stand among them
+  assert.ok(wide.every(({ width }) => width < 400));
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.waitForFunction(() => document.querySelectorAll("article").length > 0 && innerWidth === 390);
+  const narrow = await boxes();
+  assert.equal(new Set(narrow.map(({ x }) => x)).size, 1);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+  await leave(visited);
+});
+
+test("two fingers zoom into an enlarged picture, and one moves it", async () => {
+  const visited = await visit(
+    browser,
+    service,
+    `jobs/${job.id}?tab=media&step=10&key=val/overlays&sample=0`,
+    {
+      width: 390,
+      touch: true,
+    },
+  );
+  const { page, context } = visited;
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("IoU of this picture: 50%").waitFor();
+  const box = await dialog.getByRole("group", { name: /^Picture/ }).boundingBox();
+  assert.ok(box);
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  const cdp = await context.newCDPSession(page);
+  const touch = async (
+    type: "touchStart" | "touchMove" | "touchEnd",
+    ...points: [number, number][]
+  ): Promise<void> => {
+    const touchPoints = points.map(([dx, dy], id) => ({ x: x + dx, y: y + dy, id }));
+    await cdp.send("Input.dispatchTouchEvent", { type, touchPoints });
+  };
+  await touch("touchStart", [-20, 0], [20, 0]);
+  for (const apart of [30, 40, 60]) await touch("touchMove", [-apart, 0], [apart, 0]);
+  await touch("touchEnd");
+  await dialog.getByText("×3.0").waitFor();
+  const shift = async (): Promise<string> =>
+    dialog.locator(".picture").evaluate((element) => (element as HTMLElement).style.transform);
+  const before = await shift();
+  await touch("touchStart", [0, 0]);
+  await touch("touchMove", [40, 0]);
+  await touch("touchEnd");
+  assert.notEqual(await shift(), before);
+  assert.equal(await page.evaluate(() => visualViewport?.scale), 1);
+  await leave(visited);
+});
+
 /** Lets the job log up to this step. */
 function logUpTo(step: number): void {
   const path = join(folder, "goal");
