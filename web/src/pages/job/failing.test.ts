@@ -1,7 +1,7 @@
 /** What a job shows that has failed, or that is silent: its traceback, and the stacks of its ranks. */
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { AdviceView } from "../../api/wire";
+import type { AdviceView, JobView } from "../../api/wire";
 import { merged } from "../../live/told";
 import { click, removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
 import Advice from "./Advice.svelte";
@@ -71,13 +71,22 @@ test("a traceback is whole, is copied whole, and is never read as a page", async
   expect([copied, textsOf(host, "button")]).toEqual([[TRACE], ["Copied"]]);
 });
 
+test("what hides or turns text in a traceback is named, and a recipe's frames are nobody's own", () => {
+  const text = '  File "/home/ada/train.py", line 1\n    a\u202eb\u200b';
+  const host = show(Traceback, { text, title: "t" });
+  expect(textsOf(host, ".own")).toEqual(['File "/home/ada/train.py", line 1', "a⟨U+202E⟩b⟨U+200B⟩"]);
+  const recipe = show(Traceback, { text, title: "t", isScript: false });
+  expect([recipe.querySelector(".own"), textOf(recipe.querySelector("summary"))]).toEqual([null, "t"]);
+});
+
 test("a failed job shows its traceback beside the advice, and a running one none", async () => {
   await import("./Traceback.svelte");
   const error = { code: "user_error", message: "m", rank: 1, traceback: TRACE };
+  const spec = { trainer: "script" };
   const shown = async (state: string): Promise<HTMLElement> => {
     const host = show(Advice, {
       advice: advice({}),
-      job: view({ state, error }),
+      job: view({ state, error, spec }),
       onstacks: null,
       unfolds: true,
     });
@@ -85,11 +94,15 @@ test("a failed job shows its traceback beside the advice, and a running one none
     return host;
   };
   expect(textOf((await shown("failed")).querySelector("h2"))).toBe("Traceback of rank 1");
+  expect((await shown("failed")).querySelector("details")?.open).toBe(true);
   expect((await shown("running")).querySelector("pre")).toBeNull();
-  const props = { advice: advice({}), job: view({ state: "failed", error }), onstacks: null, unfolds: false };
-  const beside = show(Advice, props);
-  await settled();
-  expect(beside.querySelector("details")?.open).toBe(false); // another part of the job is looked at
+  const folded = async (job: JobView, unfolds: boolean): Promise<boolean | undefined> => {
+    const host = show(Advice, { advice: advice({}), job, onstacks: null, unfolds });
+    await settled();
+    return host.querySelector("details")?.open;
+  };
+  expect(await folded(view({ state: "failed", error, spec }), false)).toBe(false); // another part is looked at
+  expect(await folded(view({ state: "failed", error }), true)).toBe(false); // the code is ours, and the advice says more
 });
 
 test("a summary of a failed job does not take its traceback away", () => {
