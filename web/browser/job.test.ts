@@ -39,7 +39,7 @@ before(async () => {
   ]);
   grows = await feeds.submit(service, "grows", { until: 100 });
   fails = await submit(service, {
-    name: "a-name-that-is-read-as-a-whole-however-narrow-the-window-of-whoever-reads-it-may-be-at-home",
+    name: "a-name-that-is-read-as-a-whole-however-narrow-the-window-of-whoever-reads-it-may-be-on-the-way-home.",
     trainer: "script",
     config: { code: `file://${code}`, entrypoint: "train.py" },
     resources: { device: "cpu" },
@@ -128,6 +128,35 @@ test("a job that fails while one looks shows its traceback, with one's own code 
   await page.getByRole("link", { name: "Clone and change" }).waitFor();
   assert.ok(await name.evaluate((element) => element.scrollWidth <= element.clientWidth));
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+  await leave(visited);
+});
+
+test("on a phone the head is short, its parts are one row, and who can read the job is quiet until one is near", async () => {
+  const visited = await visit(browser, service, `jobs/${grows.id}?tab=card`, { width: 390 });
+  const { page } = visited;
+  const tabs = page.getByRole("navigation", { name: "Parts of the job" });
+  await tabs.waitFor();
+  const [row, name, menu, facts, last] = await Promise.all(
+    [
+      tabs,
+      page.locator("h1"),
+      page.getByRole("button", { name: /^More/ }),
+      page.locator(".facts"),
+      tabs.getByText("card"),
+    ].map(async (part) => (await part.boundingBox()) ?? assert.fail()),
+  );
+  assert.ok(row && name && menu && facts && last);
+  assert.ok(row.height < 40 && row.y - name.y < 160, JSON.stringify({ row, name }));
+  assert.ok(menu.y + menu.height <= facts.y, JSON.stringify({ menu, facts }));
+  assert.ok(last.x >= 0 && last.x + last.width <= 390 - 24, JSON.stringify(last)); // the last part is in sight, and does not fade
+  await page.keyboard.press("]");
+  await page.waitForURL((address) => !address.search.includes("tab="));
+  assert.equal(await tabs.evaluate((element) => element.scrollLeft), 0);
+  const readers = page.getByLabel("Who can read it");
+  const edge = (): Promise<string> => readers.evaluate((element) => getComputedStyle(element).borderTopColor);
+  const quiet = await edge();
+  await readers.focus();
+  assert.notEqual(await edge(), quiet);
   await leave(visited);
 });
 

@@ -64,13 +64,16 @@ export function actionsOf(job: JobView): readonly (readonly Action[])[] {
 
 /** Returns the action of the main button for the state of a job; null if it is not among those offered. */
 export function mainAction(job: JobView, offered: readonly (readonly Action[])[]): Action | null {
-  const wanted: readonly Action[] =
-    job.state === "succeeded"
-      ? ["download", "clone"]
-      : job.state === "failed" || job.state === "cancelled"
-        ? ["clone"]
-        : job.state === "paused"
-          ? ["resume"]
-          : ["stop", "clone"];
-  return wanted.find((action) => offered.flat().includes(action)) ?? null;
+  const all = offered.flat();
+  return wantedOf(job).find((action) => all.includes(action)) ?? null;
+}
+
+/** Reasons of failures that no change of the spec would have prevented. */
+const NOT_ITS_FAULT: readonly string[] = ["worker_lost", "device_fault"];
+
+function wantedOf(job: JobView): readonly Action[] {
+  if (job.state === "succeeded") return ["download", "clone"];
+  if (job.state === "failed" && NOT_ITS_FAULT.includes(job.error?.code ?? "")) return ["retry", "clone"];
+  if (job.state === "failed" || job.state === "cancelled") return ["clone"];
+  return job.state === "paused" ? ["resume", "clone"] : ["stop", "clone"];
 }

@@ -74,7 +74,7 @@ const lineage = (host: HTMLElement): string => textOf(host.querySelector(".linea
 
 test("the head has the one button that fits the state, and all else in its menu", () => {
   signIn("member", "jobs:read", "jobs:write");
-  const copies = ["Copy as command line", "Copy as curl", "Copy as Python"];
+  const copies = ["Copy as command line", "Copy as curl", "Copy as Python", "Copy id"];
   const offered = (changes: Record<string, unknown>): readonly string[] => {
     const { host } = head(view(changes));
     return [
@@ -104,6 +104,10 @@ test("the head has the one button that fits the state, and all else in its menu"
   expect(offered({ state: "failed" })).toEqual([
     ...["Clone and change", "Retry", "Share link", "Write notes", "Archive", "Delete"],
   ]);
+  expect(offered({ state: "failed", error: { code: "worker_lost" } }).slice(0, 2)).toEqual([
+    ...["Retry", "Clone and change"], // no change would have prevented it
+  ]);
+  expect(offered({ state: "succeeded" })[0]).toBe("Clone and change"); // there is nothing to download
   expect(offered({ state: "succeeded", best, archived: true })).toEqual([
     ...["Download best", "Clone and change", "Share link", "Write notes", "Unarchive", "Delete"],
   ]);
@@ -130,16 +134,28 @@ test("the menu is walked by arrows and letters, and Escape returns the focus", a
   expect(await press("ArrowDown")).toBe("Pause");
   expect(await press("ArrowDown")).toBe("Clone and change");
   expect(await press("Home")).toBe("Pause");
-  expect(await press("ArrowUp")).toBe("Copy as Python");
+  expect(await press("ArrowUp")).toBe("Copy id");
   expect(await press("s")).toBe("Show stacks");
   expect(pending()).toEqual([]); // a letter in the menu is no key of the page
   await press("Escape");
   expect([document.activeElement === button, host.querySelector("[role=menu]")]).toEqual([true, null]);
 });
 
-test("a name is whole, however long", () => {
+test("a name is whole, however long, and the id is copied", async () => {
+  const copied: string[] = [];
+  vi.spyOn(navigator.clipboard, "writeText").mockImplementation((text) => {
+    copied.push(text);
+    return Promise.resolve();
+  });
   const name = "n".repeat(100);
-  expect(textOf(head(view({ name })).host.querySelector("h1"))).toBe(name);
+  const { host } = head(view({ name }));
+  expect(textOf(host.querySelector("h1"))).toBe(name);
+  choose(host, "Copy id");
+  await settled();
+  expect([copied, textOf(host.querySelector("[role=status]"))]).toEqual([
+    ["job_a"],
+    expect.stringContaining("Copied."),
+  ]);
 });
 
 test("the head says where the job runs, how far it is and what was best", () => {

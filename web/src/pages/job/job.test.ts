@@ -10,6 +10,7 @@ import Job from "./Job.svelte";
 const asked: string[] = [];
 let tell: (event: LiveEvent) => void;
 let page: Record<string, unknown>;
+let told: unknown;
 
 const job = {
   ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 3, position: 10 },
@@ -20,12 +21,13 @@ const job = {
 
 function answer(path: string): unknown {
   if (/\/(attempts|jobs|models)$/.test(path)) return { data: [] };
-  return path.endsWith("/advice") ? { severity: "info", headline: "", evidence: [], steps: [] } : job;
+  return path.endsWith("/advice") ? told : job;
 }
 
 beforeEach(() => {
   vi.useFakeTimers();
   asked.length = 0;
+  told = { severity: "info", headline: "", evidence: [], steps: [], starts_if: [] };
   setQuery({ tab: "spec" });
   vi.stubGlobal("fetch", (target: string) => {
     const path = new URL(target).pathname;
@@ -72,4 +74,19 @@ test("brackets go from part to part, around both ends", async () => {
   const seen = parts.map(() => tab("]"));
   expect([seen.at(-1), seen.toSorted()]).toEqual(["spec", parts.toSorted()]);
   expect([tab("["), tab("]")]).toEqual([seen.at(-2), "spec"]);
+});
+
+test("a job that fails says why below its name, before all else; what only warns comes after the facts", async () => {
+  await vi.advanceTimersByTimeAsync(100);
+  told = { ...(told as object), severity: "error", headline: "why" };
+  const order = async (state: string, version: number): Promise<readonly string[]> => {
+    tell({ kind: "job", job: { ...job, state, version } as unknown as JobSummary });
+    await vi.advanceTimersByTimeAsync(100);
+    flushSync();
+    const parts = ["h1", ".advice", ".facts", "nav"];
+    const shown = [...document.querySelectorAll(parts.join())];
+    return shown.map((one) => parts.find((part) => one.matches(part)) ?? "");
+  };
+  expect(await order("starting", 4)).toEqual(["h1", ".facts", ".advice", "nav"]);
+  expect(await order("failed", 5)).toEqual(["h1", ".advice", ".facts", "nav"]);
 });
