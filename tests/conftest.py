@@ -1,6 +1,7 @@
 """Fixtures for both kinds of databases: a test that uses one runs on each."""
 
 from collections.abc import Generator
+from contextlib import closing
 import gc
 import multiprocessing.util
 import os
@@ -14,7 +15,7 @@ from xdist.remote import Producer
 
 from store import redis_client
 from store.db.database import Database
-from tests import distribution
+from tests import costs, distribution
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 
@@ -28,13 +29,14 @@ _MEMORY_BYTES = 1 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tries fewer random examples where repeats are left out."""
+    """Tells what tests cost, and tries fewer random examples where repeats are left out."""
+    config.pluginmanager.register(costs.Costs())
     settings.load_profile("quick" if config.getoption("markexpr") == "not thorough and not slurm" else "thorough")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are cores, as many tests wait for processes that they have started."""
-    return len(os.sched_getaffinity(0)) + 2
+    """One more than there are cores, as many tests wait for processes; each collects all tests for itself."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> distribution.FileScheduling:
@@ -96,8 +98,8 @@ def sqlite() -> Generator[SQLiteDatabases]:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Generator[PostgreSQLDatabases]:
-    with postgresql_server() as server:
-        yield PostgreSQLDatabases(server)
+    with postgresql_server() as server, closing(PostgreSQLDatabases(server)) as databases:
+        yield databases
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
