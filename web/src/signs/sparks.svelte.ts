@@ -68,3 +68,9 @@ export function monitored(job: JobSummary): string | null {
   const own = keys.find((key) => key !== "train/loss" && key !== "val/loss");
   return own ?? keys.find((key) => key === "val/loss") ?? keys[0] ?? null;
 }
+
+/** Returns the value that goes with it: the best one, else the last. */
+export function monitoredValue(job: JobSummary): number | string | null | undefined {
+  const key = monitored(job);
+  return job.best?.value ?? (key === null ? null : job.metrics[key]);
+}

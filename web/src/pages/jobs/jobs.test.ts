@@ -1,6 +1,10 @@
 import { expect, test } from "vitest";
+import type { JobSummary } from "../../api/wire";
+import { columnsOf, USUAL } from "../../runs/columns";
+import { cellOf, fits } from "./cells";
 import { filterOf, queryOf } from "./filter";
 import { labelChanges, labelsText } from "./edits";
+import { fitting, leastOf, tracksOf } from "./layout";
 import { near } from "./window";
 
 test("the address holds the filter", () => {
@@ -58,4 +62,49 @@ test("labels are edited as one text", () => {
     done: null,
     new: "",
   });
+});
+
+test("a cell shows a value in short, and says the whole of it", () => {
+  const columns = JSON.parse(
+    '{"config.a":"cosine with restarts","config.b":null,"metric:loss:last":"NaN","metric:loss:min":"-Infinity","metric:loss:best":0.123456789,"config.list":[1,2]}',
+  ) as Record<string, never>;
+  const job = { labels: { team: "x" }, columns } as unknown as JobSummary;
+  expect(cellOf(job, "config.a")).toEqual({
+    ...{ text: "cosine with restarts", isNumber: false, title: "cosine with restarts" },
+  });
+  expect(cellOf(job, "config.b").text).toBe("");
+  expect(cellOf(job, "metric:loss:last")).toEqual({ text: "NaN", isNumber: true, title: "NaN" });
+  expect(cellOf(job, "metric:loss:min").text).toBe("-∞");
+  expect(cellOf(job, "metric:loss:best")).toMatchObject({ text: "0.1235", title: "0.123456789" });
+  expect(cellOf(job, "config.list").text).toBe("1,2");
+  expect(cellOf(job, "label:team").text).toBe("x");
+});
+
+test("a column with the name of what each object has shows nothing", () => {
+  const job = { labels: {}, columns: {} } as unknown as JobSummary;
+  for (const name of ["constructor", "__proto__", "label:constructor", "config.toString", "label:__proto__"])
+    expect(cellOf(job, name).text).toBe("");
+});
+
+test("what fits into the narrowest cell is drawn without an ellipsis", () => {
+  expect([
+    fits("bridges"),
+    fits("bridges-2"),
+    fits("0.000123456", true),
+    fits("0.12345678901", true),
+  ]).toEqual([true, false, true, false]);
+});
+
+test("a screen shows the columns that it has room for, each at least as wide as it needs", () => {
+  const columns = columnsOf([...USUAL, "label:team"]);
+  const names = (screen: number): readonly string[] => fitting(columns, screen).map(({ name }) => name);
+  expect(names(1440)).toEqual([...USUAL, "label:team"]);
+  expect(names(1000)).toEqual(["progress", "metric", "age", "label:team"]);
+  expect(names(800)).toEqual(["progress", "age", "label:team"]);
+  expect(names(390)).toEqual([]);
+  expect(tracksOf(fitting(columns, 800), 800)).toBe(
+    "28px 108px minmax(200px, 3fr) minmax(176px, 2fr) minmax(72px, 0fr) minmax(128px, 1fr)",
+  );
+  expect(leastOf(fitting(columns, 800), 800)).toBe(28 + 108 + 200 + 176 + 72 + 128);
+  expect([leastOf([], 390), tracksOf([], 390)]).toEqual([0, "28px 28px minmax(0, 1fr)"]);
 });

@@ -7,7 +7,9 @@ import { merged, newest } from "../../live/told";
 import { queryOf, type Filter } from "./filter";
 
 const FIRST = 100;
-const PAGE = 500;
+/** Small enough to be read between two frames, however fast one scrolls; where more is wanted at once, as much as that. */
+const PAGE = 100;
+const LARGEST_PAGE = 500;
 const MOST = 1_000; // of one answer
 
 export class JobList {
@@ -55,15 +57,18 @@ export class JobList {
     this.first.again();
   }
 
-  /** Reads the following page. */
-  async more(): Promise<void> {
+  /** Reads the following page, if fewer than `wanted` rows are known. */
+  async more(wanted: number): Promise<void> {
     if (!this.hasMore || this.isReadingMore || this.filter === null) return;
+    const missing = wanted - this.rows.length;
+    if (missing <= 0) return;
     const generation = this.generation;
+    const limit = Math.min(LARGEST_PAGE, Math.max(PAGE, missing));
     this.isReadingMore = true;
     try {
-      const page = await get<JobsPage>("v1/jobs", { ...this.query(), limit: PAGE, after: this.next });
+      const page = await get<JobsPage>("v1/jobs", { ...this.query(), limit, after: this.next });
       this.moreFailure = null;
-      if (generation === this.generation) this.take([...this.rows, ...page.data], page);
+      if (generation === this.generation) this.append(page);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       this.moreFailure = error;
@@ -99,17 +104,27 @@ export class JobList {
     this.isCounted = page.counts_complete ?? true;
     this.isWhole = page.list_complete ?? true;
     this.isRead = true;
-    if (known <= MOST || !page.has_more) this.take(page.data, page);
-    else this.rows = unique([...page.data, ...this.rows.slice(MOST)], this.told);
+    if (known <= MOST || !page.has_more) {
+      this.take(unique(page.data, this.told), page);
+      const ids = new Set(this.rows.map(({ id }) => id));
+      this.told = new Map([...this.told].filter(([id]) => ids.has(id)));
+    } else this.rows = unique([...page.data, ...this.rows.slice(MOST)], this.told);
   }
 
   private query(): Query {
     return this.filter === null ? {} : { ...queryOf(this.filter), columns: this.columns };
   }
 
+  private append(page: JobsPage): void {
+    const added = unique(page.data, this.told);
+    const ids = new Set(added.map(({ id }) => id));
+    const hasMoved = this.rows.some(({ id }) => ids.has(id));
+    const rows = [...this.rows, ...added];
+    this.take(hasMoved ? unique(rows, this.told) : rows, page);
+  }
+
   private take(rows: readonly JobSummary[], page: JobsPage): void {
-    this.rows = unique(rows, this.told);
-    this.told = new Map([...this.told].filter(([id]) => rows.some((row) => row.id === id)));
+    this.rows = rows;
     this.hasMore = page.has_more;
     this.next = page.next ?? null;
   }

@@ -14,16 +14,9 @@ export function near(count: number, rowHeight: number, top: number, screen: numb
   return { from, to: Math.min(count, Math.max(from, Math.ceil((screen - top) / rowHeight) + AROUND)) };
 }
 
-/** Gives an element a height without an inline style attribute, which the page's policy forbids. */
-export function height(pixels: number): (node: HTMLElement) => void {
+/** Sets properties of an element's style without an attribute, which the page's policy forbids. */
+export function styled(properties: Readonly<Record<string, string>>): (node: HTMLElement) => void {
   return (node) => {
-    node.style.height = `${pixels}px`;
-  };
-}
-
-/** Gives an element a least width, likewise. */
-export function width(pixels: number): (node: HTMLElement) => void {
-  return (node) => {
-    node.style.setProperty("--least", `${pixels}px`);
+    for (const [name, value] of Object.entries(properties)) node.style.setProperty(name, value);
   };
 }

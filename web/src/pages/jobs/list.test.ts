@@ -1,0 +1,60 @@
+import { afterEach, expect, test, vi } from "vitest";
+import type { JobSummary } from "../../api/wire";
+import { removeAll, serve, settled } from "../../testing";
+import { filterOf } from "./filter";
+import { JobList } from "./list.svelte";
+
+const TOTAL = 1000;
+
+let list: JobList;
+
+afterEach(async () => {
+  list.close();
+  await removeAll();
+  vi.unstubAllGlobals();
+});
+
+/** Answers as the service does: pages of at most `limit` rows after a cursor, here the number of a row. */
+async function opened(first = 0): Promise<readonly number[]> {
+  const limits: number[] = [];
+  serve(({ query }) => {
+    const limit = Number(query.get("limit"));
+    const from = query.get("after") === null ? first : Number(query.get("after"));
+    limits.push(limit);
+    const to = Math.min(TOTAL, from + limit);
+    const data = Array.from({ length: to - from }, (_, at) => job(`job_${from + at}`));
+    return { data, has_more: to < TOTAL, next: to < TOTAL ? String(to) : null, total: TOTAL, counts: {} };
+  });
+  list = new JobList();
+  list.show(filterOf(new URLSearchParams()), []);
+  await settled();
+  return limits;
+}
+
+function job(id: string): JobSummary {
+  return { id, state: "running", version: 1, position: 1 } as JobSummary;
+}
+
+test("a list reads small pages ahead of what is shown, and as much as is missing after a jump", async () => {
+  const limits = await opened();
+  await list.more(90);
+  expect(list.rows.length).toBe(100);
+  await list.more(150);
+  expect(list.rows.length).toBe(200);
+  await list.more(650);
+  expect(list.rows.length).toBe(650);
+  await list.more(TOTAL);
+  await list.more(TOTAL);
+  await list.more(TOTAL);
+  expect(limits).toEqual([100, 100, 450, 350]);
+  expect(list.rows.map(({ id }) => id)).toEqual(Array.from({ length: TOTAL }, (_, at) => `job_${at}`));
+});
+
+test("a job that moved to a later page meanwhile is listed once, as the stream told it last", async () => {
+  await opened();
+  list.heard({ kind: "job", job: { ...job("job_150"), state: "failed", version: 2 } });
+  list.rows = [job("job_150"), ...list.rows.slice(1)];
+  await list.more(200);
+  expect(list.rows.filter(({ id }) => id === "job_150").map(({ state }) => state)).toEqual(["failed"]);
+  expect(list.rows.length).toBe(199);
+});
