@@ -31,6 +31,7 @@ pytestmark = pytest.mark.skipif(
         pytest.param("logs.test.ts", marks=pytest.mark.thorough),
         pytest.param("media.test.ts", marks=pytest.mark.thorough),
         pytest.param("pages.test.ts", marks=pytest.mark.thorough),
+        pytest.param("runs.test.ts", marks=pytest.mark.thorough),
         pytest.param("settings.test.ts", marks=pytest.mark.thorough),
         pytest.param("submit.test.ts", marks=pytest.mark.thorough),
         pytest.param("team.test.ts", marks=pytest.mark.thorough),
