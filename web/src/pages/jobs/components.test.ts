@@ -253,8 +253,11 @@ test("chosen columns show what the service answers, and the page keeps them", as
 test("columns and views that another program kept are shown as far as they are some", async () => {
   signIn("member", "jobs:read");
   const view = { name: "mine", query: "owner=ada" };
-  const runs = { columns: [7, null, "constructor", "label:constructor"], views: [view, null, 3, view] };
-  if (session.me) session.me = { ...session.me, name: "hal", preferences: { runs } };
+  const preferences = {
+    runs: { views: [view, null, 3, view] },
+    "runs.columns": { names: [7, null, "constructor", "label:constructor"] },
+  };
+  if (session.me) session.me = { ...session.me, name: "hal", preferences };
   serve(({ path }) =>
     path === "v1/jobs"
       ? { data: [job("a")], counts: {}, total: 1, has_more: false, next: null }

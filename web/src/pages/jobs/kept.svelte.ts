@@ -10,32 +10,29 @@ export interface SavedView {
   readonly query: string;
 }
 
-interface Kept {
-  readonly columns: readonly string[];
-  readonly views: readonly SavedView[];
-}
-
-const kept = preference<Kept>("runs", { columns: USUAL, views: [] });
+/** Each is kept by itself: a tab that changes one takes nothing of the other from another tab. */
+const columns = preference<{ readonly names: readonly string[] }>("runs.columns", { names: USUAL });
+const views = preference<{ readonly views: readonly SavedView[] }>("runs", { views: [] });
 
 /** Returns the names of the columns that are shown. Reactive. */
 export function columnNames(): readonly string[] {
   const text = route().query.get("columns");
-  return read(text ?? listText(kept.value.columns.filter((name) => typeof name === "string")));
+  return read(text ?? listText(columns.value.names.filter((name) => typeof name === "string")));
 }
 
 export function chooseColumns(names: readonly string[]): void {
-  kept.value = { ...kept.value, columns: names };
+  columns.value = { names };
   setQuery({ columns: listText(names) });
 }
 
 /** Returns the views that are kept, one of each name. What another program wrote there and is none is left out. */
 export function savedViews(): readonly SavedView[] {
-  const views = kept.value.views.filter(
+  const found = views.value.views.filter(
     (view) => typeof view?.name === "string" && typeof view.query === "string",
   );
-  return [...new Map(views.map((view) => [view.name, view])).values()];
+  return [...new Map(found.map((view) => [view.name, view])).values()];
 }
 
-export function saveViews(views: readonly SavedView[]): void {
-  kept.value = { ...kept.value, views };
+export function saveViews(next: readonly SavedView[]): void {
+  views.value = { views: next };
 }
