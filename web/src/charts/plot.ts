@@ -9,6 +9,7 @@ import { paint } from "./paint";
 import type { Span } from "./span";
 import { theme } from "./theme";
 import { shareOf, type Area } from "./trace";
+import "./plot.css";
 
 export interface Scene {
   readonly lines: readonly Line[];
