@@ -23,6 +23,15 @@ test("no two of the fifty jobs that are compared look alike", () => {
   expect(new Set(all.map((id) => JSON.stringify(colourOf(id, all)))).size).toBe(50);
 });
 
+test("an address that says nonsense is read as the plain view", () => {
+  const plain = readView(new URLSearchParams());
+  for (const x of ["__proto__", "toString", "steps", ""])
+    expect(readView(new URLSearchParams({ x }))).toEqual(plain);
+  for (const zoom of ["5~Infinity", "NaN~1", "9~3", "5", "a~b", "~"])
+    expect(readView(new URLSearchParams({ zoom }))).toEqual(plain);
+  for (const smooth of ["abc", "Infinity"]) expect(readView(new URLSearchParams({ smooth }))).toEqual(plain);
+});
+
 test("a view survives the address", () => {
   const view = {
     x: "trained" as const,

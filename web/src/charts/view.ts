@@ -32,7 +32,7 @@ export function readView(query: URLSearchParams): ChartsView {
   const x = query.get("x") ?? "step";
   const smooth = Number(query.get("smooth") ?? SMOOTH);
   return {
-    x: x in X_KINDS ? (x as XKind) : "step",
+    x: Object.hasOwn(X_KINDS, x) ? (x as XKind) : "step",
     smooth: Number.isFinite(smooth) ? Math.min(0.99, Math.max(0, smooth)) : SMOOTH,
     robust: query.get("robust") === "1",
     ghost: query.get("ghost") === "1",
@@ -72,8 +72,8 @@ export function toggled(list: readonly string[], item: string): readonly string[
 }
 
 function spanOf(text: string | null): Span | null {
-  const [min, max] = (text ?? "").split("~").map(Number);
-  return min !== undefined && max !== undefined && min < max ? { min, max } : null;
+  const [min = NaN, max = NaN] = (text ?? "").split("~").map(Number);
+  return Number.isFinite(min) && Number.isFinite(max) && min < max ? { min, max } : null;
 }
 
 function shortest(value: number): string {
