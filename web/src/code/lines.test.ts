@@ -22,7 +22,8 @@ test("what differs is shown with three lines around it, and where it is", () => 
   expect(lineDiff("same\n", "same\n")).toBe("");
   expect(lineDiff("", "new\n")).toBe("@@ -1 +1 @@\n+new");
   expect(lineDiff("old\n", "")).toBe("@@ -1 +1 @@\n-old");
-  expect(lineDiff("x\n", "x")).toContain("No newline");
+  expect(lineDiff("x\n", "x")).toBe("@@ -1 +1 @@\n-x\n+x\n\\ No newline at end of file");
+  expect(lineDiff("x", "x\ny")).toContain("-x\n\\ No newline at end of file\n+x\n+y\n\\ No newline");
 });
 
 test("applying a difference to the old text gives the new one", () => {

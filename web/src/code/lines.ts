@@ -31,9 +31,8 @@ export function lineDiff(before: string, after: string): string {
 function linesOf(text: string): string[] {
   if (text === "") return [];
   const lines = text.split("\n");
-  if (lines.at(-1) === "") lines.pop();
-  else lines.push("\\ No newline at end of file");
-  return lines;
+  const last = lines.pop() ?? "";
+  return last === "" ? lines : [...lines, `${last}\n\\ No newline at end of file`];
 }
 
 function edits(old: readonly string[], now: readonly string[]): readonly Edit[] {
@@ -98,7 +97,7 @@ function hunks(all: readonly Edit[], start: number): string {
   for (const [place, { sign, line }] of all.entries()) {
     if (near.has(place)) {
       if (!near.has(place - 1) || place === 0) parts.push(`@@ -${oldLine} +${newLine} @@`);
-      parts.push(line.startsWith("\\ ") ? line : sign + line);
+      parts.push(sign + line);
     }
     if (sign !== "+") oldLine++;
     if (sign !== "-") newLine++;
