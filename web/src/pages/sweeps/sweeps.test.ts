@@ -19,6 +19,7 @@ import { shortKeys } from "../../text/keys";
 import Sweep from "./Sweep.svelte";
 import { countsText, pointText, valueText } from "./sweeps";
 import Sweeps from "./Sweeps.svelte";
+import Trials from "./Trials.svelte";
 
 const AT = "2026-01-01T00:00:00Z";
 const COUNTS = {
@@ -250,6 +251,16 @@ test("a running sweep is read again when one of its jobs changes, and every few 
   expect(asked.length).toBe(before + 2);
   await vi.advanceTimersByTimeAsync(10_000);
   expect(asked.length).toBeGreaterThan(before + 4);
+});
+
+test("only what is a number in all trials is set as numbers are", () => {
+  const parameters = { "args.lr": [1, 2], "args.optimizer": ["adam", "sgd"], "args.clip": [1, "none"] };
+  const trials = [
+    trial(1, { point: { "args.lr": 1, "args.optimizer": "adam", "args.clip": 1 } }),
+    trial(2, { point: { "args.lr": 2, "args.optimizer": "sgd", "args.clip": "none" } }),
+  ];
+  const host = show(Trials, { sweep: sweep({ spec: { parameters } }), trials, onchange: () => undefined });
+  expect(textsOf(host, "th.number")).toEqual(["Rank", "val/loss", "lr", "Step"]);
 });
 
 test("keys and values are short, and keys differ", () => {
