@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { barsPath, binAt, resampled } from "./bins";
 import { between, parts } from "./colours";
+import { densityPixels } from "./density";
 import { allSteps, atOrBelow, away } from "./steps";
 import { FITTED, moved, zoomed } from "./zoom";
 
@@ -55,4 +56,21 @@ test("tokens are colours in both forms that the build leaves", () => {
     ],
   ]);
   expect(between([0, 0, 0], [100, 200, 50], 0.5)).toEqual([50, 100, 25]);
+});
+
+test("of shares over steps the least values are below, and the most is darkest", () => {
+  const pixels = densityPixels(
+    [
+      [1, 0],
+      [0.25, 0.25],
+    ],
+    2,
+    [
+      [255, 255, 255],
+      [55, 55, 55],
+    ],
+  );
+  const red = [...pixels].filter((_, index) => index % 4 === 0);
+  expect(red).toEqual([255, 155, 55, 155]); // the upper row, then the lower one
+  expect(densityPixels([[0, 0]], 2, [[9, 9, 9], [0, 0, 0]])[0]).toBe(9); // prettier-ignore
 });
