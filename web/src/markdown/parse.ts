@@ -1,140 +1,121 @@
-/**
- * Markdown that somebody else has written, as a tree of what the page shows of it.
- *
- * Nothing of it is HTML: a text stays a text, also what looks like an element. Pictures are links, so that no other
- * server hears who reads a note.
- */
-import { lexer, type Token, type Tokens } from "marked";
+/** Markdown that somebody else has written, as a tree of what the page shows of it, in a time that grows with its length. */
+import { visible } from "../code/visible";
+import { inlinesOf } from "./inline";
+import { fenceOf, interrupts, isBlank, isRule, levelOf, QUOTE } from "./lines";
+import { listAt } from "./lists";
+import { tableOf } from "./tables";
+import { DEEPEST, type Block, type Found, type Inline } from "./tree";
 
-export type Inline =
-  | { readonly kind: "text"; readonly text: string }
-  | { readonly kind: "code"; readonly text: string }
-  | { readonly kind: "strong" | "em" | "del"; readonly inner: readonly Inline[] }
-  | { readonly kind: "link"; readonly href: string; readonly inner: readonly Inline[] }
-  | { readonly kind: "break" };
-export interface Item {
-  /** Whether it is ticked; null if it has no box. */
-  readonly isChecked: boolean | null;
-  readonly blocks: readonly Block[];
-}
-export type Block =
-  | { readonly kind: "paragraph"; readonly inner: readonly Inline[] }
-  | { readonly kind: "line"; readonly inner: readonly Inline[] }
-  | { readonly kind: "heading"; readonly level: number; readonly inner: readonly Inline[] }
-  | { readonly kind: "code"; readonly text: string }
-  | { readonly kind: "quote"; readonly blocks: readonly Block[] }
-  | { readonly kind: "list"; readonly start: number | null; readonly items: readonly Item[] }
-  | {
-      readonly kind: "table";
-      readonly head: readonly (readonly Inline[])[];
-      readonly rows: readonly (readonly (readonly Inline[])[])[];
-    }
-  | { readonly kind: "rule" };
+const INDENTED = /^(?: {4}|\t)/;
+const UNDERLINE = /^ {0,3}(?:=+|-+)$/;
 
-const DEEPEST = 16;
-/** The beginning of a line that nests so deep that reading it would take seconds. */
-const TOO_DEEP = /^(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*){24}/m;
-const SCHEMES = new Set(["http:", "https:"]);
-
-/** Returns the blocks. What nests too deep to be read is one text. */
 export function parse(markdown: string): readonly Block[] {
-  if (TOO_DEEP.test(markdown)) return [{ kind: "code", text: markdown }];
-  try {
-    return blocksOf(lexer(markdown, { gfm: true }), 0);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error; // of the stack
-    return [{ kind: "code", text: markdown }];
-  }
+  return blocksOf(markdown.split(/\r\n?|\n/), 0);
 }
 
-/** Returns where a link may lead: to another site, or to an address for mail. Null: nowhere. */
-export function target(href: string): string | null {
-  const url = URL.canParse(href) ? new URL(href) : null;
-  return url !== null && SCHEMES.has(url.protocol) ? url.href : null;
-}
-
-function blocksOf(tokens: readonly Token[], depth: number): readonly Block[] {
-  return tokens.flatMap((token) => blockOf(token, depth) ?? []);
-}
-
-function blockOf(token: Token, depth: number): Block | null {
-  if (token.type === "space" || token.type === "def") return null;
-  if (depth >= DEEPEST) return { kind: "code", text: token.raw };
-  switch (token.type) {
-    case "hr":
-      return { kind: "rule" };
-    case "code":
-      return { kind: "code", text: (token as Tokens.Code).text };
-    case "heading":
-      return { kind: "heading", level: (token as Tokens.Heading).depth, inner: inside(token, depth) };
-    case "blockquote":
-      return { kind: "quote", blocks: blocksOf(token.tokens ?? [], depth + 1) };
-    case "list":
-      return listOf(token as Tokens.List, depth);
-    case "table":
-      return tableOf(token as Tokens.Table, depth);
-    case "paragraph":
-      return { kind: "paragraph", inner: inside(token, depth) };
-    default:
-      return {
-        kind: "line",
-        inner: "tokens" in token ? inside(token, depth) : [{ kind: "text", text: token.raw }],
-      };
-  }
-}
-
-function listOf(list: Tokens.List, depth: number): Block {
-  const items = list.items.map((item) => ({
-    isChecked: item.task ? item.checked === true : null,
-    blocks: blocksOf(
-      item.tokens.filter((token) => token.type !== "checkbox"),
-      depth + 1,
-    ),
-  }));
-  return { kind: "list", start: list.ordered ? Number(list.start) || 1 : null, items };
-}
-
-function tableOf(table: Tokens.Table, depth: number): Block {
-  const cells = (row: readonly Tokens.TableCell[]): readonly (readonly Inline[])[] =>
-    row.map((cell) => inlinesOf(cell.tokens, depth + 1));
-  return { kind: "table", head: cells(table.header), rows: table.rows.map(cells) };
-}
-
-function inside(token: Token, depth: number): readonly Inline[] {
-  return inlinesOf(token.type !== "image" && "tokens" in token ? (token.tokens ?? []) : [], depth + 1);
-}
-
-function inlinesOf(tokens: readonly Token[], depth: number): readonly Inline[] {
-  return tokens.filter((token) => token.type !== "checkbox").map((token) => inlineOf(token, depth));
-}
-
-function inlineOf(token: Token, depth: number): Inline {
-  if (depth >= DEEPEST) return { kind: "text", text: token.raw };
-  switch (token.type) {
-    case "br":
-      return { kind: "break" };
-    case "codespan":
-      return { kind: "code", text: (token as Tokens.Codespan).text };
-    case "strong":
-    case "em":
-    case "del":
-      return { kind: token.type, inner: inside(token, depth) };
-    case "link":
-      return linkOf((token as Tokens.Link).href, inside(token, depth), token.raw);
-    case "image": {
-      const { href, text } = token as Tokens.Image;
-      return linkOf(href, [{ kind: "text", text: text || href }], token.raw);
+/** Returns the blocks of some lines, each of which is read at most once a level. */
+function blocksOf(lines: readonly string[], depth: number): readonly Block[] {
+  if (depth >= DEEPEST) return [codeOf(lines)];
+  const blocks: Block[] = [];
+  for (let at = 0; at < lines.length;) {
+    if (isBlank(lines[at])) {
+      at += 1;
+      continue;
     }
-    case "text":
-    case "escape":
-      return { kind: "text", text: (token as Tokens.Text).text };
-    default:
-      return { kind: "text", text: token.raw };
+    const [block, next] = blockOf(lines, at, depth);
+    blocks.push(block);
+    at = next;
   }
+  return blocks;
 }
 
-/** A link that leads nowhere is shown as it is written. */
-function linkOf(href: string, inner: readonly Inline[], raw: string): Inline {
-  const to = target(href);
-  return to === null ? { kind: "text", text: raw } : { kind: "link", href: to, inner };
+function blockOf(lines: readonly string[], at: number, depth: number): Found {
+  const line = lines[at] ?? "";
+  if (isRule(line)) return [{ kind: "rule" }, at + 1];
+  return (
+    fenced(lines, at) ??
+    heading(line, at) ??
+    quote(lines, at, depth) ??
+    listOf(lines, at, depth) ??
+    indented(lines, at) ??
+    tableOf(lines, at) ??
+    paragraph(lines, at)
+  );
+}
+
+function fenced(lines: readonly string[], at: number): Found | null {
+  const fence = fenceOf(lines[at] ?? "");
+  if (fence === null) return null;
+  const closes = (line: string): boolean => {
+    const end = line.trim();
+    return end.length >= fence.length && end === (fence[0] ?? "").repeat(end.length);
+  };
+  let end = at + 1;
+  while (end < lines.length && !closes(lines[end] ?? "")) end += 1;
+  return [codeOf(lines.slice(at + 1, end)), end + 1];
+}
+
+function heading(line: string, at: number): Found | null {
+  const level = levelOf(line);
+  if (level === 0) return null;
+  const text = line.trim().slice(level).trim();
+  const opened = withoutEnd(text, "#");
+  const isClosed = opened === "" || /\s$/.test(opened);
+  return [{ kind: "heading", level, inner: inlinesOf(isClosed ? opened.trim() : text) }, at + 1];
+}
+
+function withoutEnd(text: string, sign: string): string {
+  let end = text.length;
+  while (text[end - 1] === sign) end -= 1;
+  return text.slice(0, end);
+}
+
+function quote(lines: readonly string[], at: number, depth: number): Found | null {
+  let end = at;
+  while (QUOTE.test(lines[end] ?? "")) end += 1;
+  if (end === at) return null;
+  const inner = lines.slice(at, end).map((line) => line.replace(QUOTE, ""));
+  return [{ kind: "quote", blocks: blocksOf(inner, depth + 1) }, end];
+}
+
+function listOf(lines: readonly string[], at: number, depth: number): Found | null {
+  const list = listAt(lines, at);
+  if (!list) return null;
+  const items = list.items.map(({ isChecked, lines: own }) => {
+    const blocks = blocksOf(own, depth + 1);
+    return { isChecked, blocks: list.isLoose ? blocks : blocks.map(asLine) };
+  });
+  return [{ kind: "list", start: list.start, items }, list.next];
+}
+
+function asLine(block: Block): Block {
+  return block.kind === "paragraph" ? { kind: "line", inner: block.inner } : block;
+}
+
+function indented(lines: readonly string[], at: number): Found | null {
+  let end = at;
+  while (INDENTED.test(lines[end] ?? "") && !isBlank(lines[end])) end += 1;
+  return end === at ? null : [codeOf(lines.slice(at, end).map((line) => line.replace(INDENTED, ""))), end];
+}
+
+function paragraph(lines: readonly string[], at: number): Found {
+  let end = at + 1;
+  for (; end < lines.length && !isBlank(lines[end]); end += 1) {
+    const line = lines[end] ?? "";
+    if (UNDERLINE.test(line.trimEnd())) {
+      const level = line.includes("=") ? 1 : 2;
+      return [{ kind: "heading", level, inner: inner(lines, at, end) }, end + 1];
+    }
+    if (interrupts(line)) break;
+  }
+  return [{ kind: "paragraph", inner: inner(lines, at, end) }, end];
+}
+
+function inner(lines: readonly string[], at: number, end: number): readonly Inline[] {
+  const text = lines.slice(at, end).map((line) => line.trimStart());
+  return inlinesOf(text.join("\n").trimEnd());
+}
+
+function codeOf(lines: readonly string[]): Block {
+  return { kind: "code", text: visible(lines.join("\n")) };
 }

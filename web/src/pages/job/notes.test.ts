@@ -109,6 +109,9 @@ test("of long notes the first lines are shown, and the rest when one asks", asyn
   expect([host.querySelector(".first"), textsOf(host, "[aria-expanded=true]")]).toEqual([null, ["less"]]);
   stored = view({ notes: "short", has_notes: true });
   expect(textsOf(await opened(), "[aria-expanded]")).toEqual([]);
+  stored = view({ notes: "- a\n".repeat(16_000), has_notes: true });
+  const huge = await opened();
+  expect(huge.querySelectorAll("li").length).toBe(500); // opening a job reads no more of them
 });
 
 test("Escape leaves a field in which nothing was written, and keeps what was", async () => {
