@@ -4,7 +4,7 @@ import functools
 from functools import partial
 import inspect
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
 from starlette.responses import Response
@@ -28,6 +28,7 @@ from store.queries import workers
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.filters import Instant
 from torchyard.contract.spec import CONFIGS, SPEC
+from torchyard.contract.sweeps import SweepSpec
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.cluster import TrainerView, WorkerHistoryView, WorkerView
 from torchyard.contract.views.estimates import StopView
@@ -52,9 +53,14 @@ def list_trainers(caller: JobReader) -> Page[TrainerView]:
 
 
 @router.get("/spec/schema", openapi_extra=CONDITIONAL, responses=_SCHEMA)
-def get_spec_schema(request: Request, caller: JobReader) -> Response:
-    """Returns the JSON schema of a whole job spec, for each trainer. All its defaults are valid."""
-    return etags.answer(request, _spec_schema(), media_type="application/json")
+def get_spec_schema(
+    request: Request,
+    caller: JobReader,
+    *,
+    of: Annotated[Literal["job", "sweep"], Query(description="`sweep`: what a sweep has around its job spec")] = "job",
+) -> Response:
+    """Returns the JSON schema of a whole job spec, for each trainer, or that of a sweep. All its defaults are valid."""
+    return etags.answer(request, _spec_schema(of), media_type="application/json")
 
 
 @router.get("/workers", responses=problems(Unavailable))
@@ -144,8 +150,9 @@ def _trainers() -> Page[TrainerView]:
 
 
 @functools.cache
-def _spec_schema() -> bytes:
-    return json.dumps(SPEC.json_schema(mode="serialization")).encode()
+def _spec_schema(of: Literal["job", "sweep"]) -> bytes:
+    schema = SPEC.json_schema if of == "job" else SweepSpec.model_json_schema
+    return json.dumps(schema(mode="serialization")).encode()
 
 
 def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: bool) -> WorkerView:

@@ -62,6 +62,17 @@ def test_the_schema_of_a_spec_has_every_trainer_and_accepts_resolved_specs(servi
     assert held.status_code == 304
 
 
+def test_the_schema_of_a_sweep_says_what_each_key_is(service: ApiFixture) -> None:
+    schema = service.get("/v1/spec/schema?of=sweep")
+    check_defaults(schema, schema)
+    sweep = {"parameters": {"config.optimizer.lr": [0.1]}, "job": {"trainer": "image-classification"}}
+    resolved = service.client.post("/v1/sweeps/validate", json=sweep).json()["spec"]
+    jsonschema_rs.validate(schema, resolved)
+    halving = schema["$defs"]["Halving"]["properties"]
+    assert [name for name, field in {**schema["properties"], **halving}.items() if "description" not in field] == []
+    assert service.client.get("/v1/spec/schema?of=model").status_code == 422
+
+
 def check_defaults(node: Any, schema: dict[str, Any]) -> None:
     """Checks that each default in a part of the schema is valid where it stands."""
     if isinstance(node, list):

@@ -19,7 +19,9 @@ OnKinds = Annotated[list[Annotated[EventKind, Field(strict=False)]], Field(min_l
 class Notify(Schema):
     """Which targets of the job's owner are told of this job, besides those that are told of all."""
 
-    targets: Annotated[list[TargetName], Field(min_length=1, max_length=MOST_TARGETS)]
+    targets: Annotated[
+        list[TargetName], Field(min_length=1, max_length=MOST_TARGETS, description="the names of targets")
+    ]
     on: OnKinds | None = Field(default=None, description="what they are told of; null: what each target says")
 
 

@@ -41,8 +41,10 @@ def _instant(value: Any) -> Any:
 class Schedule(Schema):
     """The times at which a job is submitted."""
 
-    cron: Cron
-    timezone: Annotated[str, Field(pattern=_ZONE, max_length=100)] = "UTC"
+    cron: Cron = Field(description="minute, hour, day of the month, month and day of the week, such as `0 3 * * *`")
+    timezone: Annotated[str, Field(pattern=_ZONE, max_length=100)] = Field(
+        default="UTC", description="whose clock the times are of, such as `Europe/Berlin`"
+    )
     overlap: Overlap = Field(
         default="skip",
         description="when the run before has not ended: `skip` this one, `queue` it until then (once, however many "

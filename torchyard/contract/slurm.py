@@ -23,6 +23,6 @@ class SlurmOptions(Schema):
     """What the job asks of the pool's cluster besides devices. The pool's operator says what is allowed."""
 
     account: SlurmWord | None = Field(default=None, description="null: the one of the job's owner, if there is one")
-    qos: SlurmWord | None = None
-    constraint: SlurmFeatures | None = None
-    reservation: SlurmWord | None = None
+    qos: SlurmWord | None = Field(default=None, description="null: the account's")
+    constraint: SlurmFeatures | None = Field(default=None, description="features that the nodes must have")
+    reservation: SlurmWord | None = Field(default=None, description="a reservation of the cluster to run in")

@@ -35,7 +35,13 @@ from torchyard.contract.text import unstorable
 from torchyard.contract.wording import allowing
 
 JOB_NAME = "1 to 100 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit"
-JobName = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", JOB_NAME))]
+JobName = Annotated[
+    str,
+    Field(
+        pattern=allowing(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", JOB_NAME),
+        description="what the job is called; several may have one name",
+    ),
+]
 Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
 
 MOST_SPEC_BYTES = 262_144
@@ -46,18 +52,20 @@ _MOST_VALUES = 10_000
 
 class CheckpointPolicy(Schema):
     every_epochs: Count | None = Field(default=1, description="null: only by steps, at a stop and at the end")
-    every_steps: Count | None = None
+    every_steps: Count | None = Field(default=None, description="null: only by epochs, at a stop and at the end")
     keep_last: Count | None = Field(default=None, description="the newest ones to keep; null keeps all")
     keep_best: Count = Field(default=1, description="the best ones to keep beside them, by `monitor`")
     monitor: MetricKey = Field(default="val/loss", description="the metric that decides which checkpoint is `best`")
-    mode: Literal["min", "max"] = "min"
+    mode: Literal["min", "max"] = Field(
+        default="min", description="whether the least or the greatest value is the best"
+    )
 
 
 class Profile(Schema):
     """Which optimizer steps of rank 0 are profiled by torch.profiler."""
 
     start: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(default=20, description="the step after which it begins")
-    steps: Annotated[int, Field(ge=1, le=100)] = 5
+    steps: Annotated[int, Field(ge=1, le=100)] = Field(default=5, description="how many steps it takes")
 
 
 class _Common(Schema):
@@ -87,7 +95,7 @@ class _Common(Schema):
         default=None,
         description="`team`: every user may read the job; `private`: its owner and administrators; null: the server's",
     )
-    labels: Labels = {}
+    labels: Labels = Field(default={}, description="names with values, by which jobs are found and grouped")
     env: Env = {}
     slurm: SlurmOptions | None = Field(
         default=None, exclude_if=lambda value: value is None, description="only with `resources.pool`"

@@ -117,10 +117,12 @@ Values = Annotated[
 class Halving(Schema):
     """When trials of `asha` stop: at `min`, `min · factor`, …; the best of each go on, to `max` at most."""
 
-    min: Count
-    max: Count
-    factor: Annotated[int, Field(ge=2, le=100)] = 3
-    unit: Literal["epochs", "steps"] = "epochs"
+    min: Count = Field(description="how long a trial runs before it may be stopped")
+    max: Count = Field(description="how long the best ones run")
+    factor: Annotated[int, Field(ge=2, le=100)] = Field(
+        default=3, description="of so many trials one goes on, for so many times as long"
+    )
+    unit: Literal["epochs", "steps"] = Field(default="epochs", description="of min and max")
 
     @model_validator(mode="after")
     def _rises(self) -> Self:
@@ -141,7 +143,12 @@ class SweepSpec(Schema):
     """A job spec, and what varies of it. Each point is a trial: an ordinary job of the sweep."""
 
     name: JobName = Field(default="sweep", description="of the sweep; its jobs are NAME-0, NAME-1, …")
-    method: Method = "grid"
+    method: Method = Field(
+        default="grid",
+        description="`grid`: each value with each of the others; `random`: values at random; `tpe`: each chosen by what"
+        " went well before; `asha`: stops early what is not among the best; `list`: `points`; `array`: one job"
+        " `trials` times",
+    )
     parameters: Annotated[dict[Key, Values], Field(max_length=50)] = Field(
         default={}, description="what varies: by its path in the job spec, or `args.NAME`, an option of a script"
     )
