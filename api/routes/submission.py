@@ -18,6 +18,7 @@ from api.parameters.idempotency import Keyed
 from api.parameters.reads import Parts
 from api.present import jobs as present
 from api.present.forecasts import prospect as prospect_view
+from api.present.times import time
 from api.services import Services, ServicesDep
 from scheduling.snapshot import Waiting
 from store.facts.callers import Caller
@@ -65,11 +66,12 @@ def validate_spec(
     budget = forecasts.budget()
     with budget.counted():
         spec, found = queries.placed(store, spec, caller=caller, visibility=visibility, max_stop_grace=grace)
+    first_run = None if spec.schedule is None else time(queries.first_run(store, spec.schedule))
     if not forecast:
-        return SpecView(spec=spec, waits_for=prospect_view(found.prospect))
+        return SpecView(spec=spec, waits_for=prospect_view(found.prospect), first_run_at=first_run)
     yield
     made = yield from forecasts.forecast(found, budget, read=_ahead(services))
-    return SpecView(spec=spec, waits_for=prospect_view(found.prospect, made))
+    return SpecView(spec=spec, waits_for=prospect_view(found.prospect, made), first_run_at=first_run)
 
 
 @router.post("/jobs", status_code=201, responses=_CREATED)

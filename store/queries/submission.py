@@ -8,8 +8,9 @@ from store.db.database import Snapshots
 from store.facts.callers import Caller
 from store.facts.foresight import Foresight
 from store.facts.submission import Submission
-from store.rows import after, gpus, pools, prospects, secrets, targets
+from store.rows import after, cron, gpus, pools, prospects, schedules, secrets, targets
 from torchyard.contract.pools import needs_pool
+from torchyard.contract.schedules import Schedule
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility
 
@@ -40,6 +41,12 @@ def placed(
         secrets.check(session, caller.name, wanted.spec)
         targets.check(session, caller.name, wanted.spec)
         return wanted.spec, prospects.of_newcomer(session, wanted, max_stop_grace=max_stop_grace)
+
+
+def first_run(store: Snapshots, schedule: Schedule) -> int:
+    """Returns when the first run would be due, in microseconds. Raises InvalidSpec for times that never come."""
+    with store.read() as session:
+        return cron.check(schedule, schedules.now(session))
 
 
 def _resolved(session: Session, spec: Spec, caller: Caller, visibility: Visibility) -> Submission:

@@ -33,6 +33,8 @@ def test_a_schedule_is_a_job_spec_with_its_times(service: ApiFixture) -> None:
     assert made["last_run"] is made["last_error"] is made["status_reason"] is None
     assert "schedule" not in made["spec"] and made["spec"]["visibility"] == "private"
     assert service.get("/v1/schedules")["data"] == [{key: value for key, value in made.items() if key != "spec"}]
+    foreseen = service.client.post("/v1/jobs/validate?place=true", json=NIGHTLY).json()
+    assert foreseen["first_run_at"] == made["next_at"]
 
 
 @pytest.mark.parametrize(
@@ -51,10 +53,11 @@ def test_a_schedule_is_a_job_spec_with_its_times(service: ApiFixture) -> None:
     ],
 )
 def test_times_that_cannot_be_are_refused_by_name(service: ApiFixture, schedule: Any, field: str, told: str) -> None:
-    answer = service.client.post("/v1/schedules", json={**SPEC, "schedule": schedule})
-    assert_problem(answer, 422, "invalid_spec")
-    (error,) = answer.json()["errors"]
-    assert error["field"] == field and told in error["message"]
+    for path in ("/v1/schedules", "/v1/jobs/validate?place=true"):
+        answer = service.client.post(path, json={**SPEC, "schedule": schedule})
+        assert_problem(answer, 422, "invalid_spec")
+        (error,) = answer.json()["errors"]
+        assert error["field"] == field and told in error["message"]
     assert service.get("/v1/schedules")["data"] == []
 
 

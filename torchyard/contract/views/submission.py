@@ -34,3 +34,5 @@ class SpecView(View):
     spec: JobSpec
     waits_for: ProspectView | None = Field(default=None, exclude_if=lambda value: value is None)
     """Only with `place`."""
+    first_run_at: datetime | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Only with `place`, of a spec with a schedule: when its first run would be due."""
