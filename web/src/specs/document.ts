@@ -92,15 +92,36 @@ export function withVaried(document: JsonObject, key: string, values: Json | und
 
 /** Returns the document with another method, and what that method needs. */
 export function withMethod(document: JsonObject, method: string): JsonObject {
-  const { trials, halving, ...rest } = document;
-  const others = put(rest, ["method"], undefined);
+  const { trials, halving, points, parameters, ...rest } = document;
   const epochs = at(jobOf(document), ["config", "training", "epochs"]);
   const most = typeof epochs === "number" && epochs > 1 ? epochs : 3;
+  const isCounted = method !== "grid" && method !== "list";
+  const isOfKeys = method !== "list" && method !== "array";
   return {
-    ...others,
-    ...(method === "grid" ? {} : { method, trials: trials ?? 10 }),
+    ...put(rest, ["method"], method === "grid" ? undefined : method),
+    ...(isCounted ? { trials: trials ?? 10 } : {}),
     ...(method === "asha" ? { halving: halving ?? { min: 1, max: most } } : {}),
+    ...(method === "list" ? { points: points ?? [firstOf(parameters)] } : {}),
+    ...(isOfKeys ? { parameters: parameters ?? variedOf(points) } : {}),
   };
+}
+
+/** Returns the point that has the first value of each key. */
+function firstOf(parameters: Json | undefined): JsonObject {
+  const entries = Object.entries(isObject(parameters) ? parameters : {});
+  return Object.fromEntries(
+    entries.map(([key, values]): [string, Json] => [
+      key,
+      (Array.isArray(values) ? (values as Json[])[0] : null) ?? null,
+    ]),
+  );
+}
+
+/** Returns each key of the points with its values. */
+function variedOf(points: Json | undefined): JsonObject {
+  const all = Array.isArray(points) ? (points as Json[]).filter(isObject) : [];
+  const keys = [...new Set(all.flatMap((point) => Object.keys(point)))];
+  return Object.fromEntries(keys.map((key) => [key, [...new Set(all.map((point) => point[key] ?? null))]]));
 }
 
 /** Says whether an environment variable has its value in the document, which may be a secret. */

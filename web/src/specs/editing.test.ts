@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { withValue, withVaried } from "./document";
+import { withMethod, withValue, withVaried } from "./document";
 import { edited } from "./editing";
 import { put, type Json, type JsonObject } from "./json";
 import { read } from "./reading";
@@ -96,6 +96,9 @@ test("a job becomes a sweep and a job again with its comments", () => {
   const sweep = edited(job, withVaried(read(job).document, "args.lr", [0.1]));
   expect(sweep).toBe(
     '# head\n\nname: script\nparameters:\n  args.lr: [0.1]\njob:\n  trainer: script # mine\n  config:\n    # code\n    code: file:///a\n    args: ["--a"]\n',
+  );
+  expect(edited(sweep, withMethod(read(sweep).document, "tpe"))).toBe(
+    sweep.replace("job:\n", "method: tpe\ntrials: 10\njob:\n"),
   );
   const again = edited(sweep, withVaried(read(sweep).document, "args.lr", undefined));
   expect(again).toBe(job.replace('args: ["--a"]\n', 'args: ["--a"]\nname: script\n'));

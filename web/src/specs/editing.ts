@@ -60,7 +60,7 @@ function editOf(text: string, found: Read, path: Path, value: Json | undefined):
   const key = path.at(-1) ?? "";
   if (outer === undefined) return null;
   if (place === undefined)
-    return value === undefined ? null : added(text, outer, siblings(found, path), key, value);
+    return value === undefined ? null : added(text, outer, beforeJob(found, path), key, value);
   if (value === undefined) return removed(text, outer, siblings(found, path), place);
   const isBlock = typeof value === "object" && value !== null && Object.keys(value).length > 0;
   if (place.isInline && (outer.isInline || !isBlock || Array.isArray(value))) {
@@ -102,6 +102,14 @@ function siblings(found: Read, path: Path): readonly Place[] {
   return Object.keys(isObject(object) ? object : {})
     .flatMap((key) => found.places.get(keyOf([...outer, key])) ?? [])
     .sort((one, other) => one.start - other.start);
+}
+
+/** Returns the same, of a sweep without its job, which stays last. */
+function beforeJob(found: Read, path: Path): readonly Place[] {
+  const all = siblings(found, path);
+  const job = path.length === 1 && isSweep(found.document) ? found.places.get(keyOf(["job"])) : undefined;
+  const before = job === undefined ? all : all.filter((place) => place.start < job.start);
+  return before.length > 0 ? before : all;
 }
 
 /** Returns the lines of a key and its value, with the last one's end. */

@@ -24,6 +24,14 @@ export interface Schema {
   readonly exclusiveMaximum?: number;
 }
 
+/** What one submits is described by. */
+export interface Schemas {
+  /** Of a job spec, for each trainer. */
+  readonly job: Schema;
+  /** Of a sweep, with its job as any object. */
+  readonly sweep: Schema;
+}
+
 export type Kind =
   | "choice" // one of few values
   | "number" // a number, and maybe words beside it
@@ -35,8 +43,9 @@ export type Kind =
 
 export interface Field {
   readonly path: Path;
-  /** The path as errors name it. */
+  /** The path as errors name it; of what a sweep has around its job, with `sweep.` before. */
   readonly key: string;
+  readonly isOfSweep: boolean;
   readonly kind: Kind;
   /** What it is if it is left out. Undefined: it must be given, or is made of the defaults of its fields. */
   readonly fallback: Json | undefined;
@@ -71,6 +80,15 @@ export function fieldsOf(whole: Schema, trainer: Json | undefined): Field | null
   return spec === undefined ? null : fieldOf(whole, spec, [], true);
 }
 
+/** Returns the fields of what a sweep has around its job, as a group. */
+export function sweepFieldsOf(whole: Schema): Field {
+  return ofSweep(fieldOf(whole, whole, [], true));
+}
+
+function ofSweep(field: Field): Field {
+  return { ...field, key: `sweep.${field.key}`, isOfSweep: true, fields: field.fields.map(ofSweep) };
+}
+
 /** Returns all fields that are no groups. */
 export function leavesOf(field: Field): readonly Field[] {
   return field.kind === "group" ? field.fields.flatMap(leavesOf) : [field];
@@ -96,6 +114,7 @@ function fieldOf(whole: Schema, written: Schema, path: Path, isRequired: boolean
   return {
     path,
     key: path.join("."),
+    isOfSweep: false,
     kind,
     fallback: found.default,
     isRequired,

@@ -164,6 +164,11 @@ test("a key that varies makes a sweep of the job, and the last one that does not
     halving: { min: 1, max: 3 },
   });
   expect(withMethod(withMethod(sweep, "asha"), "grid")).toEqual(sweep);
+  const list = withMethod(withVaried(sweep, "env.A", { min: 1, max: 2 }), "list");
+  expect(list.points).toEqual([{ "config.args.lr": 0.1, "env.A": null }]);
+  expect(list.parameters).toBeUndefined();
+  expect(withMethod(list, "grid").parameters).toEqual({ "config.args.lr": [0.1], "env.A": [null] });
+  expect(withMethod(sweep, "array")).not.toHaveProperty("parameters");
   expect(jobOf({ trainer: "script", job: { trainer: "x" } })).toMatchObject({ trainer: "script" });
 });
 

@@ -22,6 +22,10 @@ export class Checks {
   /** Null until the service has answered for what is written now. */
   wrong = $state.raw<readonly Wrong[] | null>(null);
   prospect = $state.raw<ProspectView | null>(null);
+  /** The job spec as it would be stored, with every default; null of a sweep, and until the service has answered. */
+  resolved = $state.raw<JsonObject | null>(null);
+  /** When the first run of a schedule would be due. */
+  firstRun = $state.raw<string | null>(null);
   /** How many trials a sweep has. */
   points = $state.raw<number | null>(null);
   /** Why the service could not be asked. */
@@ -62,6 +66,7 @@ export class Checks {
       const prospect =
         written === this.forecast ? withForecast(found.prospect, this.prospect) : found.prospect;
       [this.points, this.prospect, this.wrong, this.failure] = [found.points, prospect, [], null];
+      [this.resolved, this.firstRun] = [found.resolved, found.firstRun];
       if (prospect?.position && !prospect.fits) this.forecastSoon(document, written);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -108,15 +113,21 @@ function wrongOf(error: ApiError): readonly Wrong[] {
   return error.status === 422 ? error.errors : [];
 }
 
-async function ask(
-  document: JsonObject,
-  kind: Sent,
-): Promise<{ points: number | null; prospect: ProspectView | null }> {
+interface Answer {
+  readonly points: number | null;
+  readonly prospect: ProspectView | null;
+  readonly resolved: JsonObject | null;
+  readonly firstRun: string | null;
+}
+
+async function ask(document: JsonObject, kind: Sent): Promise<Answer> {
   if (kind === "sweep") {
     const { points } = await post<SweepResolved>("v1/sweeps/validate", document);
-    return { points, prospect: null };
+    return { points, prospect: null, resolved: null, firstRun: null };
   }
   const found = await post<SpecView>("v1/jobs/validate?place=true", jobOf(document));
   // A schedule's job waits for its time, and then for what there is then.
-  return { points: null, prospect: kind === "schedule" ? null : (found.waits_for ?? null) };
+  const prospect = kind === "schedule" ? null : (found.waits_for ?? null);
+  const [resolved, firstRun] = [found.spec as unknown as JsonObject, found.first_run_at ?? null];
+  return { points: null, prospect, resolved, firstRun };
 }

@@ -1,5 +1,5 @@
 /** What one is about to submit: its YAML, and the document that the form shows, which is that of the newest YAML that could be read. */
-import { at, equal, isObject, put, type Json, type JsonObject, type Path } from "../../specs/json";
+import { at, equal, isObject, put, type Json, type JsonObject } from "../../specs/json";
 import {
   fitting,
   isSweep,
@@ -17,7 +17,7 @@ import {
 import { edited } from "../../specs/editing";
 import { Fault } from "../../specs/fault";
 import { lineOf, read, type Read } from "../../specs/reading";
-import { fieldAt, fieldsOf, type Field, type Schema } from "../../specs/schema";
+import { fieldAt, fieldsOf, sweepFieldsOf, type Field, type Schemas } from "../../specs/schema";
 import { Past } from "./past";
 
 export class Draft {
@@ -38,12 +38,16 @@ export class Draft {
   readonly kind = $derived(kindOf(this.document));
   readonly isSweep = $derived(isSweep(this.document));
   /** All fields of the trainer; null if the document names none that there is. */
-  readonly root: Field | null = $derived.by(() => fieldsOf(this.schema, this.job.trainer));
+  readonly root: Field | null = $derived.by(() => fieldsOf(this.schemas.job, this.job.trainer));
+
+  /** All fields of what a sweep has around its job. */
+  readonly sweepRoot: Field;
 
   constructor(
-    readonly schema: Schema,
+    readonly schemas: Schemas,
     text: string,
   ) {
+    this.sweepRoot = sweepFieldsOf(schemas.sweep);
     this.show(text);
   }
 
@@ -61,29 +65,32 @@ export class Draft {
     this.move(this.past.forth(this.text));
   }
 
+  /** The method of the sweep. */
+  get method(): string {
+    return typeof this.document.method === "string" ? this.document.method : "grid";
+  }
+
   /** The keys that vary. */
   get variedKeys(): readonly string[] {
     const { parameters } = this.document;
     return this.isSweep && isObject(parameters) ? Object.keys(parameters) : [];
   }
 
-  given(path: Path): Json | undefined {
-    return at(this.job, path);
+  given({ isOfSweep, path }: Field): Json | undefined {
+    return at(isOfSweep ? this.document : this.job, path);
   }
 
-  /** Changes a value of the job spec. Undefined is the default. */
-  set(path: Path, value: Json | undefined): void {
-    if (this.root) this.write(withValue(this.document, this.root, path, value), path.join("."));
-  }
-
-  /** Changes a value of the sweep itself. */
-  setOfSweep(path: Path, value: Json | undefined): void {
-    this.write(put(this.document, path, value), path.join("."));
+  /** Changes a value. Undefined is the default. */
+  set(field: Field, value: Json | undefined): void {
+    if (field.key === "sweep.method")
+      this.write(withMethod(this.document, String(value ?? "grid")), field.key);
+    else if (field.isOfSweep) this.write(put(this.document, field.path, value), field.key);
+    else if (this.root) this.write(withValue(this.document, this.root, field.path, value), field.key);
   }
 
   /** Takes another trainer. What that one does not take is there again with one that does. */
   setTrainer(trainer: string): void {
-    const root = fieldsOf(this.schema, trainer);
+    const root = fieldsOf(this.schemas.job, trainer);
     const { trainer: before, config } = this.job;
     const old = isObject(config) ? config : {};
     if (root === null || trainer === before) return;
@@ -94,11 +101,8 @@ export class Draft {
     this.aside.set(String(before), unfit(fieldAt(root, ["config"]), old));
   }
 
-  setMethod(method: string): void {
-    this.write(withMethod(this.document, method), "method");
-  }
-
   varied(field: Field): Json | undefined {
+    if (field.isOfSweep) return undefined;
     return variedIn(this.document, field.key);
   }
 
@@ -110,11 +114,14 @@ export class Draft {
     this.write(withVaried(job, field.key, values), field.key);
   }
 
-  /** Returns the lines that errors are at, by what the service calls the fields of the document. */
-  lines(fields: readonly string[]): ReadonlySet<number> {
-    return new Set(fields.map((field) => this.line(field)));
+  /** Returns the line of a field's value; null if it has none. */
+  lineOf(field: Field): number | null {
+    if (this.given(field) !== undefined)
+      return this.line(this.isSweep && !field.isOfSweep ? `job.${field.key}` : field.path.join("."));
+    return this.varied(field) === undefined ? null : this.line(`parameters.${field.key}`);
   }
 
+  /** Returns the line that an error is at, by what the service calls the field of the document. */
   line(field: string): number {
     const parts = field.split(".");
     const parameters = this.document.parameters;

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { fieldAt, type Field } from "../../specs/schema";
-import { schema } from "../../specs/testing";
+import { schemas } from "../../specs/testing";
 import { Draft } from "./draft.svelte";
 
 const BEGUN =
@@ -25,10 +25,10 @@ function rest(): void {
 }
 
 test("changes in the form and in the YAML are taken back in turn, and made again", () => {
-  const draft = new Draft(schema, BEGUN);
+  const draft = new Draft(schemas, BEGUN);
   const texts = [draft.text];
   const changes = [
-    () => draft.set(["config", "training", "epochs"], 7),
+    () => draft.set(field(draft, "config.training.epochs"), 7),
     () => draft.type(`${draft.text}name: a\n`),
     () => draft.vary(field(draft, "config.optimizer.lr"), [0.1, 0.2]),
     () => draft.setTrainer("text-classification"),
@@ -55,22 +55,22 @@ test("changes in the form and in the YAML are taken back in turn, and made again
 });
 
 test("what is typed in one place without a rest is taken back together", () => {
-  const draft = new Draft(schema, BEGUN);
-  for (const name of ["n", "ni", "nig"]) draft.set(["name"], name);
-  draft.set(["priority"], 1);
-  draft.set(["priority"], 1); // nothing changes
+  const draft = new Draft(schemas, BEGUN);
+  for (const name of ["n", "ni", "nig"]) draft.set(field(draft, "name"), name);
+  draft.set(field(draft, "priority"), 1);
+  draft.set(field(draft, "priority"), 1); // nothing changes
   draft.undo();
   expect(draft.job.name).toBe("nig");
   draft.undo();
   expect(draft.text).toBe(BEGUN);
-  draft.set(["priority"], 2);
+  draft.set(field(draft, "priority"), 2);
   draft.redo();
   expect(draft.job.priority).toBe(2);
 });
 
 test("another trainer takes what fits it, and what does not is there again with the first", () => {
   const draft = new Draft(
-    schema,
+    schemas,
     `${BEGUN}  model: {name: resnet18}\n  data:\n    image_size: 64 # pixels\n  ema: {}\nlabels: {team: a}\n`,
   );
   draft.setTrainer("text-classification");
@@ -80,8 +80,8 @@ test("another trainer takes what fits it, and what does not is there again with 
     labels: { team: "a" },
   });
   expect(draft.text).toContain("epochs: 5 # enough");
-  draft.set(["config", "training", "epochs"], 7);
-  draft.set(["config", "model"], { name: "roberta_base", dropout: 0.5, weights: "none" });
+  draft.set(field(draft, "config.training.epochs"), 7);
+  draft.set(field(draft, "config.model"), { name: "roberta_base", dropout: 0.5, weights: "none" });
   draft.setTrainer("script");
   expect(draft.job.config).toBeUndefined();
   draft.setTrainer("image-classification");
@@ -89,12 +89,12 @@ test("another trainer takes what fits it, and what does not is there again with 
     ...{ training: { epochs: 7 }, ema: {}, model: { name: "resnet18", weights: "none" } },
     data: { image_size: 64 },
   });
-  draft.set(["config", "ema"], undefined);
+  draft.set(field(draft, "config.ema"), undefined);
   draft.setTrainer("text-classification");
   expect(draft.job.config).not.toHaveProperty("ema");
   expect(draft.job.config).toMatchObject({ training: { epochs: 7 }, model: { dropout: 0.5 } });
 });
 
 test("a mark of bytes at the beginning is no part of the text", () => {
-  expect(new Draft(schema, "\ufefftrainer: script\n").text).toBe("trainer: script\n");
+  expect(new Draft(schemas, "\ufefftrainer: script\n").text).toBe("trainer: script\n");
 });

@@ -1,18 +1,21 @@
 import { expect, test } from "vitest";
 import { byField, keyOfWrong } from "./errors";
 
-const KEYS = ["config.optimizer.lr", "config.args", "labels", "name"];
+const KEYS = ["sweep.trials", "sweep.labels", "config.optimizer.lr", "config.args", "labels", "name"];
 
 test("what the service calls a field of a sweep is that of its job, or a key that varies", () => {
-  const of = (field: string): string => keyOfWrong(field, KEYS, { isSweep: true });
+  const of = (field: string): string => keyOfWrong({ field, message: "is wrong" }, KEYS, { isSweep: true });
   expect(of("job.config.optimizer.lr")).toBe("config.optimizer.lr");
   expect(of("parameters.config.optimizer.lr")).toBe("config.optimizer.lr");
   expect(of("parameters.config.optimizer.lr.1")).toBe("config.optimizer.lr");
-  expect(of("trials")).toBe("trials");
+  expect(of("trials")).toBe("sweep.trials");
+  expect([of("labels.a b"), of("job.labels.a b")]).toEqual(["sweep.labels", "labels"]);
+  const message = "parameters.config.optimizer.lr needs a step";
+  expect(keyOfWrong({ field: "", message }, KEYS, { isSweep: true })).toBe("config.optimizer.lr");
 });
 
 test("an error within a list or a map is at its field, and one of no field stays what it is", () => {
-  const of = (field: string): string => keyOfWrong(field, KEYS, { isSweep: false });
+  const of = (field: string): string => keyOfWrong({ field, message: "is wrong" }, KEYS, { isSweep: false });
   expect(of("config.args.3")).toBe("config.args");
   expect(of("labels.a.b")).toBe("labels");
   expect(of("")).toBe("");
@@ -29,4 +32,10 @@ test("the service's word stands in place of what was said at once", () => {
     ["name", "of the service"],
     ["labels", "too"],
   ]);
+});
+
+test("a group that the service misses is not said beside the field that is missing in it", () => {
+  const said = new Map([["config.data.source", "is missing"]]);
+  const found = byField(said, [{ field: "config.data", message: "is missing" }], KEYS, { isSweep: false });
+  expect([...found.keys()]).toEqual(["config.data.source"]);
 });

@@ -1,6 +1,7 @@
 /** The parts of the form: first the fields that most runs set, then the others by the groups of the schema. */
-import { isObject, type JsonObject } from "../../specs/json";
+import { isObject } from "../../specs/json";
 import { leavesOf, type Field } from "../../specs/schema";
+import type { Held } from "./errors";
 
 export interface Section {
   readonly name: string;
@@ -24,6 +25,14 @@ const COMMON = [
   "init_from",
 ];
 
+/** The methods that have a key of a sweep, where not all have it. */
+const ONLY_OF: Readonly<Record<string, readonly string[]>> = {
+  trials: ["random", "tpe", "asha", "array"],
+  halving: ["asha"],
+  points: ["list"],
+  seed: ["random", "tpe", "asha"],
+};
+
 /** The sections that come first. The others follow in the order of the schema. */
 const FIRST = ["model", "data", "training", "loss", "optimizer"];
 
@@ -32,6 +41,15 @@ export function commonOf(root: Field): readonly Field[] {
   return COMMON.flatMap((key) => leaves.filter((field) => field.key === key)).filter(
     (field) => field.isRequired || field.key !== "config.model.weights",
   );
+}
+
+/** Returns the fields, of a trainer or of a sweep, whose keys or helps have all these words. */
+export function matching(root: Field, words: string): readonly Field[] {
+  const wanted = words.toLowerCase().split(/\s+/);
+  const said = (field: Field): string => `${field.key} ${field.help}`.toLowerCase();
+  const found = leavesOf(root).filter((field) => wanted.every((word) => said(field).includes(word)));
+  const isNamed = (field: Field): boolean => wanted.every((word) => field.key.includes(word));
+  return [...found.filter(isNamed), ...found.filter((field) => !isNamed(field))];
 }
 
 /** Returns the folded sections. Each field is in one, or among the common ones. */
@@ -53,9 +71,25 @@ export function sectionsOf(root: Field): readonly Section[] {
     .sort((one, other) => rank(one) - rank(other));
 }
 
+/** Returns the fields of a sweep that its method has, and those that most sweeps leave as they are. */
+export function partsOfSweep(
+  root: Field,
+  method: string,
+): { common: readonly Field[]; others: readonly Field[] } {
+  const others = ["visibility", "labels", "max_failed", "seed"];
+  const hidden = [
+    "job",
+    "parameters",
+    ...Object.keys(ONLY_OF).filter((name) => !ONLY_OF[name]?.includes(method)),
+  ];
+  const shown = root.fields.filter((field) => !hidden.includes(field.path[0] ?? ""));
+  const isOther = (field: Field): boolean => others.includes(field.path[0] ?? "");
+  return { common: shown.filter((field) => !isOther(field)), others: shown.filter(isOther) };
+}
+
 /** Returns how many values a section has that are written in the spec. */
-export function countGiven(section: Section, job: JsonObject): number {
-  return section.fields.reduce((sum, field) => sum + countAt(field, job), 0);
+export function countGiven(section: Section, draft: Held): number {
+  return section.fields.reduce((sum, field) => sum + countAt(field, draft), 0);
 }
 
 /** Says whether a field of the section, or one within, is among these. */
@@ -74,10 +108,9 @@ function isApart(field: Field): boolean {
   return field.kind === "group" || field.kind === "map";
 }
 
-function countAt(field: Field, job: JsonObject): number {
-  let found: unknown = job;
-  for (const key of field.path) found = isObject(found) ? found[key] : undefined;
-  if (found === undefined) return 0;
-  if (field.kind !== "group") return 1;
-  return field.fields.reduce((sum, inner) => sum + countAt(inner, job), 0) || 1;
+function countAt(field: Field, draft: Held): number {
+  if (field.kind !== "group")
+    return draft.given(field) === undefined && draft.varied(field) === undefined ? 0 : 1;
+  const inner = field.fields.reduce((sum, each) => sum + countAt(each, draft), 0);
+  return inner || (isObject(draft.given(field)) && field.isNullable ? 1 : 0);
 }

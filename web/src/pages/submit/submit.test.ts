@@ -1,7 +1,7 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { href, navigate, route } from "../../router.svelte";
-import { schema } from "../../specs/testing";
+import { schemas } from "../../specs/testing";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import { forget } from "./kept";
 import Submit from "./Submit.svelte";
@@ -29,7 +29,7 @@ afterEach(async () => {
 
 async function open(): Promise<{ host: HTMLElement; asked: readonly Asked[] }> {
   const asked = serve((each) => {
-    if (each.path === "v1/spec/schema") return schema;
+    if (each.path === "v1/spec/schema") return each.query.get("of") === "sweep" ? schemas.sweep : schemas.job;
     if (each.path === "v1/secrets") return { data: [{ name: "HF" }] };
     if (each.path === "v1/bundles") return { data: [] };
     return answer(each);
@@ -166,6 +166,59 @@ test("Ctrl+Enter submits, and the page goes to the job", async () => {
     name: "night",
   });
   expect([route().page, route().id]).toEqual(["job", JOB]);
+});
+
+test("a default that the service changes is shown in its field and in its help", async () => {
+  answer = () => ({
+    ...FITS,
+    spec: { idle_timeout: "2h", priority: 0, config: { training: { epochs: 3 } } },
+  });
+  const { host } = await open();
+  unfold(host, "job");
+  await checked();
+  expect(field(host, "field-idle_timeout").placeholder).toBe("2h");
+  expect(textOf(field(host, "help-idle_timeout"))).toContain("this service makes it 2h");
+  expect(textOf(field(host, "help-priority"))).not.toContain("this service");
+  expect(field(host, "field-config.training.epochs").placeholder).toBe("3");
+});
+
+test("a key is found by its name or its help, and Enter goes to it", async () => {
+  const { host } = await open();
+  type(field(host, "find-key"), "warmup_st");
+  expect(textsOf(host, ".row label")).toEqual([
+    "lr_scheduler.warmup_steps",
+    "distributed.local_sgd.warmup_steps",
+    "lr_scheduler.warmup_epochs", // whose help names them
+  ]);
+  field(host, "find-key").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  expect(document.activeElement?.id).toBe("field-config.lr_scheduler.warmup_steps");
+  type(field(host, "field-config.lr_scheduler.warmup_steps"), "5");
+  expect(yamlOf(host).value).toContain("lr_scheduler:\n    warmup_steps: 5\n");
+  type(field(host, "find-key"), "nothing like it");
+  expect(textOf(host.querySelector(".fields [role=status]"))).toBe("No key of this trainer is like that.");
+  type(field(host, "find-key"), "");
+  expect(textsOf(host, ".row label")[0]).toBe("name");
+});
+
+test("Ctrl+Z takes back what was changed in the form, and what was typed as YAML", async () => {
+  const { host } = await open();
+  const begun = yamlOf(host).value;
+  const press = (target: Element, init: KeyboardEventInit): boolean => {
+    const event = new KeyboardEvent("keydown", { ...init, bubbles: true, cancelable: true });
+    target.dispatchEvent(event);
+    flushSync();
+    return event.defaultPrevented;
+  };
+  const epochs = field(host, "field-config.training.epochs");
+  type(epochs, "7");
+  type(yamlOf(host), `${yamlOf(host).value}priority: 3\n`);
+  expect(press(yamlOf(host), { key: "z", ctrlKey: true })).toBe(true);
+  expect(yamlOf(host).value).toBe(`${begun}config:\n  training:\n    epochs: 7\n`);
+  expect(press(epochs, { key: "z", metaKey: true })).toBe(true);
+  expect([yamlOf(host).value, epochs.value]).toEqual([begun, ""]);
+  press(epochs, { key: "Z", ctrlKey: true, shiftKey: true });
+  expect(epochs.value).toBe("7");
+  expect(press(field(host, "find-key"), { key: "z", ctrlKey: true })).toBe(false); // of no draft
 });
 
 test("what a job would wait for is said", async () => {
@@ -309,10 +362,14 @@ test("a job is cloned with what differs from the defaults", async () => {
 });
 
 test("a key schedule adds a schedule", async () => {
-  answer = (asked) => (asked.path === "v1/schedules" ? { id: "sch_1" } : FITS);
+  const first_run_at = new Date(Date.now() + 2.5 * 3_600_000).toISOString();
+  answer = (asked) => (asked.path === "v1/schedules" ? { id: "sch_1" } : { ...FITS, first_run_at });
   const { host, asked } = await open();
   type(yamlOf(host), "trainer: image-classification\nschedule: 0 3 * * *\n");
   await checked();
+  expect(textOf(host.querySelector("footer"))).toMatch(
+    /^Submitted again and again, for you, first in 2h 30m: /,
+  );
   click(host, "Add the schedule");
   await settled();
   expect(asked.find(({ path }) => path === "v1/schedules")?.body).toMatchObject({ schedule: "0 3 * * *" });
