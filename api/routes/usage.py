@@ -6,7 +6,7 @@ from fastapi import Query
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
-from api.access.auth import ClusterReader, Principal
+from api.access.auth import ClusterFileReader, Principal
 from api.openapi.completion import CSV_FILE, problems
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterUsage, Limit, usage_after, usage_cursor
@@ -35,7 +35,7 @@ _MOST_FIGURES = 100 * MOST_DAYS
 async def list_usage(
     *,
     services: ServicesDep,
-    caller: ClusterReader,
+    caller: ClusterFileReader,
     reader: ReaderDep,
     by: Annotated[
         Literal["owner", "label"],

@@ -224,11 +224,18 @@ def test_a_link_opens_a_file_of_a_model(browser: Browser) -> None:
         assert (opened.status_code, opened.headers["etag"]) == (200, f'"{made.json()["sha256"]}"')
 
 
+def test_a_link_opens_the_use_of_the_devices_as_a_file(browser: Browser) -> None:
+    path = "/v1/usage?by=label&days=30&format=csv"
+    assert browser.as_another_client(path).status_code == 401
+    opened = browser.as_another_client(browser.link(path))
+    assert (opened.status_code, opened.headers["content-disposition"]) == (200, 'attachment; filename="usage.csv"')
+
+
 def test_links_are_for_sessions_and_for_files_of_jobs(browser: Browser) -> None:
     body = {"path": f"/v1/jobs/{browser.job}/logs/download"}
     bearer = {"Authorization": f"Bearer {browser.token}"}
     assert browser.client.post("/v1/links", json=body, headers=bearer).status_code == 403
-    for path in ("", "/v1/me", "https://evil.example/v1/jobs/x", "//evil.example", 5):
+    for path in ("", "/v1/me", "/v1/usages", "https://evil.example/v1/jobs/x", "//evil.example", 5):
         assert browser.client.post("/v1/links", json={"path": path}, headers=browser.own).status_code == 422
 
 

@@ -148,7 +148,9 @@ class FileLink(Schema):
         Field(
             min_length=1,
             max_length=4000,
-            pattern=allowing("^/v1/(jobs|models)/", "a path that begins with /v1/jobs/ or /v1/models/"),
+            pattern=allowing(
+                r"^/v1/(jobs/|models/|usage\?)", "a path that begins with /v1/jobs/, /v1/models/ or /v1/usage?"
+            ),
         ),
     ]
     """Its path with its query, as a download asks for it."""

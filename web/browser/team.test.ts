@@ -1,5 +1,8 @@
 /** Workers and the settings of a team, by keys: three roles are offered what they may do, and nothing else. */
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.ts";
@@ -137,6 +140,63 @@ test("a viewer and a member are offered what they may, and the page asks for not
     await leave(visited);
   }
 });
+
+test("the use of the devices is downloaded as a CSV, in which each cell begins with a name", async () => {
+  const labels = { project: '=1+1, "x"' };
+  const job = await submit(service, { ...digits("used"), labels });
+  await reach(service, job.id, "succeeded");
+  const visited = await visit(browser, service, "workers?usage=label");
+  const { page } = visited;
+  await page.getByRole("cell", { name: `project=${labels.project}`, exact: true }).waitFor();
+  const [saved] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "CSV" }).click(),
+  ]);
+  assert.equal(saved.suggestedFilename(), "usage.csv");
+  const [head, ...rows] = (await readFile(await saved.path(), "utf8")).trim().split("\n");
+  assert.match(head ?? "", /^day,owner,label,/);
+  const begun = rows.map((row) => /^\d{4}-\d\d-\d\d,(.*?),[\d.,]*$/.exec(row)?.[1]);
+  assert.deepEqual(begun, [`admin,"project==1+1, ""x"""`]);
+  await leave(visited);
+});
+
+test("a job that waits says between which times it starts, and how many of such estimates held", async () => {
+  const held = await submit(service, {
+    ...digits("holds-all", { epochs: 5000 }),
+    resources: { device: "cpu", devices_per_node: 2 },
+  });
+  await reach(service, held.id, "running");
+  remember({ scores: 200, held: 158 });
+  const waits = await submit(service, digits("waits-for-it"));
+  const visited = await visit(browser, service, "");
+  const queue = visited.page.getByRole("region", { name: /^Queue/ });
+  await queue
+    .getByText(/^Starts between \d\d:\d\d and .+; of the last 200 such estimates 79% held\.$/)
+    .waitFor();
+  await visited.page.goto(`${service.url}/jobs/${waits.id}`);
+  await visited.page
+    .getByText(/of the last 200 such estimates 79% held/)
+    .first()
+    .waitFor();
+  for (const { id } of [held, waits]) await service.ask(`v1/jobs/${id}/cancel`, { method: "POST" });
+  await leave(visited);
+});
+
+/** Stores as many estimates of each length of a wait that came true or not, as weeks of use would. */
+function remember({ scores, held }: { scores: number; held: number }): void {
+  const database = new DatabaseSync(join(service.folder, "torchyard.db"), { timeout: 10_000 });
+  const forecast = database.prepare(
+    "INSERT INTO forecasts (job_id, attempt, hour, made_at, wait_us, bucket, scored_at, log_ratio, held) VALUES (?, 1, 0, ?, ?, ?, ?, 0, ?)",
+  );
+  const calibration = database.prepare("INSERT INTO calibrations VALUES (?, 0.5, ?, ?, ?)");
+  const minute = 60_000_000;
+  for (let bucket = 0; bucket < 5; bucket++) {
+    calibration.run(bucket, scores, held, scores);
+    for (let number = 0; number < scores; number++)
+      forecast.run(`job_${bucket}_${number}`, number, minute, bucket, number, Number(number < held));
+  }
+  database.close();
+}
 
 function tokenOf(role: string): { token?: string } {
   const token = tokens[role];
