@@ -15,7 +15,7 @@ from xdist.remote import Producer
 
 from store import redis_client
 from store.db.database import Database
-from tests import costs, distribution
+from tests import costs, distribution, repeats
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 
@@ -55,8 +55,9 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Comes after those of the folders, which mark repeats of their own."""
+    repeats.leave_out(items)
     distribution.sort_longest_first(items)
 
 

@@ -4,7 +4,7 @@ The processes that a test has started and waited for count; a server that many t
 ends it.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator
 import os
 
@@ -19,7 +19,7 @@ class Costs:
 
     def __init__(self) -> None:
         self._used = _used()
-        self._by_file: Counter[str] = Counter()
+        self._by_file: defaultdict[str, float] = defaultdict(float)
 
     def pytest_collection_finish(self) -> None:
         self._used = _used()
@@ -43,7 +43,7 @@ class Costs:
             return
         total = sum(self._by_file.values())
         terminalreporter.write_line(f"\nprocessor time: {total:.0f} s in {len(self._by_file)} files, most of it in")
-        for path, spent in self._by_file.most_common(_SHOWN):
+        for path, spent in sorted(self._by_file.items(), key=lambda item: -item[1])[:_SHOWN]:
             terminalreporter.write_line(f"{spent:6.1f} s  {path}")
 
 

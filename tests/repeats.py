@@ -1,0 +1,48 @@
+"""Leaves to `make test-thorough` on which database a test is repeated.
+
+A test that can run on both databases runs on one of them in `make test`: half of the tests on each, by their names, so
+that both are sent what many tests send. Its further parameters run on SQLite, the cheaper one. Tests of what the
+databases do in different ways run on both.
+"""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import pytest
+
+_ON_BOTH = (
+    "api/test_idempotency.py",
+    "migrations/",
+    "store/test_backup.py",
+    "store/test_database.py",
+    "store/test_engine.py",
+    "store/test_line.py",
+    "store/test_list_orders.py",
+    "store/test_lock_order.py",
+    "store/test_log_search.py",
+    "store/test_model.py",
+    "store/test_prepared.py",
+    "store/test_quotas.py",
+    "store/test_races.py",
+    "store/test_retrying_together.py",
+    "store/test_searches.py",
+    "store/test_submitting_together.py",
+)
+"""Locks, plans, orders, searches, dumps, errors of a server, random histories: they differ between databases."""
+
+
+def leave_out(items: Sequence[pytest.Item]) -> None:
+    """Marks tests as thorough that are repeated on another database."""
+    quick = {item.nodeid: item for item in items if item.get_closest_marker("thorough") is None}
+    seen: set[str] = set()
+    for name, on_sqlite in quick.items():
+        on_postgresql = quick.get(name.replace("[sqlite", "[postgresql"))
+        if on_postgresql is None or on_postgresql is on_sqlite:
+            continue
+        test = name.partition("[")[0]
+        if test in seen:
+            on_postgresql.add_marker(pytest.mark.thorough)
+        elif not name.removeprefix("tests/").startswith(_ON_BOTH):
+            repeat = on_sqlite if crc32(test.encode()) % 2 else on_postgresql
+            repeat.add_marker(pytest.mark.thorough)
+        seen.add(test)
