@@ -21,6 +21,7 @@ export function paint(
   view: PaintView,
   theme: Theme,
 ): void {
+  ctx.save(); // uPlot takes it that the context is as it left it
   ctx.save();
   ctx.beginPath();
   ctx.rect(area.left, area.top, area.width, area.height);
@@ -32,6 +33,7 @@ export function paint(
   ctx.restore();
   paintSeams(ctx, area, lines, theme);
   for (const line of lines) paintTicks(ctx, area, line, theme, withBands);
+  ctx.restore();
 }
 
 function paintUnder(

@@ -1,0 +1,84 @@
+// @vitest-environment node
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Place } from "./axis";
+import { Columns } from "./columns";
+import { Line } from "./line";
+import { paint } from "./paint";
+import { curve } from "./testing";
+import type { Theme } from "./theme";
+
+const THEME = {
+  series: ["one"],
+  edge: "edge",
+  muted: "muted",
+  failed: "failed",
+  ink: "ink",
+} as unknown as Theme;
+const AREA = {
+  ...{ left: 50, top: 20, width: 100, height: 100, ratio: 1, log: false },
+  ...{ x: { min: 1, max: 10 }, y: { min: 0, max: 10 } },
+};
+const RESUMED = [1, 2].map((number) => ({
+  ...{ number, started_at: "", ended_at: null, start_step: number === 1 ? 0 : 10 },
+}));
+
+beforeEach(() => {
+  vi.stubGlobal(
+    "Path2D",
+    class {
+      moveTo(): void {}
+      lineTo(): void {}
+      closePath(): void {}
+    },
+  );
+});
+afterEach(() => vi.unstubAllGlobals());
+
+/** A canvas that says what was called with which numbers, and which properties were set when nothing would restore them. */
+function recorder(): { ctx: CanvasRenderingContext2D; calls: [string, number[]][]; leaked: string[] } {
+  const [calls, leaked]: [[string, number[]][], string[]] = [[], []];
+  let depth = 0;
+  const get =
+    (_: unknown, name: string) =>
+    (...args: number[]) => {
+      if (name === "save") depth += 1;
+      if (name === "restore") depth -= 1;
+      calls.push([name, args]);
+      return { width: 50 };
+    };
+  const set = (_: unknown, name: string): boolean => {
+    if (depth === 0) leaked.push(name);
+    return true;
+  };
+  return { ctx: new Proxy({}, { get, set }) as CanvasRenderingContext2D, calls, leaked };
+}
+
+function painted(values: readonly number[]): ReturnType<typeof recorder> {
+  const found = recorder();
+  const columns = Columns.of(curve("loss", values), 0);
+  const line = new Line({
+    ...{ jobId: "job_a", job: "a", name: "a", key: "loss", part: null, colour: { slot: 1, dash: [] } },
+    ...{ columns, place: new Place("step", RESUMED) },
+  });
+  paint(found.ctx, AREA, [line], { smooth: false, breakAtSeams: false }, THEME);
+  return found;
+}
+
+test("what paints leaves the canvas as it was: uPlot draws the grid of the next frame with it", () => {
+  expect(painted([1, 99, NaN, -99, 5]).leaked).toEqual([]);
+});
+
+test("marks of what lies outside stand beyond the edge, beside one another, and never over the axis", () => {
+  const { calls } = painted([99, 99, 5, 5, 5, -99]);
+  const corners = calls.filter(([name]) => name === "moveTo" || name === "lineTo").map(([, at]) => at);
+  const tips = (edge: number): number => corners.filter(([, y]) => y === edge).length;
+  expect([tips(14), tips(126)]).toEqual([3, 1]); // two marks and the seam; one mark
+  expect(Math.min(...corners.map(([x = 0]) => x))).toBe(AREA.left);
+});
+
+test("the name of an attempt stands above the plot, and within its width", () => {
+  const { calls } = painted([1, 2, 3]);
+  expect(calls.filter(([name]) => name === "fillText").map(([, args]) => args)).toEqual([
+    ["attempt 2", 100, 14],
+  ]);
+});
