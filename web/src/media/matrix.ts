@@ -29,6 +29,33 @@ export function pairAt(matrix: Matrix, { truth, taken }: Place): Pair {
   return { truth, taken, count, share: sum > 0 ? count / sum : 0 };
 }
 
+/** What a class comes to; null where there is nothing to divide by. */
+export interface ClassFigures {
+  readonly samples: number;
+  /** Of the samples of the class, those taken for it. */
+  readonly recall: number | null;
+  /** Of those taken for the class, those that are of it. */
+  readonly precision: number | null;
+  readonly f1: number | null;
+}
+
+/** Returns the figures of each class. */
+export function classFigures(matrix: Matrix): readonly ClassFigures[] {
+  const taken = matrix.matrix.map(() => 0);
+  for (const row of matrix.matrix)
+    for (const [index, count] of row.entries()) taken[index] = (taken[index] ?? 0) + count;
+  return rowSums(matrix).map((samples, index) => {
+    const right = matrix.matrix[index]?.[index] ?? 0;
+    const of = taken[index] ?? 0;
+    return {
+      samples,
+      recall: samples > 0 ? right / samples : null,
+      precision: of > 0 ? right / of : null,
+      f1: samples + of > 0 ? (2 * right) / (samples + of) : null,
+    };
+  });
+}
+
 /** Returns the pairs that occur, those of wrong answers first, and of each the most frequent first. */
 export function pairs(matrix: Matrix): readonly Pair[] {
   const found: Pair[] = [];

@@ -1,7 +1,7 @@
 import type { MediaView } from "../api/wire";
 import { expect, test } from "vitest";
 import { gridOf, histogramOf, matrixOf, noteIn, textIn } from "./data";
-import { countText, pairs, samplesOf } from "./matrix";
+import { classFigures, countText, pairs, samplesOf } from "./matrix";
 import { columnWidths, csvOf, numeric, sorted } from "./rows";
 
 const GRID = {
@@ -51,6 +51,15 @@ test("pairs that are confused come before those that are right", () => {
     [0, 1, 2, 0.2],
     [1, 1, 15, 0.75],
     [0, 0, 8, 0.8],
+  ]);
+});
+
+test("each class has its recall, precision and F1, where there is something to divide by", () => {
+  const matrix = { classes: ["a", "b", "c"], matrix: [[8, 2, 0], [4, 0, 0], [0, 0, 0]] }; // prettier-ignore
+  expect(classFigures(matrix)).toEqual([
+    { samples: 10, recall: 0.8, precision: 8 / 12, f1: 16 / 22 },
+    { samples: 4, recall: 0, precision: 0, f1: 0 },
+    { samples: 0, recall: null, precision: null, f1: null },
   ]);
 });
 

@@ -267,6 +267,22 @@ test("a cell of the confusion matrix shows the misclassified samples that belong
   expect(textsOf(article ?? host, "li")).toEqual(["5 instead of 3 (0.93)"]);
 });
 
+test("a matrix has the figures of its classes as a table, unless some are left out", async () => {
+  const data = { classes: ["3", "5"], matrix: [[9, 1], [2, 8]] }; // prettier-ignore
+  all = [
+    item("val/part", "confusion", 10, { data: { ...data, note: "2 of 9 classes" } }),
+    item("val/whole", "confusion", 10, { data }),
+  ];
+  const host = await opened();
+  const tables = (key: string): readonly string[] => {
+    const article = host.querySelector<HTMLElement>(`article[aria-label='${key}']`);
+    click(article ?? host, "table");
+    return textsOf(article ?? host, "tbody tr:first-child td");
+  };
+  expect(tables("val/part")).toEqual(["5", "3", "2", "20.0%"]);
+  expect(tables("val/whole")).toEqual(["3", "10", "90.0%", "81.8%", "85.7%", "5", "3", "2", "20.0%"]);
+});
+
 test("a histogram says its bins by the keyboard, and shows all of them as a table", async () => {
   all = [item("train/weights", "histogram", 1, { data: { edges: [0, 1, 2], counts: [3, 1] } })];
   const host = await opened();
