@@ -267,6 +267,50 @@ test("a cell of the confusion matrix shows the misclassified samples that belong
   expect(textsOf(article ?? host, "li")).toEqual(["5 instead of 3 (0.93)"]);
 });
 
+test("the confusion matrix follows the step, and so do the samples of its cell", async () => {
+  const at = (step: number, wrong: number): MediaView[] => [
+    item("confusion", "confusion", step, { data: { classes: ["3", "5"], matrix: [[9, wrong], [0, 8]] } }), // prettier-ignore
+    ...Array.from({ length: wrong }, (_, number) =>
+      item("misclassified", "text", step, {
+        number,
+        caption: "5 instead of 3 (0.9)",
+        data: { text: `${step}` },
+      }),
+    ),
+  ];
+  all = [...at(10, 3), ...at(20, 1)];
+  const host = await opened();
+  const matrix = host.querySelector<HTMLElement>("article[aria-label='confusion']");
+  for (const key of ["ArrowDown", "ArrowRight", "Enter"])
+    matrix
+      ?.querySelector("canvas")
+      ?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+  await rested();
+  expect(textOf(matrix)).toContain("Confused most often: 3 as 5 (1).");
+  expect(textsOf(matrix ?? host, "li .written")).toEqual(["20"]);
+  pressed(new KeyboardEvent("keydown", { key: "," }));
+  await rested();
+  expect(textOf(matrix)).toContain("Confused most often: 3 as 5 (3).");
+  expect(textsOf(matrix ?? host, "li .written")).toEqual(["10", "10", "10"]);
+});
+
+test("one slider has a thousand uneven steps, a place for each, and reads where it rests", async () => {
+  const steps = Array.from({ length: 1000 }, (_, index) => index * index);
+  all = steps.map((step) => item("val/story", "text", step, { data: { text: `story of ${step}` } }));
+  const host = await opened();
+  const slider = host.querySelector<HTMLInputElement>("input[type=range]");
+  const slide = (place: number): void => {
+    if (slider) slider.value = String(place);
+    slider?.dispatchEvent(new Event("input", { bubbles: true }));
+    flushSync();
+  };
+  for (let place = 999; place >= 500; place--) slide(place);
+  await rested();
+  expect([slider?.max, slider?.getAttribute("aria-valuetext")]).toEqual(["999", "step 250,000"]);
+  expect(textsOf(host, "pre")).toEqual(["story of 250000"]);
+  expect(itemsAsked()).toEqual(["val/story@998001", "val/story@250000"]);
+});
+
 test("a matrix has the figures of its classes as a table, unless some are left out", async () => {
   const data = { classes: ["3", "5"], matrix: [[9, 1], [2, 8]] }; // prettier-ignore
   all = [
