@@ -73,7 +73,7 @@ def sqlite_url(sqlite: SQLiteDatabases) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=[pytest.param("sqlite", marks=pytest.mark.thorough), "postgresql"])
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, redis_url: str
 ) -> Iterator[tuple[Host, Host]]:

@@ -72,7 +72,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 413, 
         pytest.param(["--phases", "coverage", "--include-operation-id", "change_job"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "coverage"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "examples,stateful"], marks=pytest.mark.thorough),
-        ["--phases", "fuzzing"],
+        ["--phases", "fuzzing", "--max-examples", "1"],
     ],
     ids=["coverage-of-a-change", "coverage", "stateful", "random"],
 )

@@ -27,11 +27,7 @@ def config(held: str, *, auto_batch: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "held",
-    [
-        "rmsprop",
-        "ema",
-        *(pytest.param(name, marks=pytest.mark.thorough) for name in HELD if name not in {"rmsprop", "ema"}),
-    ],
+    ["ema", *(pytest.param(name, marks=pytest.mark.thorough) for name in HELD if name != "ema")],
 )
 def test_a_batch_is_approved_if_its_run_fits(tmp_path: Path, library: Path, held: str) -> None:
     _, free = train(tmp_path / "free", library, config(held, auto_batch=False))

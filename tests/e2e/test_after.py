@@ -3,6 +3,8 @@
 from pathlib import Path
 import re
 
+import pytest
+
 from tests.e2e.documented import blocks, environment_in, run_blocks
 from tests.e2e.service import Service
 from torchyard.contract.job import JobState
@@ -11,6 +13,7 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
 AFTER = DOCUMENT.partition("\n## After\n")[2].partition("\n## ")[0]
 
 
+@pytest.mark.thorough
 def test_a_chain_starts_from_what_its_first_job_has_saved(tmp_path: Path, service: Service) -> None:
     environment = environment_in(tmp_path) | {
         "TORCHYARD_URL": service.server["url"],

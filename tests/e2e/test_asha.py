@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.e2e.service import Service, until
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import SweepState
@@ -24,6 +26,7 @@ SWEEP: dict[str, Any] = {
 }
 
 
+@pytest.mark.thorough
 def test_the_best_trial_goes_on_from_where_it_paused_and_the_others_are_stopped_early(service: Service) -> None:
     sweeps = service.client.sweeps
     sweep = sweeps.create(SWEEP)

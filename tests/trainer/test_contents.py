@@ -174,6 +174,7 @@ def attempt(root: Path, data: Path, *, stop_at: int | None = None, resume_from: 
     return run
 
 
+@pytest.mark.thorough
 def test_a_run_does_not_resume_when_a_mask_was_inverted(tmp_path: Path) -> None:
     data = pairs(tmp_path / "data")
     first = attempt(tmp_path / "first", data, stop_at=4)

@@ -99,6 +99,7 @@ def again(ended: RunDir, *, data: str, policy: CheckpointPolicy = POLICY) -> Non
     run.close()
 
 
+@pytest.mark.thorough
 def test_the_averages_of_sharded_weights_measure_the_same_in_one_process(
     ended: RunDir, trained: RunDir, data: str
 ) -> None:

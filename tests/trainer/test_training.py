@@ -104,7 +104,7 @@ def test_the_best_is_the_lowest_validation_loss(whole: RunDir) -> None:
     assert (best["metric"], best["step"], best["value"]) == ("val/loss", step, value)
 
 
-@pytest.mark.parametrize("stop_at", [3, 9])
+@pytest.mark.parametrize("stop_at", [3, pytest.param(9, marks=pytest.mark.thorough)])
 def test_a_run_stopped_inside_an_epoch_resumes_bit_equal(
     tmp_path: Path, small: str, whole: RunDir, stop_at: int
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_command_runs_once_and_its_exit_code_is_the_attempts(attempt: Attempt,
 
 
 @WARM_LAUNCH
+@pytest.mark.thorough
 def test_a_command_of_the_environment_starts_its_own_ranks(attempt: Attempt) -> None:
     code = attempt.add_bundle({"train.py": RANKS})
     attempt.launcher = "torchrun"

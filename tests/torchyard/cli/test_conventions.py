@@ -44,23 +44,23 @@ def test_the_version_is_printed(module: str) -> None:
     assert (done.returncode, done.stdout) == (0, f"torchyard {torchyard.__version__}\n"), done.stderr
 
 
-def _commands() -> list[tuple[str, ...]]:
-    def below(group: Any, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        yield words
-        for name, command in getattr(group, "commands", {}).items():
-            yield from below(command, (*words, name))
-
-    return [*below(typer.main.get_command(app), ())]
+def _contexts(command: Any, name: str, parent: Any = None) -> Iterator[Any]:
+    context = command.make_context(name, [], parent=parent, resilient_parsing=True)
+    yield context
+    for word, below in getattr(command, "commands", {}).items():
+        yield from _contexts(below, word, context)
 
 
 def test_every_command_has_short_help() -> None:
-    commands = _commands()
-    assert ("tokens", "revoke") in commands and ("run",) in commands
-    for words in commands:
-        short = run_in_process([*words, "-h"], environment(None, ""))
+    contexts = {found.command_path: found for found in _contexts(typer.main.get_command(app), "torchyard")}
+    for words in ("torchyard", "torchyard run", "torchyard tokens revoke"):
+        assert words in contexts
+        short = run_in_process([*words.split()[1:], "-h"], environment(None, ""))
         assert short.returncode == 0, words
-        assert short.stdout.startswith(f"Usage: {' '.join(('torchyard', *words))} "), words
-    assert run_in_process([*commands[0], "--help"], environment(None, "")).returncode == 0
+        assert short.stdout.startswith(f"Usage: {words} "), words
+    for words, context in contexts.items():
+        assert {"-h", "--help"} <= {*context.command.get_help_option_names(context)}, words
+    assert run_in_process(["--help"], environment(None, "")).returncode == 0
 
 
 def test_an_option_after_the_program_is_the_programs_own(server: FakeServer, tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ def test_requests_that_nobody_waits_for_any_more_have_no_answer() -> None:
         next(left)
 
 
-@pytest.mark.parametrize("ending", ["", "import sys; sys.exit(f'{next(asked)} left')"])
+@pytest.mark.parametrize(
+    "ending", [pytest.param("", marks=pytest.mark.thorough), "import sys; sys.exit(f'{next(asked)} left')"]
+)
 def test_a_program_that_ends_with_loader_processes_says_nothing_of_them(ending: str) -> None:
     asks = "from trainer.data.loaders import answers; asked = answers(abs, [-1, 2, -3] * 9, workers=2, pinned=False)"
     program = f"{asks}; print(next(asked), flush=True); {ending or 'list(asked)'}"

@@ -154,6 +154,7 @@ def test_a_checkpoint_is_measured_again_on_its_base(saved: RunDir, base: Path, d
         ),
     ],
 )
+@pytest.mark.thorough
 def test_the_curve_is_the_same_for_any_number_of_ranks(
     tmp_path: Path, base: Path, data: Path, *, method: str, strategy: str, ranks: int
 ) -> None:

@@ -85,6 +85,7 @@ def settings(batch: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 def test_two_ranks_train_as_one_and_val_loss_has_no_weights(tmp_path: Path) -> None:
     source, found = rare(tmp_path), list[dict[str, Any]]()
     for ranks, batch in ((1, 32), (2, 16)):

@@ -87,6 +87,7 @@ def test_a_stop_reaches_all_nodes(found: SlurmEngineFixture) -> None:
     assert found.has_ended(handle)
 
 
+@pytest.mark.thorough
 def test_an_attempt_pauses_by_itself_on_all_nodes(found: SlurmEngineFixture) -> None:
     counts = (
         "import torchyard\nit, step = torchyard.init(), 0\nwhile not it.should_stop():\n"
@@ -115,6 +116,7 @@ def test_a_node_whose_process_was_killed_is_lost_and_ends_its_ranks(found: Slurm
     wait_for(lambda: found.has_ended(handle), "the end of all processes")
 
 
+@pytest.mark.thorough
 def test_a_supervisor_that_was_killed_leaves_nothing_and_its_node_says_so(found: SlurmEngineFixture) -> None:
     handle = started(found, WAITS)
     supervisor = read_record(found.run(handle.key).of_node(1).supervisor, ProcessIdentity)
@@ -148,6 +150,7 @@ def test_a_node_that_is_silent_is_lost_and_the_other_one_is_stopped(found: Slurm
     wait_for(lambda: found.has_ended(handle), "the end of all processes")
 
 
+@pytest.mark.thorough
 def test_what_slurm_preempts_saves_and_goes_back_to_the_queue(found: SlurmEngineFixture) -> None:
     saves = (
         "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: ((run / f'saved-{rank}').touch(), sys.exit(0)))\n"

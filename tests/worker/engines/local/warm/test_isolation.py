@@ -139,5 +139,6 @@ sys.exit(f"a script would find {left}" if left else 0)
 """
 
 
+@pytest.mark.thorough
 def test_a_rank_need_not_forget_what_the_warm_process_has_forgotten() -> None:
     subprocess.run([sys.executable, "-c", REHEARSES], check=True, timeout=300)

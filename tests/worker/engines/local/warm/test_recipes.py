@@ -16,6 +16,7 @@ WAYS = [pytest.param(("cold", "warm"), marks=pytest.mark.thorough), ("agent", "w
 
 
 @pytest.mark.parametrize("ways", WAYS, ids="-".join)
+@pytest.mark.thorough
 def test_a_recipe_ends_bit_equal_with_every_launcher(
     tmp_path: Path, warm_process: WarmProcess, ways: tuple[str, str]
 ) -> None:
