@@ -71,6 +71,72 @@ test("columns are chosen, jobs grouped, and a label written, by keys alone", asy
   await leave(visited);
 });
 
+test("an address with odd, unknown and too many columns shows the table of those that are some", async () => {
+  const many = Array.from({ length: 200 }, (_, at) => `config.key_${at}`);
+  const odd = [
+    "__proto__",
+    "constructor",
+    "config.__proto__",
+    "metric:<b>:best",
+    "label:a b",
+    "metric:x:avg",
+  ];
+  const columns = [...odd, ...many].map((name) => name.replaceAll(",", "%2C")).join(",");
+  const query = new URLSearchParams({ columns, sort: "-constructor", group: "__proto__", open: "%E0%A4" });
+  const visited = await visit(browser, service, `jobs?${query.toString()}`);
+  const { page } = visited;
+  await page.getByRole("link", { name: "slow" }).waitFor();
+  const heads = await page.getByRole("columnheader").allTextContents();
+  assert.equal(heads.length, 3 + 30); // the check, the state, the name, and the most columns that are answered
+  assert.deepEqual(
+    heads.slice(3, 7).map((text) => text.trim()),
+    ["__proto__", "constructor", "config.__proto__", "<b> best"],
+  );
+  const cells = page.getByRole("row", { name: /slow/ }).getByRole("cell");
+  assert.deepEqual(
+    (await cells.allTextContents()).slice(3).map((text) => text.trim()),
+    Array(30).fill(""),
+  );
+  await leave(visited);
+});
+
+test("each part of the table has its role, and a row its place", async () => {
+  const visited = await visit(browser, service, "jobs?columns=owner,age");
+  const table = visited.page.getByRole("table");
+  await table.getByRole("row", { name: /slow/ }).waitFor();
+  assert.equal(await table.getAttribute("aria-rowcount"), "4");
+  assert.deepEqual(
+    await table.getByRole("row").evaluateAll((rows) => rows.map((row) => row.getAttribute("aria-rowindex"))),
+    ["1", "2", "3", "4"],
+  );
+  assert.equal(await table.getByRole("row", { name: /slow/ }).getByRole("cell").count(), 5);
+  await leave(visited);
+});
+
+test("a label of a job that somebody else deletes meanwhile is lost with its row, and the page says why", async () => {
+  const gone = await submit(service, {
+    ...digits("gone"),
+    resources: { device: "cpu", devices_per_node: 9 },
+  });
+  const visited = await visit(browser, service, "jobs?columns=labels");
+  const { page } = visited;
+  await page.getByRole("button", { name: "Labels of gone: none" }).press("Enter");
+  const field = page.getByRole("textbox", { name: "Labels of gone" });
+  await field.fill("team=roads");
+  await page.route("**/v1/jobs/actions", async (route) => {
+    await service.ask(`v1/jobs/${gone.id}/cancel`, { method: "POST" });
+    await service.ask(`v1/jobs/${gone.id}`, { method: "DELETE" });
+    await route.continue();
+  });
+  await page.keyboard.press("Enter");
+  await page
+    .getByRole("alert")
+    .getByText(/there is no job/)
+    .waitFor();
+  await page.getByRole("link", { name: "gone", exact: true }).waitFor({ state: "detached" });
+  await leave(visited);
+});
+
 /** Returns what axe finds serious. */
 async function serious(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
