@@ -106,14 +106,11 @@ def _table(folder: Path) -> Iterator[Row]:
         yield Row(f"a navigation to the first rows of {what}, cold", "ms", found["table"], at_most=600)
         order = {"what": "scroll", "login": _login(service), "path": path, "seconds": SCROLLED_S}
         found = _browse(order)
-        yield Row(
-            f"– scrolled, processor time a frame, p95 of {len(found['cpu']):,}",
-            "ms",
-            [percentile(found["cpu"], 95)],
-            at_most=8,
-        )
-        yield Row("– p50", "ms", [percentile(found["cpu"], 50)])
-        yield Row("– the most", "ms", [max(found["cpu"])])
+        taken = found["called"]
+        what = f"– scrolled, processor time a frame, p95 of {len(taken):,}"
+        yield Row(what, "ms", [percentile(taken, 95)], at_most=8)
+        yield Row("– p50", "ms", [percentile(taken, 50)])
+        yield Row("– the most", "ms", [max(taken)])
 
 
 def _plots(service: Service) -> Iterator[Row]:

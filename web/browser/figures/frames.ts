@@ -5,6 +5,8 @@ export interface Frames {
   /** Milliseconds of script and layout in each frame that had any, by the wall clock and by the thread's own. */
   readonly wall: number[];
   readonly cpu: number[];
+  /** Milliseconds of the thread's own from one call of `requestAnimationFrame`'s to the next, where the page makes one a frame. */
+  readonly called: number[];
   /** Milliseconds of each task of the main thread, the longest first; only the first ten. */
   readonly tasks: number[];
   readonly tasksCpu: number[];
@@ -69,6 +71,7 @@ export async function frames(page: Page, seconds: number, act?: () => Promise<vo
   return {
     wall: perFrame(work, ({ dur = 0 }) => dur),
     cpu: perFrame(work, ({ tdur = 0 }) => tdur),
+    called: perCall(work, own),
     tasks: longest(tasks, ({ dur = 0 }) => dur),
     tasksCpu: longest(tasks, ({ tdur = 0 }) => tdur),
     rate: own.filter(({ name }) => name === "FireAnimationFrame").length / seconds,
@@ -116,6 +119,19 @@ function perFrame(events: readonly Event[], time: (event: Event) => number): num
     found.set(frame, (found.get(frame) ?? 0) + time(event) / 1000);
   }
   return [...found.values()];
+}
+
+/** A machine with other work stretches a frame over several sixtieths of a second: this counts all of it. */
+function perCall(work: readonly Event[], own: readonly Event[]): number[] {
+  const calls = own.filter(({ name }) => name === "FireAnimationFrame").map(({ ts }) => ts);
+  calls.sort((a, b) => a - b);
+  const found = calls.slice(1).map(() => 0);
+  let at = -1;
+  for (const { ts, tdur = 0 } of work) {
+    while (at + 1 < calls.length && (calls[at + 1] ?? Infinity) <= ts) at += 1;
+    if (at >= 0 && at < found.length) found[at] = (found[at] ?? 0) + tdur / 1000;
+  }
+  return found;
 }
 
 function longest(events: readonly Event[], time: (event: Event) => number): number[] {
