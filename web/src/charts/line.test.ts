@@ -214,6 +214,12 @@ test("a spreadsheet runs no name, as in the CSV of the command line", () => {
   );
 });
 
+test("a time in CSV is that of its millisecond, not of the one before it", () => {
+  const { columns } = line([1]);
+  columns.time[0] = 1795791234.7009999; // as near to .701 as the number comes that the service sends
+  expect(csvOf([named("a", columns)])).toContain(".701Z");
+});
+
 test("CSV quotes names and keeps what is no number", () => {
   const odd = named('say "hi", twice', line([1.5, "NaN"]).columns);
   expect(csvOf([odd]).split("\r\n")).toEqual([

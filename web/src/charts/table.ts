@@ -47,7 +47,7 @@ export function csvOf(lines: readonly Line[]): string {
   for (const { jobId, job, key, columns } of lines.flatMap((line) => line.sources))
     for (let i = 0; i < columns.length; i++) {
       const numbers = [columns.mean, columns.min, columns.max, columns.ema].map((values) => values[i]);
-      const time = new Date((columns.time[i] ?? 0) * 1000).toISOString();
+      const time = new Date(Math.round((columns.time[i] ?? 0) * 1000)).toISOString();
       const place = [columns.step[i], time, columns.attempt[i], columns.weight[i]];
       out.push([...[jobId, job, key].map(textCell), ...place, ...numbers, columns.nonfinite[i]].join(","));
     }
