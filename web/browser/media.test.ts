@@ -179,6 +179,20 @@ test("two fingers zoom into an enlarged picture, and one moves it", async () => 
   await leave(visited);
 });
 
+test("on a phone all that is pressed in a panel is as high as a row", async () => {
+  const visited = await visit(browser, service, `jobs/${job.id}?tab=media&filter=predictions`, {
+    width: 390,
+    touch: true,
+  });
+  const { page } = visited;
+  await page.getByRole("button", { name: "CSV" }).waitFor();
+  const heights = await page
+    .locator("article button")
+    .evaluateAll((buttons) => buttons.map((button) => Math.round(button.getBoundingClientRect().height)));
+  assert.deepEqual(heights, [32, 32, 32]); // the heads of two columns, and CSV
+  await leave(visited);
+});
+
 /** Lets the job log up to this step. */
 function logUpTo(step: number): void {
   const path = join(folder, "goal");
