@@ -50,9 +50,16 @@ export async function get<T>(path: string, query: Query = {}, signal: AbortSigna
   return read<T>(await send("GET", url(path, query), undefined, signal));
 }
 
-/** Reads a file. Throws ApiError. */
-export async function getFile(path: string, signal: AbortSignal | null = null): Promise<Blob> {
-  return (await send("GET", url(path), undefined, signal)).blob();
+/** Reads a file of at most so many bytes: it may have grown since it was listed. Throws ApiError. */
+export async function getFile(
+  path: string,
+  signal: AbortSignal | null = null,
+  most = Infinity,
+): Promise<Blob> {
+  const answer = await send("GET", url(path), undefined, signal);
+  if (Number(answer.headers.get("content-length")) <= most) return answer.blob();
+  await answer.body?.cancel();
+  throw new ApiError(0, "too_large", "It has become larger than what is shown here.");
 }
 
 /** Lets the browser save a file, however large: it sends no header with a download, and so it gets a link. Throws ApiError. */

@@ -115,6 +115,19 @@ test("a picture gets the type of its bytes", async () => {
   create.mockRestore();
 });
 
+test("a file that has grown since it was listed is not read", async () => {
+  let isRead = false;
+  const body = new ReadableStream(
+    { cancel: () => undefined, pull: () => void (isRead = true) },
+    { highWaterMark: 0 },
+  );
+  vi.stubGlobal("fetch", () =>
+    Promise.resolve(new Response(body, { headers: { "content-length": String(2 ** 31) } })),
+  );
+  const host = await preview("table.csv");
+  expect([textOf(host), isRead]).toEqual(["It has become larger than what is shown here.", false]);
+});
+
 test("what is not shown is not read", async () => {
   const asked = answer("x");
   await preview("page.html");

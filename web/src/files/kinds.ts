@@ -26,7 +26,7 @@ const TEXTS: readonly string[] = [
 ];
 const PROGRAMS: readonly string[] = ["html", "htm", "xhtml", "svg", "svgz", "pdf"];
 export const MOST_TEXT = 256 * 1024;
-const MOST_PICTURE = 32 * 1024 * 1024;
+export const MOST_PICTURE = 32 * 1024 * 1024;
 
 export function shownAs(path: string, size: number): Shown {
   const name = path.slice(path.lastIndexOf("/") + 1);

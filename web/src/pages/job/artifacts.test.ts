@@ -69,6 +69,20 @@ test("many files are in closed folders, but for those of the file in the address
   expect(textOf(host.querySelector("pre"))).toContain("odd/7.txt");
 });
 
+test("a file that is replaced while the list is read is listed once", async () => {
+  paths = [...Array.from({ length: 1_000 }, (_, index) => `${index}.txt`), "7.txt"];
+  const host = await opened();
+  expect(textOf(host)).toContain("1,000 files");
+});
+
+test("names say what hides or turns them, and are texts", async () => {
+  paths = ["\u202egnp.exe", "a\u200bb/c.txt", "<img src=x>.txt"];
+  const host = await opened();
+  const names = ["<img src=x>.txt", "a⟨U+200B⟩b/", "c.txt", "⟨U+202E⟩gnp.exe"];
+  expect(textsOf(host, "button.name").toSorted()).toEqual(names.toSorted());
+  expect(host.querySelector("img")).toBeNull();
+});
+
 test("the list is read again as an attempt ends, and a job without files says how they come about", async () => {
   paths = [];
   const store = new JobStore("job_a");

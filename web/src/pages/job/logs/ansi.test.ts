@@ -24,6 +24,19 @@ describe("spans", () => {
     expect(texts("\x1b[2K\x1b[1Ga\x1b]0;title\x07b\x07c")).toEqual(["a", "b", "c"].slice(0, 1).concat("bc"));
   });
 
+  test("a link of a terminal is its text alone, and what turns text is left out, as a terminal does", () => {
+    const link =
+      "\x1b]8;;https://evil.example\x07here\x1b]8;;\x07 and \x1b]8;id=1;javascript:hit()\x1b\\there\x1b]8;;\x1b\\";
+    expect(texts(link).join("")).toBe("here and there");
+    expect(plain("a\u202eb\u2066c\u200fd\x9b31me")).toBe("abcd31me");
+    expect(spans("a\u202eb")[0]?.text).toBe("ab");
+  });
+
+  test("a line of thousands of colours is whole, with a bounded number of runs", () => {
+    const found = spans("\x1b[31ma\x1b[32mb".repeat(5_000));
+    expect([found.length, found.map(({ text }) => text).join("")]).toEqual([201, "ab".repeat(5_000)]);
+  });
+
   test("bears a sequence that is cut", () => {
     expect(plain("end\x1b[3")).toBe("end[3");
     expect(plain("\x1b]8;;http://x")).toBe("");
@@ -34,5 +47,6 @@ describe("visible", () => {
   test("shows what follows the last carriage return", () => {
     expect(visible(" 10%\r 50%\r100%")).toBe("100%");
     expect(visible("done\r")).toBe("done");
+    expect(visible(Array.from({ length: 100_000 }, (_, share) => `${share}`).join("\r"))).toBe("99999");
   });
 });

@@ -23,7 +23,10 @@ const PLAIN: Look = {
 };
 // Control sequences (CSI … final byte), operating system commands (OSC … BEL or ST), and two-character escapes.
 const ESCAPE = /\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])/g;
-const CONTROL = /[\x00-\x08\x0b-\x1f\x7f]/g;
+// No terminal shows them: controls, and what turns the text beside it.
+const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+/** So many runs of a line are coloured: each is an element, and a line may have thousands. */
+const MOST_SPANS = 200;
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"] as const;
 
 /** Returns what a terminal would show of the line: after a carriage return, the text begins anew over the old one. */
@@ -41,9 +44,10 @@ export function spans(line: string): Span[] {
   for (const match of text.matchAll(ESCAPE)) {
     add(found, text.slice(from, match.index), look);
     from = match.index + match[0].length;
+    if (found.length === MOST_SPANS) break;
     if (match[2] === "m") look = changed(look, match[1] ?? "");
   }
-  add(found, text.slice(from), look);
+  add(found, text.slice(from).replace(ESCAPE, ""), look);
   return found;
 }
 
