@@ -16,12 +16,17 @@ import pathlib, time
 for number in range(1, 101):
     print(f"{number} " + "x" * (2000 if number % 2 else 1), flush=True)
 
-def breaks():
-    raise RuntimeError("the end of it")
+def breaks(times):
+    if times % 2:
+        breaks(times - 1)
+    elif times:
+        exec("breaks(times - 1)")
+    else:
+        raise RuntimeError("the end of it")
 
 while not pathlib.Path("fail").exists():
     time.sleep(0.05)
-breaks()
+breaks(40)
 `;
 
 let service: Service;
@@ -124,7 +129,10 @@ test("a job that fails while one looks shows its traceback, with one's own code 
   await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
   writeFileSync(join(code, "fail"), "");
   await page.locator(".own", { hasText: "train.py" }).first().waitFor();
-  await page.locator("pre", { hasText: "RuntimeError: the end of it" }).waitFor();
+  const trace = page.locator("pre", { hasText: "RuntimeError: the end of it" });
+  await trace.waitFor();
+  const [raised, seen] = await Promise.all([trace.locator(".own").last().boundingBox(), trace.boundingBox()]);
+  assert.ok(raised && seen && raised.y >= seen.y && raised.y + raised.height <= seen.y + seen.height);
   await page.getByRole("link", { name: "Clone and change" }).waitFor();
   assert.ok(await name.evaluate((element) => element.scrollWidth <= element.clientWidth));
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));

@@ -44,7 +44,7 @@ async function opened(events: readonly Event[], attempts = [attempt(1)]): Promis
 
 const sentences = (host: HTMLElement): readonly string[] => textsOf(host, "ol li .sentence");
 
-test("the timeline has a bar for each attempt, and events newest first; live ones come once", async () => {
+test("the timeline has a bar for each attempt and events, both newest first; live ones come once", async () => {
   const failed = state(2, "running", "failed", { reason: "hang" });
   const attempts = [attempt(1, { ended_at: AT, end_reason: "hang" }), attempt(2, { start_step: 1710 })];
   const host = await opened([state(1, null, "queued"), failed], attempts);
@@ -54,11 +54,11 @@ test("the timeline has a bar for each attempt, and events newest first; live one
     "running → failed: hang",
     "submitted → queued",
   ]);
-  expect(textsOf(host, "tbody td:nth-child(2)")).toEqual(["hang", "runs"]);
-  expect(textsOf(host, "tbody td:nth-child(4)")).toEqual(["0", "1,710"]);
+  expect(textsOf(host, "tbody td:nth-child(2)")).toEqual(["runs", "hang"]);
+  expect(textsOf(host, "tbody td:nth-child(4)")).toEqual(["1,710", "0"]);
   expect([...host.querySelectorAll("rect")].map((bar) => bar.getAttribute("class")?.split(" ")[0])).toEqual([
-    "hang",
     "open",
+    "hang",
   ]);
 });
 
@@ -112,7 +112,7 @@ test("a preempted attempt leads to the job that took its place, if one may read 
     ].map((one, index) => ({ ...one, number: index + 1 })),
   );
   expect(textsOf(host, "tbody td:nth-child(2)")).toEqual([
-    ...["preempted for high of eve", "preempted for a job of eve", "preempted"],
+    ...["preempted", "preempted for a job of eve", "preempted for high of eve"],
   ]);
   expect(host.querySelector("tbody a")?.getAttribute("href")).toBe("/jobs/job_b");
 });
