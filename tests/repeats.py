@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-_ON_BOTH = (
+ON_BOTH = (
     "api/test_idempotency.py",
     "migrations/",
     "store/test_backup.py",
@@ -42,7 +42,7 @@ def leave_out(items: Sequence[pytest.Item]) -> None:
         test = name.partition("[")[0]
         if test in seen:
             on_postgresql.add_marker(pytest.mark.thorough)
-        elif not name.removeprefix("tests/").startswith(_ON_BOTH):
+        elif not name.removeprefix("tests/").startswith(ON_BOTH):
             repeat = on_sqlite if crc32(test.encode()) % 2 else on_postgresql
             repeat.add_marker(pytest.mark.thorough)
         seen.add(test)

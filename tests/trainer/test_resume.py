@@ -99,16 +99,17 @@ class Chain:
         return {step: value for run in written for step, value in points(run, key)}
 
 
+@pytest.mark.thorough  # a language model's run that is killed is a quick test
 @pytest.mark.parametrize(
     ("strategy", "kills"),
     [
         ("ddp", 1),
-        pytest.param("ddp", 2, marks=pytest.mark.thorough),
-        pytest.param("ddp", 4, marks=pytest.mark.thorough),
-        pytest.param("ddp", 10, marks=pytest.mark.thorough),
-        pytest.param("fsdp", 2, marks=pytest.mark.thorough),
-        pytest.param("powersgd", 2, marks=pytest.mark.thorough),
-        pytest.param("local_sgd", 2, marks=pytest.mark.thorough),
+        ("ddp", 2),
+        ("ddp", 4),
+        ("ddp", 10),
+        ("fsdp", 2),
+        ("powersgd", 2),
+        ("local_sgd", 2),
     ],
 )
 def test_a_run_killed_at_random_steps_ends_bit_equal_to_an_uninterrupted_one(

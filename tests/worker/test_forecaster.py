@@ -152,7 +152,7 @@ def test_only_the_holder_of_the_lease_replays_until_it_leaves(scene: Scene) -> N
     assert scene.estimated.keys() == {scene.jobs[1]}
 
 
-@pytest.mark.parametrize("part", [0.0, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("part", [0.3, *(pytest.param(part, marks=pytest.mark.thorough) for part in (0.0, 0.7, 1.0))])
 def test_when_the_holder_is_killed_nothing_is_half_written_and_another_worker_goes_on(
     scene: Scene, part: float
 ) -> None:

@@ -85,7 +85,7 @@ def _left_at(nodes: Nodes) -> set[str]:
     return {nodes.attempt.log(f"rank-{rank}", "stdout").partition("left at ")[2] for rank in ranks}
 
 
-@pytest.mark.parametrize(("number", "ranks"), [(2, 1), (2, 2)])
+@pytest.mark.parametrize(("number", "ranks"), [(2, 1), pytest.param(2, 2, marks=pytest.mark.thorough)])
 def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: MakeNodes, number: int, ranks: int) -> None:
     nodes = nodes_of(nodes=number, ranks=ranks)
     nodes.start_job(JOINS + STEPS)
@@ -98,6 +98,7 @@ def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: MakeNodes, number:
     assert nodes.attempt.running_processes() == []
 
 
+@pytest.mark.thorough
 def test_sigterm_to_every_process_is_a_stop_that_the_ranks_agree_on(nodes_of: MakeNodes) -> None:
     nodes = nodes_of(nodes=2, ranks=2)
     nodes.start_job(JOINS + STEPS)
@@ -108,6 +109,7 @@ def test_sigterm_to_every_process_is_a_stop_that_the_ranks_agree_on(nodes_of: Ma
     assert int(step) > 5
 
 
+@pytest.mark.thorough
 def test_a_recipe_learns_on_two_nodes_what_it_learns_on_one(nodes_of: MakeNodes, tmp_path: Path) -> None:
     spec = {
         "trainer": "image-classification",
@@ -160,6 +162,7 @@ os._exit(0)
     assert nodes.attempt.log("rank-1", "stdout").endswith("\nkept\n")
 
 
+@pytest.mark.thorough
 def test_a_rank_that_fails_at_a_stop_keeps_no_other_node(nodes_of: MakeNodes) -> None:
     nodes = nodes_of()
     nodes.start_job(JOINS + STEPS + "if run.rank == 1: raise OSError('no space for the checkpoint')\n")
@@ -171,6 +174,7 @@ def test_a_rank_that_fails_at_a_stop_keeps_no_other_node(nodes_of: MakeNodes) ->
     assert (second.reason, second.message) == (EndReason.PAUSED, "paused; OSError: no space for the checkpoint")
 
 
+@pytest.mark.thorough
 def test_an_exception_is_in_the_report_of_its_node_and_the_other_one_blames_its_peer(nodes_of: MakeNodes) -> None:
     fails = """
 if run.rank == 2:
@@ -226,6 +230,7 @@ stuck_here()
         assert report.traceback.startswith(f"rank {rank}:\n")
 
 
+@pytest.mark.thorough
 def test_each_node_asks_its_own_ranks_for_their_stacks(nodes_of: MakeNodes) -> None:
     text = "def stuck_here():\n    (root / f'ready-{run.rank}').touch()\n    while True: time.sleep(1)\nstuck_here()\n"
     nodes = nodes_of()
