@@ -60,23 +60,60 @@ test("digits are submitted by the keyboard alone, and a bad value is said at onc
   await leave(visited);
 });
 
-test("a sweep of two values is submitted, and its job cloned", async () => {
+test("a sweep is submitted by 18 keys from the loaded page, and cloned", async () => {
   const visited = await visit(browser, service);
   const { page } = visited;
-  await open(page);
-  const lr = page.locator(".row", { has: page.getByText("lr", { exact: true }) });
-  await lr.getByRole("button", { name: "vary" }).click();
-  await page.keyboard.press("Control+a");
-  await page.keyboard.type("0.1, 0.01");
+  let keys = 0;
+  const press = async (...all: string[]): Promise<void> => {
+    for (const key of all) await page.keyboard.press(key);
+    keys += all.length;
+  };
+  await press("g", "u");
+  await page.getByText("It would start at once.").waitFor();
+  await press("/", "l", "r", "Enter", ..."0.1, 0.01");
+  await page.getByText("must be a number.").waitFor();
+  await press("Tab", "Enter"); // vary
   await page.getByText("2 trials").waitFor();
-  await page.keyboard.press("Control+Enter");
+  await press("Control+Enter");
   await page.waitForURL(/\/sweeps\/swp_/);
+  assert.equal(keys, 18);
   const id = page.url().split("/").at(-1) ?? "";
   const sweep = await service.ask<{ trials: { total: number } }>(`v1/sweeps/${id}`);
   assert.equal(sweep.trials.total, 2);
   await page.goto(`${service.url}/submit?sweep=${id}`);
   await page.getByText("2 trials").waitFor();
   assert.match(await page.locator("#yaml").inputValue(), /config\.optimizer\.lr: \[0\.1, 0\.01\]/);
+  await leave(visited);
+});
+
+test("a change in the form keeps what was typed as YAML, and is taken back by Ctrl-Z in both halves", async () => {
+  const visited = await visit(browser, service, "submit");
+  const { page } = visited;
+  const yaml = page.locator("#yaml");
+  const text = "# mine\ntrainer: image-classification\nconfig:\n  training: # how long\n    epochs: 5\n";
+  await yaml.fill(text);
+  await page.getByLabel("lr", { exact: true }).fill("0.5");
+  assert.equal(await yaml.inputValue(), `${text}  optimizer:\n    lr: 0.5\n`);
+  await page.keyboard.press("Control+z");
+  assert.equal(await yaml.inputValue(), text);
+  assert.equal(await page.getByLabel("lr", { exact: true }).inputValue(), "");
+  await yaml.focus();
+  await page.keyboard.press("Control+z");
+  assert.equal(await yaml.inputValue(), "trainer: image-classification\n");
+  await page.keyboard.press("Control+Shift+z");
+  assert.equal(await page.getByLabel("epochs", { exact: true }).inputValue(), "5");
+  await leave(visited);
+});
+
+test("a double click submits one job", async () => {
+  const visited = await visit(browser, service, "submit");
+  const { page } = visited;
+  await page.getByLabel("name", { exact: true }).fill("twice");
+  await page.getByText(/^It would /).waitFor();
+  await page.getByRole("button", { name: "Submit", exact: true }).dblclick();
+  await page.waitForURL(/\/jobs\/job_/);
+  const { data } = await service.ask<{ data: unknown[] }>("v1/jobs?q=twice");
+  assert.equal(data.length, 1);
   await leave(visited);
 });
 
@@ -87,7 +124,7 @@ test("each recipe's defaults are right, and the phone scrolls in one direction",
   await trainer.waitFor();
   for (const name of await trainer.locator("option").allInnerTexts()) {
     await trainer.selectOption(name);
-    for (const required of ["data.source", "code"]) {
+    for (const required of ["data.source", "model.weights", "code"]) {
       const field = page.getByLabel(required, { exact: true });
       if ((await field.count()) > 0 && (await field.getAttribute("placeholder")) === "required")
         await field.fill("file:///data");

@@ -71,7 +71,7 @@ export class Checks {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (number !== this.asked) return;
-      [this.points, this.prospect] = [null, null];
+      [this.points, this.prospect, this.resolved] = [null, null, null];
       const wrong = wrongOf(error);
       this.wrong = wrong.length > 0 ? wrong : null;
       this.failure = wrong.length > 0 ? null : error;

@@ -45,6 +45,7 @@ export class Offered {
 
   /** Says what there is for a field to ask for, or how it comes about; nothing if that is not known. Reactive. */
   note(key: string): string {
+    if (key === "after") return "such as `[{job: NAME, on: succeeded}]`";
     if (key === "config.code") return "`torchyard run train.py` uploads a folder of code and submits it";
     if (key === "config.data.source" || key === "config.model.weights")
       return "`torchyard data push DIR` uploads a folder";

@@ -21,6 +21,15 @@ test.each(trainersOf(schemas.job))("each key of %s is in one place of the form, 
   for (const { key } of all) expect(keysOf(matching(root(trainer), key))).toContain(key);
 });
 
+test("what is found begins with the key of that name, and ends with those that speak of it", () => {
+  const keys = keysOf(matching(root("image-classification"), "lr"));
+  expect(keys[0]).toBe("config.optimizer.lr");
+  expect(keys.indexOf("config.lr_scheduler.gamma")).toBeLessThan(keys.length - 1);
+  expect(keysOf(matching(root("image-classification"), "Number Classes"))).toContain(
+    "config.loss.class_weights",
+  );
+});
+
 test("each key says what it is", () => {
   const all = [...trainersOf(schemas.job).map(root), sweep].flatMap(leavesOf);
   expect(all.filter((field) => field.help === "").map((field) => field.key)).toEqual([]);

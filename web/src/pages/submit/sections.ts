@@ -43,13 +43,13 @@ export function commonOf(root: Field): readonly Field[] {
   );
 }
 
-/** Returns the fields, of a trainer or of a sweep, whose keys or helps have all these words. */
+/** Returns the fields, of a trainer or of a sweep, whose keys or helps have all these words: first those of that name. */
 export function matching(root: Field, words: string): readonly Field[] {
   const wanted = words.toLowerCase().split(/\s+/);
-  const said = (field: Field): string => `${field.key} ${field.help}`.toLowerCase();
-  const found = leavesOf(root).filter((field) => wanted.every((word) => said(field).includes(word)));
-  const isNamed = (field: Field): boolean => wanted.every((word) => field.key.includes(word));
-  return [...found.filter(isNamed), ...found.filter((field) => !isNamed(field))];
+  const hasAll = (text: string): boolean => wanted.every((word) => text.includes(word));
+  const found = leavesOf(root).filter(({ key, help }) => hasAll(`${key} ${help}`.toLowerCase()));
+  const rankOf = ({ key, path }: Field): number => (path.at(-1) === words ? 0 : hasAll(key) ? 1 : 2);
+  return found.toSorted((one, other) => rankOf(one) - rankOf(other));
 }
 
 /** Returns the folded sections. Each field is in one, or among the common ones. */
