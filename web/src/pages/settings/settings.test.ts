@@ -1,3 +1,4 @@
+import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { live } from "../../live/live.svelte";
 import { href, navigate, route } from "../../router.svelte";
@@ -154,7 +155,7 @@ test("sessions are marked and ended; this one is signed out", async () => {
     "DELETE v1/sessions/ses_2": {},
     "DELETE v1/sessions/ses_3": {},
   });
-  expect(textsOf(host, "td.from")).toEqual(["10.0.0.1 this browser", "10.0.0.2", "not known"]);
+  expect(textsOf(host, "td.name")).toEqual(["10.0.0.1 this browser", "10.0.0.2", "not known"]);
   expect(textsOf(host, "tbody tr:last-child td")[4]).toBe("the administrator's");
   const signOut = vi.spyOn(session, "signOut").mockResolvedValue();
   click(host, "Sign out");
@@ -236,6 +237,32 @@ test("a user is added with a first token, given a role, and disabled with or wit
   click(host, "Disable, and cancel the jobs");
   await settled();
   expect(asked.find(({ method }) => method === "PATCH")?.body).toEqual({ disabled: true, jobs: "cancel" });
+});
+
+test("of a thousand users a hundred are shown, and any is found by name or role", async () => {
+  signIn("admin", ...ADMIN);
+  const users = Array.from({ length: 1000 }, (_, number) => ({
+    ...{
+      name: `user-${number}`,
+      role: number === 7 ? "viewer" : "member",
+      created_at: AT,
+      disabled_at: null,
+    },
+  }));
+  const { host } = await open("users", { "v1/users": users });
+  const shown = (text: string): string[] => {
+    const field = host.querySelector<HTMLInputElement>("input[type=search]");
+    if (field) field.value = text;
+    field?.dispatchEvent(new Event("input", { bubbles: true }));
+    flushSync();
+    return textsOf(host, "td.name");
+  };
+  expect(host.querySelectorAll("tbody tr")).toHaveLength(100);
+  expect(textOf(host)).toContain("100 of 1,000 are shown: look for a name.");
+  expect(shown("USER-99")).toHaveLength(11);
+  expect(shown("viewer")).toEqual(["user-7"]);
+  expect(shown("<b>")).toEqual([]);
+  expect(textOf(host)).toContain("No user has this name or role.");
 });
 
 test("limits are set, lifted and cleared: only what was changed is sent", async () => {
