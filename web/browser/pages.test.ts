@@ -129,6 +129,10 @@ for (const { role, scopes, offered } of READERS)
     page.on("response", (answer) => {
       if (answer.status() === 403) refused.push(`${answer.request().method()} ${answer.url()}`);
     });
+    const priced: string[] = [];
+    page.on("request", (request) => {
+      if (request.url().includes("dry_run=true")) priced.push(request.url());
+    });
     const found: string[] = [];
     const jobs = [runs, waits, failed, trained].map((job) => `jobs/${job.id}`);
     for (const path of ["", "jobs", "models", ...jobs, `compare?jobs=${trained.id},${runs.id}`]) {
@@ -160,6 +164,7 @@ for (const { role, scopes, offered } of READERS)
     }
     assert.deepEqual(found, offered);
     assert.deepEqual(refused, []);
+    assert.deepEqual(priced, [], "who can stop nothing asks for no price of it");
     await leave(visited);
   });
 

@@ -92,11 +92,22 @@ test("the browser tells of a job that ends, once it was allowed", async () => {
   await leave(visited);
 });
 
-test("a plain-HTTP address says why the browser tells nothing", async () => {
+test("a plain-HTTP address says why the browser tells nothing, and copies a new token", async () => {
   const { port: ofService } = new URL(service.url);
   const visited = await signIn(browser, service, "settings?section=notifications", {
     root: `http://${NAME}:${ofService}/`,
   });
-  await visited.page.getByText("this address is plain HTTP on a network").waitFor();
+  const { page } = visited;
+  await page.getByText("this address is plain HTTP on a network").waitFor();
+  await page.getByRole("link", { name: "Tokens", exact: true }).click();
+  await page.getByRole("button", { name: "Make a token" }).click();
+  await page.getByRole("textbox", { name: "Name" }).fill("laptop");
+  await page.getByRole("button", { name: "Make", exact: true }).click();
+  const token = await page.locator(".once code").innerText();
+  await page.getByRole("button", { name: "Copy", exact: true }).click();
+  await page.getByText("copied", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Make a token" }).click();
+  await page.getByRole("textbox", { name: "Name" }).press("Control+v");
+  assert.equal(await page.getByRole("textbox", { name: "Name" }).inputValue(), token);
   await leave(visited);
 });

@@ -83,6 +83,48 @@ test("a browser is signed out from another one, which stays", async () => {
   await leave(lost);
 });
 
+test("a form that was half filled is there again after the session has ended", async () => {
+  const visited = await visit(browser, service, "submit", tokenOf("member"));
+  const { page } = visited;
+  const name = page.getByRole("textbox", { name: "name", exact: true });
+  await name.fill("half-filled");
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll("textarea")].some(({ value }) => value.includes("half-filled")),
+  );
+  const { data } = await service.ask<{ data: { id: string }[] }>("v1/sessions", tokenOf("member"));
+  for (const { id } of data)
+    await service.ask(`v1/sessions/${id}`, { method: "DELETE", ...tokenOf("member") });
+  await page.getByText("Your session has ended.").waitFor();
+  await page.getByLabel("Personal token").fill(tokens["member"] ?? "");
+  await page.keyboard.press("Enter");
+  await name.waitFor();
+  assert.equal(await name.inputValue(), "half-filled");
+  await leave(visited);
+});
+
+test("who loses a role while a page is open is offered what the new one may, once something is refused", async () => {
+  const made = { name: "demoted", role: "admin" };
+  await service.ask("v1/users", { method: "POST", body: made });
+  const { token } = await service.ask<{ token: string }>("v1/tokens", {
+    method: "POST",
+    body: { name: "first", user: made.name },
+  });
+  const visited = await visit(browser, service, "settings?section=users", { token });
+  const { page } = visited;
+  await page.getByRole("row", { name: /^viewer/ }).waitFor();
+  await service.ask(`v1/users/${made.name}`, { method: "PATCH", body: { role: "member" } });
+  await page.getByLabel("Role of viewer").selectOption("operator");
+  await page.getByText("There is no such section, or your role or token does not have it.").waitFor();
+  const sections = page.getByRole("navigation", { name: "Settings" }).getByRole("link");
+  assert.equal((await sections.allInnerTexts()).includes("Audit"), false);
+  const { role } = await service.ask<{ role: string }>("v1/me", tokenOf("viewer"));
+  assert.equal(role, "viewer");
+  await service.ask(`v1/users/${made.name}`, { method: "PATCH", body: { disabled: true } });
+  await page.getByRole("link", { name: "Jobs", exact: true }).click();
+  await page.getByText("Your session has ended.").waitFor();
+  await leave(visited);
+});
+
 test("a worker shows who held its devices; it is drained by keys, and that is undone", async () => {
   const job = await submit(service, digits("holds-it", { epochs: 300 }));
   await reach(service, job.id, "running");
