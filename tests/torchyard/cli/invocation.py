@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 import contextlib
+from functools import cache
 import io
 import os
 from pathlib import Path
@@ -9,9 +10,14 @@ import subprocess
 import sys
 from unittest.mock import patch
 
+import typer.main
+
 from torchyard.cli import main
 
 COMMAND = (sys.executable, "-P", "-m", "torchyard.cli")
+
+_commands = cache(typer.main.get_command)
+"""Makes the tree of commands once a process: it holds nothing of a call, and costs most of what a short one does."""
 
 
 def run_in_process(
@@ -59,7 +65,8 @@ def start_process(arguments: Sequence[str], environment: Mapping[str, str]) -> G
 def exit_code() -> int:
     """Calls `main` as this process is. Returns the exit code."""
     try:
-        main()
+        with patch.object(typer.main, "get_command", _commands):
+            main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
