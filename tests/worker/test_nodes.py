@@ -250,6 +250,7 @@ def test_the_time_limit_ends_every_node(nodes_of: MakeNodes) -> None:
     assert [report.reason for report in nodes.reports()] == [EndReason.TIME_LIMIT] * 2
 
 
+@pytest.mark.thorough
 def test_a_command_is_started_on_each_node_with_what_torchrun_needs(nodes_of: MakeNodes) -> None:
     nodes = nodes_of(nodes=2, ranks=2)
     nodes.attempt.script(JOINS + "dist.destroy_process_group()\n")
