@@ -77,6 +77,23 @@ test("the monitored chart is first and wide, and a chart has one tab stop", asyn
     expect(figure.querySelectorAll("button, [tabindex='0']")).toHaveLength(1);
 });
 
+test("one chart of a section has its width, two share it, and the wide one counts for none", async () => {
+  const host = await open("?pinned=time/step");
+  const shares = (): readonly (string | undefined)[] =>
+    [...host.querySelectorAll(".grid")].map((grid) =>
+      ["one", "two"].find((name) => grid.classList.contains(name)),
+    );
+  expect([headings(host), shares()]).toEqual([
+    ["monitored · pinned 2", "other 1"],
+    ["one", "one"],
+  ]);
+  await choose(host, "lr", "Pin to the top");
+  await choose(host, "loss", "Wide");
+  expect([headings(host), shares()]).toEqual([["monitored · pinned 3"], [undefined]]);
+  await choose(host, "loss", "Wide");
+  expect(shares()).toEqual(["two"]);
+});
+
 test("what is folded, pinned, split and moved is kept for the user, and the address says it", async () => {
   const host = await open();
   await choose(host, "time/step", "Pin to the top");
