@@ -125,6 +125,9 @@ test("a spike of 1e9 and a NaN become ticks, and the curve still fills its chart
   );
   const below = (await chart.coloured(["--failed"], "left")).slice(-8);
   assert.ok(below.filter((count) => count > 0).length >= 6, `no tick for the NaN: ${below}`);
+  await chart.root.getByRole("button", { name: "show" }).click();
+  await visited.page.waitForURL(/all=train%2Fwild/);
+  await chart.root.locator(".notes", { hasText: /1 not finite$/ }).waitFor();
   await leave(visited);
 });
 
@@ -150,6 +153,20 @@ test("the crosshair reads the same step in every chart", async () => {
     steps.map(() => steps[0]),
   );
   assert.ok(Math.abs((steps[0] ?? 0) - 0.37 * LONG) < 20);
+  await leave(visited);
+});
+
+test("a key opens the log at the crosshair, and back leads to the chart", async () => {
+  const visited = await visit(browser, service, `jobs/${long.id}`);
+  const chart = new Figure(visited.page, "train/loss");
+  await chart.reaches(LONG);
+  await chart.point(0.5);
+  await chart.step();
+  await visited.page.keyboard.press("l");
+  await visited.page.waitForURL(/tab=logs&line=\d+/);
+  await visited.page.getByRole("log").getByText("of the feed").first().waitFor();
+  await visited.page.goBack();
+  await chart.reaches(LONG);
   await leave(visited);
 });
 
