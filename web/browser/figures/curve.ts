@@ -123,7 +123,8 @@ async function coloured(reader: Page, png: string, box: Box): Promise<number> {
       const context = canvas.getContext("2d", { willReadFrequently: true });
       if (!context) throw new Error("no canvas");
       context.drawImage(image, 0, 0);
-      const { data } = context.getImageData(box.x, box.y, box.width, box.height);
+      const height = Math.min(box.height, image.naturalHeight - box.y); // of a table, what is on the screen
+      const { data } = context.getImageData(box.x, box.y, box.width, height);
       let count = 0;
       for (let i = 0; i < data.length; i += 4) {
         const [red, green, blue] = [data[i] ?? 0, data[i + 1] ?? 0, data[i + 2] ?? 0];
