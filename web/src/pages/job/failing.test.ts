@@ -63,7 +63,7 @@ test("a traceback is whole, is copied whole, and is never read as a page", async
     copied.push(text);
     return Promise.resolve();
   });
-  const host = show(Traceback, { text: TRACE, title: "Traceback of rank 0" });
+  const host = show(Traceback, { text: TRACE, title: "Traceback of rank 0", isScript: true });
   expect(host.querySelector("pre")?.textContent.trim()).toBe(TRACE.trim());
   expect([host.querySelector("b"), host.querySelectorAll(".own").length]).toEqual([null, 4]);
   click(host, "Copy");
@@ -73,7 +73,7 @@ test("a traceback is whole, is copied whole, and is never read as a page", async
 
 test("what hides or turns text in a traceback is named, and a recipe's frames are nobody's own", () => {
   const text = '  File "/home/ada/train.py", line 1\n    a\u202eb\u200b';
-  const host = show(Traceback, { text, title: "t" });
+  const host = show(Traceback, { text, title: "t", isScript: true });
   expect(textsOf(host, ".own")).toEqual(['File "/home/ada/train.py", line 1', "a⟨U+202E⟩b⟨U+200B⟩"]);
   const recipe = show(Traceback, { text, title: "t", isScript: false });
   expect([recipe.querySelector(".own"), textOf(recipe.querySelector("summary"))]).toEqual([null, "t"]);
@@ -131,7 +131,7 @@ test("advice that asks for the stacks offers them, to who may see them", () => {
 test("stacks are asked for once, and shown as soon as the ranks have answered", async () => {
   let ranks: unknown = null;
   const asked = serve(() => ({ attempt: 1, taken_at: ranks === null ? null : AT, ranks: ranks ?? [] }));
-  const host = show(Stacks, { jobId: "job_a", close: () => undefined });
+  const host = show(Stacks, { jobId: "job_a", isScript: true, close: () => undefined });
   await settled();
   expect(textOf(host.querySelector("[role=status]"))).toBe("Asking the ranks where they are…");
   await vi.advanceTimersByTimeAsync(1000);
@@ -152,7 +152,7 @@ test("stacks are asked for once, and shown as soon as the ranks have answered", 
 
 test("who waits for stacks in vain is told so", async () => {
   const asked = serve(() => ({ attempt: 1, taken_at: null, ranks: [] }));
-  const host = show(Stacks, { jobId: "job_a", close: () => undefined });
+  const host = show(Stacks, { jobId: "job_a", isScript: true, close: () => undefined });
   await vi.advanceTimersByTimeAsync(60_000);
   flushSync();
   expect(asked).toHaveLength(16);
