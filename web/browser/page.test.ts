@@ -264,13 +264,13 @@ test("a new job's row appears without a reload", async () => {
   await leave(visited);
 });
 
-test("a failed job's page begins with what happened, and its log is text in colour", async () => {
+test("a failed job's page says what happened before all but its name, and its log is text in colour", async () => {
   const visited = await visit(browser, service, `jobs/${failed.id}`);
   const { page } = visited;
   const advice = page.getByRole("region", { name: "What happened, and what to do" });
   await advice.waitFor();
   assert.ok((await advice.innerText()).includes("dreams"));
-  assert.ok((await top(page, ".advice")) < (await top(page, "main h1")));
+  assert.ok((await top(page, ".advice")) < (await top(page, ".facts")));
   await page.goto(`${service.url}/jobs/${failed.id}?tab=logs&line=1`);
   await page.getByText("<script>document.title = 'taken'</script>").waitFor();
   assert.notEqual(await page.title(), "taken");
