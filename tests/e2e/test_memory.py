@@ -1,5 +1,7 @@
 """A job that runs out of memory while it trains goes on with smaller micro-batches and the same global batch."""
 
+import pytest
+
 from tests.e2e.service import Service
 from torchyard.contract.job import JobState
 
@@ -32,6 +34,7 @@ run.close()
 """
 
 
+@pytest.mark.thorough
 def test_each_attempt_after_one_that_ran_out_of_memory_halves_the_micro_batch(service: Service) -> None:
     job = service.submit_script("greedy", TRAINS, resources={"devices_per_node": 2}, max_restarts=2)
     done = service.wait(job.id, JobState.SUCCEEDED)
