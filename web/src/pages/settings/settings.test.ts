@@ -250,7 +250,7 @@ test("of a thousand users a hundred are shown, and any is found by name or role"
     },
   }));
   const { host } = await open("users", { "v1/users": users });
-  const shown = (text: string): string[] => {
+  const shown = (text: string): readonly string[] => {
     const field = host.querySelector<HTMLInputElement>("input[type=search]");
     if (field) field.value = text;
     field?.dispatchEvent(new Event("input", { bubbles: true }));
