@@ -68,6 +68,15 @@ test("notes are shown as Markdown, and written by who may change the job", async
   expect(host.querySelector("textarea")).toBeNull();
 });
 
+test("what is typed after Write notes goes to the notes, whatever had the focus", async () => {
+  const button = document.body.appendChild(document.createElement("button"));
+  button.focus();
+  const host = show(Notes, { job: stored, onchange: () => undefined, isWriting: true });
+  await settled();
+  expect(document.activeElement).toBe(host.querySelector("textarea"));
+  button.remove();
+});
+
 test("others read notes and cannot write them", async () => {
   stored = view({ owner: "bob", notes: "seen" });
   expect(textOf(await opened())).toBe("seen");
