@@ -2,7 +2,7 @@ import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobSummary } from "../../api/wire";
 import { live } from "../../live/live.svelte";
-import { setQuery } from "../../router.svelte";
+import { href, navigate, setQuery } from "../../router.svelte";
 import { session } from "../../shell/session.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import { columnsOf, USUAL } from "../../runs/columns";
@@ -269,6 +269,22 @@ test("columns and views that another program kept are shown as far as they are s
   expect(textsOf(host, "[aria-label='Saved views'] option")).toEqual(["views", "mine"]);
   expect(textsOf(host, "td.cell")).toEqual(["", ""]);
   setQuery({ columns: null });
+});
+
+test("the columns that are kept stand in the address of Jobs, and of no other page", async () => {
+  signIn("member", "jobs:read");
+  const preferences = { "runs.columns": { names: ["age", "config.optimizer.lr"] } };
+  if (session.me) session.me = { ...session.me, name: "hal", preferences };
+  serve(() => ({ data: [], counts: {}, total: 0, has_more: false, next: null }));
+  const before = location.href;
+  navigate(href("jobs"));
+  show(Jobs, {});
+  await settled();
+  expect(new URLSearchParams(location.search).get("columns")).toBe("age,config.optimizer.lr");
+  navigate(href("jobs/job_1"));
+  await settled();
+  expect(location.search).toBe("");
+  navigate(before);
 });
 
 test("a star is given from its row", async () => {
