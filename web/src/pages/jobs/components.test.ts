@@ -169,11 +169,12 @@ test("a group has its counts, and the mean and spread of each column", () => {
   const open = (value: string | null): HTMLElement =>
     show(GroupRow, {
       group: { key: "=roads", value, name: null, counts, total: 3, columns },
-      ...{ by: "label:team", columns: columnsOf(["metric:val/loss:best", "config.optimizer.lr"]) },
+      ...{ by: "label:team", columns: columnsOf(["owner", "metric:val/loss:best", "config.optimizer.lr"]) },
       ...{ isOpen: false, toggle: () => toggled.push("roads") },
     });
   const host = open("roads");
   expect(textsOf(host, "td")).toEqual(["roads 3 jobs 2 running 1 failed", "0.5000 ± 0.25", ""]);
+  expect(host.querySelector("td")?.getAttribute("aria-colspan")).toBe("3"); // state, name and owner
   click(host, "roads 3 jobs 2 running 1 failed");
   expect(toggled).toEqual(["roads"]);
   expect(textOf(open(null))).toContain("without team");
