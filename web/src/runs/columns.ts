@@ -35,15 +35,25 @@ export function isOwn(name: string): name is Own {
   return (OWN as readonly string[]).includes(name);
 }
 
-/** Returns the columns of these names, each with a title of as few words as tell it from the others. */
-export function columnsOf(names: readonly string[]): readonly Column[] {
+/**
+ * Returns the columns of these names, each with a title of as few words as tell it from the others.
+ *
+ * `watched` is what the column of the watched metric sorts by.
+ */
+export function columnsOf(names: readonly string[], watched: string | null = null): readonly Column[] {
   const paths = names.filter((name) => !isOwn(name) && !name.includes(":"));
   const short = shortKeys(paths);
   return names.map((name) => ({
     name,
     title: isOwn(name) ? TITLES[name] : (short.get(name) ?? titleOf(name)),
-    sort: isOwn(name) ? (name === "owner" ? name : null) : isSortable(name) ? name : null,
+    sort: sortOf(name, watched),
   }));
+}
+
+function sortOf(name: string, watched: string | null): string | null {
+  if (name === "owner") return name;
+  const by = name === "metric" ? watched : name;
+  return by !== null && isSortable(by) ? by : null;
 }
 
 /** Returns the name of a column for people: `val/loss best`, `team`. */

@@ -15,6 +15,7 @@ import Jobs from "./Jobs.svelte";
 import Picker from "./Picker.svelte";
 import Row from "./Row.svelte";
 import Selected from "./Selected.svelte";
+import { watchedColumn } from "./watched";
 
 function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
   return {
@@ -132,6 +133,26 @@ test("a column sorts by itself, and the other way the second time", () => {
   click(host, "Name");
   expect(sorts).toEqual(["-created", "name"]);
   expect(open("-created").querySelector("th.age")?.getAttribute("aria-sort")).toBe("ascending");
+});
+
+test("the first click on the watched metric lists the best first", () => {
+  const jobs = [job("a", { metrics: { "val/iou": 0.7, "train/loss": 1 } }), job("b")];
+  const watched = watchedColumn(jobs);
+  expect(watched).toBe("metric:val/iou:last");
+  const sorts: string[] = [];
+  const open = (sort: string): HTMLElement =>
+    show(Head, {
+      filter: filterOf(new URLSearchParams({ sort })),
+      columns: columnsOf(["metric", "metric:val/loss:best"], watched),
+      ...{ sort: (by: string) => sorts.push(by), isAllSelected: false, selectAll: () => undefined },
+    });
+  const host = open("created");
+  click(host, "Metric");
+  click(host, "val/loss best");
+  click(open("-metric:val/iou:last"), "Metric");
+  expect(sorts).toEqual(["-metric:val/iou:last", "metric:val/loss:best", "metric:val/iou:last"]);
+  expect(watchedColumn([job("a", { best: { metric: "val/f1", value: 1 } })])).toBe("metric:val/f1:best");
+  expect(watchedColumn([])).toBeNull();
 });
 
 test("selected jobs offer what may be done with them", () => {

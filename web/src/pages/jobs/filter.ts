@@ -1,7 +1,8 @@
 /** Which jobs are listed and how, as the address has it. */
 import type { Query } from "../../api/client";
 import type { JobState } from "../../api/wire";
-import { isGrouping, isSortable } from "../../runs/columns";
+import { betterOf } from "../../plots/direction";
+import { isGrouping, isSortable, metricOf } from "../../runs/columns";
 
 export const STATES: readonly JobState[] = [
   "running",
@@ -85,6 +86,12 @@ export function matchingOf(filter: Filter): Query {
     archived: filter.isArchived || null,
     state: filter.states,
   };
+}
+
+/** Returns in which order a list is sorted by it first: by a metric that should be great, from the greatest down. */
+export function firstOrder(by: string): string {
+  const metric = metricOf(by);
+  return metric && betterOf(metric.key) === "max" ? `-${by}` : by;
 }
 
 /** What narrows a list, each with what takes it back. */
