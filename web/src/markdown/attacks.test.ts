@@ -117,6 +117,11 @@ test("a link whose text names another host says where it leads", () => {
     expect(said(text)).toBe(shown);
 });
 
+test("of a word longer than any host a link says where it leads, without looking for a host in it", () => {
+  for (const word of ["-".repeat(65_000), "a.".repeat(32_000), `${"-".repeat(300)}bank.example`])
+    expect(textOf(show(Markdown, { text: `[${word}](https://evil.example)` }))).toBe(`${word}(evil.example)`);
+});
+
 test("what hides or turns text is named, and emoji stay whole", () => {
   expect(textOf(show(Markdown, { text: "a\u202eb `c\u2066d` 👩\u200d🔬 e\u200df\n\n    g\ufeffh" }))).toBe(
     "a⟨U+202E⟩b c⟨U+2066⟩d 👩\u200d🔬 e⟨U+200D⟩fg⟨U+FEFF⟩h",

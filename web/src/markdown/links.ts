@@ -7,6 +7,9 @@ const BARE = /https?:\/\/[^\s<\]]+/uy;
 const ANGLED = /<(https?:\/\/[^\s<>]+)>/uy;
 const SCHEMES = new Set(["http:", "https:"]);
 const HOST = /[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)*\.\p{L}{2,}/u;
+/** A host is within one. */
+const WORDS = /[\p{L}\p{N}.-]+/gu;
+const LONGEST_HOST = 253;
 const CLOSES: Readonly<Record<string, string>> = { '"': '"', "'": "'", "(": ")" };
 
 export interface Place {
@@ -24,8 +27,17 @@ export function target(href: string): string | null {
 /** Returns the host of a link whose text names another one; null if it names none, or that one. */
 export function unexpectedHost(href: string, text: string): string | null {
   const { hostname } = new URL(href);
-  const named = HOST.exec(text)?.[0].toLowerCase();
-  return named === undefined || hostname === named || hostname === `www.${named}` ? null : hostname;
+  const named = hostIn(text);
+  return named === null || hostname === named || hostname === `www.${named}` ? null : hostname;
+}
+
+/** Returns the first host that a text names, or a word that is longer than any: to look for one in it would take too long. */
+function hostIn(text: string): string | null {
+  for (const [word] of text.matchAll(WORDS)) {
+    const found = word.length > LONGEST_HOST ? word : HOST.exec(word)?.[0];
+    if (found !== undefined) return found.toLowerCase();
+  }
+  return null;
 }
 
 /** Reads an address that stands alone, or in angle brackets. */
