@@ -140,11 +140,11 @@ class Explainer:
 
 def _folded(shortages: Sequence[tuple[str, str]]) -> list[str]:
     """Returns what is free on the hosts, in their order; many that have nothing to tell are counted, not named."""
-    plain = [name for name, shortage in shortages if shortage == f"0 free on {name}"]
-    if len(plain) <= _MOST_NAMED:
+    told = [shortage for name, shortage in shortages if shortage != f"0 free on {name}"]
+    untold = len(shortages) - len(told)
+    if untold <= _MOST_NAMED:
         return [shortage for _, shortage in shortages]
-    rest = [shortage for name, shortage in shortages if name not in set(plain)]
-    return [f"0 free on {len(plain)} workers", *rest]
+    return [f"0 free on {untold} workers", *told]
 
 
 def _ahead(first: Waiting, job: Waiting) -> str | None:
