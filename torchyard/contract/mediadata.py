@@ -74,6 +74,8 @@ class Table(_Data):
 @dataclass(frozen=True, kw_only=True)
 class Text(_Data):
     text: str
+    expected: str | None = None
+    """What the text should be, if that is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,15 +74,20 @@ class Showing:
         *,
         step: int | None = None,
         caption: str | Sequence[str | None] | None = None,
+        expected: str | Sequence[str | None] | None = None,
         number: int = 0,
     ) -> None:
-        """Shows a text, or a list of them, numbered from `number` on. Of a long one the beginning is kept."""
+        """Shows a text, or a list of them, numbered from `number` on. Of a long one the beginning is kept.
+
+        `expected`: what the text should be, such as how an example goes on; shown beside it.
+        """
         if self._shown is None:
             return
         several = not isinstance(text, str)
         texts = [*text] if several else [text]
-        for at, (one, says) in enumerate(zip(texts, _each(caption, len(texts), several=several), strict=True)):
-            values: dict[str, Any] = {"caption": says, "data": summaries.text(one)}
+        columns = [_each(given, len(texts), several=several) for given in (caption, expected)]
+        for at, (one, says, wanted) in enumerate(zip(texts, *columns, strict=True)):
+            values: dict[str, Any] = {"caption": says, "data": summaries.text(one, expected=wanted)}
             self._shown.add(key, MediaKind.TEXT, step=self._step(step), number=number + at, **values)
 
     def log_confusion(
@@ -102,5 +107,5 @@ def _each(given: Any, count: int, *, several: bool) -> Sequence[Any]:
     if not several or given is None or isinstance(given, str):
         return [given] * count
     if len(given) != count:
-        raise ValueError(f"there are {count} items, and {len(given)} captions or masks")
+        raise ValueError(f"there are {count} items, and {len(given)} captions, masks or expected texts")
     return given

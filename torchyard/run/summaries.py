@@ -66,13 +66,15 @@ def table(columns: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Data:
     return Table(columns=names, rows=kept, note="; ".join(notes) or None).to_dict()
 
 
-def text(content: str) -> Data:
-    """Returns a text, of which the beginning is kept if it is long."""
-    plain = storable(str(content))
-    # A character takes a byte or more as JSON, so that no more of a text can fit.
-    kept = plain if size_of({"text": plain[: _ROOM + 1]}) <= _ROOM else _beginning(plain)
-    note = None if len(kept) == len(plain) else f"the first {len(kept)} of {len(plain)} characters"
-    return {"text": kept, "note": note}
+def text(content: str, *, expected: str | None = None) -> Data:
+    """Returns a text, and what it should be, of each of which the beginning is kept if it is long."""
+    if expected is None:
+        kept, note = _beginning(content, _ROOM)
+        return {"text": kept, "note": note}
+    kept, note = _beginning(content, _ROOM // 2)
+    wanted, cut = _beginning(expected, _ROOM // 2)
+    notes = [note, cut and f"{cut} of what is expected"]
+    return {"text": kept, "expected": wanted, "note": "; ".join(filter(None, notes)) or None}
 
 
 def confusion(matrix: Any, *, classes: Sequence[Any] | None) -> Data:
@@ -98,13 +100,18 @@ def _part(names: Sequence[str], rows: Sequence[Sequence[float]], kept: Sequence[
     return {"classes": [names[at] for at in kept], "matrix": matrix}
 
 
-def _beginning(content: str) -> str:
-    low, high = 0, min(len(content), _ROOM)
+def _beginning(content: str, room: int) -> tuple[str, str | None]:
+    """Returns as much of the text as has room as data, in bytes, and a note if that is not all."""
+    plain = storable(str(content))
+    # A character takes a byte or more as JSON, so that no more of a text can fit.
+    if size_of({"expected": plain[: room + 1]}) <= room:
+        return plain, None
+    low, high = 0, min(len(plain), room)
     while low < high:
         middle = (low + high + 1) // 2
-        fits = size_of({"text": content[:middle]}) <= _ROOM
+        fits = size_of({"expected": plain[:middle]}) <= room
         low, high = (middle, high) if fits else (low, middle - 1)
-    return content[:low]
+    return plain[:low], f"the first {low} of {len(plain)} characters"
 
 
 def _cell(value: Any) -> Any:

@@ -76,10 +76,11 @@ def to_json(found: Sequence[Continuation]) -> bytes:
 
 
 def show(found: Sequence[Continuation], run: Run, step: int) -> None:
-    """Shows the continuations, each below its prompt."""
+    """Shows the continuations, each below its prompt and beside how the example goes on."""
     captions = [each.prompt if len(each.prompt) <= _SHOWN else f"…{each.prompt[-_SHOWN:]}" for each in found]
     if found:
-        run.log_text(KEY, [each.continuation for each in found], step=step, caption=captions)
+        made, expected = [each.continuation for each in found], [each.expected for each in found]
+        run.log_text(KEY, made, step=step, caption=captions, expected=expected)
 
 
 def _continued(

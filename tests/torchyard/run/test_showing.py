@@ -196,7 +196,8 @@ def shown(folder: RunDir, run: Run) -> dict[str, Any]:
     """Returns the data of the newest item, which the worker accepts."""
     line = lines(folder, run)[-1]
     assert line.data is not None
-    assert media_data(line.kind, line.data) == line.data | {"note": line.data.get("note")}
+    optional = {"note": None} | ({"expected": None} if line.kind is MediaKind.TEXT else {})
+    assert media_data(line.kind, line.data) == optional | line.data
     return line.data
 
 
@@ -242,6 +243,22 @@ def test_of_a_long_text_the_beginning_is_kept(folder: RunDir, run: Run, characte
     data = shown(folder, run)
     assert data["note"] == f"the first {len(data['text'])} of 1000000 characters"
     assert DATA_BYTES - 3000 < size_of(data) <= DATA_BYTES
+
+
+def test_a_text_has_what_is_expected_of_it(folder: RunDir, run: Run) -> None:
+    run.log_text("t", ["a cat", "a cow"], expected=["a dog", None], step=1)
+    assert [(line.data or {}).get("expected") for line in lines(folder, run)] == ["a dog", None]
+    with pytest.raises(ValueError, match="there are 2 items, and 1 captions, masks or expected texts"):
+        run.log_text("t", ["a cat", "a cow"], expected=["a dog"], step=1)
+    run.log_text("t", "ä" * 40_000, expected="\n" * 50_000, step=2)
+    data = shown(folder, run)
+    text, expected = len(data["text"]), len(data["expected"])
+    assert (
+        data["note"]
+        == f"the first {text} of 40000 characters; the first {expected} of 50000 characters of what is expected"
+    )
+    assert min(text, expected) > 15_000
+    assert size_of(data) <= DATA_BYTES
 
 
 def test_of_many_classes_the_most_mistaken_are_kept(folder: RunDir, run: Run) -> None:

@@ -12,10 +12,13 @@ from torch.nn import functional
 
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
+from tests.trainer.shown import shown
 from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.rundir import RunDir
 from trainer.card import Card, describe
 from trainer.randomness import random_state
 from trainer.recipes.causal import LanguageTask, make_task
+from trainer.recipes.continuations import KEY
 from trainer.sampler import TrainSampler
 from trainer.weights.language import check_start
 from trainer.world import World
@@ -157,6 +160,20 @@ def test_samples_are_the_likeliest_tokens_and_change_nothing(base: Path, data: P
         assert sample["prompt"] == found.origin.tokenizer.decode(prompt.tokens)
     assert found.evaluate(None).files == evaluation.files
     assert task(base, data, evaluation={"samples": 0}).evaluate(None).files == {}
+
+
+def test_what_is_shown_has_prompt_continuation_and_how_the_example_goes_on(
+    base: Path, data: Path, tmp_path: Path
+) -> None:
+    evaluation = task(base, data, evaluation={"samples": 2, "new_tokens": 6}).evaluate(None)
+    samples = json.loads(evaluation.files["samples.json"])  # pyright: ignore[reportArgumentType]
+    lines = shown(RunDir(tmp_path / "run"), KEY, evaluation=evaluation)
+    found = [
+        {"prompt": line.caption, "continuation": (line.data or {})["text"], "expected": (line.data or {})["expected"]}
+        for line in lines
+    ]
+    assert found == samples
+    assert all(sample["expected"] for sample in samples)
 
 
 def test_a_sample_ends_with_what_ends_a_turn_though_texts_end_otherwise(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_data_is_stored_as_it_is_checked(run: RunDir) -> None:
     say(run, kind="confusion", data={"classes": ["a"], "matrix": [[3]], "note": "n" * 9999})
     found = items(drain(relay_of(run)))
     assert [item.data for item in found[:2]] == [
-        {"note": None, "text": "t\x00"},
+        {"note": None, "text": "t\x00", "expected": None},
         {"note": None, "edges": [0.0, 1e300], "counts": [2]},
     ]
     assert found[2].data is not None
@@ -320,7 +320,10 @@ def test_secrets_that_were_cut_in_two_are_masked(run: RunDir) -> None:
     (batch,) = drain(relay)
     masked = masked_batch(batch, Mask([secret]))
     assert "hunter" not in repr(masked)
-    assert (masked.media[0].caption, masked.media[1].data) == ("a ***…", {"note": None, "text": "line\na ***"})
+    assert (masked.media[0].caption, masked.media[1].data) == (
+        "a ***…",
+        {"note": None, "text": "line\na ***", "expected": None},
+    )
 
 
 @pytest.mark.parametrize("secret", ["textbook-1", "of-my-columns"])
@@ -330,6 +333,6 @@ def test_a_secret_that_begins_or_ends_as_keys_of_data_do_leaves_these(run: RunDi
     (batch,) = drain(relay_of(run))
     masked = masked_batch(batch, Mask([secret]))
     assert [item.data for item in masked.media] == [
-        {"note": None, "text": "***"},
+        {"note": None, "text": "***", "expected": None},
         {"note": None, "columns": ["***"], "rows": []},
     ]

@@ -54,6 +54,12 @@ export function textIn(data: unknown): string | null {
   return typeof text === "string" ? text : null;
 }
 
+/** Returns what the text should be, if that is known. */
+export function expectedIn(data: unknown): string | null {
+  const text = field(data, "expected");
+  return typeof text === "string" ? text : null;
+}
+
 /** Returns what was left out of the data, if anything. */
 export function noteIn(data: unknown): string | null {
   const note = field(data, "note");

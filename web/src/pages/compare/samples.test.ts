@@ -63,6 +63,14 @@ test("what a text goes on from stands before it, with its spaces", async () => {
   ]);
 });
 
+test("what is expected stands below what was generated, as text", async () => {
+  const data = { text: "a <b>cat</b>", expected: "a <i>dog</i>" };
+  all = { a: [item("samples", "text", 10, { caption: "I have", data })] };
+  const host = show(Samples, { jobs: [compared("a")] });
+  await rested();
+  expect(textsOf(host, ".sample > *")).toEqual(["I have", "a <b>cat</b>", "Expected", "a <i>dog</i>", ""]);
+});
+
 test("each job has a column with its newest samples that are not above the step, and says which", async () => {
   all = {
     a: [overlay(10), overlay(10, 1), overlay(20), overlay(20, 1)],

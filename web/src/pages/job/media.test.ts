@@ -149,7 +149,7 @@ test("of a thousand items a page is read, and of pictures out of sight nothing",
 test("each key shows its newest step that is not above the slider's, and says which", async () => {
   all = [
     ...samples(1, 10),
-    item("val/story", "text", 4, { data: { text: "<b>four</b>", note: "cut" } }),
+    item("val/story", "text", 4, { data: { text: "<b>four</b>", expected: "five", note: "cut" } }),
     item("train/later", "text", 99, { data: { text: "late" } }),
   ];
   setQuery({ step: "10" });
@@ -159,7 +159,8 @@ test("each key shows its newest step that is not above the slider's, and says wh
     "val/story step 4",
     "train/later from step 99 on",
   ]);
-  expect([textsOf(host, "pre"), host.querySelector("pre b")]).toEqual([["<b>four</b>"], null]);
+  expect([textsOf(host, "pre"), host.querySelector("pre b")]).toEqual([["<b>four</b>", "five"], null]);
+  expect(textsOf(host, ".which")).toEqual(["Generated", "Expected"]);
   expect(textOf(host)).toContain("cut");
 });
 
