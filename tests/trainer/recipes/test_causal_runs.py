@@ -144,17 +144,17 @@ def test_a_checkpoint_is_measured_again_on_its_base(saved: RunDir, base: Path, d
     assert len(points(saved, "train/tokens_per_second")) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "strategy", "ranks"),
     [
         ("lora", "ddp", 2),
-        *(
-            pytest.param(*case, marks=pytest.mark.thorough)
-            for case in (("lora", "ddp", 3), ("full", "ddp", 3), ("full", "fsdp", 2), ("lora", "fsdp", 3))
-        ),
+        ("lora", "ddp", 3),
+        ("full", "ddp", 3),
+        ("full", "fsdp", 2),
+        ("lora", "fsdp", 3),
     ],
 )
-@pytest.mark.thorough
 def test_the_curve_is_the_same_for_any_number_of_ranks(
     tmp_path: Path, base: Path, data: Path, *, method: str, strategy: str, ranks: int
 ) -> None:

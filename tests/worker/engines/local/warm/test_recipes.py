@@ -12,11 +12,9 @@ from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local.warm.manager import WarmProcess
 
-WAYS = [pytest.param(("cold", "warm"), marks=pytest.mark.thorough), ("agent", "warm")]
 
-
-@pytest.mark.parametrize("ways", WAYS, ids="-".join)
 @pytest.mark.thorough
+@pytest.mark.parametrize("ways", [("cold", "warm"), ("agent", "warm")], ids="-".join)
 def test_a_recipe_ends_bit_equal_with_every_launcher(
     tmp_path: Path, warm_process: WarmProcess, ways: tuple[str, str]
 ) -> None:
