@@ -24,10 +24,6 @@ beforeEach(() => {
     const path = new URL(target).pathname.slice(1);
     sent.push({ method: init.method ?? "GET", path, body });
     if (path.endsWith("/star")) return Promise.resolve(new Response(null, { status: 204 }));
-    if (body && "notes_before" in body && body["notes_before"] !== stored.notes) {
-      const problem = { code: "conflict", detail: "the notes have changed", errors: [] };
-      return Promise.resolve(Response.json(problem, { status: 409 }));
-    }
     if (body) stored = { ...stored, ...body, version: stored.version + 1 } as JobView;
     return Promise.resolve(Response.json(stored));
   });
@@ -82,30 +78,6 @@ test("others read notes and cannot write them", async () => {
   expect(textOf(await opened())).toBe("seen");
 });
 
-test("what others have stored meanwhile is shown, and replaced only if one says so", async () => {
-  const host = await opened();
-  click(host, "Edit notes");
-  type(host, "mine");
-  stored = { ...stored, notes: "theirs", version: 7 } as JobView;
-  click(host, "Save");
-  await settled();
-  expect(textOf(host.querySelector(".conflict"))).toContain("theirs");
-  expect(host.querySelector("textarea")?.value).toBe("mine");
-  expect(stored.notes).toBe("theirs");
-  click(host, "Replace them");
-  await settled();
-  expect(stored.notes).toBe("mine");
-  expect(patches().at(-1)).toEqual({ notes: "mine", notes_before: "theirs" });
-});
-
-test("notes that are too long are not sent", async () => {
-  const host = await opened();
-  click(host, "Edit notes");
-  type(host, "本".repeat(22_000));
-  expect(textOf(host)).toContain("464 bytes too many");
-  expect(host.querySelector<HTMLButtonElement>("button[type=submit]")?.disabled).toBe(true);
-});
-
 test("of long notes the first lines are shown, and the rest when one asks", async () => {
   stored = view({
     notes: Array.from({ length: 9 }, (_, line) => `line ${line}`).join("\n"),
@@ -123,21 +95,12 @@ test("of long notes the first lines are shown, and the rest when one asks", asyn
   expect(huge.querySelectorAll("li").length).toBe(500); // opening a job reads no more of them
 });
 
-test("Escape leaves a field in which nothing was written, and keeps what was", async () => {
-  const host = await opened();
-  const escape = (): void => {
-    host
-      .querySelector("textarea")
-      ?.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
-    flushSync();
-  };
-  click(host, "Edit notes");
-  escape();
-  expect(host.querySelector("textarea")).toBeNull();
-  click(host, "Edit notes");
-  type(host, "new");
-  escape();
-  expect(host.querySelector("textarea")?.value).toBe("new");
+test("one leaves the field as it was, also before the notes are known", async () => {
+  const host = show(Notes, { job: { ...stored, notes: "" }, onchange: () => undefined, isWriting: true });
+  await settled();
+  expect(host.querySelector("textarea")?.value).toBe("it **diverged**");
+  click(host, "Not now");
+  expect([host.querySelector("textarea"), patches()]).toEqual([null, []]);
 });
 
 test("notes that somebody writes first are read, as the stream does not tell them", async () => {
