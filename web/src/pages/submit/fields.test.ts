@@ -24,6 +24,20 @@ test("a key is found by its name or its help, and Enter goes to it", async () =>
   expect(textsOf(host, ".row label")[0]).toBe("name");
 });
 
+test("the search of a sweep finds what the form has fields for, also around its job", async () => {
+  const { host } = await open();
+  type(yamlOf(host), "parameters: {config.optimizer.lr: [0.1]}\njob: {trainer: image-classification}\n");
+  type(field(host, "find-key"), "parallel");
+  expect(host.querySelector('[id="field-sweep.max_parallel"]')).not.toBeNull();
+  for (const key of ["job", "parameters", "halving"]) {
+    type(field(host, "find-key"), key);
+    expect(host.querySelectorAll(`[id^="field-sweep.${key}"]`)).toHaveLength(0);
+  }
+  type(field(host, "find-key"), "e");
+  const [found = 0, all = 0] = textOf(host.querySelector("[role=status]")).split(" of ").map(parseFloat);
+  expect(found).toBeLessThanOrEqual(all);
+});
+
 test("a value that varies makes a sweep", async () => {
   service.answer = (asked) => (asked.path === "v1/sweeps" ? { id: "swp_1" } : { spec: {}, points: 2 });
   const { host, asked } = await open();
