@@ -1,8 +1,12 @@
 import { afterEach, expect, test } from "vitest";
+import { href, navigate, route } from "../../../router.svelte";
 import { removeAll, serve } from "../../../testing";
-import { lineAt } from "./at";
+import { lineAt, openAt } from "./at";
 
-afterEach(removeAll);
+afterEach(async () => {
+  await removeAll();
+  navigate(href(""));
+});
 
 /** A log whose lines came at these seconds; the first `gone` are not kept. */
 function log(times: readonly number[], gone = 0): ReturnType<typeof serve> {
@@ -32,4 +36,16 @@ test("lines that are not kept are passed over, and an empty log has none", async
   expect(await lineAt("job_a", 1)).toBe(3);
   log([]);
   expect(await lineAt("job_a", 1)).toBeNull();
+});
+
+test("the log opens at the line, without one from its beginning, and not over what one has opened since", async () => {
+  log([10, 20, 30]);
+  await openAt("job_a", 20, () => true);
+  expect([route().id, route().query.get("line")]).toEqual(["job_a", "2"]);
+  serve(() => null);
+  await openAt("job_b", 20, () => true);
+  expect([route().id, route().query.get("tab"), route().query.get("line")]).toEqual(["job_b", "logs", null]);
+  navigate(href("jobs"));
+  await openAt("job_a", 20, () => false);
+  expect(route().page).toBe("jobs");
 });

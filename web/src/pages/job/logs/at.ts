@@ -1,11 +1,19 @@
-/** Which line of a job's log was written at a time. */
+/** Opens a job's log at the line that was written at a time. */
 import { get } from "../../../api/client";
 import type { LogLine } from "../../../api/wire";
+import { href, navigate } from "../../../router.svelte";
 
 interface Lines {
   readonly data: readonly LogLine[];
   /** The number of the last line. */
   readonly total: number;
+}
+
+/** Opens the log, unless one has gone on to something else when the line is found. */
+export async function openAt(jobId: string, time: number, isWanted: () => boolean): Promise<void> {
+  const line = await lineAt(jobId, time).catch(() => null); // the log itself says what is wrong
+  if (!isWanted()) return;
+  navigate(href(`jobs/${jobId}`, { tab: "logs", ...(line === null ? {} : { line: String(line) }) }));
 }
 
 /** Returns the number of the last line that came until then, in seconds since the epoch; without one the first, and null without any. */
