@@ -7,11 +7,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 import functools
 import json
+import math
 from pathlib import Path
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 from torchyard.contract.errors import InvalidSpec, TooLarge
+from torchyard.contract.mediadata import whole
 
 if TYPE_CHECKING:
     import yaml
@@ -19,6 +22,12 @@ if TYPE_CHECKING:
 STDIN = "-"
 _MOST_YAML_BYTES = 1 << 20
 """Reading more takes minutes."""
+_TEXT = "tag:yaml.org,2002:str"
+_EXPONENT = re.compile(r"^[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
+"""Numbers with an exponent, of which YAML 1.1 takes those without a point or a sign for texts."""
+_EXPONENT_TAG = "tag:torchyard,2026:exponent"
+_OF_TEXTS = frozenset({"args", "env", "labels", "name"})
+"""Keys of a spec whose values are texts: a commit may be `12e4567`."""
 
 
 @dataclass(frozen=True)
@@ -106,19 +115,37 @@ def _documents(written: bytes, name: str) -> Iterator[Any]:
 def _loader() -> type[yaml.SafeLoader]:
     """Returns a safe loader to which `on` is the name of a key, and not the truth, as in YAML 1.1.
 
-    A time is the text that it is, as JSON has no times.
+    A time is the text that it is, as JSON has no times. `1e-3` is a number, as in YAML 1.2 and in the page; where a
+    spec has texts alone, it is one.
     """
     import yaml
 
     class Loader(yaml.SafeLoader):
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            for key, _ in node.value:
+            for key, value in node.value:
                 if key.tag == "tag:yaml.org,2002:bool" and key.value == "on":
-                    key.tag = "tag:yaml.org,2002:str"
+                    key.tag = _TEXT
+                if key.tag == _TEXT and key.value in _OF_TEXTS:
+                    _keep_exponents(value)
             return super().construct_mapping(node, deep=deep)
 
+        def construct_exponent(self, node: yaml.ScalarNode) -> float | str:
+            number = float(node.value)
+            return whole(number) if math.isfinite(number) else node.value
+
     Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_yaml_str)
+    Loader.add_implicit_resolver(_EXPONENT_TAG, _EXPONENT, [*"-+.0123456789"])
+    Loader.add_constructor(_EXPONENT_TAG, Loader.construct_exponent)
     return Loader
+
+
+def _keep_exponents(node: yaml.Node) -> None:
+    """Makes texts of a value, or of the items or values that it has, where they look like `1e-3`."""
+    inner = node.value if isinstance(node.value, list) else [node]
+    for item in inner:
+        each = item[1] if isinstance(item, tuple) else item
+        if each.tag == _EXPONENT_TAG:
+            each.tag = _TEXT
 
 
 def _checked(spec: Any, place: str) -> dict[str, Any]:

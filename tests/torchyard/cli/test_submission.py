@@ -27,6 +27,35 @@ def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: P
     assert json.loads(server.requests[1].body) == {"trainer": "script"}
 
 
+def test_numbers_with_an_exponent_are_numbers_but_where_a_spec_has_texts(server: FakeServer) -> None:
+    server.on("/v1/jobs", Answer(job(), 201))
+    spec = """
+trainer: script
+name: 1e5
+labels: {commit: 12e4567, other: 1e3}
+env: {LR: 1e-3}
+config:
+  args: [--lr, 1e-3]
+  numbers: [1e-3, -2E+4, .5e1, 1.5e3, 1.0e-7, 1e2]
+  texts: [1e999, e3, 1e, "1e-3", 12e, 2026-11-27]
+"""
+    assert run(server, "submit", "-", stdin=spec).returncode == 0
+    assert json.loads(server.requests[0].body) == {
+        "trainer": "script",
+        "name": "1e5",
+        "labels": {"commit": "12e4567", "other": "1e3"},
+        "env": {"LR": "1e-3"},
+        "config": {
+            "args": ["--lr", "1e-3"],
+            "numbers": [0.001, -20000, 5, 1500, 1e-7, 100],
+            "texts": ["1e999", "e3", "1e", "1e-3", "12e", "2026-11-27"],
+        },
+    }
+    assert b"100.0" not in server.requests[0].body, "a whole number is one"
+    refused = run(server, "submit", "-", stdin="? [name]\n: 1e3\n")
+    assert (refused.returncode, "is neither YAML nor JSON" in refused.stderr) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
