@@ -32,7 +32,7 @@ from torchyard.contract.sweeps import SweepSpec
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.cluster import TrainerView, WorkerHistoryView, WorkerView
 from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.jobs import QueueEntry
+from torchyard.contract.views.jobs import QueuePage
 
 router = guarded("cluster")
 
@@ -122,7 +122,7 @@ def undrain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str)
 @in_turns
 def list_queue(
     services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterQueueEntry = None
-) -> Page[QueueEntry]:
+) -> QueuePage:
     """Lists the queued jobs in the order in which workers try to start them, and why each has not started.
 
     The highest priority is first, then the earliest submission less its owner's credit: up to 72 hours, for who has
@@ -132,10 +132,11 @@ def list_queue(
     """
     cursors = QueueCursors(services.access.token)
     found = queries.queue(services.store, limit=limit, after=cursors.read(after))
-    return Page[QueueEntry](
+    return QueuePage(
         data=[jobs.queue_entry(facts, caller) for facts in found.items],
         has_more=found.has_more,
         next=cursors.of(found.last) if found.has_more and found.last is not None else None,
+        total=found.total,
     )
 
 

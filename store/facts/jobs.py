@@ -196,6 +196,8 @@ class QueuePage(FactPage[QueuedJob]):
 
     last: QueueCursor | None
     """The position of the last of them; None if there are none."""
+    total: int
+    """How many jobs are in the line."""
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,9 @@ def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> 
         # Redis is not as this transaction sees the jobs: SQL answers, and they are compared afterwards.
         line.distrust([job.member.id for job in page.items if job.member.id not in rows])
         page, rows = _page(session, credit, limit=limit, after=after)
+    total = sum(line.buckets().values())
     if not rows:
-        return QueuePage([], page.has_more, None)
+        return QueuePage([], page.has_more, None, total)
     first = line.positions(credit, page.items[:1])[page.items[0].member.id]
     why = reasons.displayed(session, rows.values())
     places = {job.member.id: place for place, job in enumerate(page.items, start=first)}
@@ -164,7 +165,7 @@ def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> 
         )
         for job_id, place in places.items()
     ]
-    return QueuePage(queued, page.has_more, cursor_of(page.items[-1], credit))
+    return QueuePage(queued, page.has_more, cursor_of(page.items[-1], credit), total)
 
 
 def _page(

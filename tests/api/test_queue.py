@@ -74,6 +74,7 @@ def test_pages_stay_correct_while_the_queue_changes(service: ApiFixture) -> None
     waiting = [service.submit(priority=priority)["id"] for priority in (5, 5, 0, 0, 0, -1)]
     page = service.get("/v1/queue", limit=3)
     assert places(page) == [(1, waiting[0]), (2, waiting[1]), (3, waiting[2])]
+    assert page["total"] == 6
     # The jobs of the first page leave the queue, and new jobs come before and after them.
     for job_id in waiting[:3]:
         service.client.post(f"/v1/jobs/{job_id}/cancel")
@@ -83,7 +84,7 @@ def test_pages_stay_correct_while_the_queue_changes(service: ApiFixture) -> None
     assert places(page) == [(2, waiting[3]), (3, waiting[4])]
     page = service.get("/v1/queue", limit=2, after=page["next"])
     assert places(page) == [(4, waiting[5]), (5, behind)]
-    assert (page["has_more"], page["next"]) == (False, None)
+    assert (page["has_more"], page["next"], page["total"]) == (False, None, 5)
 
 
 def test_a_cursor_of_another_list_is_refused(service: ApiFixture) -> None:
@@ -94,4 +95,4 @@ def test_a_cursor_of_another_list_is_refused(service: ApiFixture) -> None:
 
 
 def test_an_empty_queue_is_an_empty_list(service: ApiFixture) -> None:
-    assert service.get("/v1/queue") == {"data": [], "has_more": False, "next": None}
+    assert service.get("/v1/queue") == {"data": [], "has_more": False, "next": None, "total": 0}

@@ -297,3 +297,10 @@ class QueueEntry(View):
     estimate: EstimateView | None = None
     """When it is expected to start. Null while no estimate was made."""
     created_at: datetime
+
+
+class QueuePage(Page[QueueEntry]):
+    """One page of the queue."""
+
+    total: int | None = None
+    """How many jobs the whole queue has."""

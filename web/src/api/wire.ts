@@ -34,6 +34,7 @@ export type WorkerView = Schemas["WorkerView"];
 export type PoolView = Schemas["PoolView"];
 export type DeviceView = Schemas["DeviceView"];
 export type QueueEntry = Schemas["QueueEntry"];
+export type QueuePage = Schemas["QueuePage"];
 export type MeView = Schemas["MeView"];
 export type SessionView = Schemas["SessionView"];
 export type CodeOwnerView = Schemas["CodeOwnerView"];

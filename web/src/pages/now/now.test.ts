@@ -147,6 +147,13 @@ test("a waiting job says what it needs, and why it waits as a sentence", () => {
   expect(textsOf(host, "a")).toEqual(["digits", "All that wait"]);
 });
 
+test("the queue says how many wait, also beyond those that were read", async () => {
+  signIn("member", "jobs:read", "cluster:read");
+  const { host } = await openNow([worker(device(0))], [], [], [], [entry({})], 1_234);
+  expect(textOf(host.querySelector("#queue"))).toBe("Queue 1,234");
+  expect(document.title).toContain("1234 waiting");
+});
+
 test("the queue is in the service's order, with what each job asks of the host and the reason of one over its quota", () => {
   const resources = {
     device: "cuda",

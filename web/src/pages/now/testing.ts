@@ -40,6 +40,7 @@ export async function openNow(
   present: readonly JobSummary[] = [],
   curves: readonly unknown[] = [],
   queue: readonly QueueEntry[] = [],
+  total = queue.length,
 ): Promise<Floor> {
   let heard: (event: LiveEvent) => void = () => undefined;
   let watched: Watch = {};
@@ -50,7 +51,7 @@ export async function openNow(
   const asked = serve(({ path, query }) => {
     if (path === "v1/workers") return { data: workers };
     if (path.endsWith("/history")) return { devices: [] };
-    if (path === "v1/queue") return { data: queue, has_more: false, next: null };
+    if (path === "v1/queue") return { data: queue, has_more: total > queue.length, next: null, total };
     if (path === "v1/metrics") return { series: curves };
     const states = query.getAll("state");
     const found = query.has("sort") ? ended : present.filter(({ state }) => states.includes(state));
