@@ -54,7 +54,7 @@ export class JobStore {
     } else if (event.kind === "items" && event.items.job_id === this.id && this.job)
       this.job = grown(this.job, event.items);
     else if (event.kind === "deleted" && event.jobId === this.id)
-      this.failure = new ApiError(404, "not_found", "The job was deleted.");
+      this.failure = new ApiError(404, "gone", "The job was deleted.");
     else if (event.kind === "changed") {
       this.stage = null;
       void this.read();

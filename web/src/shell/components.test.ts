@@ -65,6 +65,14 @@ test("where a job is missing, a search and the newest ones are offered", async (
   history.replaceState(null, "", "/");
 });
 
+test("of a job that was deleted as one looked, nothing is left to guess or to try again", async () => {
+  serve(() => ({ data: [] }));
+  const failure = new ApiError(404, "gone", "The job was deleted.");
+  const host = show(Missing, { kind: "job", path: "jobs", failure, retry: () => undefined });
+  await settled();
+  expect(textOf(host.querySelector("[role=alert]"))).toBe("The job was deleted.");
+});
+
 test("where a sweep cannot be read just now, nothing is said to be missing", async () => {
   const asked = serve(() => ({ data: [] }));
   const failure = new ApiError(503, "unavailable", "the store does not answer");
