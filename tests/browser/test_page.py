@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(
         pytest.param("arranged.test.ts", marks=pytest.mark.thorough),
         pytest.param("charts.test.ts", marks=pytest.mark.thorough),
         pytest.param("compare.test.ts", marks=pytest.mark.thorough),
+        pytest.param("everyday.test.ts", marks=pytest.mark.thorough),
         pytest.param("job.test.ts", marks=pytest.mark.thorough),
         pytest.param("live.test.ts", marks=pytest.mark.thorough),
         pytest.param("logs.test.ts", marks=pytest.mark.thorough),
