@@ -1,4 +1,7 @@
-"""A short chaos run: nothing that the service promises is broken, and nothing is left running."""
+"""A chaos run: nothing that the service promises is broken, and nothing is left running.
+
+The quick run kills each program at each step in `tests/failpoints`, and stops a service in `tests/e2e`.
+"""
 
 from collections.abc import Generator
 import os
@@ -27,11 +30,12 @@ def scratch() -> Generator[Path]:
         yield path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("extent", "least"),
     [
         (["--jobs", "1", "--kills", "2", "--minutes", "0.05", "--kinds", "script", "--trials", "3"], 1),
-        pytest.param(["--jobs", "4", "--kills", "15", "--minutes", "0.5"], 8, marks=pytest.mark.thorough),
+        (["--jobs", "4", "--kills", "15", "--minutes", "0.5"], 8),
     ],
     ids=["short", "long"],
 )
