@@ -29,11 +29,15 @@ _NODE = Path(__file__).with_name("node.py")
 
 @dataclass
 class Nodes:
-    """The nodes of `attempt`, each with `ranks` ranks. What a cluster's own processes would do, the test does."""
+    """The nodes of `attempt`, each with `ranks` ranks, which `launcher` starts.
+
+    What a cluster's own processes would do, the test does.
+    """
 
     attempt: Attempt
     nodes: int = 2
     ranks: int = 1
+    launcher: TorchrunLauncher = field(default_factory=TorchrunLauncher)
     supervisors: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
 
     def of(self, node: int) -> RunDir:
@@ -71,7 +75,7 @@ class Nodes:
                 written = launch_plan(
                     plan,
                     run=run,
-                    launcher=CommandLauncher() if plan.is_command else TorchrunLauncher(),
+                    launcher=CommandLauncher() if plan.is_command else self.launcher,
                     slots=self.ranks,
                     devices=[f"cpu-node-{node}-{slot}" for slot in range(self.ranks)],
                     node=self._part(node, port=listener.getsockname()[1]),

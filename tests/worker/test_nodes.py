@@ -10,9 +10,11 @@ from tests.trainer.runs import points, same, state
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.nodes import Nodes
 from tests.worker.programs import WAITS_IN_C
+from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from torchyard.host.recordfiles import read_record
+from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.stacks import request_stacks, written_since
 from worker.engines.local.supervisor.verdict import blames_a_peer
 from worker.host import process
@@ -37,6 +39,12 @@ port = f":{int(os.environ['MASTER_PORT']):04X}"
 print(sorted(address.removesuffix(port) for address in listening if address.endswith(port)), flush=True)
 dist.barrier()
 """
+STARTS = """
+import os, pathlib, signal, time
+import torchyard
+run, root = torchyard.init(), pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
+"""
+"""Begins a job that needs no torch."""
 STEPS = """
 for step in range(1, 1_000_000):
     dist.all_reduce(torch.ones(1))
@@ -51,8 +59,8 @@ dist.destroy_process_group()
 def nodes_of(attempt: Attempt) -> Iterator[MakeNodes]:
     made: list[Nodes] = []
 
-    def make(*, nodes: int = 2, ranks: int = 1) -> Nodes:
-        made.append(Nodes(attempt, nodes, ranks))
+    def make(*, nodes: int = 2, ranks: int = 1, torch: bool = True) -> Nodes:
+        made.append(Nodes(attempt, nodes, ranks, launcher=TorchrunLauncher() if torch else TorchrunStandIn()))
         return made[-1]
 
     yield make
@@ -62,16 +70,17 @@ def nodes_of(attempt: Attempt) -> Iterator[MakeNodes]:
             supervisor.wait()
 
 
-def test_ranks_of_all_nodes_form_one_group(nodes_of: MakeNodes) -> None:
-    nodes = nodes_of(nodes=2, ranks=2)
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_ranks_of_all_nodes_form_one_group(nodes_of: MakeNodes, ranks: int) -> None:
+    nodes = nodes_of(nodes=2, ranks=ranks)
     nodes.start_job(JOINS + LISTENS + "dist.destroy_process_group()\n")
     assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
-    for rank in range(4):
+    for rank in range(2 * ranks):
         joined, listens = nodes.attempt.log(f"rank-{rank}", "stdout").splitlines()
-        assert joined == f"sum 4 rank {rank} of 4 here {rank % 2}"
+        assert joined == f"sum {2 * ranks} rank {rank} of {2 * ranks} here {rank % ranks}"
         assert listens == "['0100007F']", "the store is where the nodes reach each other, and nowhere else"
     ended = [{path.name for path in nodes.of(node).ended.iterdir()} for node in (0, 1)]
-    assert ended == [{"0.finished", "1.finished"}, {"2.finished", "3.finished"}]
+    assert ended == [{f"{node * ranks + rank}.finished" for rank in range(ranks)} for node in (0, 1)]
     assert nodes.attempt.running_processes() == []
 
 
@@ -131,7 +140,8 @@ def test_a_recipe_learns_on_two_nodes_what_it_learns_on_one(nodes_of: MakeNodes,
 
 def test_sigterm_before_any_rank_runs_is_a_stop_too(nodes_of: MakeNodes) -> None:
     nodes = nodes_of()
-    nodes.start_job(JOINS + STEPS)
+    nodes.launcher = TorchrunStandIn(["/bin/sleep", "3600"])
+    nodes.start_job("")
     for node in (0, 1):
         wait_for(nodes.of(node).supervisor.exists, "the supervisor")
         wait_for(nodes.attempt.run.log(nodes.of(node).launcher, "stderr").exists, "the launcher")
@@ -195,7 +205,7 @@ def test_a_killed_rank_is_named_and_a_rank_of_another_node_that_waits_in_c_leave
     """The other node hears of it, by whoever looks after all nodes, but the ranks' own stop request is not there."""
     text = "(root / f'ready-{run.rank}').touch()\nif run.rank == 1: time.sleep(3600)\n" + WAITS_IN_C
     nodes = nodes_of()
-    nodes.start_job(JOINS + text)
+    nodes.start_job(STARTS + text)
     _ready(nodes)
     process.send(nodes.rank(1), signal.SIGKILL)
     second = nodes.report(1)
@@ -217,8 +227,8 @@ def stuck_here():
     while True: time.sleep(1)
 stuck_here()
 """
-    nodes = nodes_of()
-    nodes.start_job(JOINS + text, stall=3)
+    nodes = nodes_of(torch=False)
+    nodes.start_job(STARTS + text, stall=3)
     _ready(nodes)
     first = nodes.report(0)
     assert process.is_alive(nodes.rank(1)), "only the node of rank 0 sees that there is no progress"
@@ -233,8 +243,8 @@ stuck_here()
 @pytest.mark.thorough
 def test_each_node_asks_its_own_ranks_for_their_stacks(nodes_of: MakeNodes) -> None:
     text = "def stuck_here():\n    (root / f'ready-{run.rank}').touch()\n    while True: time.sleep(1)\nstuck_here()\n"
-    nodes = nodes_of()
-    nodes.start_job(JOINS + text)
+    nodes = nodes_of(torch=False)
+    nodes.start_job(STARTS + text)
     _ready(nodes)
     read_all = written_since(nodes.attempt.run, ranks=range(2))
     supervisor = read_record(nodes.of(1).supervisor, ProcessIdentity)
@@ -245,8 +255,8 @@ def test_each_node_asks_its_own_ranks_for_their_stacks(nodes_of: MakeNodes) -> N
 
 
 def test_the_time_limit_ends_every_node(nodes_of: MakeNodes) -> None:
-    nodes = nodes_of()
-    nodes.start_job(JOINS + STEPS, time_limit=5, grace=2)
+    nodes = nodes_of(torch=False)
+    nodes.start_job("import time\ntime.sleep(3600)\n", time_limit=2, grace=2)
     assert [report.reason for report in nodes.reports()] == [EndReason.TIME_LIMIT] * 2
 
 
