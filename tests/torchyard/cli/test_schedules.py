@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
-from tests.torchyard.cli.invocation import run_process
+from tests.torchyard.cli.invocation import run_in_process
 from tests.torchyard.client.answers import NOW, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from tests.torchyard.client.test_schedules import ID, OF_ONE, PATH, schedule, sent
@@ -24,7 +24,7 @@ def test_submit_sends_a_spec_with_a_schedule_there(server: FakeServer, tmp_path:
     server.on(PATH, Answer(schedule(), 201))
     text = "trainer: image-classification\nschedule: {cron: 0 3 * * *, until: 2030-01-01T00:00:00Z}\n"
     (tmp_path / "nightly.yaml").write_text(text)
-    done = run_process(["submit", "nightly.yaml", "--idempotency-key", "once"], environment_of(server), cwd=tmp_path)
+    done = run_in_process(["submit", "nightly.yaml", "--idempotency-key", "once"], environment_of(server), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{ID}\n"), done.stderr
     assert sent(server)["schedule"] == {"cron": "0 3 * * *", "until": "2030-01-01T00:00:00Z"}
     assert server.requests[-1].headers["Idempotency-Key"] == "once"
@@ -33,7 +33,7 @@ def test_submit_sends_a_spec_with_a_schedule_there(server: FakeServer, tmp_path:
 
 def test_a_spec_with_a_schedule_is_submitted_alone(server: FakeServer, tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text("trainer: script\n---\ntrainer: script\nschedule: 0 3 * * *\n")
-    done = run_process(["submit", "two.yaml"], environment_of(server), cwd=tmp_path)
+    done = run_in_process(["submit", "two.yaml"], environment_of(server), cwd=tmp_path)
     assert done.returncode == 2
     assert "two.yaml, document 2 has a schedule: submit it alone" in " ".join(done.stderr.split())
     assert server.requests == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
-from tests.torchyard.cli.invocation import run_process
+from tests.torchyard.cli.invocation import run_in_process
 from tests.torchyard.client.answers import JOB, NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 
@@ -15,7 +15,7 @@ def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: P
     server.on("/v1/jobs", Answer(job(), 201))
     (tmp_path / "job.yaml").write_text("trainer: image-classification\nconfig: {training: {epochs: 2}}\n")
     arguments = ["submit", "job.yaml", "--name", "mine"]
-    done = run_process(arguments, environment_of(server), cwd=tmp_path)
+    done = run_in_process(arguments, environment_of(server), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "job_1\n")
     assert json.loads(server.requests[0].body) == {
         "trainer": "image-classification",
@@ -80,7 +80,7 @@ def test_submit_sends_the_jobs_of_all_files_at_once(server: FakeServer, tmp_path
     (tmp_path / "one.json").write_text(json.dumps({"trainer": "c"}, indent=1))
     lines = '{"trainer": "d"}\n\n{"trainer": "e", "name": "own"}\n'
     arguments = ["submit", "two.yaml", "one.json", "-", "--name", "mine", "--idempotency-key", "k", "--atomic"]
-    done = run_process(arguments, environment_of(server), cwd=tmp_path, stdin=lines)
+    done = run_in_process(arguments, environment_of(server), cwd=tmp_path, stdin=lines)
     assert (done.returncode, done.stdout.split()) == (0, [item["id"] for item in data])
     sent = json.loads(server.requests[0].body)
     assert [spec["trainer"] for spec in sent["jobs"]] == ["a", "b", "c", "d", "e"]
@@ -102,7 +102,7 @@ def test_submit_names_the_place_of_each_job_that_was_not_submitted(server: FakeS
     server.on("/v1/jobs/batch", Answer({"data": data}))
     (tmp_path / "two.yaml").write_text("trainer: a\n---\ntrainer: b\n")
     lines = '{"trainer": "c"}\n{"trainer": "d"}\n'
-    done = run_process(["submit", "two.yaml", "-"], environment_of(server), cwd=tmp_path, stdin=lines)
+    done = run_in_process(["submit", "two.yaml", "-"], environment_of(server), cwd=tmp_path, stdin=lines)
     assert (done.returncode, done.stdout.split()) == (1, ["job_0", "job_2"])
     assert "two.yaml, document 2: priority: must be at most 100" in done.stderr
     assert "standard input, line 2: the database does not answer" in done.stderr
@@ -127,7 +127,7 @@ def test_submit_sends_nothing_if_a_file_is_wrong(
     (tmp_path / "wrong.yaml").write_text("trainer: a\n---\n7\n")
     (tmp_path / "half.json").write_text('{"trainer": "a"}\n{"trainer": \n')
     (tmp_path / "empty.yaml").write_text("")
-    done = run_process(["submit", *arguments], environment_of(server), cwd=tmp_path, stdin="")
+    done = run_in_process(["submit", *arguments], environment_of(server), cwd=tmp_path, stdin="")
     assert done.returncode in {1, 2}
     assert says in " ".join(done.stderr.split())
     assert not [request for request in server.requests if request.method == "POST"]
@@ -204,7 +204,7 @@ def test_jobs_that_wait_for_each_other_are_submitted_all_or_none(server: FakeSer
     server.on("/v1/jobs/batch", Answer({"data": data}))
     (tmp_path / "prep.yaml").write_text("trainer: script\nname: prep\n")
     (tmp_path / "eval.yaml").write_text("trainer: script\nname: eval\nafter:\n  - {job: prep, on: finished}\n")
-    done = run_process(["submit", "prep.yaml", "eval.yaml"], environment_of(server), cwd=tmp_path)
+    done = run_in_process(["submit", "prep.yaml", "eval.yaml"], environment_of(server), cwd=tmp_path)
     assert (done.returncode, done.stdout.split()) == (0, ["job_0", "job_1"])
     sent = json.loads(server.requests[0].body)
     assert sent["atomic"] is True
