@@ -35,7 +35,7 @@ def grey_squeezenet() -> Graph:
     return pictures(model, channels=1, taken=3, side=32)
 
 
-@pytest.mark.parametrize("to", WRITTEN)
+@pytest.mark.parametrize("to", ["torch-export", pytest.param("onnx", marks=pytest.mark.thorough)])
 def test_what_is_read_again_computes_what_the_model_does(tmp_path: Path, to: str) -> None:
     torch.manual_seed(5)
     graph = grey_squeezenet()
