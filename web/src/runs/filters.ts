@@ -17,11 +17,14 @@ export function filterOf(query: URLSearchParams): Query | null {
   return Object.keys(found).length > 0 ? found : null;
 }
 
-/** Returns the filter as the query of a page, such as `sweep=swp_…`. */
-export function filterText(filter: Query): string {
-  return Object.entries(filter)
-    .map(([name, values]) => `${name} ${[values].flat().join(", ")}`)
-    .join(", ");
+/** Returns the filter in words, such as `named like unet, with state failed`; empty without one. */
+export function filterText({ q, ...others }: Query): string {
+  const rest = Object.entries(others).map(([name, values]) => `${name} ${[values].flat().join(", ")}`);
+  const parts = [
+    q === undefined ? "" : `named like ${[q].flat().join(", ")}`,
+    rest.length === 0 ? "" : `with ${rest.join(", ")}`,
+  ];
+  return parts.filter(Boolean).join(", ");
 }
 
 /** Returns the part of an address that says which jobs there are. */

@@ -27,7 +27,9 @@ test("an address finds jobs by what Jobs filters by, and by nothing else", () =>
   expect(filterOf(new URLSearchParams("jobs=a&sort=name&group=sweep&smooth=0.9"))).toBeNull();
   const found = filterOf(new URLSearchParams("sweep=swp_1&state=running,failed&label=a:1&label=b:2&q="));
   expect(found).toEqual({ sweep: ["swp_1"], state: ["running", "failed"], label: ["a:1", "b:2"] });
-  expect(filterText(found ?? {})).toBe("sweep swp_1, label a:1, b:2, state running, failed");
+  expect(filterText(found ?? {})).toBe("with sweep swp_1, label a:1, b:2, state running, failed");
+  expect(filterText({ q: ["run"] })).toBe("named like run");
+  expect(filterText({ q: ["run"], state: ["failed"] })).toBe("named like run, with state failed");
   expect(addressOf(new URLSearchParams("q=unet&group=sweep&sort=-name&state=failed"))).toEqual({
     q: "unet",
     state: "failed",

@@ -124,14 +124,19 @@ test("a column sorts by itself, and the other way the second time", () => {
   const open = (sort: string): HTMLElement =>
     show(Head, {
       filter: filterOf(new URLSearchParams(sort ? { sort } : {})),
-      columns: columnsOf(USUAL),
+      columns: columnsOf([...USUAL, "metric:val/iou:best", "metric:val/loss:last"]),
       ...{ sort: (by: string) => sorts.push(by), isAllSelected: false, selectAll: () => undefined },
     });
   const host = open("");
   expect(host.querySelector("th.age")?.getAttribute("aria-sort")).toBe("descending");
   click(host, "Age");
   click(host, "Name");
-  expect(sorts).toEqual(["-created", "name"]);
+  click(host, "val/iou best");
+  click(host, "val/loss last");
+  click(open("-metric:val/iou:best"), "val/iou best");
+  expect(sorts).toEqual([
+    ...["-created", "name", "-metric:val/iou:best", "metric:val/loss:last", "metric:val/iou:best"],
+  ]);
   expect(open("-created").querySelector("th.age")?.getAttribute("aria-sort")).toBe("ascending");
 });
 
