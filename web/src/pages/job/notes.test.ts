@@ -1,6 +1,7 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobView } from "../../api/wire";
+import { parsingWorkers } from "../../markdown/testing";
 import { click, removeAll, settled, show, signIn, textOf, textsOf } from "../../testing";
 import Notes from "./Notes.svelte";
 import { view } from "./testing";
@@ -27,6 +28,7 @@ beforeEach(() => {
     if (body) stored = { ...stored, ...body, version: stored.version + 1 } as JobView;
     return Promise.resolve(Response.json(stored));
   });
+  parsingWorkers();
   signIn("member", "jobs:read", "jobs:write");
 });
 
