@@ -44,7 +44,11 @@ test("a value that varies makes a sweep", async () => {
   const row = field(host, "field-config.optimizer.lr").closest<HTMLElement>(".row");
   if (row) click(row, "vary");
   await settled();
-  type(field(host, "field-config.optimizer.lr"), "0.1, 0.01");
+  const values = field(host, "field-config.optimizer.lr") as HTMLInputElement;
+  expect([document.activeElement, values.selectionStart, values.selectionEnd]).toEqual([
+    ...[values, 0, values.value.length], // typing replaces what it had
+  ]);
+  type(values, "0.1, 0.01");
   await checked();
   expect(textOf(host.querySelector("footer"))).toBe("2 trials Submit the sweep");
   click(host, "Submit the sweep");
