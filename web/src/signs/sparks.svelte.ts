@@ -17,6 +17,14 @@ export class Sparks {
 
   private readonly read = new Map<string, Read>();
   private isReading = false;
+  private uppermost: string | undefined;
+
+  /** Does as `want`, if the first of these jobs is the one of the last call: while one scrolls, curves would come too late to be seen. */
+  async wantAtRest(jobs: readonly JobSummary[]): Promise<void> {
+    const isAtRest = jobs[0]?.id === this.uppermost;
+    this.uppermost = jobs[0]?.id;
+    if (isAtRest) await this.want(jobs);
+  }
 
   /** Reads the curves of these jobs that are not known, or have grown for a while. */
   async want(jobs: readonly JobSummary[]): Promise<void> {
