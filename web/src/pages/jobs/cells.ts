@@ -1,6 +1,8 @@
 /** What the cells of a row show. */
 import type { JobSummary } from "../../api/wire";
 import { isNumeric, type Value } from "../../runs/columns";
+import { mayChange } from "../../shell/rights";
+import { placeText } from "../../text/devices";
 import { number } from "../../text/number";
 import { labelsText } from "./edits";
 
@@ -15,6 +17,33 @@ export interface Cell {
   readonly title: string | undefined;
 }
 
+/** A cell of a row as it is drawn. Each row makes all of its own at once: that takes less than a derived value for each. */
+export interface Drawn {
+  /** The column's. */
+  readonly name: string;
+  /** Whether it is edited where it stands, or what draws it, if that is no text. */
+  readonly kind: "text" | "edited" | "progress" | "metric" | "age";
+  readonly text: string;
+  readonly title: string | undefined;
+  readonly classes: string;
+}
+
+/** Returns the cell of a job in a column. `workers`: their names by their ids. */
+export function drawn(job: JobSummary, name: string, workers: ReadonlyMap<string, string>): Drawn {
+  if (name === "progress" || name === "metric" || name === "age")
+    return { name, kind: name, text: "", title: undefined, classes: name };
+  if (name === "owner") return textCell(name, job.owner, undefined, "owner");
+  if (name === "devices") {
+    const title = job.devices.map((device) => device.name).join(", ");
+    return textCell(name, placeOf(job, workers), title, "devices muted");
+  }
+  const { text, isNumber, title } = cellOf(job, name);
+  if (!isEdited(job, name)) return textCell(name, text, title, isNumber ? "cell number" : "cell", isNumber);
+  const classes = `quiet${fits(text) ? "" : " clip"}${text === "" ? " empty" : ""}`;
+  const isNotes = name === "notes";
+  return { name, kind: "edited", text, title: isNotes ? text || "Write notes" : "Edit", classes };
+}
+
 /** Returns what a column besides the usual ones says of a job. */
 export function cellOf(job: JobSummary, name: string): Cell {
   const value: Value = valueOf(job, name);
@@ -27,6 +56,26 @@ export function cellOf(job: JobSummary, name: string): Cell {
 /** Whether a text needs no ellipsis in the narrowest cell: a cell that clips its text is a layer of its own for the browser. */
 export function fits(text: string, isNumber = false): boolean {
   return text.length <= (isNumber ? FITS_DIGITS : FITS);
+}
+
+/** Whether the reader may change what the column shows of the job. */
+function isEdited(job: JobSummary, name: string): boolean {
+  return (name === "labels" || name === "notes" || name.startsWith("label:")) && mayChange(job);
+}
+
+function textCell(
+  name: string,
+  text: string,
+  title: string | undefined,
+  classes: string,
+  isNumber = false,
+): Drawn {
+  return { name, kind: "text", text, title, classes: fits(text, isNumber) ? classes : `${classes} clip` };
+}
+
+function placeOf({ devices }: JobSummary, workers: ReadonlyMap<string, string>): string {
+  const [first] = devices;
+  return first ? placeText(workers.get(first.worker) ?? first.worker, devices) : "";
 }
 
 function valueOf(job: JobSummary, name: string): Value {

@@ -5,7 +5,7 @@ import { cellOf, fits } from "./cells";
 import { filterOf, queryOf } from "./filter";
 import { labelChanges, labelsText } from "./edits";
 import { fitting, leastOf, tracksOf } from "./layout";
-import { near } from "./window";
+import { near, placed } from "./window";
 
 test("the address holds the filter", () => {
   const filter = filterOf(new URLSearchParams("q=digits&sweep=swp_1&state=failed,running&sort=-name"));
@@ -62,6 +62,24 @@ test("labels are edited as one text", () => {
     done: null,
     new: "",
   });
+});
+
+test("a line that stays is the same object after a scroll, so that its row is not drawn again", () => {
+  const lines = ["a", "b", "c", "d"];
+  const first = placed(lines, { from: 0, to: 3 }, []);
+  const next = placed(lines, { from: 1, to: 4 }, first);
+  expect(next).toEqual([
+    { line: "b", at: 1 },
+    { line: "c", at: 2 },
+    { line: "d", at: 3 },
+  ]);
+  expect([next[0], next[1]].map((one, at) => one === first[at + 1])).toEqual([true, true]);
+  expect(placed([...lines, "e"], { from: 1, to: 4 }, next)).toBe(next);
+  expect(placed(["new", ...lines], { from: 1, to: 4 }, next)).toEqual([
+    { line: "a", at: 1 },
+    { line: "b", at: 2 },
+    { line: "c", at: 3 },
+  ]);
 });
 
 test("a cell shows a value in short, and says the whole of it", () => {
