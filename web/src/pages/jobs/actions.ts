@@ -5,6 +5,8 @@ import { priceOfJobs, type Price } from "../../shell/price.svelte";
 import { undoable } from "../../shell/undo.svelte";
 import type { Filter } from "./filter";
 
+/** Labels to set; null removes one. */
+export type Labels = Readonly<Record<string, string | null>>;
 export type Chosen = { readonly ids: readonly string[] } | { readonly filter: Filter };
 
 const DOES: Record<Action, string> = {
@@ -29,6 +31,15 @@ const DID: Record<Action, string> = {
   star: "Starred",
   unstar: "Removed your stars from",
 };
+
+/**
+ * Sets labels of all that are chosen. Answers in a sentence.
+ *
+ * Throws ApiError.
+ */
+export async function labelAll(chosen: Chosen, labels: Labels): Promise<string> {
+  return toSentence("label", await send("label", chosen, false, labels));
+}
 
 /** Returns what the action would cost; null of one that stops nothing. */
 export function priceOf(action: Action, chosen: Chosen): Price | null {
@@ -55,10 +66,15 @@ export async function act(action: Action, chosen: Chosen, price: Price | null = 
   return answer ? toSentence(action, answer) : "";
 }
 
-async function send(action: Action, chosen: Chosen, keepalive: boolean): Promise<ActionsView> {
-  let whole = await request(action, chosen, false, keepalive);
+async function send(
+  action: Action,
+  chosen: Chosen,
+  keepalive: boolean,
+  labels?: Labels,
+): Promise<ActionsView> {
+  let whole = await request(action, chosen, false, keepalive, labels);
   for (let last = whole; last.more && last.done > 0 && !keepalive;) {
-    last = await request(action, chosen, false, false);
+    last = await request(action, chosen, false, false, labels);
     whole = {
       matched: whole.matched + last.matched,
       done: whole.done + last.done,
@@ -69,8 +85,14 @@ async function send(action: Action, chosen: Chosen, keepalive: boolean): Promise
   return whole;
 }
 
-function request(action: Action, chosen: Chosen, dryRun: boolean, keepalive: boolean): Promise<ActionsView> {
-  const body = { action, ...whoOf(chosen), dry_run: dryRun };
+function request(
+  action: Action,
+  chosen: Chosen,
+  dryRun: boolean,
+  keepalive: boolean,
+  labels?: Labels,
+): Promise<ActionsView> {
+  const body = { action, ...whoOf(chosen), dry_run: dryRun, ...(labels && { labels }) };
   return post<ActionsView>("v1/jobs/actions", body, "POST", keepalive);
 }
 

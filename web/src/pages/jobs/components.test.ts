@@ -4,7 +4,18 @@ import type { JobSummary } from "../../api/wire";
 import { live } from "../../live/live.svelte";
 import { href, navigate, setQuery } from "../../router.svelte";
 import { session } from "../../shell/session.svelte";
-import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
+import {
+  changesOf,
+  click,
+  removeAll,
+  serve,
+  settled,
+  show,
+  signIn,
+  textOf,
+  textsOf,
+  type Asked,
+} from "../../testing";
 import { columnsOf, USUAL } from "../../runs/columns";
 import { Edits } from "./editing.svelte";
 import { filterOf } from "./filter";
@@ -165,7 +176,12 @@ test("selected jobs offer what may be done with them", () => {
     textsOf(
       show(Selected, {
         ...{ ids: ["a", "b"], changeable, isAll, matching: 1000, isCounted: true },
-        ...{ selectAll: () => undefined, clear: () => undefined, run: () => undefined },
+        ...{
+          selectAll: () => undefined,
+          clear: () => undefined,
+          run: () => undefined,
+          label: () => undefined,
+        },
       }),
       "strong, button, a, .muted",
     );
@@ -173,7 +189,7 @@ test("selected jobs offer what may be done with them", () => {
   expect(open(0)).toEqual(["2 selected", "all 1,000 that match", "Compare", "Clear"]);
   signIn("member", "jobs:read", "jobs:write");
   const offer = "all 1,000 that match";
-  const actions = ["Star", "Pause", "Resume", "Cancel", "Archive", "Delete", "Clear"];
+  const actions = ["Star", "Label", "Pause", "Resume", "Cancel", "Archive", "Delete", "Clear"];
   expect(open(1)).toEqual(["2 selected", offer, "1 of them yours", "Compare", ...actions]);
   expect(open(0)).toEqual(["2 selected", offer, "none of them yours", "Compare", "Star", "Clear"]);
   expect(open(1, true)).toEqual(["1,000 selected", ...actions]);
@@ -181,7 +197,12 @@ test("selected jobs offer what may be done with them", () => {
 
 test("archived jobs are listed again or deleted", () => {
   signIn("member", "jobs:read", "jobs:write");
-  const calls = { selectAll: () => undefined, clear: () => undefined, run: () => undefined };
+  const calls = {
+    selectAll: () => undefined,
+    clear: () => undefined,
+    run: () => undefined,
+    label: () => undefined,
+  };
   const one = { ids: ["a"], changeable: 1, isAll: false, isArchived: true, matching: 1, isCounted: true };
   expect(textsOf(show(Selected, { ...one, ...calls }), "button")).toEqual([
     ...["Star", "Unarchive", "Delete", "Clear"],
@@ -404,7 +425,12 @@ test("where not all jobs are counted, there may be more of each state, and more 
   const states = textsOf(show(Filters, shown), ".states button");
   expect(states[0]).toBe("all 1,000+");
   expect(states).toContain("paused 0+");
-  const calls = { selectAll: () => undefined, clear: () => undefined, run: () => undefined };
+  const calls = {
+    selectAll: () => undefined,
+    clear: () => undefined,
+    run: () => undefined,
+    label: () => undefined,
+  };
   const two = { ids: ["a", "b"], changeable: 2, isAll: false, matching: 0, isCounted: false };
   expect(textsOf(show(Selected, { ...two, ...calls }), "button")).toContain("all 0+ that match");
 });
@@ -431,6 +457,25 @@ async function openList(): Promise<{ host: HTMLElement; asked: readonly Asked[] 
   await settled();
   return { host, asked };
 }
+
+test("all that are selected are labelled at once", async () => {
+  signIn("admin", "jobs:read", "jobs:write");
+  const { host, asked } = await openList();
+  host.querySelector<HTMLElement>("thead input")?.click();
+  flushSync();
+  click(host, "Label");
+  const field = host.querySelector<HTMLInputElement>("[role=toolbar] input");
+  expect(document.activeElement).toBe(field);
+  if (field) field.value = "paper=figure-3, checked";
+  field?.dispatchEvent(new Event("input", { bubbles: true }));
+  field?.form?.requestSubmit();
+  await settled();
+  const labels = { paper: "figure-3", checked: "" };
+  expect(changesOf(asked).map(({ body }) => body)).toEqual([
+    { action: "label", ids: ["a", "b", "c"], dry_run: false, labels },
+  ]);
+  expect(textOf(host.querySelector(".outcome"))).toBe("Labelled 2 jobs.");
+});
 
 test("Shift selects all between two rows, and an action goes to those that may be changed", async () => {
   signIn("member", "jobs:read", "jobs:write");
@@ -463,7 +508,7 @@ test("up to fifty selected jobs are compared by their ids, and all that match by
     const ids = Array.from({ length: count }, (_, i) => `job_${i}`);
     const host = show(Selected, {
       ...{ ids, changeable: 0, isAll, matching: 1000, isCounted: true },
-      ...{ selectAll: () => undefined, clear: () => undefined, run: () => undefined },
+      ...{ selectAll: () => undefined, clear: () => undefined, run: () => undefined, label: () => undefined },
     });
     return host.querySelector("a.compare")?.getAttribute("href") ?? null;
   };
