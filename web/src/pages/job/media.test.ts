@@ -32,8 +32,8 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-async function opened(): Promise<HTMLElement> {
-  const host = show(Media, { job: view() });
+async function opened(job = view()): Promise<HTMLElement> {
+  const host = show(Media, { job });
   await rested();
   return host;
 }
@@ -103,6 +103,17 @@ test("the newest step is shown, and each new one, until the slider is moved", as
   click(host, "to the newest");
   await rested();
   expect([location.search, textsOf(host, ".caption")]).toEqual(["", ["picture 0 of 30"]]);
+});
+
+test("the step of the best checkpoint is one click away", async () => {
+  all = [...samples(1, 10), ...samples(1, 20), ...samples(1, 30)];
+  const host = await opened(view({ best: { metric: "val/loss", value: 0.5, step: 24 } }));
+  click(host, "to the best");
+  await rested();
+  expect([location.search, textsOf(host, ".caption")]).toEqual(["?step=20", ["picture 0 of 20"]]);
+  expect(textOf(host.querySelector(".steps"))).toContain("the best");
+  await removeAll();
+  expect(textOf(await opened())).not.toContain("the best");
 });
 
 test("a step is read once, and again when the job logs it again", async () => {
