@@ -141,7 +141,7 @@ def test_nothing_is_left_of_an_installation_that_is_ended(packages: Packages, in
     assert not packages.installed("alpha\n").was_there
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("whole", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_what_a_killed_installation_left_does_not_count(packages: Packages, index: Index, whole: bool) -> None:
     index.add("alpha")
     index.released.clear()
@@ -178,7 +178,13 @@ def test_a_full_disk_passes(packages: Packages, index: Index, tmp_path: Path) ->
         remove_inside(tmp_path, "environments")
 
 
-@pytest.mark.parametrize("words", ["No space left on device", "error sending request: operation timed out"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "No space left on device",
+        pytest.param("error sending request: operation timed out", marks=pytest.mark.thorough),
+    ],
+)
 def test_words_of_a_build_are_no_evidence(packages: Packages, index: Index, words: str) -> None:
     index.add_source("gamma", build=f"def build_wheel(*_):\n    raise SystemExit({words!r})\n")
     found = packages.install("gamma\n")

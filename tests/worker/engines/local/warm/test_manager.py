@@ -48,10 +48,8 @@ def fork_and_die(run, **options):
     return pid
 fork.fork = fork_and_die
 """
-UNUSABLE = {
-    "a missing module": "preload.MODULES = ('no_such_module',)",
-    "a second thread": "preload.MODULES = ()\nthreading.Thread(target=signal.pause, daemon=True).start()",
-}
+MISSING_MODULE = "preload.MODULES = ('no_such_module',)"
+SECOND_THREAD = "preload.MODULES = ()\nthreading.Thread(target=signal.pause, daemon=True).start()"
 
 
 @pytest.fixture
@@ -201,7 +199,7 @@ def test_a_warm_process_whose_code_changes_while_it_starts_is_replaced(
         warm.close()
 
 
-@pytest.mark.parametrize("change", UNUSABLE.values(), ids=UNUSABLE)
+@pytest.mark.parametrize("change", [SECOND_THREAD, pytest.param(MISSING_MODULE, marks=pytest.mark.thorough)])
 def test_jobs_start_cold_with_a_note_if_the_warm_process_is_unusable(
     light: LightWarmProcess, tmp_path: Path, change: str
 ) -> None:
