@@ -87,10 +87,9 @@ def reference(task: Regression, global_batch: int) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("ranks", "batch", "accumulate"),
     [
-        (2, 8, 1),
         (1, 8, 2),
         (3, 2, 2),
-        *(pytest.param(*shape, marks=pytest.mark.thorough) for shape in ((1, 16, 1), (2, 4, 2), (2, 3, 3))),
+        *(pytest.param(*shape, marks=pytest.mark.thorough) for shape in ((1, 16, 1), (2, 8, 1), (2, 4, 2), (2, 3, 3))),
     ],
 )
 def test_gradients_equal_those_of_one_process_on_the_joined_batch(ranks: int, batch: int, accumulate: int) -> None:
@@ -116,7 +115,14 @@ def train_counted(batch: int, accumulate: int) -> tuple[list[Tensor], list[float
         return weights_of(training), logged
 
 
-@pytest.mark.parametrize(("ranks", "batch", "accumulate"), [(1, 12, 1), (1, 4, 3), (2, 3, 2), (3, 4, 1)])
+@pytest.mark.parametrize(
+    ("ranks", "batch", "accumulate"),
+    [
+        (1, 4, 3),
+        (2, 3, 2),
+        *(pytest.param(*shape, marks=pytest.mark.thorough) for shape in ((1, 12, 1), (3, 4, 1))),
+    ],
+)
 def test_a_step_divides_by_what_the_samples_of_all_ranks_count(ranks: int, batch: int, accumulate: int) -> None:
     expected = reference(CountedRegression(), 12)
     ((_, whole),) = results(on_ranks(1, train_counted, 12, 1))

@@ -23,7 +23,7 @@ def attempt(root: Path, *, data: str, resume_from: Path | None = None, **optimiz
 
 
 @pytest.mark.parametrize("name", ["adamw", pytest.param("sgd", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("fused", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_a_state_resumes_with_the_kernels_of_the_new_device(tmp_path: Path, name: str, fused: bool) -> None:
     data = small_pictures(tmp_path)
     first = attempt(tmp_path / "1", data=data, name=name, fused=not fused)
