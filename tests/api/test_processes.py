@@ -90,6 +90,7 @@ def user_with_token(host: Host, name: str) -> dict[str, Any]:
     return host.ask("POST", "/v1/tokens", json={"user": name}).json()
 
 
+@pytest.mark.thorough
 def test_a_rate_is_counted_once_and_429_says_when(tmp_path: Path, sqlite_url: str, redis_url: str) -> None:
     with hosts(tmp_path, sqlite_url, redis_url, max_requests_per_second=0.01) as (one, two):
         assert one.ask("GET", "/v1/me").status_code == 200
@@ -362,6 +363,12 @@ def test_a_start_that_is_refused_ends_with_its_exit_code(tmp_path: Path, sqlite_
     foreign = env | {"TORCHYARD_DATA_DIR": str(other)}
     done = subprocess.run(argv, env=foreign, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, "is not the folder of this service's blobs" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.thorough
+def test_without_a_token_the_error_is_said_once(tmp_path: Path, sqlite_url: str, redis_url: str) -> None:
+    env = api_environment(tmp_path, sqlite_url, redis_url, port=0, api_processes=2)
     unset = {name: value for name, value in env.items() if name != "TORCHYARD_TOKEN"}
+    argv = [sys.executable, "-P", "-m", "api"]
     done = subprocess.run(argv, env=unset, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr.count("TORCHYARD_TOKEN is not set")) == (1, 1), done.stderr
