@@ -42,7 +42,10 @@ print(json.dumps([found, sorted(loaded & {{*{SERVER + LIBRARIES!r}}})]))
 
 @pytest.mark.parametrize(
     "trainers",
-    ["image-classification", pytest.param("segmentation text-classification", marks=pytest.mark.thorough)],
+    [
+        "image-classification",
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("segmentation", "text-classification")),
+    ],
 )
 def test_a_checkpoint_needs_its_file_and_nothing_of_the_server(tmp_path: Path, trainers: str) -> None:
     """The data is gone, and so is the tree: -S keeps the editable installation of this one away."""
