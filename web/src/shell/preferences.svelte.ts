@@ -10,13 +10,16 @@ const PATH = "v1/me/preferences";
 
 /** What was changed in this tab, and by whom. */
 let changed = $state.raw<{ readonly owner: string; readonly values: Values }>({ owner: "", values: {} });
-/** The names whose values the service has not got yet. */
-let unsent = new Set<string>();
+type Edit = (value: unknown) => unknown;
+/** What was done to values since the service got them, by their names. */
+let unsent = new Map<string, readonly Edit[]>();
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 /** A preference. Reading it is reactive. All that is set within a second is sent in one request. */
 export interface Preference<T> {
   value: T;
+  /** Changes the value, and the service's in the same way: another tab may have changed it, too. */
+  change: (edit: (value: T) => T) => void;
 }
 
 /**
@@ -24,20 +27,25 @@ export interface Preference<T> {
  * is missing in what is kept or is of another kind there.
  */
 export function preference<T>(name: string, fallback: T): Preference<T> {
+  function change(edit: (value: T) => T): void {
+    const owner = session.me?.name;
+    if (owner === undefined) return;
+    if (owner !== changed.owner) unsent = new Map();
+    const again: Edit = (value) => edit(fitting(value, fallback));
+    keep(owner, { [name]: again(valuesOf(session.me)[name]) });
+    unsent.set(name, [...(unsent.get(name) ?? []), again]);
+    clearTimeout(timer);
+    timer = setTimeout(() => void send(), WAIT_MS);
+  }
   return {
     get value() {
       return fitting(valuesOf(session.me)[name], fallback);
     },
     set value(to: T) {
-      const owner = session.me?.name;
-      if (owner === undefined) return;
-      if (owner !== changed.owner) unsent = new Set();
-      const before = owner === changed.owner ? changed.values : {};
-      changed = { owner, values: { ...before, [name]: to } };
-      unsent.add(name);
-      clearTimeout(timer);
-      timer = setTimeout(() => void send(), WAIT_MS);
+      unsent.delete(name);
+      change(() => to);
     },
+    change,
   };
 }
 
@@ -54,17 +62,28 @@ function sendNow(): void {
 
 /** Puts what this tab has set into what the service has: another tab or browser may have set other names. */
 async function send(): Promise<void> {
-  const { owner, values } = changed;
+  const { owner } = changed;
   if (session.me?.name !== owner) return;
-  const names = unsent;
-  unsent = new Set();
+  const sent = unsent;
+  unsent = new Map();
   try {
     const { preferences } = await get<MeView>("v1/me", { preferences: true });
-    const mine = Object.fromEntries(Object.entries(values).filter(([name]) => names.has(name)));
-    await post(PATH, { preferences: { ...preferences, ...mine } }, "PUT");
+    const values: Values = preferences ?? {};
+    const mine = Object.fromEntries(
+      [...sent].map(([name, edits]) => [name, edits.reduce((value, edit) => edit(value), values[name])]),
+    );
+    await post(PATH, { preferences: { ...values, ...mine } }, "PUT");
+    if (owner === changed.owner)
+      keep(owner, Object.fromEntries(Object.entries(mine).filter(([name]) => !unsent.has(name))));
   } catch {
-    for (const name of names) unsent.add(name); // they go with the next change
+    // They go with the next change.
+    if (owner === changed.owner)
+      for (const [name, edits] of sent) unsent.set(name, [...edits, ...(unsent.get(name) ?? [])]);
   }
+}
+
+function keep(owner: string, values: Values): void {
+  changed = { owner, values: { ...(owner === changed.owner ? changed.values : {}), ...values } };
 }
 
 function valuesOf(me: MeView | null): Values {

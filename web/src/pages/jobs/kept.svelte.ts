@@ -10,6 +10,8 @@ export interface SavedView {
   readonly query: string;
 }
 
+const MOST_VIEWS = 50;
+
 /** Each is kept by itself: a tab that changes one takes nothing of the other from another tab. */
 const columns = preference<{ readonly names: readonly string[] }>("runs.columns", { names: USUAL });
 const views = preference<{ readonly views: readonly SavedView[] }>("runs", { views: [] });
@@ -25,14 +27,26 @@ export function chooseColumns(names: readonly string[]): void {
   setQuery({ columns: listText(names) });
 }
 
-/** Returns the views that are kept, one of each name. What another program wrote there and is none is left out. */
+/** Returns the views that are kept. Reactive. */
 export function savedViews(): readonly SavedView[] {
-  const found = views.value.views.filter(
-    (view) => typeof view?.name === "string" && typeof view.query === "string",
-  );
-  return [...new Map(found.map((view) => [view.name, view])).values()];
+  return valid(views.value.views);
 }
 
-export function saveViews(next: readonly SavedView[]): void {
-  views.value = { views: next };
+/** Keeps a view, in place of one of its name, beside those that other tabs keep. */
+export function saveView(view: SavedView): void {
+  views.change(({ views: kept }) => ({ views: [...without(kept, view.name), view].slice(-MOST_VIEWS) }));
+}
+
+export function forgetView(name: string): void {
+  views.change(({ views: kept }) => ({ views: without(kept, name) }));
+}
+
+function without(kept: readonly SavedView[], name: string): readonly SavedView[] {
+  return valid(kept).filter((view) => view.name !== name);
+}
+
+/** Leaves out what another program wrote there and is no view, and all but the last of a name. */
+function valid(kept: readonly SavedView[]): readonly SavedView[] {
+  const found = kept.filter((view) => typeof view?.name === "string" && typeof view.query === "string");
+  return [...new Map(found.map((view) => [view.name, view])).values()];
 }
