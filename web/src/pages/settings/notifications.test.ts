@@ -73,6 +73,7 @@ test("a target is added, and its secret shown this once", async () => {
   const host = show(Notifications, {});
   await settled();
   click(host, "Add a target");
+  expect(document.activeElement).toBe(host.querySelector("form input")); // one types at once
   expect(textsOf(host, "option")).not.toContain("mail");
   const [name, address] = [...host.querySelectorAll<HTMLInputElement>("form input[type=text]")];
   for (const [input, value] of [

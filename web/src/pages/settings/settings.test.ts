@@ -102,6 +102,7 @@ test("a token is made with scopes and an end, and its text is shown once", async
   });
   expect(textOf(host)).toContain("torchyard login");
   click(host, "Make a token");
+  expect(document.activeElement).toBe(host.querySelector("form input")); // one types at once
   fill(host, "Name", " laptop ");
   fill(host, "Ends after", "7d");
   host.querySelector<HTMLInputElement>("input[value='cluster:read']")?.click();
@@ -225,6 +226,7 @@ test("a user is added with a first token, given a role, and disabled with or wit
     1,
   );
   click(host, "Add a user");
+  expect(document.activeElement).toBe(host.querySelector("form input")); // one types at once
   fill(host, "Name", "eve");
   await send(host, "Add a user");
   expect(asked.filter(({ method }) => method === "POST").map(({ body }) => body)).toEqual([
