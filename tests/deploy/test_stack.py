@@ -36,7 +36,10 @@ def variables(tmp_path: Path) -> dict[str, str]:
     subprocess.run(["make", "env"], cwd=tmp_path, check=True)
     made = {name: value or "" for name, value in dotenv_values(tmp_path / ".env").items()}
     (tmp_path / "code").mkdir()
-    return made | {"TORCHYARD_ALLOW_PATHS": str(tmp_path / "code")}
+    return made | {
+        "TORCHYARD_ALLOW_PATHS": str(tmp_path / "code"),
+        "TORCHYARD_LAUNCHER": "torchrun",  # a warm process costs seconds of a processor
+    }
 
 
 @pytest.fixture

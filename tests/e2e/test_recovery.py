@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 import signal
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,8 @@ while not (os.path.exists(gate) or run.should_stop()):
 run.save_checkpoint({"step": step}, step=step, metrics={})
 print("left at", step, "from", 0 if state is None else state["step"])
 """
+COMMAND = {"command": "python", "args": ["train.py"]}
+"""Needs no launcher, which imports torch."""
 
 
 @pytest.fixture(params=[pytest.param("cold", marks=pytest.mark.thorough), "warm"])
@@ -32,10 +35,26 @@ def service(request: pytest.FixtureRequest, tmp_path: Path, empty_url: str) -> S
     return Service(tmp_path, database=empty_url, warm=request.param == "warm")
 
 
-def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(service: Service) -> None:
+@pytest.mark.parametrize(
+    ("service", "started_by"),
+    [
+        ("cold", COMMAND),
+        pytest.param("cold", {}, marks=pytest.mark.thorough),
+        pytest.param("warm", {}, marks=pytest.mark.thorough),
+    ],
+    ids=["command", "cold", "warm"],
+    indirect=["service"],
+)
+def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(
+    service: Service, started_by: dict[str, Any]
+) -> None:
+    def config(name: str) -> dict[str, Any]:
+        return {"code": f"file://{service.code / name}", **started_by}
+
     service.start()
-    finished = service.wait(service.submit_script("finished", "print('done')").id, JobState.SUCCEEDED)
-    job = service.submit_script("gated", GATED, max_restarts=0)
+    quick = service.submit_script("finished", "print('done')", config=config("finished"))
+    finished = service.wait(quick.id, JobState.SUCCEEDED)
+    job = service.submit_script("gated", GATED, config=config("gated"), max_restarts=0)
     service.wait(job.id, JobState.RUNNING)
     until(lambda: service.client.metrics(job.id).data or None, what="the job has logged")
     assert service.stop() == 0
