@@ -41,7 +41,7 @@ def keys_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 @both_databases
 def test_items_are_listed_by_key_step_and_number_in_pages(service: ApiFixture, claim: Claim, path: str) -> None:
-    text = NewMedia("b", "text", 2, 0, data={"text": "a line", "note": None})
+    text = NewMedia("b", "text", 2, 0, data={"text": "a line", "expected": "two", "note": None})
     counts = NewMedia("c:0:ä", "histogram", 5, 0, data={"edges": [0.0, 1.0], "counts": [7]})
     pictures = [shown(service, "a", step, number, image=PICTURE) for step in (3, 1) for number in (1, 0)]
     service.record(claim, media=[text, *pictures, counts])
@@ -53,7 +53,7 @@ def test_items_are_listed_by_key_step_and_number_in_pages(service: ApiFixture, c
         "b": ["text", 1, [2], 1],
         "c:0:ä": ["histogram", 1, [5], 1],
     }
-    assert whole["data"][4]["data"] == {"text": "a line", "note": None}
+    assert whole["data"][4]["data"] == {"text": "a line", "expected": "two", "note": None}
     assert whole["data"][5]["data"]["counts"] == [7]
     pages: list[Any] = []
     after: dict[str, str] = {}

@@ -34,6 +34,8 @@ class TableView(View):
 
 class TextView(View):
     text: str
+    expected: str | None = None
+    """What the text should be, if the run says it."""
     note: str | None = None
 
 
