@@ -41,10 +41,9 @@ from torchyard.contract.views.jobs import (
     JobGroup,
     JobPage,
     ProgressView,
-    QueueEntry,
     SpreadView,
-    WaitingReason,
 )
+from torchyard.contract.views.queue import QueueEntry, WaitingReason
 from torchyard.contract.views.sweeps import JobSweep
 
 _NO_PROGRESS = ProgressView()

@@ -32,7 +32,7 @@ from torchyard.contract.sweeps import SweepSpec
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.cluster import TrainerView, WorkerHistoryView, WorkerView
 from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.jobs import QueuePage
+from torchyard.contract.views.queue import QueuePage
 
 router = guarded("cluster")
 

@@ -7,7 +7,7 @@ from tests import line
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
 from torchyard.contract.job import Reason
-from torchyard.contract.views.jobs import QueueEntry
+from torchyard.contract.views.queue import QueueEntry
 
 
 def places(page: dict[str, Any]) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torchyard.contract.views.cluster import DeviceView, PoolView, WorkerView
     from torchyard.contract.views.estimates import StopView
-    from torchyard.contract.views.jobs import QueueEntry
+    from torchyard.contract.views.queue import QueueEntry
 
 _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
 

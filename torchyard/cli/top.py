@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.contract.views.cluster import DeviceView, WorkerHistoryView, WorkerView
-    from torchyard.contract.views.jobs import JobSummary, QueueEntry
+    from torchyard.contract.views.jobs import JobSummary
+    from torchyard.contract.views.queue import QueueEntry
 
 _REFRESH_S, _HISTORY_S = 2.0, 10.0
 """Seconds between two readings: of everything, and of the history."""

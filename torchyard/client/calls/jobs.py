@@ -21,7 +21,8 @@ from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.attempts import AttemptView
 from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.jobs import ActionsView, BatchView, JobPage, JobSummary, JobView, QueueEntry
+from torchyard.contract.views.jobs import ActionsView, BatchView, JobPage, JobSummary, JobView
+from torchyard.contract.views.queue import QueueEntry
 from torchyard.contract.views.submission import SpecView
 
 

@@ -16,7 +16,8 @@ from torchyard.contract.team import Visibility
 from torchyard.contract.views.advice import AdviceView
 from torchyard.contract.views.attempts import AttemptView
 from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.jobs import ActionsView, JobGroup, JobSummary, JobView, QueueEntry
+from torchyard.contract.views.jobs import ActionsView, JobGroup, JobSummary, JobView
+from torchyard.contract.views.queue import QueueEntry
 
 _LONGEST_WAIT_S = 20
 """For this long the server is asked to hold its answer back until the job changes."""

@@ -1,4 +1,4 @@
-"""The JSON of jobs, of actions on them, and of the queue."""
+"""The JSON of jobs and of actions on them."""
 
 from datetime import datetime
 from typing import Self
@@ -9,7 +9,6 @@ from torchyard.contract.after import Ending
 from torchyard.contract.columns import Scalar
 from torchyard.contract.errors import FieldError, TorchyardError
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.resources import Resources
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.base import Number, Page, View, shown
@@ -268,39 +267,3 @@ class BatchView(View):
     """What became of each job of a batch, in the order in which they were sent."""
 
     data: list[BatchItem]
-
-
-class WaitingReason(View):
-    """Why a queued job has not started, as its scheduler decided."""
-
-    code: str
-    message: str
-    since: datetime
-
-
-class QueueEntry(View):
-    """A queued job.
-
-    `position` counts the whole queue. Workers try 1 first. A later job that fits may start before one that does not.
-    """
-
-    position: int
-    job_id: str | None
-    """None for another user's private job, as are its name and its reason."""
-    name: str | None
-    owner: str
-    priority: int
-    resources: Resources
-    reason: WaitingReason | None
-    not_before: datetime | None = None
-    """It does not start before this time, because earlier attempts failed soon after their start."""
-    estimate: EstimateView | None = None
-    """When it is expected to start. Null while no estimate was made."""
-    created_at: datetime
-
-
-class QueuePage(Page[QueueEntry]):
-    """One page of the queue."""
-
-    total: int | None = None
-    """How many jobs the whole queue has."""
