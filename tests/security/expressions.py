@@ -56,7 +56,13 @@ def of_the_page() -> Iterator[Expression]:
             continue
         for found in _LITERAL.finditer(path.read_text()):
             flags = re.MULTILINE * ("m" in found[2]) | re.IGNORECASE * ("i" in found[2]) | re.DOTALL * ("s" in found[2])
-            yield Expression(f"{path.relative_to(ROOT)}:{found[1]}", found[1], flags)
+            yield Expression(f"{path.relative_to(ROOT)}:{found[1]}", _in_python(found[1]), flags)
+
+
+def _in_python(literal: str) -> str:
+    """Writes a literal as Python's `re` reads it. Classes of characters by a property become all letters, or none."""
+    source = re.sub(r"\\u\{([0-9a-f]+)\}", lambda found: f"\\U{found[1]:0>8}", literal)
+    return re.sub(r"\\([pP])\{[^}]*\}", lambda found: r"\w" if found[1] == "p" else r"\W", source)
 
 
 class _Source:
