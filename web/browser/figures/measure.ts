@@ -15,7 +15,7 @@ type Order =
   | { what: "frames"; login: string; path: string; charts: number; seconds: number }
   | { what: "heap"; login: string; path: string; replay: Replay }
   | { what: "plots"; login: string; runs: number; axes: number; repeats: number }
-  | { what: "scroll"; login: string; path: string; seconds: number }
+  | { what: "scroll"; login: string; path: string; seconds: number; height: number }
   | { what: "sizes"; login: string; paths: readonly string[] };
 
 /** All ten charts are in sight. */
@@ -35,7 +35,7 @@ async function measured(browser: Browser, order: Order): Promise<unknown> {
   if (order.what === "plots") return plotted(await loggedIn(browser, order.login), order);
   if (order.what === "sizes") return sizes(await loggedIn(browser, order.login), order.paths);
   if (order.what === "scroll")
-    return scrolled(await loggedIn(browser, order.login), order.path, order.seconds);
+    return scrolled(await loggedIn(browser, order.login, order.height), order.path, order.seconds);
   const service = new URL(order.login).origin;
   if (order.what === "frames") {
     const page = await loggedIn(browser, order.login);
@@ -56,8 +56,8 @@ async function measured(browser: Browser, order: Order): Promise<unknown> {
   }
 }
 
-async function loggedIn(browser: Browser, login: string): Promise<Page> {
-  const page = await (await browser.newContext({ viewport: SIZE, locale: "en-US" })).newPage();
+async function loggedIn(browser: Browser, login: string, height: number = SIZE.height): Promise<Page> {
+  const page = await (await browser.newContext({ viewport: { ...SIZE, height }, locale: "en-US" })).newPage();
   await page.goto(login);
   await accept(page);
   return page;

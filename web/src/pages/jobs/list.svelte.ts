@@ -8,7 +8,7 @@ import { queryOf, type Filter } from "./filter";
 
 const FIRST = 100;
 /** Small enough to be read between two frames, however fast one scrolls; where more is wanted at once, as much as that. */
-const PAGE = 100;
+const PAGE = 250;
 const LARGEST_PAGE = 500;
 const MOST = 1_000; // of one answer
 
