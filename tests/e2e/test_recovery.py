@@ -26,7 +26,7 @@ run.save_checkpoint({"step": step}, step=step, metrics={})
 print("left at", step, "from", 0 if state is None else state["step"])
 """
 COMMAND = {"command": "python", "args": ["train.py"]}
-"""Needs no launcher, which imports torch."""
+"""A job that is a plain command: its ranks do not import torch."""
 
 
 @pytest.fixture(params=[pytest.param("cold", marks=pytest.mark.thorough), "warm"])

@@ -55,7 +55,7 @@ export class DeviceCurves implements Curves {
     readonly told: (section: Section) => void,
   ) {}
 
-  /** Reads, and goes on to while the job is open: until there is a chart, and then while one can be seen. */
+  /** Reads the samples now, and again while the job is open: always until there is a chart, then while a chart is in sight. */
   async open(): Promise<void> {
     await this.#read();
     if (this.use.isOpen && !this.#closed.signal.aborted)

@@ -38,7 +38,7 @@ function textOf(text: string): Inline {
   return { kind: "text", text: visible(text) };
 }
 
-/** A link that leads nowhere is shown as it is written, and what is within a link is none. */
+/** Returns a link, or its source as text if its address is not http(s). A link inside a link becomes its text. */
 function linkOf(href: string, inner: readonly Inline[], raw: string): Inline {
   const to = target(href);
   if (to === null) return textOf(raw);

@@ -8,7 +8,7 @@ export type Inline =
       readonly kind: "link";
       readonly href: string;
       readonly inner: readonly Inline[];
-      /** Where it leads, if its text names another host. */
+      /** The host of the address, if the text names another one. Null: the text names no host, or this one. */
       readonly host: string | null;
     }
   | { readonly kind: "break" };

@@ -19,7 +19,7 @@ const [LEAST_MARGIN, MOST_MARGIN, BESIDE_NAME] = [64, 240, 10];
 
 let measuring: CanvasRenderingContext2D | null | undefined;
 
-/** Returns the pixels of the margin with the names: as long as the longest, while the counts are still written beside it. */
+/** Returns the width in pixels of the margin for the names: that of the longest name, if the cells stay wide enough for their counts. */
 export function marginOf(classes: readonly string[], room: number): number {
   if (room < (NAMED_CELL + 1) * classes.length) return BESIDE_NAME; // of cells so small no name is written
   const longest = Math.max(...classes.map(widthOf)) + BESIDE_NAME;

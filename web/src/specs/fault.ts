@@ -1,4 +1,4 @@
-/** The text is no document that the page takes. */
+/** Raised for a text that the page cannot read as one YAML mapping. */
 export class Fault extends Error {
   constructor(
     message: string,

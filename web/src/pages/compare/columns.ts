@@ -29,7 +29,7 @@ export interface Column {
 export interface Delta {
   /** Such as `+0.012`. */
   readonly text: string;
-  /** Such as `+1.3%`; empty where it says nothing: from 0, to the other side of 0, and beyond tenfold. */
+  /** Such as `+1.3%`. Empty if the baseline is 0, the signs differ, or the change is ten times the baseline or more. */
   readonly percent: string;
   readonly verdict: "better" | "worse" | "equal" | null;
 }

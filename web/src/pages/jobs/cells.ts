@@ -1,4 +1,4 @@
-/** What the cells of a row show. */
+/** The texts of the cells of a row, with how each is shown. */
 import type { JobSummary } from "../../api/wire";
 import { isNumeric, type Value } from "../../runs/columns";
 import { mayChange } from "../../shell/rights";
