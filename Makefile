@@ -21,7 +21,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-language bench-mnist bench-scheduling chaos screenshots env lock build clean
+.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-language bench-mnist bench-scheduling mutants chaos screenshots env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,10 @@ bench-mnist: $(STAMP)  ## Train MNIST through the service and check the accuracy
 
 bench-scheduling: $(STAMP)  ## Run the rules of the queue on public traces, in TORCHYARD_TRACES (many minutes)
 	@$(BIN)/python -m bench.scheduling --preemptible 0.7
+
+mutants: $(STAMP)  ## Put small faults into what writes, schedules and admits: each that the tests found once, they must find again (20 minutes)
+	$(BIN)/python -m tests.mutants record
+	$(BIN)/python -m tests.mutants try --killed
 
 SEED ?= 1
 JOBS ?= 12
