@@ -21,7 +21,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-language bench-mnist bench-scheduling mutants chaos screenshots env lock build clean
+.PHONY: $(shell awk -F: '/^[a-z-]+:/ { print $$1 }' $(firstword $(MAKEFILE_LIST)))
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,10 @@ web-test: $(STAMP) $(TEST_TOOLS)
 python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
-test-thorough: $(STAMP) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
+types-thorough: $(STAMP)  ## Check types with pyright, which has rules that `make check` has not (minutes)
+	$(BIN)/pyright
+
+test-thorough: types-thorough $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
 	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest -m "not slurm"
 	$(BIN)/python -m tests.pythons
 
@@ -80,7 +83,7 @@ check: $(STAMP) $(TEST_TOOLS)  ## Check format, lint and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/python -m tests.device.build  # beside the tests, which then find it
-	$(BIN)/pyright
+	$(BIN)/pyrefly check
 	@$(MAKE) --no-print-directory web-check
 
 bench: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Measure every figure, each beside its peer (minutes)

@@ -119,7 +119,7 @@ def refill(service: Service) -> None:
 def copies(connection: Connection, job_id: str, *, first: int, count: int, step: int = 1) -> None:
     """Stores copies of the job, whose ids are of the numbers from `first` on."""
     row = connection.execute(text("SELECT * FROM jobs WHERE id = :id"), {"id": job_id}).mappings().one()
-    columns = ", ".join(column for column in row if column != "id")
+    columns = ", ".join(str(column) for column in row if column != "id")
     # Not as if they had just come: a sweep compares those.
     values = columns.replace("lined_at", "0")
     connection.execute(

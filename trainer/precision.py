@@ -30,7 +30,7 @@ class Precision:
         self._device = device
         if self.name == "fp16":
             self.scale = torch.full((), _FIRST_SCALE, device=device)
-            self._steps = torch.zeros((), dtype=torch.int32, device=device)
+            self._steps = torch.zeros((), dtype=torch.int32, device=device)  # pyrefly: ignore[possibly-uninitialized-attribute] read with `scale`
             """The steps since the scale was changed."""
 
     def autocast(self) -> torch.autocast | nullcontext[None]:

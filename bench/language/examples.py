@@ -20,7 +20,7 @@ _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"
 def write(settings: LanguageSettings, *, count: int) -> None:
     """Writes the base and so many examples below the folder of the settings."""
     chance = random.Random(settings.seed)
-    words = ["".join(chance.choices(_SYLLABLES, k=chance.randint(1, 4))) for _ in range(_WORDS)]
+    words: list[str] = ["".join(chance.choices(_SYLLABLES, k=chance.randint(1, 4))) for _ in range(_WORDS)]
     texts = [_text(chance, words) for _ in range(count + VALIDATION)]
     tiny_base(settings.base, texts=texts[:200], vocabulary=VOCABULARY, positions=settings.max_length, **SIZES)
     settings.examples.mkdir()

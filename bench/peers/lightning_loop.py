@@ -21,7 +21,7 @@ class Classifier(LightningModule):
         self.model = make_model(settings, device)
         self._settings = settings
 
-    def training_step(self, batch: tuple[Tensor, Tensor], number: int) -> Tensor:
+    def training_step(self, batch: tuple[Tensor, Tensor], number: int) -> Tensor:  # pyrefly: ignore[bad-override] its takes anything
         inputs, labels = batch
         loss = cross_entropy(self.model(inputs), labels)
         if (number + 1) % self._settings.log_every == 0:

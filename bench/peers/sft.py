@@ -98,7 +98,7 @@ def _trainer(settings: LanguageSettings) -> Trainer:
         report_to="none",
         disable_tqdm=True,
     )
-    lora = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
+    lora = LoraConfig(r=RANK, lora_alpha=int(ALPHA), target_modules="all-linear", task_type="CAUSAL_LM")
     return Trainer(
         model=str(settings.base),
         args=arguments,

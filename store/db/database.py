@@ -35,21 +35,24 @@ _UNCLEAN = re.compile(r"\\u(0000|d[89a-f])|[0-9]{19}|NaN|Infinity")
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
-class now_us(FunctionElement[int]):
-    """The database's clock, in microseconds since the epoch. Only this clock decides about leases."""
+def now_us() -> FunctionElement[int]:
+    """Returns the database's clock, in microseconds since the epoch. Only this clock decides about leases."""
+    return _Now()
 
+
+class _Now(FunctionElement[int]):
     inherit_cache = True
     type = BigInteger()
 
 
-@compiles(now_us, "sqlite")
-def _now_sqlite(element: now_us, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(_Now, "sqlite")
+def _now_sqlite(element: _Now, compiler: SQLCompiler, **options: Any) -> str:
     # SQLite's clock has milliseconds; rounding removes the error of the Julian day's fraction.
     return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 
 
-@compiles(now_us, "postgresql")
-def _now_postgresql(element: now_us, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(_Now, "postgresql")
+def _now_postgresql(element: _Now, compiler: SQLCompiler, **options: Any) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 
 

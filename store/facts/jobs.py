@@ -9,6 +9,7 @@ from store.facts.columns import Cells, TableCursor
 from store.facts.estimates import EstimateFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.pages import FactPage
+from torchyard.contract.after import Ending
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.filters import JobSort
 from torchyard.contract.job import JobState, Reason
@@ -99,8 +100,8 @@ class DependencyFacts:
     job_id: str
     name: str | None
     """None if it was deleted, or the caller may not read it."""
-    on: str
-    """How it must end: a `torchyard.contract.after.Ending`."""
+    on: Ending
+    """How it must end."""
     state: JobState | None
     """None if the caller may not read it, or nothing is left that says it."""
 

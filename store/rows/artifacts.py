@@ -12,8 +12,6 @@ from store.ids import new_id
 from store.rows import columns, garbage, media_limits, quotas
 from torchyard.contract.errors import NotFound
 
-_TOLD = columns.of(ArtifactFacts, Artifact)
-
 
 def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewArtifact]) -> None:
     """Inserts files of the attempt. They replace those of the same paths, of which the blobs become garbage."""
@@ -32,7 +30,7 @@ def after(
     session: Session, job_id: str, *, limit: int, behind: str | None = None, path: str | None = None
 ) -> Sequence[ArtifactFacts]:
     """Returns files of the job, oldest first: behind the one with the id `behind`, and at or below `path`."""
-    query = select(*_TOLD).where(Artifact.job_id == job_id).order_by(Artifact.id).limit(limit)
+    query = columns.select(ArtifactFacts, Artifact).where(Artifact.job_id == job_id).order_by(Artifact.id).limit(limit)
     if behind is not None:
         query = query.where(Artifact.id > behind)
     if path is not None:
@@ -42,7 +40,9 @@ def after(
 
 def get(session: Session, job_id: str, path: str) -> ArtifactFacts:
     """Returns the file of this path. Raises NotFound."""
-    found = session.execute(select(*_TOLD).where(Artifact.job_id == job_id, Artifact.path == path)).first()
+    found = session.execute(
+        columns.select(ArtifactFacts, Artifact).where(Artifact.job_id == job_id, Artifact.path == path)
+    ).first()
     if found is None:
         raise NotFound(f"job {job_id} has no artifact {path[:200]!r}")
     return ArtifactFacts(*found)

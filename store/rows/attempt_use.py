@@ -87,4 +87,4 @@ def counted(use: Use, shares: Sequence[float | None], *, now: int) -> Use:
 def take(session: Session, attempt_id: int) -> Use | None:
     """Removes what is known of an attempt, whose row is locked, and returns it."""
     row = session.execute(delete(AttemptUse).where(AttemptUse.attempt_id == attempt_id).returning(*_COLUMNS)).first()
-    return None if row is None else Use(*row)
+    return None if row is None else Use(*row)  # pyrefly: ignore[bad-argument-count] it counts ten columns at least

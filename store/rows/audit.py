@@ -48,7 +48,7 @@ def entries(session: Session, where: AuditFilter, *, limit: int, before: int | N
     if where.until is not None:
         before = _first_after(session, where.until + _SLACK_US, before=before)
     lowest = before - MOST_SEARCHED
-    query = select(*columns.of(AuditFacts, AuditEntry)).order_by(AuditEntry.id.desc()).limit(limit + 1)
+    query = columns.select(AuditFacts, AuditEntry).order_by(AuditEntry.id.desc()).limit(limit + 1)
     rows = session.execute(query.where(AuditEntry.id < before, AuditEntry.id >= lowest, *_conditions(where)))
     found = [AuditFacts(*row) for row in rows]
     if len(found) > limit:

@@ -17,7 +17,6 @@ from store.rows import columns, garbage
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
 from torchyard.contract.job import JobState
 
-_TOLD = columns.of(BundleFacts, Bundle)
 _ENDED = [state for state in JobState if state.terminal]
 
 
@@ -41,7 +40,12 @@ def newest_first(
 ) -> Sequence[BundleFacts]:
     """Returns bundles of the user; with `behind` (time and sha256), only older ones."""
     order = (Bundle.created_at, Bundle.sha256)
-    query = select(*_TOLD).where(Bundle.owner == owner).order_by(*(column.desc() for column in order)).limit(limit)
+    query = (
+        columns.select(BundleFacts, Bundle)
+        .where(Bundle.owner == owner)
+        .order_by(*(column.desc() for column in order))
+        .limit(limit)
+    )
     rows = session.execute(query if behind is None else query.where(tuple_(*order) < behind))
     return [BundleFacts(*row) for row in rows]
 
@@ -137,5 +141,7 @@ def _remove(session: Session, keys: Sequence[tuple[str, str]]) -> None:
 
 
 def _read(session: Session, owner: str, sha256: str) -> BundleFacts | None:
-    row = session.execute(select(*_TOLD).where(Bundle.owner == owner, Bundle.sha256 == sha256)).first()
+    row = session.execute(
+        columns.select(BundleFacts, Bundle).where(Bundle.owner == owner, Bundle.sha256 == sha256)
+    ).first()
     return None if row is None else BundleFacts(*row)

@@ -46,11 +46,12 @@ def _next(cron: str, zone: ZoneInfo, after: datetime) -> datetime | None:
 
 
 def _next_of_hours(cron: str, zone: ZoneInfo, after: datetime) -> datetime | None:
-    shown: datetime | None = after.astimezone(zone).replace(tzinfo=None)
-    while (shown := _on_clock(cron, shown)) is not None:
-        found = shown.replace(tzinfo=zone).astimezone(UTC)
+    shown = after.astimezone(zone).replace(tzinfo=None)
+    while (following := _on_clock(cron, shown)) is not None:
+        found = following.replace(tzinfo=zone).astimezone(UTC)
         if found > after:  # the second time that a clock shows it is none of the schedule's
             return found
+        shown = following
     return None
 
 

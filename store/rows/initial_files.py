@@ -25,7 +25,7 @@ def add_all(session: Session, initial: Mapping[str, InitialFacts]) -> None:
 def of_job(session: Session, job_id: str) -> InitialFacts | None:
     """Returns what the job starts from, if its spec names weights."""
     row = session.execute(select(*_TOLD).where(InitialWeights.job_id == job_id)).mappings().first()
-    return None if row is None else InitialFacts(**row)
+    return None if row is None else InitialFacts(**row)  # pyrefly: ignore[bad-unpacking, missing-argument] they are its fields
 
 
 def release(session: Session, job: Job) -> None:

@@ -77,7 +77,7 @@ def of_listed(
 
 def cell(value: Any) -> Scalar:
     """Returns what a table shows of a value of JSON."""
-    if isinstance(value, list | dict):
+    if isinstance(value, (list, dict)):
         value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
         return value[: MOST_CHARACTERS - 1] + "…"

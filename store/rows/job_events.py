@@ -37,7 +37,7 @@ def page(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[E
 
     Returns up to `limit` of them, and up to 8 MiB.
     """
-    query = select(*columns.of(EventFacts, JobEvent)).where(JobEvent.job_id == job_id, JobEvent.seq > after)
+    query = columns.select(EventFacts, JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after)
     query = query.where(JobEvent.type != "progress").order_by(JobEvent.seq).limit(limit + 1)
     with closing(session.execute(query.execution_options(yield_per=16))) as rows:
         events = (EventFacts(*row) for row in rows)

@@ -31,7 +31,7 @@ class Finding:
 
     def add(self, session: Session, job_ids: Sequence[str]) -> None:
         """Adds jobs, which the caller may read."""
-        query = select(cast(_JOBS.spec, Text), cast(_JOBS.labels, Text), _JOBS.notes.is_not(None))
+        query = select(cast(_JOBS.spec, Text()), cast(_JOBS.labels, Text()), _JOBS.notes.is_not(None))
         for spec, labels, has_notes in session.execute(query.where(_JOBS.id.in_(job_ids))):
             self._jobs += 1
             for name, value in _of_spec(from_json(spec)):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, null, select, tuple_
 from sqlalchemy.orm import Session
@@ -18,7 +19,7 @@ from torchyard.contract.models import MOST_VERSIONS
 from torchyard.contract.team import Role, Visibility
 
 _TOLD = columns.of(ModelVersionFacts, ModelVersion)
-_LISTED = [null().label("card") if column is ModelVersion.card else column for column in _TOLD]
+_LISTED: list[Any] = [null().label("card") if column is ModelVersion.card else column for column in _TOLD]
 """The same without the card, which may be large."""
 _HAS_VERSION = exists().where(ModelVersion.owner == Model.owner, ModelVersion.name == Model.name)
 

@@ -218,7 +218,7 @@ def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) ->
 
 def listed(session: Session) -> list[QuotaFacts]:
     """Returns all quotas, of roles and then of users, by name."""
-    query = select(*columns.of(QuotaFacts, Quota)).order_by(Quota.kind, Quota.name, Quota.resource)
+    query = columns.select(QuotaFacts, Quota).order_by(Quota.kind, Quota.name, Quota.resource)
     return [QuotaFacts(*row) for row in session.execute(query)]
 
 

@@ -48,7 +48,7 @@ def remove(session: Session, owner: str, name: str) -> None:
 
 def list_of(session: Session, owner: str) -> Sequence[SecretFacts]:
     """Returns the user's secrets by name."""
-    query = select(*columns.of(SecretFacts, Secret)).where(Secret.owner == owner).order_by(Secret.name)
+    query = columns.select(SecretFacts, Secret).where(Secret.owner == owner).order_by(Secret.name)
     return [SecretFacts(*row) for row in session.execute(query)]
 
 

@@ -30,7 +30,7 @@ def request(session: Session, job_id: str, caller: Caller = SERVICE) -> Stacks:
     if asked is None:
         raise _does_not_run(session, job_id)
     announcement_of(session).wake_workers()
-    return Stacks(*asked)
+    return Stacks(*asked)  # pyrefly: ignore[bad-argument-type] it is stored as an Answer
 
 
 def read(session: Session, job_id: str, caller: Caller = SERVICE) -> Stacks:
@@ -39,7 +39,7 @@ def read(session: Session, job_id: str, caller: Caller = SERVICE) -> Stacks:
     row = session.execute(select(*_COLUMNS).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None))).first()
     if row is None:
         raise _does_not_run(session, job_id)
-    return Stacks(*row)
+    return Stacks(*row)  # pyrefly: ignore[bad-argument-type] it is stored as an Answer
 
 
 def _does_not_run(session: Session, job_id: str) -> Conflict:

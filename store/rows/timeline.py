@@ -41,9 +41,7 @@ def after(
 
 
 def _events(session: Session, job_id: str, position: int, kinds: frozenset[StoredKind]) -> Iterator[TimelineItem]:
-    query = (
-        select(*columns.of(EventFacts, JobEvent)).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_PAGE)
-    )
+    query = columns.select(EventFacts, JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_PAGE)
     if kinds:
         query = query.where(JobEvent.type.in_(kinds))
     rows = _paged(lambda last: session.execute(query.where(JobEvent.seq > last)).all(), position, lambda row: row.seq)

@@ -107,7 +107,7 @@ def mark_used(session: Session, token_id: str) -> None:
 
 def list_of(session: Session, user: str | None, *, limit: int, before: str | None = None) -> Sequence[TokenFacts]:
     """Returns the tokens of a user, or of all users, newest first; with `before` (an id), only older ones."""
-    query = select(*columns.of(TokenFacts, Token)).order_by(Token.id.desc()).limit(limit)
+    query = columns.select(TokenFacts, Token).order_by(Token.id.desc()).limit(limit)
     if user is not None:
         query = query.where(Token.user == user)
     rows = session.execute(query if before is None else query.where(Token.id < before))
@@ -165,8 +165,8 @@ def find_session(session: Session, cookie: str, *, csrf: str) -> BrowserSessionF
 def find_session_by_digest(session: Session, digest: str) -> BrowserSessionFacts | None:
     """Returns the session whose cookie has this digest, or None if it has ended."""
     is_stale = or_(BrowserSession.used_at.is_(None), BrowserSession.used_at < now_us() - _USE_US)
-    told = (*columns.of(BrowserSessionFacts, BrowserSession), is_stale)
-    query = select(*told).where(BrowserSession.digest == digest, BrowserSession.expires_at > now_us())
+    query = columns.select(BrowserSessionFacts, BrowserSession).add_columns(is_stale)
+    query = query.where(BrowserSession.digest == digest, BrowserSession.expires_at > now_us())
     row = session.execute(query).first()
     return None if row is None else BrowserSessionFacts(*row)
 
@@ -186,7 +186,7 @@ def sessions_of(session: Session, user: str, *, credential: str | None) -> Seque
     if credential is not None:
         theirs = or_(theirs, BrowserSession.credential == credential)
     last = func.coalesce(BrowserSession.used_at, BrowserSession.created_at)
-    query = select(*columns.of(ListedSession, BrowserSession)).where(theirs, BrowserSession.expires_at > now_us())
+    query = columns.select(ListedSession, BrowserSession).where(theirs, BrowserSession.expires_at > now_us())
     return [ListedSession(*row) for row in session.execute(query.order_by(last.desc(), BrowserSession.digest))]
 
 

@@ -50,7 +50,7 @@ def lock_free(session: Session, names: Collection[str]) -> set[str]:
 
 def list_all(session: Session, *, limit: int, after: str | None = None) -> Sequence[UserFacts]:
     """Returns users by name; with `after` (a name), only those behind it."""
-    query = select(*columns.of(UserFacts, User)).order_by(User.name).limit(limit)
+    query = columns.select(UserFacts, User).order_by(User.name).limit(limit)
     rows = session.execute(query if after is None else query.where(User.name > after))
     return [UserFacts(*row) for row in rows]
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -24,7 +25,9 @@ def test_both_programs_have_the_same_steps(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "prompt"])
-def test_rows_have_the_documents_of_all_steps_with_what_is_counted(form: str, tmp_path: Path) -> None:
+def test_rows_have_the_documents_of_all_steps_with_what_is_counted(
+    form: Literal["text", "prompt"], tmp_path: Path
+) -> None:
     settings = replace(SHORT, folder=str(tmp_path), form=form, packing=form == "text")
     examples.write(settings, count=120)
     tokens = rows.write(settings)

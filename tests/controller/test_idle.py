@@ -152,7 +152,7 @@ def test_the_heartbeats_of_its_worker_say_whether_it_is_idle(holder: Holder) -> 
     assert holder.stop is None
     holder.idles("40m").warned("20m").reports(0.0, 0.0)
     holder.look()
-    assert holder.stop is EndReason.IDLE_TIMEOUT
+    assert holder.stop is EndReason.IDLE_TIMEOUT  # pyrefly: ignore[unnecessary-comparison] `look` sets it
 
 
 @quick_on_sqlite
@@ -172,7 +172,7 @@ def test_nobody_is_stopped_without_a_warning_before(holder: Holder) -> None:
     holder.warned("14m").look()
     assert holder.stop is None
     holder.warned("15m").look()
-    assert holder.stop is EndReason.IDLE_TIMEOUT
+    assert holder.stop is EndReason.IDLE_TIMEOUT  # pyrefly: ignore[unnecessary-comparison] `look` sets it
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_the_shorter_of_its_own_and_the_operators_counts(
     holder.run(idle_timeout=spec).idles(almost).warned(almost).look()
     assert holder.stop is None
     holder.idles(stopped_after).warned(almost).look()
-    assert holder.stop is EndReason.IDLE_TIMEOUT
+    assert holder.stop is EndReason.IDLE_TIMEOUT  # pyrefly: ignore[unnecessary-comparison] `look` sets it
     assert holder.db.job(holder.job_id).idle_timeout_s == us(stopped_after) // 1_000_000
 
 

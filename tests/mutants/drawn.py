@@ -47,7 +47,7 @@ def write(mutants: list[Mutant], file: Path = FILE) -> None:
 
 
 def _mutant(row: dict[str, Any]) -> Mutant:
-    return Mutant(**{**row, "mutation": Mutation(**row["mutation"])})
+    return Mutant(mutation=Mutation(**row.pop("mutation")), **row)
 
 
 def _of_area(area: str, contexts: Contexts, chance: random.Random) -> list[tuple[Path, Mutation]]:

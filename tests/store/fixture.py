@@ -214,7 +214,7 @@ class StoreFixture:
         def look(session: Session) -> dict[str, list[dict[str, Any]]]:
             tables = Base.metadata.sorted_tables
             return {
-                table.name: sorted((dict(row) for row in session.execute(select(table)).mappings()), key=str)
+                table.name: sorted((dict[Any, Any](row) for row in session.execute(select(table)).mappings()), key=str)
                 for table in tables
             }
 

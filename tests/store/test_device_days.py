@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from scheduling.snapshot import Kind
 from store.commands import team
 from store.commands.team import UserChange
 from store.db.tables import Allocation, Attempt, AttemptUse, DeviceDay, Job
@@ -29,7 +30,7 @@ TIMES = st.integers(START - 3 * DAY_US, START + 3 * DAY_US)
 US = st.integers(0, 8 * DAY_US)
 
 
-def claimed(db: StoreFixture, job_id: str, worker: str, *uuids: str, kind: str = "cpu") -> Claim:
+def claimed(db: StoreFixture, job_id: str, worker: str, *uuids: str, kind: Kind = "cpu") -> Claim:
     placement = placement_on(worker, *uuids)
     devices = tuple(replace(device, kind=kind) for device in placement.devices)
     claim = db.write(lambda session: claims.claim(session, job_id, replace(placement, devices=devices)))

@@ -444,7 +444,7 @@ def test_more_signals_than_anybody_makes_are_dropped(team: Team) -> None:
 
     def multiply(session: Session) -> None:
         first = session.execute(select(Base.metadata.tables["signals"])).mappings().one()
-        copies = [{**first, "id": -number} for number in range(1, signals.MOST_WAITING)]
+        copies: list[dict[Any, Any]] = [{**first, "id": -number} for number in range(1, signals.MOST_WAITING)]
         session.execute(insert(Signal), copies)
 
     team.db.write(multiply)

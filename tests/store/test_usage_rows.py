@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy import func, select, update
 
+from scheduling.snapshot import Kind
 from store.db.tables import Attempt, AttemptUse, DeviceDay, Job, Usage
 from store.facts.attempts import Claim
 from store.facts.pages import FactPage
@@ -20,7 +21,7 @@ BY_OWNER = Asked(by_label=False, owner=None, days=30)
 BY_LABEL = replace(BY_OWNER, by_label=True)
 
 
-def claimed(db: StoreFixture, job_id: str, worker: str, *uuids: str, kind: str = "cpu", hours: int = 1) -> Claim:
+def claimed(db: StoreFixture, job_id: str, worker: str, *uuids: str, kind: Kind = "cpu", hours: int = 1) -> Claim:
     placement = placement_on(worker, *uuids)
     devices = tuple(replace(device, kind=kind) for device in placement.devices)
     claim = db.write(lambda session: claims.claim(session, job_id, replace(placement, devices=devices)))

@@ -10,6 +10,7 @@ from torch.nn import functional
 from torchyard.run.publishing import Content
 from trainer.data.batch import Batch
 from trainer.data.identity import Identity
+from trainer.score import Score
 from trainer.task import Evaluation
 from trainer.world import World
 
@@ -26,7 +27,7 @@ class Regression:
     metadata: dict[str, Any] = {}
     files: Mapping[str, Content] = {}
     samples = validation_samples = SAMPLES
-    score = None
+    score: Score | None = None
     lengths = unfilled = None
     counts: Tensor | None = None
     identity, split_hash = Identity(digest="0" * 64), "0" * 64

@@ -38,7 +38,7 @@ def same(one: Any, other: Any) -> bool:
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
+    if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
     return one == other
 

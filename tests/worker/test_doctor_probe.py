@@ -9,7 +9,7 @@ import platform
 import socket
 import subprocess
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -34,7 +34,7 @@ from worker.doctor.probe.facts import (
 TOKEN = "ab" * 32
 
 
-def request(**changes: object) -> ProbeRequest:
+def request(**changes: Any) -> ProbeRequest:
     plain = ProbeRequest(
         token=TOKEN, nodes=2, interface="lo", isolation="off", folders=["/etc", "/no/such"], wait_s=30.0
     )
@@ -157,7 +157,7 @@ def healthy(rank: int) -> NodeFacts:
     )
 
 
-def judged(second: NodeFacts | None, **changes: object) -> dict[str, tuple[Status, str]]:
+def judged(second: NodeFacts | None, **changes: Any) -> dict[str, tuple[Status, str]]:
     facts = [healthy(0), *([] if second is None else [second])]
     outcome = replace(Outcome(facts, state="COMPLETED", began=90.0, ended=110.0), **changes)
     return {item.check: (item.status, f"{item.fact} → {item.advice}") for item in judge(outcome, EXPECTED)}
@@ -187,7 +187,7 @@ def test_two_healthy_nodes_have_no_finding_with_advice() -> None:
     ],
 )
 def test_what_keeps_attempts_from_running_fails_and_says_what_to_do(
-    changes: dict[str, object], check: str, says: str
+    changes: dict[str, Any], check: str, says: str
 ) -> None:
     found = judged(replace(healthy(1), **changes))
     status, text = found[check]
@@ -205,7 +205,7 @@ def test_what_keeps_attempts_from_running_fails_and_says_what_to_do(
         ({"time": float("nan")}, "clocks", "that of n2 is not that of this host"),
     ],
 )
-def test_what_attempts_can_do_without_is_a_warning(changes: dict[str, object], check: str, says: str) -> None:
+def test_what_attempts_can_do_without_is_a_warning(changes: dict[str, Any], check: str, says: str) -> None:
     found = judged(replace(healthy(1), **changes))
     assert found[check][0] is Status.WARNING and says in found[check][1]
     assert Status.FAILED not in {status for status, _ in found.values()}

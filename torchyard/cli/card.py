@@ -49,7 +49,7 @@ def _shown(key: str, value: JsonValue) -> str:
 
 
 def _joined(parts: list[str], whole: dict[str, JsonValue] | list[JsonValue]) -> str:
-    nested = any(isinstance(item, dict | list) for item in (whole.values() if isinstance(whole, dict) else whole))
+    nested = any(isinstance(item, (dict, list)) for item in (whole.values() if isinstance(whole, dict) else whole))
     return f"{len(whole)} entries" if nested or len(parts) > _MOST_SHOWN else ", ".join(parts)
 
 

@@ -43,7 +43,7 @@ def generate(model: Generator, texts: Sequence[str], asked: Asked, *, batch_size
     prompts = _prompts(model, texts, asked.options["--system"])
     if sys.stdout.isatty() and not as_json:
         return _stream(model, texts, prompts, asked)
-    size = {} if batch_size is None else {"batch_size": batch_size}
+    size: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size}
     found = model.predictions(prompts, **size, **asked.how)
     for text, generation in zip(texts, found, strict=True):
         if as_json:

@@ -84,7 +84,7 @@ def ps(
             return _write_groups(client.groups(group_by, **matching), group_by, as_json=as_json)
 
         def read() -> list[JobSummary]:
-            return [*client.list(**matching, limit=limit or (None if every else _LISTED))]
+            return [*client.list(**matching, limit=limit or (None if every else _LISTED))]  # pyrefly: ignore[open-unpacking] it has no `sort`
 
         if watch:
             return redraw(lambda: _lines(read()), seconds=_REFRESH_S)

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager
-from functools import wraps
+from functools import update_wrapper
 import inspect
 import time
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args, overload
 import weakref
 
 import httpx2
@@ -18,6 +18,8 @@ H = TypeVar("H")
 P = ParamSpec("P")
 T = TypeVar("T")
 Core_co = TypeVar("Core_co", covariant=True)
+Core_contra = TypeVar("Core_contra", contravariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Driver(Generic[Core_co]):
@@ -27,22 +29,31 @@ class Driver(Generic[Core_co]):
         self._core = core
 
 
+class Method(Protocol[Core_contra, P, T_co]):
+    """A function that a class of drivers has as its method: unlike a `Callable`, it says that it binds."""
+
+    @overload
+    def __get__(self, driver: None, owner: type, /) -> Callable[Concatenate[Driver[Core_contra], P], T_co]: ...
+    @overload
+    def __get__(self, driver: Driver[Core_contra], owner: type | None = None, /) -> Callable[P, T_co]: ...
+
+
 @overload
 def blocking(
     operation: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Driver[C], P], T]: ...
+) -> Method[C, P, T]: ...
 @overload
+def blocking(operation: Callable[Concatenate[C, P], Coroutine[Any, Any, T]], handle: type[H]) -> Method[C, P, H]: ...
 def blocking(
-    operation: Callable[Concatenate[C, P], Coroutine[Any, Any, T]], handle: type[H]
-) -> Callable[Concatenate[Driver[C], P], H]: ...
-def blocking(operation: Callable[..., Coroutine[Any, Any, Any]], handle: type[Any] | None = None) -> Callable[..., Any]:
+    operation: Callable[..., Coroutine[Any, Any, Any]], handle: type[Any] | None = None
+) -> Method[Any, ..., Any]:
     """Returns the method that runs the operation and returns its result, or with `handle`, that driver of it."""
 
-    @wraps(operation)
     def method(driver: Driver[Any], /, *args: Any, **options: Any) -> Any:
         result = run(operation(driver._core, *args, **options))  # pyright: ignore[reportPrivateUsage] - its method
         return result if handle is None else handle(result)
 
+    update_wrapper(method, operation)
     if handle is not None:
         vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=handle)
     return method
@@ -51,23 +62,23 @@ def blocking(operation: Callable[..., Coroutine[Any, Any, Any]], handle: type[An
 @overload
 def iterating(
     operation: Callable[Concatenate[C, P], AsyncGenerator[T]],
-) -> Callable[Concatenate[Driver[C], P], Generator[T]]: ...
+) -> Method[C, P, Generator[T]]: ...
 @overload
 def iterating(
     operation: Callable[Concatenate[C, P], AsyncGenerator[Any]], handle: type[H]
-) -> Callable[Concatenate[Driver[C], P], Generator[H]]: ...
+) -> Method[C, P, Generator[H]]: ...
 def iterating(
     operation: Callable[..., AsyncGenerator[Any]], handle: type[Any] | None = None
-) -> Callable[..., Generator[Any]]:
+) -> Method[Any, ..., Generator[Any]]:
     """Returns the method that yields the operation's items, which are fetched as the caller asks for them, or with
     `handle`, that driver of each.
     """
 
-    @wraps(operation)
     def method(driver: Driver[Any], /, *args: Any, **options: Any) -> Generator[Any]:
         items = operation(driver._core, *args, **options)  # pyright: ignore[reportPrivateUsage] - its method
         return iterate(items) if handle is None else _handles(iterate(items), handle)
 
+    update_wrapper(method, operation)
     signature = inspect.signature(operation)
     item = handle or get_args(signature.return_annotation)[0]
     vars(method)["__signature__"] = signature.replace(return_annotation=Generator[item])

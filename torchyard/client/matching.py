@@ -45,7 +45,7 @@ def filter_of(matching: Matching) -> JobFilter:
 
 def query_of(matching: Listed) -> JobQuery:
     """Returns the filter of a list. Raises InvalidRequest, naming each argument."""
-    times = {key: matching.get(key) for key in ("created_after", "created_before")}
+    times = {"created_after": matching.get("created_after"), "created_before": matching.get("created_before")}
     given = {key: moment.astimezone() for key, moment in times.items() if moment is not None}
     return parse_request(JobQuery, {**_given(matching), **given})
 

@@ -185,7 +185,7 @@ def _one_of(allowed: Mapping[str, Any], value: Any) -> Any:
 
 def _list(item: Convert) -> Convert:
     def convert(value: Any) -> list[Any]:
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, (list, tuple)):
             raise ValueError("must be a list")
         return [item(part) for part in value]
 
@@ -277,7 +277,7 @@ def _plain(value: Any) -> Any:
         return json_number(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, Record):
         return value.to_dict()

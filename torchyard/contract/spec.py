@@ -243,7 +243,7 @@ def _spec_of(recipe: recipes.RecipeEntry) -> type[RecipeSpec]:
     """Returns the spec class of one recipe. `config` may be left out if the recipe has a default for every key."""
     required = any(field.is_required() for field in recipe.config.model_fields.values())
     fields: dict[str, Any] = {
-        "trainer": Literal[recipe.name],
+        "trainer": Literal[recipe.name],  # pyrefly: ignore[invalid-literal] - made here
         "name": (JobName, recipe.name),
         "config": recipe.config if required else (recipe.config, recipe.config.model_validate({})),
     }

@@ -53,7 +53,7 @@ def unstorable(value: Any, *, most_values: int | None = None) -> tuple[str, str]
             return ".".join(path), f"nested more than {_DEEPEST} levels deep"
         if most_values is not None and seen + len(waiting) + size > most_values:
             return ".".join(path), f"there are more than {most_values} keys and values"
-        if isinstance(item, dict | list):
+        if isinstance(item, (dict, list)):
             waiting += reversed(list(_parts(item, path)))
     return None
 

@@ -127,7 +127,7 @@ def _check_special(name: str, content: bytes) -> None:
     if not isinstance(raw, dict):
         raise DataError(f"{name} is no JSON object")
     for key, value in [("all", raw)] if name == "added_tokens.json" else [(key, raw.get(key)) for key in _SPECIAL]:
-        if isinstance(value, list | dict) and len(value) > MOST_SPECIAL:
+        if isinstance(value, (list, dict)) and len(value) > MOST_SPECIAL:
             raise DataError(
                 f"{name} has {len(value)} tokens beside the vocabulary ({key}), and may have {MOST_SPECIAL}"
             )

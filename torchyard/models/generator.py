@@ -161,7 +161,7 @@ def listed(source: Any) -> tuple[list[Prompt], bool]:
     """Returns the prompts in a source, and whether it may have several: a list, but one of messages, or a file."""
     if isinstance(source, Path):
         return [*lines(source, strip=False)], True
-    if isinstance(source, list | tuple):
+    if isinstance(source, (list, tuple)):
         several = cast("list[Any]", source)
         if not several or not isinstance(several[0], Mapping):
             return [single for item in several for single in listed(item)[0]], True

@@ -43,7 +43,7 @@ def listed(source: Any) -> tuple[list[Any], bool]:
 
     Raises DataError.
     """
-    if isinstance(source, list | tuple):
+    if isinstance(source, (list, tuple)):
         sources = cast("list[Any]", source)
         return [single for item in sources for single in listed(item)[0]], True
     if isinstance(source, np.ndarray | Tensor) and source.ndim == 4:

@@ -64,7 +64,7 @@ class TextClassifier(Model[list[int], ClassPrediction]):
 
     def listed(self, source: Any) -> tuple[list[Any], bool]:
         """A string is a text; a Path is a file with a text a line, of which blank ones are left out."""
-        if isinstance(source, list | tuple):
+        if isinstance(source, (list, tuple)):
             sources = cast("list[Any]", source)
             return [single for item in sources for single in self.listed(item)[0]], True
         return (lines(source), True) if isinstance(source, Path) else ([source], False)

@@ -25,7 +25,7 @@ def picture_bytes(image: Any) -> bytes:
     """
     if isinstance(image, bytes | bytearray | memoryview):
         return bytes(image)
-    if isinstance(image, str | os.PathLike):
+    if isinstance(image, (str, os.PathLike)):
         with Path(image).open("rb") as file:
             return file.read(PICTURE_BYTES + 1)
     file = io.BytesIO()
@@ -44,7 +44,7 @@ def mask_bytes(mask: Any) -> bytes:
 
     Raises TypeError and ValueError for another array, and OSError.
     """
-    if isinstance(mask, bytes | bytearray | memoryview | str | os.PathLike):
+    if isinstance(mask, (bytes, bytearray, memoryview, str, os.PathLike)):
         return picture_bytes(mask)
     array = _array(mask)
     shape = tuple(int(size) for size in array.shape)

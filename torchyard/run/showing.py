@@ -41,8 +41,8 @@ class Showing:
         """
         if self._shown is None:
             return
-        images = list(image) if isinstance(image, list | tuple) else [image]
-        several = isinstance(image, list | tuple)
+        images = list(image) if isinstance(image, (list, tuple)) else [image]
+        several = isinstance(image, (list, tuple))
         columns = [_each(given, len(images), several=several) for given in (caption, truth, predicted)]
         for at, (one, says, true, guess) in enumerate(zip(images, *columns, strict=True)):
             files: dict[MediaPart, bytes] = {"image": picture_bytes(one)}

@@ -122,7 +122,7 @@ def _cell(value: Any) -> Any:
 
 
 def _has_length(value: Any) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
+    return hasattr(value, "__len__") and not isinstance(value, (str, bytes, Mapping))
 
 
 def _numbers(values: Any) -> list[float]:

@@ -82,7 +82,7 @@ def _tensors(tree: Any) -> "Iterator[torch.Tensor]":
 
     if isinstance(tree, torch.Tensor):
         yield tree
-    elif isinstance(tree, Mapping | list | tuple):
+    elif isinstance(tree, (Mapping, list, tuple)):
         for item in tree.values() if isinstance(tree, Mapping) else tree:
             yield from _tensors(item)
 

@@ -20,7 +20,7 @@ UNREADABLE = "0" * 32
 _CHUNK = 1 << 20
 _MOST_CACHED_BYTES = 1 << 30
 _KEEP_EVERY_S = 300.0
-SETTLED_NS = 2_000_000_000
+SETTLED_NS: int = 2_000_000_000
 """A file that was changed more recently may be changed again without another time: its digest is not kept."""
 
 _Digests = dict[bytes, tuple[str, str]]

@@ -83,7 +83,7 @@ class _Calls:
 class _Answers(Dataset[Any]):
     """The data set of the DataLoader, which is indexed by calls: so it holds nothing, and serves all data."""
 
-    def __getitem__(self, call: tuple[Callable[[Any], Any], Any]) -> Any:
+    def __getitem__(self, call: tuple[Callable[[Any], Any], Any]) -> Any:  # pyrefly: ignore[bad-override-param-name] by []
         load, request = call
         return _answer(load, request)
 

@@ -58,7 +58,7 @@ class _Sum(Function):
     """The sum over ranks. Its gradient is the sum of the ranks' gradients."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:  # pyrefly: ignore[bad-override] torch's takes anything
         total = tensor.clone()
         distributed.all_reduce(total)
         return total

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -14,6 +14,8 @@ from torchyard.run import Run
 from trainer.task import Task
 from trainer.weights.files import copy_fitting
 from trainer.weights.language import check_start
+
+R = TypeVar("R", bound=Recipe)
 
 _SHOWN = 5
 """Names that are listed, at most."""
@@ -41,7 +43,7 @@ def weights_in(folder: Path) -> str:
     return str(folder) if (folder / _TOKENIZER).exists() else "none"
 
 
-def take_over(config: Recipe, state: Mapping[str, Any], *, fresh: bool) -> Recipe:
+def take_over(config: R, state: Mapping[str, Any], *, fresh: bool) -> R:
     """Returns the configuration with what belongs to the weights of a checkpoint's `state`.
 
     Which published weights they come from, as a model may be built for those; and for a `fresh` start the normalization

@@ -1,6 +1,6 @@
 """Which addresses a notification may go to: attacks first."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import ipaddress
 
 import pytest
@@ -32,7 +32,7 @@ def _to(host: str, port: int = 443) -> webaddress.WebAddress:
     return webaddress.WebAddress(secure=True, host=host, port=port, target="/")
 
 
-def _answering(*addresses: str):
+def _answering(*addresses: str) -> Callable[[str, float], Sequence[str]]:
     def resolve(name: str, timeout_s: float) -> Sequence[str]:
         del name, timeout_s
         return addresses

@@ -166,7 +166,7 @@ def test_a_bundle_that_the_store_lost_is_named(cache: BundleCache) -> None:
     assert raised.value.message == f"the bundle {'0' * 64} is no longer stored: upload it again"
 
 
-@pytest.mark.parametrize("content", [tar_of(SMALL | {"z": (b"more", False)}), tar_of(SMALL)[:-700], b"", b"x" * 5000])
+@pytest.mark.parametrize("content", [tar_of({**SMALL, "z": (b"more", False)}), tar_of(SMALL)[:-700], b"", b"x" * 5000])
 def test_a_damaged_blob_is_refused(cache: BundleCache, content: bytes) -> None:
     sha256 = store(cache.blobs, tar_of(SMALL))
     store_as(cache.blobs, sha256, content)

@@ -128,8 +128,15 @@ def audit(
 ) -> Call[Page[AuditView]]:
     size = LARGE_PAGE if limit is None else max(1, min(limit, LARGE_PAGE))
     begins, ends = (None if time is None else time.astimezone(UTC).isoformat() for time in (since, until))
-    params: Params = {"who": who, "action": action, "object": object, "outcome": outcome, "limit": size}
-    params |= {"from": begins, "to": ends}
+    params: Params = {
+        "who": who,
+        "action": action,
+        "object": object,
+        "outcome": outcome,
+        "limit": size,
+        "from": begins,
+        "to": ends,
+    }
     return Call(Page[AuditView], "GET", "/v1/audit", params)
 
 
