@@ -70,7 +70,7 @@ def test_a_file_that_is_removed_has_it_run_again(clone: Path) -> None:
 
 def test_another_node_has_it_run_again(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _check(clone)
-    monkeypatch.setattr(passed, "version", lambda name: f"another {name}")
+    monkeypatch.setattr(passed, "version", "{} of another".format)
     _check(clone)
     assert _runs(clone) == 2
 
