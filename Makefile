@@ -13,9 +13,12 @@ NODE = $(abspath $(firstword $(wildcard .venv/lib/python3.*/site-packages/nodejs
 NPM = cd web && PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js --loglevel error
 BUILD_TOOLS := web/node_modules/.build-tools
 TEST_TOOLS := web/node_modules/.test-tools
+# Their checks and tests run only where they have not passed for the same files.
+PASSED = $(BIN)/python web/passed.py
+WEB_LOCK := web/package-lock.json web/package.json web/.npmrc
 PAGE := api/static/index.html
 PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser \) -prune -o \
-	-type f ! -name '*.test.ts' ! -name testing.ts ! -name vitest.config.ts ! -name schema.d.ts ! -name openapi.json -print 2>/dev/null)
+	-type f ! -name '*.test.ts' ! -name testing.ts ! -name vitest.config.ts ! -name schema.d.ts ! -name "openapi.json*" ! -name "*.py" ! -path "*/.svelte-check/*" -print 2>/dev/null)
 
 # Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -47,17 +50,17 @@ web-dev: $(STAMP) $(BUILD_TOOLS)  ## Serve web/ with hot reload, in front of the
 
 web-tools: $(TEST_TOOLS)  ## Install what checks and tests the page, a browser too
 
-web-types: $(STAMP) $(TEST_TOOLS)
-	@$(BIN)/python web/document.py > web/openapi.json
-	@$(NPM) run types
+web-check: $(STAMP) $(TEST_TOOLS) web/openapi.json
+	@$(PASSED) "The page's check" sh -c '$(NPM) run check'
 
-web-check: web-types
-	@$(NPM) run check
+# Renamed when it is whole, as a check and a test may both make it.
+web/openapi.json: web/document.py $(shell find api scheduling store torchyard -name '*.py') | $(STAMP)
+	@$(BIN)/python web/document.py > $@.$$$$ && mv $@.$$$$ $@
 
 test: web-test python-test  ## Run the tests
 
-web-test: $(STAMP) $(TEST_TOOLS)
-	@$(NPM) test
+web-test: $(STAMP) $(TEST_TOOLS) web/openapi.json
+	@$(PASSED) "The page's test" sh -c '$(NPM) test'
 
 python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
@@ -139,7 +142,7 @@ build: $(STAMP) $(PAGE)  ## Build wheels and sdists of torchyard and torchyard-s
 	@for project in . deploy/server; do $(BIN)/python -m build --no-isolation --outdir dist $$project || exit; done
 
 clean:  ## Remove caches and what builds left; the environments and .torchyard stay
-	rm -rf .pytest_cache .ruff_cache .pyright dist api/static web/openapi.json web/src/api/schema.d.ts
+	rm -rf .pytest_cache .ruff_cache .pyright dist api/static web/.svelte-check web/openapi.json web/src/api/schema.d.ts
 	for project in . deploy/server; do rm -rf $$project/build $$project/*.egg-info; done
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './web/node_modules/*' -prune -exec rm -rf {} +
 
@@ -150,18 +153,19 @@ $(STAMP): requirements.lock bootstrap.lock pyproject.toml deploy/server/pyprojec
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e . -e deploy/server
 	@touch $@
 
-$(BUILD_TOOLS): web/package-lock.json web/package.json web/.npmrc | $(STAMP)
+$(BUILD_TOOLS): $(WEB_LOCK) | $(STAMP)
 	@echo 'Installing what builds the page.'
 	@$(NPM) ci --omit dev
 	@touch $@
 
-# Added to the build's tools, which stay as they are: the page is not built anew.
-$(TEST_TOOLS): $(BUILD_TOOLS)
-	@echo 'Installing what checks and tests the page.'
-	@$(NPM) install --no-save
-	@touch $@
+# All at once where nothing is there, else beside the build's tools, which stay.
+$(TEST_TOOLS): $(WEB_LOCK) | $(STAMP)
+	@echo 'Installing what checks, tests and builds the page.'
+	@if [ $(BUILD_TOOLS) -nt web/package-lock.json ]; then $(NPM) install --no-save; else $(NPM) ci; fi
+	@touch $(BUILD_TOOLS) $@
 
-$(PAGE): $(BUILD_TOOLS) $(PAGE_SOURCES)
+# Those of the tests build it too: only where the page alone is wanted, its own are enough.
+$(PAGE): $(WEB_LOCK) $(PAGE_SOURCES) | $(if $(filter $(PAGE) build,$(MAKECMDGOALS)),$(BUILD_TOOLS),$(TEST_TOOLS))
 	@echo 'Building the page.'
 	@$(NPM) run build
 	@touch $@

@@ -3,7 +3,7 @@ import tseslint from "typescript-eslint";
 import config from "./svelte.config.js";
 
 export default tseslint.config(
-  { ignores: ["src/api/schema.d.ts"] },
+  { ignores: ["**/*.ts", "**/*.js", "!**/*.svelte.ts", ".svelte-check/"] },
   ...tseslint.configs.strict,
   ...svelte.configs.recommended,
   {

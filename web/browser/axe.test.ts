@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { digits, reach, submit, type Job } from "./jobs.ts";
-import { leave, visit } from "./page.ts";
+import { freshContext, leave, visit } from "./page.ts";
 import { Service } from "./service.ts";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -149,7 +149,7 @@ test("no page has a serious fault for a screen reader, at two widths, in both th
   await page.getByRole("button", { name: "Stop" }).focus();
   await page.getByRole("tooltip").waitFor();
   faults.push(...(await faultsEverywhere(page, "the price of a stop")));
-  const stranger = await browser.newContext();
+  const stranger = await freshContext(browser);
   const login = await stranger.newPage();
   await login.goto(service.url);
   await login.locator("input").waitFor();

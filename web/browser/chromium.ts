@@ -6,6 +6,8 @@ import { chromium as playwright, type Browser } from "playwright-core";
 // It is unpacked to the temporary folder, once: so that folder is one of ours, which stays.
 const folder = fileURLToPath(new URL("../node_modules/.cache/browser", import.meta.url));
 
+const START_MS = 300_000; // finds what hangs, not what is slow beside other work
+
 /** `names` are answered by this machine. */
 export async function launch(names: readonly string[] = []): Promise<Browser> {
   mkdirSync(folder, { recursive: true });
@@ -21,5 +23,6 @@ export async function launch(names: readonly string[] = []): Promise<Browser> {
       `--host-resolver-rules=${names.map((name) => `MAP ${name} 127.0.0.1`).join(",")}`,
     ],
     headless: true,
+    timeout: START_MS,
   });
 }

@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { digits, reach, submit, type Job } from "./jobs.ts";
-import { code, leave, visit } from "./page.ts";
+import { code, freshContext, leave, visit } from "./page.ts";
 import { mount } from "./proxy.ts";
 import { Service } from "./service.ts";
 
@@ -85,7 +85,7 @@ test("files are saved by a link, and a log by its raw button", async () => {
 test("a code is good once, and a token logs in instead", async () => {
   const used = await code(service);
   await service.ask("v1/session", { method: "POST", body: { code: used } });
-  const context = await browser.newContext({ locale: "en-US" });
+  const context = await freshContext(browser);
   const page = await context.newPage();
   await page.goto(`${service.url}/#code=${used}`);
   await page.getByRole("status").getByText("torchyard open").waitFor();

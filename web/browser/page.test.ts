@@ -1,4 +1,4 @@
-/** The page in a real Chromium against a real service: what must hold before every commit. */
+/** The page in a real Chromium against a real service: what people do most, and what keeps strangers out, before every commit. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,32 +11,43 @@ import { after, before, test } from "node:test";
 import type { Browser } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { Figure } from "./figures.ts";
-import { reach } from "./jobs.ts";
-import { accept, code, leave, visit } from "./page.ts";
+import { digits, reach, submit, type Job } from "./jobs.ts";
+import { accept, code, freshContext, leave, visit } from "./page.ts";
 import { Service } from "./service.ts";
 
 const PROGRAM = `
-import pathlib, sys, time, torchyard
+import pathlib, sys, time
+import torch, torchyard
 
 run = torchyard.init()
 print("<script>document.title = 'taken'</script><img src=x onerror=alert(1)>", flush=True)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(1, 6):
     while step == 4 and not pathlib.Path(sys.argv[1]).exists():
         time.sleep(0.05)
-    run.log({"train/loss": 1 / step}, step=step)
+    optimizer.zero_grad()
+    loss = (model(torch.ones(1, 1)) - 1).square().mean()
+    loss.backward()
+    optimizer.step()
+    run.log({"train/loss": loss.item()}, step=step)
     print("line", step, flush=True)
 raise SystemExit("the disk of dreams is full")
 `;
 
 let service: Service;
 let browser: Browser;
+/** Two that were trained, with other learning rates. */
+let careful: Job;
+let bold: Job;
 const folder = mkdtempSync(join(tmpdir(), "torchyard-code-"));
 const gate = join(folder, "gate");
 
 before(async () => {
   writeFileSync(join(folder, "train.py"), PROGRAM);
-  const settings = { TORCHYARD_LAUNCHER: "torchrun" }; // its job is a command, which needs no torch
-  [service, browser] = await Promise.all([Service.start({ allow: folder, settings }), launch()]);
+  service = await Service.start({ allow: folder });
+  [careful, bold] = await Promise.all([trained("careful", 0.001), trained("bold", 0.1)]);
+  browser = await launch();
 });
 
 after(async () => {
@@ -45,13 +56,35 @@ after(async () => {
   rmSync(folder, { recursive: true });
 });
 
-test("a job is submitted, its curve grows, its log is text and is saved, and its end says why", async () => {
+test("a recipe is submitted by the form, says at once what is wrong, and is seen to train to its end", async () => {
   const visited = await visit(browser, service, "submit");
   const { page } = visited;
-  const config = { code: `file://${folder}`, command: "python", args: ["train.py", gate] };
+  await page.getByLabel("name", { exact: true }).fill("by-form");
+  const epochs = page.getByLabel("epochs", { exact: true });
+  await epochs.fill("0");
+  await page.getByText("must be at least 1.").waitFor();
+  await epochs.fill("1");
+  await page.getByText("It would start at once.").waitFor();
+  await page.getByRole("button", { name: "Submit", exact: true }).click();
+  await page.getByRole("heading", { name: "by-form" }).waitFor();
+  const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
+  await reach(service, id, "succeeded");
+  await page.locator(".succeeded", { hasText: "succeeded" }).first().waitFor();
+  await page.locator('figure[data-keys~="val/accuracy"]').waitFor();
+  const job = await service.ask<Job & { spec: { config: object } }>(`v1/jobs/${id}`);
+  assert.equal(job.state, "succeeded");
+  assert.equal((job.spec.config as { training: { epochs: number } }).training.epochs, 1);
+  await leave(visited);
+});
+
+test("a job's curve grows as it trains, its log is text and is saved, and its end says why", async () => {
+  const visited = await visit(browser, service, "submit");
+  const { page } = visited;
+  const config = { code: `file://${folder}`, entrypoint: "train.py", args: [gate] };
+  const resources = { device: "cpu" };
   await page
     .locator("#yaml")
-    .fill(JSON.stringify({ name: "noisy", trainer: "script", max_restarts: 0, config }));
+    .fill(JSON.stringify({ name: "noisy", trainer: "script", max_restarts: 0, config, resources }));
   await page.getByText("It would start at once.").waitFor();
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "noisy" }).waitFor();
@@ -72,6 +105,79 @@ test("a job is submitted, its curve grows, its log is text and is saved, and its
   ]);
   assert.equal(log.suggestedFilename(), "noisy-logs.txt");
   assert.ok((await readFile(await log.path(), "utf8")).includes("line 5"));
+  await leave(visited);
+});
+
+test("the table of jobs shows a chosen column, stores a label, and is grouped, as a copy of its address", async () => {
+  const visited = await visit(browser, service, "jobs");
+  const { page } = visited;
+  await page.getByRole("button", { name: "columns" }).click();
+  for (const [found, column] of [
+    ["optimizer.lr", "config.optimizer.lr"],
+    ["Labels", "Labels"],
+  ] as const) {
+    await page.getByRole("searchbox", { name: "Find a column" }).fill(found);
+    await page.getByRole("checkbox", { name: column, exact: true }).press("Space");
+  }
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  await page.locator("tbody td.cell", { hasText: "0.001" }).waitFor();
+  await page.getByRole("button", { name: "Labels of careful: none" }).click();
+  await page.getByRole("textbox", { name: "Labels of careful" }).fill("team=roads");
+  const stored = page.waitForResponse("**/v1/jobs/actions"); // the row shows it before
+  await page.keyboard.press("Enter");
+  await stored;
+  const job = await service.ask<Job & { labels: object }>(`v1/jobs/${careful.id}`);
+  assert.deepEqual(job.labels, { team: "roads" });
+  await page.getByRole("combobox", { name: "group by" }).fill("config.optimizer.lr");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: /^0.1 / }).waitFor();
+  await page.goto(page.url());
+  await page.getByRole("button", { name: /^0.1 / }).click();
+  await page.getByRole("link", { name: "bold" }).waitFor();
+  await leave(visited);
+});
+
+test("jobs that are selected in the table are compared: their curves, what differs, and by how much", async () => {
+  const visited = await visit(browser, service, "jobs");
+  const { page } = visited;
+  for (const name of ["careful", "bold"])
+    await page.getByRole("checkbox", { name: `Select ${name}` }).check();
+  await page.getByRole("link", { name: "Compare", exact: true }).last().click();
+  const specs = page.getByRole("region", { name: "Differences of the specs" });
+  const rate = specs.getByRole("row", { name: /config\.optimizer\.lr/ });
+  await rate.getByText("0.001").waitFor();
+  await rate.getByText("0.1", { exact: true }).waitFor();
+  await page.locator('figure[data-keys~="val/accuracy"] canvas').first().waitFor();
+  await page.getByRole("radio").first().check();
+  await page
+    .getByRole("region", { name: "Jobs" })
+    .getByText(/^[+−-]\d/)
+    .first()
+    .waitFor();
+  const { searchParams } = new URL(page.url());
+  assert.deepEqual(new Set(searchParams.get("jobs")?.split(",")), new Set([careful.id, bold.id]));
+  assert.ok([careful.id, bold.id].includes(searchParams.get("base") ?? ""));
+  await leave(visited);
+});
+
+test("a token is made in the settings, works, is shown once, and works no more when it was revoked", async () => {
+  const visited = await visit(browser, service, "settings?section=tokens");
+  const { page } = visited;
+  await page.getByRole("button", { name: "Make a token" }).click();
+  await page.getByRole("textbox", { name: "Name" }).fill("laptop");
+  await page.getByRole("button", { name: "Make", exact: true }).click();
+  const token = await page.locator(".once code").innerText();
+  assert.equal((await service.ask<{ name: string }>("v1/me", { token })).name, "admin");
+  await page.reload();
+  const revoke = page.getByRole("button", { name: "Revoke laptop" });
+  await revoke.waitFor();
+  assert.ok(!(await page.content()).includes(token));
+  const revoked = page.waitForResponse((answer) => answer.request().method() === "DELETE");
+  await revoke.click(); // it is sent some seconds later: until then it can be taken back
+  assert.ok((await revoked).ok());
+  await assert.rejects(service.ask("v1/me", { token }), / 401 /);
   await leave(visited);
 });
 
@@ -133,7 +239,7 @@ test("a link of somebody else does not change the account unasked", async () => 
     body: { user: "mallory" },
   });
   const link = async (): Promise<string> => `${service.url}/#code=${await code(service, token)}`;
-  const stranger = await browser.newContext({ locale: "en-US" });
+  const stranger = await freshContext(browser);
   const first = await stranger.newPage();
   await first.goto(await link());
   await first.getByRole("button", { name: "Continue as mallory" }).waitFor();
@@ -160,7 +266,7 @@ test("a link of somebody else does not change the account unasked", async () => 
 });
 
 test("what a browser loads first is small", async () => {
-  const context = await browser.newContext({ locale: "en-US" });
+  const context = await freshContext(browser);
   const page = await context.newPage();
   const sizes = { script: 0, stylesheet: 0, font: 0 };
   const read: Promise<void>[] = [];
@@ -184,3 +290,10 @@ test("what a browser loads first is small", async () => {
   assert.ok(stylesheet > 0 && stylesheet <= 12_000, `${stylesheet} bytes of styles`);
   assert.ok(font > 0 && font <= 24_000, `${font} bytes of fonts`);
 });
+
+/** Trains on digits with a learning rate, to its end. */
+async function trained(name: string, lr: number): Promise<Job> {
+  const spec = digits(name) as { config: object };
+  const job = await submit(service, { ...spec, config: { ...spec.config, optimizer: { lr } } });
+  return reach(service, job.id, "succeeded");
+}

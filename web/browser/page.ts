@@ -1,7 +1,10 @@
 /** A browser page that is logged in, and that fails its test when the page breaks a rule of the security policy. */
 import assert from "node:assert/strict";
-import type { Browser, BrowserContext, Page } from "playwright-core";
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import type { Service } from "./service.ts";
+
+/** How long a page may take for what is waited for: finds what hangs, not what is slow beside other work. */
+const PATIENCE_MS = 120_000;
 
 export interface Visit {
   readonly page: Page;
@@ -30,6 +33,16 @@ export async function visit(
   return visited;
 }
 
+/** Opens a fresh browser context that is not signed in. */
+export async function freshContext(
+  browser: Browser,
+  options: BrowserContextOptions = {},
+): Promise<BrowserContext> {
+  const context = await browser.newContext({ locale: "en-US", ...options });
+  context.setDefaultTimeout(PATIENCE_MS);
+  return context;
+}
+
 /** Takes the account that a link with a code offers, and waits for the page. */
 export async function accept(page: Page): Promise<void> {
   await page.getByRole("button", { name: /^Continue as / }).click();
@@ -55,12 +68,11 @@ async function open(
   address: URL,
   { theme = "light", width = 1440, height = 900, touch = false }: Look = {},
 ): Promise<Visit> {
-  const context = await browser.newContext({
+  const context = await freshContext(browser, {
     viewport: { width, height },
     hasTouch: touch,
     isMobile: touch,
     colorScheme: theme,
-    locale: "en-US",
   });
   const page = await context.newPage();
   const complaints: string[] = [];

@@ -8,7 +8,7 @@ import type { Browser } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { Feeds } from "./feed.ts";
 import { digits, reach, submit, type Job } from "./jobs.ts";
-import { leave, visit } from "./page.ts";
+import { freshContext, leave, visit } from "./page.ts";
 import { Service } from "./service.ts";
 
 const NAME = "yard.test";
@@ -170,7 +170,7 @@ for (const { role, scopes, offered } of READERS)
 
 test("eight tabs load on a plain-HTTP name, are live, and copy", async () => {
   const root = service.url.replace("127.0.0.1", NAME);
-  const context = await browser.newContext({ locale: "en-US" });
+  const context = await freshContext(browser);
   const first = await context.newPage();
   await first.goto(`${root}/jobs/${trained.id}`);
   assert.equal(await first.evaluate(() => isSecureContext), false);

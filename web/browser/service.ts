@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const PROGRAM = fileURLToPath(new URL("../../.venv/bin/torchyard", import.meta.url));
-const START_MS = 60_000;
+const START_MS = 300_000; // finds what hangs, not what is slow beside other work
 
 export interface Facts {
   readonly url: string;
@@ -37,15 +37,12 @@ export class Service {
       env: { ...process.env, ...settings },
     });
     const service = new Service(child, folder);
-    let said = "";
-    child.stderr?.on("data", (text: Buffer) => (said += text.toString()));
-    await new Promise<void>((ready, failed) => {
-      child.stdout?.on("data", (text: Buffer) => {
-        if (text.includes("token")) ready();
-      });
-      child.once("exit", () => failed(new Error(`the service ended: ${said}`)));
-      setTimeout(() => failed(new Error(`the service did not start: ${said}`)), START_MS).unref();
-    });
+    try {
+      await service.ready();
+    } catch (error) {
+      await service.stop();
+      throw error;
+    }
     return service;
   }
 
@@ -78,9 +75,24 @@ export class Service {
 
   /** Ends the service with its jobs, and removes its data. */
   async stop(): Promise<void> {
-    const ended = new Promise<void>((done) => this.child.once("exit", () => done()));
-    this.child.kill("SIGINT");
-    await ended;
+    if (this.child.exitCode === null && this.child.signalCode === null) {
+      const ended = new Promise<void>((done) => this.child.once("exit", () => done()));
+      this.child.kill("SIGINT");
+      await ended;
+    }
     rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** Waits until it says that it can be used. Throws if it ends before, or takes too long. */
+  private async ready(): Promise<void> {
+    let said = "";
+    this.child.stderr?.on("data", (text: Buffer) => (said += text.toString()));
+    await new Promise<void>((ready, failed) => {
+      this.child.stdout?.on("data", (text: Buffer) => {
+        if (text.includes("token")) ready();
+      });
+      this.child.once("exit", () => failed(new Error(`the service ended: ${said}`)));
+      setTimeout(() => failed(new Error(`the service did not start: ${said}`)), START_MS).unref();
+    });
   }
 }
