@@ -21,7 +21,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-language bench-mnist bench-scheduling chaos screenshots env lock build clean
+.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-costs test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-language bench-mnist bench-scheduling chaos screenshots env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,9 +62,13 @@ web-test: $(STAMP) $(TEST_TOOLS)
 python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
-test-thorough: $(STAMP) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
-	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest -m "not slurm"
-	$(BIN)/python -m tests.pythons
+test-costs: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Run the tests of Python, and record what they cost, in tests/running/costs.json
+	$(BIN)/python -m pytest --record-costs
+
+# A shard has none of the quick tests: CI runs those.
+test-thorough: $(STAMP) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours). SHARD=3/30: a thirtieth of those that `make test` leaves out (minutes)
+	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest $(if $(SHARD),-m "thorough and not slurm" --shard $(SHARD),-m "not slurm")
+	$(if $(SHARD),,$(BIN)/python -m tests.pythons)
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
 	TORCHYARD_RACE_PAIRS=10000 $(BIN)/python -m pytest tests/store/test_races.py --timeout 14400

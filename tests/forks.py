@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 
 context = get_context("forkserver")
 _modules: list[str] = []
-_server: int | None = None
+_servers: list[int] = []
 
 
 def preload(*modules: str) -> None:
@@ -24,7 +24,6 @@ def start_server() -> None:
 
     Forks of this process use it too.
     """
-    global _server
     if not _modules:
         return
     sys.stdout.flush()
@@ -34,10 +33,10 @@ def start_server() -> None:
         listener.bind(address)
         listener.listen()
         ended, alive = os.pipe()
-        _server = os.fork()
-        if _server == 0:
+        if not (server := os.fork()):
             os.close(alive)
             _serve(listener.detach(), ended)
+        _servers.append(server)
         os.close(ended)
     known = cast(Any, multiprocessing.forkserver)._forkserver
     known._forkserver_address, known._forkserver_alive_fd = address, alive
@@ -46,11 +45,9 @@ def start_server() -> None:
 
 def end_server() -> None:
     """Ends the server that this process has started, once its forks have ended too."""
-    global _server
-    if _server is not None:
+    while _servers:
         os.close(cast(Any, multiprocessing.forkserver)._forkserver._forkserver_alive_fd)
-        os.waitpid(_server, 0)
-        _server = None
+        os.waitpid(_servers.pop(), 0)
 
 
 def _serve(listener: int, ended: int) -> NoReturn:

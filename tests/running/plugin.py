@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Runs the tests in workers. pytest's own loop runs them where there is no worker, and tells errors of collection."""
+    """Runs the tests in workers. Leaves them to pytest's own loop where no worker is wanted or collecting failed."""
     config = session.config
     size: int = config.getoption("workers")
     alone = size == 0 or config.getoption("usepdb") or config.getoption("trace")

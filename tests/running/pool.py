@@ -153,7 +153,8 @@ class Pool:
         self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
     def _report(self, each: _Worker, report: pytest.TestReport) -> None:
-        cast(Any, report).node = SimpleNamespace(gateway=SimpleNamespace(id=each.name))  # as pytest knows it of xdist
+        # As pytest knows it of pytest-xdist: it writes the worker's name where it names each test.
+        cast(Any, report).node = SimpleNamespace(gateway=SimpleNamespace(id=each.name), _workerinfocache="")
         self._hook.pytest_runtest_logreport(report=report)
 
     def _end(self, each: _Worker, code: int) -> None:
