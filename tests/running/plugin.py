@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 import signal
 import threading
+from typing import cast
 
 import pytest
 
@@ -32,13 +33,13 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_configure(config: pytest.Config) -> None:
     _restore_signals()
     config.pluginmanager.register(
-        Verdicts(whole=quick.runs_all(config), records=config.getoption("record_costs")), "verdicts"
+        Verdicts(whole=quick.runs_all(config), records=bool(config.getoption("record_costs"))), "verdicts"
     )
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    shard: Shard | None = config.getoption("shard")
+    shard = cast(Shard | None, config.getoption("shard"))
     if shard is not None:
         left_out = [item for item in items if not shard.has(item.nodeid)]
         items[:] = [item for item in items if shard.has(item.nodeid)]
@@ -49,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Runs the tests in workers. Leaves them to pytest's own loop where no worker is wanted or collecting failed."""
     config = session.config
-    size: int = config.getoption("workers")
+    size = cast(int, config.getoption("workers"))
     alone = size == 0 or config.getoption("usepdb") or config.getoption("trace")
     failed = session.testsfailed and not config.getoption("continue_on_collection_errors")
     if alone or failed or not session.items or config.getoption("collectonly"):
