@@ -68,9 +68,13 @@ python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
 types-thorough: $(STAMP)  ## Check types with pyright, which has rules that `make check` has not (minutes)
 	$(BIN)/pyright
 
-test-thorough: types-thorough $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
-	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest -m "not slurm"
-	$(BIN)/python -m tests.pythons
+test-costs: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Run the tests of Python, and record what they cost, in tests/running/costs.json
+	$(BIN)/python -m pytest --record-costs
+
+# A shard has none of the quick tests: CI runs those.
+test-thorough: $(if $(SHARD),$(STAMP),types-thorough) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours). SHARD=3/30: a thirtieth of those that `make test` leaves out (minutes)
+	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest $(if $(SHARD),-m "thorough and not slurm" --shard $(SHARD),-m "not slurm")
+	$(if $(SHARD),,$(BIN)/python -m tests.pythons)
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
 	TORCHYARD_RACE_PAIRS=10000 $(BIN)/python -m pytest tests/store/test_races.py --timeout 14400

@@ -11,14 +11,15 @@ import tempfile
 
 from hypothesis import settings
 import pytest
-from xdist.remote import Producer
 
 from store import redis_client
 from store.db.database import Database
-from tests import costs, distribution, repeats
+from tests import forks, repeats
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
+from tests.running.quick import QUICK
 
+pytest_plugins = ["tests.running.plugin"]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test processes share the cores, and threads of torch spin
 settings.register_profile("thorough", deadline=None)  # a busy machine is no failure
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
@@ -29,18 +30,16 @@ _MEMORY_BYTES = 1 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tells what tests cost, and tries fewer random examples where repeats are left out."""
-    config.pluginmanager.register(costs.Costs())
-    settings.load_profile("quick" if config.getoption("markexpr") == "not thorough and not slurm" else "thorough")
+    """Tries fewer random examples where repeats are left out."""
+    settings.load_profile("quick" if config.getoption("markexpr") == QUICK else "thorough")
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, as many tests wait for processes; each collects all tests for itself."""
-    return len(os.sched_getaffinity(0)) + 1
+def pytest_workers_starting() -> None:
+    forks.start_server()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> distribution.FileScheduling:
-    return distribution.FileScheduling(config, log)
+def pytest_unconfigure() -> None:
+    forks.end_server()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,7 +57,6 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Comes after those of the folders, which mark repeats of their own."""
     repeats.leave_out(items)
-    distribution.sort_longest_first(items)
 
 
 @pytest.fixture(autouse=True)

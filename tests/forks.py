@@ -1,12 +1,59 @@
 """The server from which tests fork processes. It has imported what any of them needs."""
 
-from multiprocessing import get_context
+from multiprocessing import connection, get_context
+import multiprocessing.forkserver
+import os
+import socket
+import sys
+import threading
+from typing import Any, NoReturn, cast
 
 context = get_context("forkserver")
 _modules: list[str] = []
+_servers: list[int] = []
 
 
 def preload(*modules: str) -> None:
     """Has the server import these modules too. Call it when the tests are imported: the first process starts it."""
     _modules.extend(modules)
     context.set_forkserver_preload(_modules)
+
+
+def start_server() -> None:
+    """Starts the server as a fork of this process, if a test may need it: all that it preloads is imported here.
+
+    Forks of this process use it too.
+    """
+    if not _modules:
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = cast(Any, connection).arbitrary_address("AF_UNIX")
+        listener.bind(address)
+        listener.listen()
+        ended, alive = os.pipe()
+        if not (server := os.fork()):
+            os.close(alive)
+            _serve(listener.detach(), ended)
+        _servers.append(server)
+        os.close(ended)
+    known = cast(Any, multiprocessing.forkserver)._forkserver
+    known._forkserver_address, known._forkserver_alive_fd = address, alive
+    known.ensure_running = lambda: None  # it would wait for a child of its own
+
+
+def end_server() -> None:
+    """Ends the server that this process has started, once its forks have ended too."""
+    while _servers:
+        os.close(cast(Any, multiprocessing.forkserver)._forkserver._forkserver_alive_fd)
+        os.waitpid(_servers.pop(), 0)
+
+
+def _serve(listener: int, ended: int) -> NoReturn:
+    """Serves until no process has the other end of `ended`."""
+    sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__  # not pytest's
+    try:
+        multiprocessing.forkserver.main(listener, ended, _modules)
+    finally:
+        os._exit(0)

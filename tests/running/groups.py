@@ -1,0 +1,65 @@
+"""Makes groups of tests: each is run by one worker, the dearest first, so that none runs alone at the end."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+_SERVICE = (
+    "e2e/test_after.py",
+    "e2e/test_artifacts.py",
+    "e2e/test_asha.py",
+    "e2e/test_cut_connections.py",
+    "e2e/test_forged_records.py",
+    "e2e/test_init_from.py",
+    "e2e/test_intents.py",
+    "e2e/test_jobs.py",
+    "e2e/test_memory.py",
+    "e2e/test_models.py",
+    "e2e/test_own_code.py",
+    "e2e/test_profile.py",
+    "e2e/test_retention.py",
+    "e2e/test_retry.py",
+    "e2e/test_secrets.py",
+    "e2e/test_stacks.py",
+)
+"""Their tests use the service that runs in `tests/e2e/conftest.py`."""
+_LAUNCHES = (
+    "worker/test_supervisor.py",
+    "worker/test_supervisor_stops.py",
+    "worker/test_supervisor_leftovers.py",
+    "worker/test_torchrun.py",
+    "worker/test_examples.py",
+    "worker/test_bundle_attempts.py",
+    "security/test_inside.py",
+    "security/test_levels.py",
+    "security/test_places.py",
+    "worker/engines/test_conformance.py",
+)
+_WARM = "worker/engines/local/"
+"""Theirs, and those of `_LAUNCHES`, use the warm process of `tests/worker/conftest.py`."""
+_GUESS_S = 0.05
+"""What a test is taken to cost whose file has no recorded costs."""
+
+
+def make_groups(items: Sequence[pytest.Item], costs: Mapping[str, float]) -> list[list[int]]:
+    """Returns the indices of the items in groups. `costs` are processor seconds by file; the order in a file stays."""
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    files: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for index, item in enumerate(items):
+        file = item.nodeid.partition("::")[0]
+        name = _group(file)
+        groups[name].append(index)
+        files[name][file] = costs.get(file, files[name].get(file, 0) + _GUESS_S)
+    for group in groups.values():
+        group.sort(key=lambda index: items[index].nodeid.partition("::")[0])
+    return [groups[name] for name in sorted(groups, key=lambda name: -sum(files[name].values()))]
+
+
+def _group(file: str) -> str:
+    name = file.removeprefix("tests/")
+    if name in _SERVICE:
+        return "service"
+    if name in _LAUNCHES:
+        return "launches"
+    return "warm" if name.startswith(_WARM) else file

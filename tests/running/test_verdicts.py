@@ -1,0 +1,150 @@
+"""What a run of all quick tests may cost and skip."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.running import budget, skips
+from tests.running.budget import Recorded
+from tests.running.costs import Costs, without_database
+from tests.running.groups import make_groups
+from tests.running.shards import parse_shard
+from tests.running.skips import Allowed
+
+RECORDED = Recorded(0.01, {"tests/test_x.py": 10.0, "tests/test_y.py": 2.0}, {"tests/test_x.py::test_dear": 6.0})
+REASONS = {"tests/test_x.py::test_dear": "It trains."}
+
+
+def costs(*, pace: float = 0.01, wait: float = 1.0, files: float = 12.0, **tests: float) -> Costs:
+    told = Costs(paces=[(pace, pace * wait)] * 3)
+    told.files["tests/test_x.py"] = files
+    told.tests.update({f"tests/test_x.py::{name}": spent for name, spent in tests.items()})
+    return told
+
+
+def test_a_run_within_its_budget_passes() -> None:
+    assert budget.compare(costs(test_dear=7.7, test_other=2.5, files=13.0), RECORDED, REASONS) == budget.Verdict([], [])
+
+
+def test_a_dear_test_without_a_reason_fails_the_run_and_so_does_one_above_its_record() -> None:
+    found = budget.compare(costs(test_other=2.7, test_dear=7.9), RECORDED, REASONS).failures
+    assert ["test_dear" in text for text in found] == [True, False]
+    assert "dear.toml" in found[1]
+
+
+def test_the_sum_warns_above_the_record_and_fails_far_above() -> None:
+    assert budget.compare(costs(files=15.5), RECORDED, REASONS).failures == []
+    assert len(budget.compare(costs(files=15.5), RECORDED, REASONS).warnings) == 1
+    assert len(budget.compare(costs(files=15.7), RECORDED, REASONS).failures) == 1
+    assert budget.compare(costs(files=15.7), RECORDED, REASONS).warnings == []
+
+
+def test_costs_are_taken_at_the_pace_of_the_machine() -> None:
+    assert budget.compare(costs(pace=0.02, files=24.0, test_other=5.0), RECORDED, REASONS).failures == []
+    assert len(budget.compare(costs(pace=0.005, files=12.0, test_other=1.5), RECORDED, REASONS).failures) == 2
+
+
+def test_on_a_busy_machine_costs_fail_nothing_but_are_told() -> None:
+    found = budget.compare(costs(wait=5.0, files=99.0, test_other=9.0), RECORDED, REASONS)
+    assert found.failures == []
+    assert len(found.warnings) == 3
+
+
+def test_a_run_without_a_record_fails() -> None:
+    assert budget.compare(costs(), None, REASONS).failures == ["no costs are recorded: make test-costs"]
+
+
+def test_recorded_costs_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "costs.json"
+    budget.write(costs(test_dear=2.06, test_cheap=1.0), path)
+    assert budget.read(path) == Recorded(0.01, {"tests/test_x.py": 12.0}, {"tests/test_x.py::test_dear": 2.1})
+    assert budget.read(tmp_path / "missing") is None
+
+
+def test_a_tests_cost_is_that_of_its_phases_without_what_is_shared() -> None:
+    told = Costs()
+    for phase, own, shared in (("setup", 1.0, 4.0), ("call", 2.0, 0.0), ("teardown", 0.5, 0.25)):
+        location = ("tests/test_x.py", 1, "test_it")
+        name = "tests/test_x.py::test_it[sqlite-a]"
+        properties = [("processor_s", own), ("shared_processor_s", shared), ("other", 9.0)]
+        told.add(pytest.TestReport(name, location, {}, "passed", None, phase, user_properties=properties))  # pyright: ignore[reportArgumentType]
+    assert (dict(told.files), dict(told.tests)) == ({"tests/test_x.py": 7.75}, {"tests/test_x.py::test_it[a]": 3.5})
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [("t::x[sqlite]", "t::x"), ("t::x[postgresql-a]", "t::x[a]"), ("t::x[sqlited]", "t::x[sqlited]"), ("t::x", "t::x")],
+)
+def test_the_database_is_no_part_of_a_tests_name(name: str, without: str) -> None:
+    assert without_database(name) == without
+
+
+ALLOWED = [
+    Allowed("tests/gpu/*", "no GPU", because="", runs=""),
+    Allowed("tests/proxy.py::test_it[a]", "no nginx", because="", runs="", program="nginx"),
+]
+
+
+def test_a_skip_is_listed_with_its_reason_or_fails_the_run() -> None:
+    skipped = {
+        "tests/gpu/test_x.py::test_a": "no GPU here",
+        "tests/gpu/test_x.py::test_b": "no disk",
+        "tests/t.py::c": "no GPU",
+    }
+    found = skips.judge(skipped, ALLOWED, in_ci=True)
+    assert found.failures == ["tests/gpu/test_x.py::test_b was skipped: no disk", "tests/t.py::c was skipped: no GPU"]
+
+
+def test_a_program_may_be_missing_but_not_in_ci() -> None:
+    skipped = {"tests/proxy.py::test_it[a]": "no nginx"}
+    at_home = skips.judge(skipped, ALLOWED, in_ci=False)
+    assert (at_home.failures, at_home.missing) == ([], ["1 tests need nginx, which is missing"])
+    assert len(skips.judge(skipped, ALLOWED, in_ci=True).failures) == 1
+
+
+def test_what_is_listed_has_reasons_that_are_read() -> None:
+    assert all(each.because and each.runs for each in skips.read())
+    assert all(budget.read_reasons().values())
+
+
+def test_each_test_is_in_one_shard() -> None:
+    shards = [parse_shard(f"{number}/30") for number in range(1, 31)]
+    names = [f"tests/test_x.py::test_it[{number}]" for number in range(3000)]
+    assert [sum(shard.has(name) for shard in shards) for name in names] == [1] * len(names)
+    assert min(sum(shard.has(name) for name in names) for shard in shards) > 50
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/", ""])
+def test_a_shard_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"share|invalid literal"):
+        parse_shard(text)
+
+
+class Item:
+    def __init__(self, nodeid: str) -> None:
+        self.nodeid = nodeid
+
+
+def test_groups_are_files_the_dearest_first_and_those_that_share_a_server_are_one() -> None:
+    files = (
+        "tests/test_a.py",
+        "tests/e2e/test_jobs.py",
+        "tests/test_b.py",
+        "tests/e2e/test_after.py",
+        "tests/test_c.py",
+    )
+    items = [Item(f"{file}::test_{number}") for file in files for number in range(2)]
+    spent = {
+        "tests/test_a.py": 1.0,
+        "tests/test_b.py": 9.0,
+        "tests/e2e/test_jobs.py": 2.0,
+        "tests/e2e/test_after.py": 3.0,
+    }
+    groups = make_groups(items, spent)  # pyright: ignore[reportArgumentType]
+    named = [[items[index].nodeid.removeprefix("tests/") for index in group] for group in groups]
+    assert named == [
+        ["test_b.py::test_0", "test_b.py::test_1"],
+        [f"e2e/test_{name}.py::test_{number}" for name in ("after", "jobs") for number in range(2)],
+        ["test_a.py::test_0", "test_a.py::test_1"],
+        ["test_c.py::test_0", "test_c.py::test_1"],
+    ]
