@@ -277,7 +277,7 @@ class StrictHost:
         attempt = StrictAttempt(self, f"job_{uuid.uuid4()}", "ada", 2)
         attempt.run.create()
         attempt.places.create()
-        argv = [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), COMMAND_OPTION, "2", *program]
+        argv = [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), COMMAND_OPTION, "0", "2", *program]
         plan = replace(attempt.plan(argv, env={}), launcher="command", rank_env=dict(env))
         write_record(attempt.run.launch, plan)
         self.give_to_service()
