@@ -63,7 +63,7 @@ web-types: $(DEV_STAMP) $(TEST_TOOLS)
 web-check: web-types
 	@$(NPM) run check
 
-test: web-test python-test  ## Run the tests
+test: python-test web-test  ## Run the tests
 
 web-test: $(DEV_STAMP) $(TEST_TOOLS)
 	@$(NPM) test

@@ -1,8 +1,8 @@
 """Runs the quick tests on every other supported Python of this machine: `python -m tests.pythons [PYTEST ARGUMENT]…`.
 
-Each has an environment of its own, `.venv-pythons/VERSION`, with the versions of requirements-dev.lock: two minutes to fill
-the first time, and little room beside the others, as uv links equal files. Says which Python it did not find. Exits
-with 1 if a test failed.
+Each has an environment of its own, `.venv-pythons/VERSION`, with the versions of requirements-dev.lock: two minutes to
+fill the first time, and little room beside the others, as uv links equal files. Says which Python it did not find.
+Exits with 1 if a test failed.
 """
 
 from collections.abc import Sequence
