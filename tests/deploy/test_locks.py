@@ -8,6 +8,7 @@ from tests.deploy.compose import ROOT
 
 RUNS = ("torchyard", "scheduling", "store", "api", "controller", "worker", "trainer", "migrations")
 OPTIONAL = {
+    ("torchyard/client/series.py", "pandas"),
     ("torchyard/integrations/lightning.py", "lightning"),
     ("torchyard/models/exporting/onnxfiles.py", "onnxruntime"),
     ("torchyard/models/library.py", "timm"),

@@ -46,9 +46,7 @@ for changes in json.loads(sys.argv[1]):
 """
 WAITS = "import os, signal\nopen('ready', 'w')\nwhile True: signal.pause()"
 
-pytestmark = pytest.mark.skipif(
-    strict_host.obstacle() is not None, reason=f"strict isolation needs more: {strict_host.obstacle()}"
-)
+pytestmark = pytest.mark.usefixtures("strict_isolation")
 
 
 @pytest.fixture(scope="module")

@@ -177,8 +177,9 @@ def test_what_is_no_file_of_the_folder_is_left_out_and_named(tmp_path: Path) -> 
     assert skipped["hidden"] == "it is a link to .venv/x, which is never packed"
 
 
-def test_a_file_or_folder_that_cannot_be_read_is_named() -> None:
+def test_a_file_or_folder_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with as_nobody() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))  # that of the tests is closed to nobody
         _write(folder, {"a.py": (b"", False), "in/b.py": (b"", False)})
         for name in ("a.py", "in"):
             (folder / name).chmod(0)
