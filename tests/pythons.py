@@ -1,8 +1,8 @@
 """Runs the quick tests on every other supported Python of this machine: `python -m tests.pythons [PYTEST ARGUMENT]…`.
 
-Each has an environment of its own, `.venv-pythons/VERSION`, with the versions of requirements.lock: two minutes to fill
-the first time, and little room beside the others, as uv links equal files. Says which Python it did not find. Exits
-with 1 if a test failed.
+Each has an environment of its own, `.venv-pythons/VERSION`, with the versions of requirements-dev.lock: two minutes to
+fill the first time, and little room beside the others, as uv links equal files. Says which Python it did not find.
+Exits with 1 if a test failed.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _filled(version: str, python: Path) -> Path:
     if _version(own) != version:
         subprocess.run([uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
     install = [uv, "pip", "install", "--quiet", "--python", own]
-    subprocess.run([*install, "--require-hashes", "-r", ROOT / "requirements.lock"], check=True)
+    subprocess.run([*install, "--require-hashes", "-r", ROOT / "requirements-dev.lock"], check=True)
     ours = ("-e", ROOT, "-e", ROOT / "deploy" / "server")
     subprocess.run([*install, "--no-deps", "--no-build-isolation", *ours], check=True)
     return own

@@ -18,7 +18,7 @@ from api.settings import Settings
 from tests.api.service import TOKEN
 from tests.servers import free_port
 
-_START_S = 60
+_START_S = 240
 
 
 @contextmanager

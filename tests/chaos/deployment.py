@@ -34,7 +34,7 @@ API_PROCESSES = 2
 
 _DISK_BYTES = 4 << 30
 """Jobs of an hour need about 20 MB each. Only used bytes take memory."""
-_START_S = 60.0
+_START_S = 240.0
 _END_S = 30.0
 _TICK_S = 0.05
 

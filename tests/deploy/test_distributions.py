@@ -116,7 +116,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     shutil.rmtree(tree / "api" / "static", ignore_errors=True)
     build_page(tree / "api")
     for project in (".", "deploy/server"):
-        _run([sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", project], cwd=tree)
+        _run([_UV, "build", "--python", sys.executable, "--no-build-isolation", "--out-dir", "dist", project], cwd=tree)
     return Distributions(tree / "dist")
 
 
@@ -294,7 +294,7 @@ def _new_environment(folder: Path) -> Path:
 
 def _install(python: Path, *wheels: str) -> None:
     """With all that they depend on, at the locked versions."""
-    lock = ROOT / "requirements.lock"
+    lock = ROOT / "requirements-dev.lock"  # it has the versions of each extra, too
     command = [_UV, "pip", "install", "--quiet", "--python", str(python), "--constraint", str(lock), *wheels]
     _run(command, cwd=python.parent)
 

@@ -3,6 +3,7 @@
 from itertools import takewhile
 from pathlib import Path
 import re
+import subprocess
 import sys
 
 import pytest
@@ -16,7 +17,7 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 DOCUMENTS = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
-    "make demo": "sets up an environment: tests/torchyard/cli/test_up.py runs the demo",
+    "make demo": "its installation and `make up` go on for long: what make starts is run",
     "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of first-hour.md",
     "make build": "takes a minute: tests/deploy/test_distributions.py builds and installs the wheels",
     "make check": "the developers' own commands, which run these tests",
@@ -33,21 +34,38 @@ if os.environ["RANK"] == "0":
 """
 
 
-@pytest.mark.thorough
-def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
-    port, environment = free_port(), environment_in(tmp_path)
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """That of a folder with a program, and the commands in `.venv` as the README has them."""
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / ".torchyardignore").write_text("/config/\n/*.pt\n/up.log\n/job.json\n")
     (tmp_path / "train.py").write_text(PROGRAM)
-    shown = [_here(block, port) for block in _run(blocks(README, "sh"))]
+    return environment_in(tmp_path)
+
+
+def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path, environment: dict[str, str]) -> None:
+    """`make demo` uses the service that `make up` starts."""
+    port = free_port()
     program = next(block for block in blocks(README, "python") if block.startswith("from torchyard import Client"))
+    shown = [_here(block, port) for block in _run(blocks(README, "sh"))]
+    with running_by(_started_by(f"up PORT={port}"), tmp_path, environment):
+        said = run_blocks([_started_by("demo"), *shown, f"python - <<'END'\n{program}END"], tmp_path, environment)
+    assert "val/accuracy" in said
+    assert len(list(tmp_path.glob("*.pt"))) >= 2
+
+
+@pytest.mark.thorough
+def test_the_commands_that_copy_and_keep_checkpoints_do_what_their_page_says(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """After the first job of the README, and that of one's own code."""
+    port = free_port()
+    shown = [_here(block, port) for block in _run(blocks(README, "sh")) if "$TORCHYARD_URL" not in block]
     with running_by(f"torchyard up --port {port}", tmp_path, environment):
-        said = run_blocks([*shown, f"python - <<'END'\n{program}END"], tmp_path, environment)
+        run_blocks(shown, tmp_path, environment)
         captured = run_blocks([f"torchyard checkpoints {tmp_path.name}"], tmp_path, environment)
         run_blocks([_of_programs_job(_block("torchyard cp"), tmp_path.name)], tmp_path, environment)
         kept = run_blocks([_block("torchyard models")], tmp_path, environment)
-    assert "val/accuracy" in said
-    assert len(list(tmp_path.glob("*.pt"))) >= 2
     assert "latest" in captured
     assert "admin/digits@2" in kept and kept.endswith("admin/digits@1  removed\n")
     assert {"loss.png", "model.safetensors", "out/loss.png"} <= {
@@ -107,6 +125,13 @@ def test_a_wrong_command_in_a_document_is_found(line: str, wrong: str) -> None:
     with pytest.raises(Exception, match=wrong):
         for arguments in commands_in(line, "torchyard"):
             read(arguments)
+
+
+def _started_by(goal: str) -> str:
+    """Returns the command with which a goal of make ends, once all is installed and built."""
+    command = ["make", "--dry-run", "--no-print-directory", "--old-file=.venv/.complete", *goal.split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1]
 
 
 def _run(found: list[str]) -> list[str]:

@@ -73,10 +73,20 @@ def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(
         assert left == [f"left at {steps[0]} from {steps[1]}"]
 
 
-@pytest.mark.thorough
-def test_a_killed_worker_is_restarted_and_adopts_its_job(service: Service) -> None:
+@pytest.mark.parametrize(
+    ("service", "started_by"),
+    [
+        ("cold", COMMAND),
+        pytest.param("cold", {}, marks=pytest.mark.thorough),
+        pytest.param("warm", {}, marks=pytest.mark.thorough),
+    ],
+    ids=["command", "cold", "warm"],
+    indirect=["service"],
+)
+def test_a_killed_worker_is_restarted_and_adopts_its_job(service: Service, started_by: dict[str, Any]) -> None:
     with running(service):
-        job = service.submit_script("gated", GATED, max_restarts=0)
+        config = {"code": f"file://{service.code / 'gated'}", **started_by}
+        job = service.submit_script("gated", GATED, config=config, max_restarts=0)
         service.wait(job.id, JobState.RUNNING)
         worker = service.server["processes"]["worker"]
         os.kill(worker, signal.SIGKILL)

@@ -12,5 +12,5 @@ def runs_all(config: pytest.Config) -> bool:
     return (
         config.args_source is pytest.Config.ArgsSource.TESTPATHS
         and config.getoption("markexpr") == QUICK
-        and not any(config.getoption(name) for name in narrowed)
+        and not any(config.getoption(name, default=None) for name in narrowed)
     )

@@ -7,7 +7,6 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-import functools
 import json
 import os
 from pathlib import Path
@@ -46,14 +45,13 @@ TORCHRUN = (
 LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 
 
-@functools.cache
 def obstacle() -> str | None:
     """Returns why strict isolation cannot be tested on this machine, or None."""
     if os.geteuid() != 0:
         return "the helper of strict isolation must run as root"
     if shutil.which("bwrap") is None:
         return "there is no bwrap"
-    with tempfile.TemporaryDirectory() as folder, helper_of(Path(folder)) as (program, log):
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, helper_of(Path(folder)) as (program, log):
         return None if program is not None else log.read_text()
 
 
@@ -277,7 +275,7 @@ class StrictHost:
         attempt = StrictAttempt(self, f"job_{uuid.uuid4()}", "ada", 2)
         attempt.run.create()
         attempt.places.create()
-        argv = [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), COMMAND_OPTION, "2", *program]
+        argv = [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), COMMAND_OPTION, "0", "2", *program]
         plan = replace(attempt.plan(argv, env={}), launcher="command", rank_env=dict(env))
         write_record(attempt.run.launch, plan)
         self.give_to_service()

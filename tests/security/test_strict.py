@@ -72,9 +72,7 @@ dist.barrier()
 dist.destroy_process_group()
 """
 
-pytestmark = pytest.mark.skipif(
-    strict_host.obstacle() is not None, reason=f"strict isolation needs more: {strict_host.obstacle()}"
-)
+pytestmark = pytest.mark.usefixtures("strict_isolation")
 
 
 @pytest.fixture(scope="module")

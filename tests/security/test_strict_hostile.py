@@ -30,11 +30,23 @@ try:
 except OSError as error:
     print(json.dumps({"kind": "no connection", "why": str(error)}))
 """
+ASKS_FOR_THE_LEVEL = """
+import json, os, sys
+from torchyard.contract.errors import ConfigError
+from worker.sandbox.levels import Isolation, level_of
+from worker.settings import Settings
+plain = dict(os.environ)
+for changes in json.loads(sys.argv[1]):
+    os.environ.clear()
+    os.environ.update(plain | changes)
+    try:
+        print(level_of(Isolation.STRICT, needs=Settings.load().helper_needs).level)
+    except ConfigError as error:
+        print(error)
+"""
 WAITS = "import os, signal\nopen('ready', 'w')\nwhile True: signal.pause()"
 
-pytestmark = pytest.mark.skipif(
-    strict_host.obstacle() is not None, reason=f"strict isolation needs more: {strict_host.obstacle()}"
-)
+pytestmark = pytest.mark.usefixtures("strict_isolation")
 
 
 @pytest.fixture(scope="module")
@@ -278,17 +290,29 @@ def test_the_helper_starts_only_what_the_service_may_read(host: StrictHost) -> N
 def test_the_worker_refuses_to_start_without_its_helper(host: StrictHost) -> None:
     command = [*as_service(host.stage), sys.executable, "-P", "-m", "worker"]
     own = {"TORCHYARD_ISOLATION": "strict", "TORCHYARD_DATA_DIR": str(host.data), "PATH": os.environ["PATH"]}
+    env = own | {"TORCHYARD_HELPER": "/nowhere"}
+    found = subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd="/")
+    assert found.returncode == 1
+    assert "cannot be reached" in found.stderr
 
-    def said(**changes: str) -> str:
-        found = subprocess.run(command, env=own | changes, capture_output=True, text=True, check=False, cwd="/")
-        assert found.returncode == 1
-        return found.stderr
 
-    assert "cannot be reached" in said(TORCHYARD_HELPER="/nowhere")
-    helper = {"TORCHYARD_HELPER": str(host.socket)}
-    assert "give it --allow-path /usr/share" in said(**helper, TORCHYARD_ALLOW_PATHS="/usr/share")
-    assert f"--allow-path {host.code}:rw" in said(**helper, TORCHYARD_ALLOW_PATHS=f"{host.code}:rw")
-    assert "serves the data directory" in said(**helper, TORCHYARD_DATA_DIR=str(host.stage))
+def test_the_worker_is_told_what_its_helper_does_not_allow(host: StrictHost) -> None:
+    own = {"TORCHYARD_HELPER": str(host.socket), "TORCHYARD_DATA_DIR": str(host.data)}
+    changes = [
+        {"TORCHYARD_ALLOW_PATHS": str(host.code)},
+        {"TORCHYARD_ALLOW_PATHS": "/usr/share"},
+        {"TORCHYARD_ALLOW_PATHS": f"{host.code}:rw"},
+        {"TORCHYARD_DATA_DIR": str(host.stage)},
+    ]
+    asked = json.dumps([own | change for change in changes])
+    fits, *said = host.run_as_service(sys.executable, "-P", "-c", ASKS_FOR_THE_LEVEL, asked).splitlines()
+    assert fits == "strict"
+    for line, part in zip(
+        said,
+        ("give it --allow-path /usr/share", f"--allow-path {host.code}:rw", "serves the data directory"),
+        strict=True,
+    ):
+        assert part in line
 
 
 def test_a_plan_may_name_another_helper_but_this_one_serves_its_own_data(host: StrictHost) -> None:

@@ -14,12 +14,7 @@ from torchyard.contract.job import JobState
 from torchyard.contract.rundir import RunDir
 from worker.engines.local.launchers import strictness
 
-pytestmark = [
-    pytest.mark.thorough,
-    pytest.mark.skipif(
-        strict_host.obstacle() is not None, reason=f"strict isolation needs more: {strict_host.obstacle()}"
-    ),
-]
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("strict_isolation")]
 WAITS = "import time\nopen('ready', 'w')\ntime.sleep(1000)"
 
 

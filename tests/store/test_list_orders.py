@@ -31,9 +31,9 @@ def test_no_page_sorts_all_jobs(db: StoreFixture) -> None:
         assert [plan for plan in plans if _SORTS[dialect] in plan] == [], sort
 
 
+@pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 def test_to_leave_archived_jobs_out_reads_no_row(db: StoreFixture) -> None:
-    if db.database.engine.dialect.name != "sqlite":
-        pytest.skip("PostgreSQL reads the rows, which are small: it keeps large values outside of them")
+    """PostgreSQL reads the rows, which are small: it keeps large values outside of them."""
     db.submit_many(MANY)
     db.write(lambda session: session.execute(text("ANALYZE")))
     plans = db.read(lambda session: _plans(session, "created"))

@@ -45,9 +45,9 @@ def test_a_search_follows_a_job_whose_name_changes(db: StoreFixture) -> None:
         assert [job.id for job in page.items] == found
 
 
+@pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 def test_a_search_that_finds_nothing_reads_no_job(db: StoreFixture) -> None:
-    if db.database.engine.dialect.name != "postgresql":
-        pytest.skip("SQLite reads the index of all that lists are filtered and sorted by")
+    """SQLite reads the index of all that lists are filtered and sorted by."""
     db.submit_many(MANY)
     db.write(lambda session: session.execute(text("ANALYZE")))
     for sort in ("created", "name", "-finished"):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.disks import mounted
+from tests.leftovers import as_nobody
 from torchyard.client.packing import Bundle, bundle, pack
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
 from torchyard.contract.tar import verify
@@ -176,14 +177,15 @@ def test_what_is_no_file_of_the_folder_is_left_out_and_named(tmp_path: Path) -> 
     assert skipped["hidden"] == "it is a link to .venv/x, which is never packed"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-def test_a_file_or_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    _write(tmp_path, {"a.py": (b"", False), "in/b.py": (b"", False)})
-    for name in ("a.py", "in"):
-        (tmp_path / name).chmod(0)
-        with pytest.raises(ConfigError, match=f"{name} cannot be read: Permission denied"):
-            pack(tmp_path)
-        (tmp_path / name).chmod(0o700)
+def test_a_file_or_folder_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with as_nobody() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))  # that of the tests is closed to nobody
+        _write(folder, {"a.py": (b"", False), "in/b.py": (b"", False)})
+        for name in ("a.py", "in"):
+            (folder / name).chmod(0)
+            with pytest.raises(ConfigError, match=f"{name} cannot be read: Permission denied"):
+                pack(folder)
+            (folder / name).chmod(0o700)
 
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is written", "is replaced", "is removed", "becomes a FIFO"])
