@@ -21,7 +21,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(pytester: pytest.Pytester, *arguments: str, **files: str) -> pytest.RunResult:
     """Runs pytest on files in a process of its own."""
-    pytester.makepyfile(**files)
+    if files:
+        pytester.makepyfile(**files)
     return pytester.runpytest_subprocess(*OPTIONS, *arguments)
 
 
