@@ -38,7 +38,6 @@ from tests.api.service import ApiFixture
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, quick_on_sqlite
 from tests.e2e.service import until
 from tests.store.fixture import StoreFixture, store_on
-from tests.torchyard.cli.invocation import run_in_process
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.notifications import EventKind
@@ -47,7 +46,7 @@ from torchyard.contract.team import Role
 
 STATE = os.urandom(300_000)
 
-forks.preload("store.backup.make", "store.backup.restore")
+forks.preload("store.backup.make", "store.backup.restore", "torchyard.cli")
 
 
 @pytest.fixture(autouse=True)
@@ -465,7 +464,7 @@ def test_the_command_line_makes_and_restores_backups(sqlite: SQLiteDatabases, bl
 
 
 def torchyard(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return run_in_process([*map(str, arguments)], _plain())
+    return forked.run("torchyard.cli", *map(str, arguments), env=_plain(), cwd=Path.cwd())
 
 
 def run(
