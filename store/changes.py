@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from redis import RedisError
 from redis.asyncio import Redis
 
+from store.redis_client import DRIVER
 from torchyard.contract.errors import Unavailable
 
 
@@ -13,7 +14,7 @@ async def listen(url: str, *, channel: str) -> AsyncGenerator[str | None]:
 
     Raises Unavailable if Redis does not answer or disconnects.
     """
-    redis = Redis.from_url(url, socket_connect_timeout=2, decode_responses=True)
+    redis = Redis.from_url(url, socket_connect_timeout=2, decode_responses=True, driver_info=DRIVER)
     try:
         async with redis, redis.pubsub(ignore_subscribe_messages=True) as subscription:
             await subscription.subscribe(channel)

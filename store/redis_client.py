@@ -6,6 +6,7 @@ import time
 
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
@@ -15,6 +16,9 @@ from torchyard.host.failpoints import failpoint
 QUICK_S = 0.09
 """The longest that a request of a user waits for Redis: with what else it needs, a tenth of a second."""
 PATIENT_S = 1.0
+
+DRIVER = DriverInfo()
+"""What connections say of the library. Made once: each one that has none looks for the installed version."""
 
 _SLOW_S = 0.05
 """An exchange that fails after this long pauses further ones."""
@@ -45,6 +49,7 @@ def connect(url: str, *, timeout_s: float) -> Redis:
             socket_connect_timeout=timeout_s,
             decode_responses=True,
             retry=Retry(NoBackoff(), 0),
+            driver_info=DRIVER,
         )
     except ValueError:  # which may quote a part of the password
         raise ConfigError(

@@ -229,14 +229,15 @@ def _answers_itself(route: APIRoute) -> bool:
 
 
 def _by_beginning(router: APIRouter) -> dict[str, Sequence[APIRoute]]:
-    routes = [route for route in router.routes if isinstance(route, APIRoute)]
-    fixed = {_beginning(route.path_format.partition("{")[0]) for route in routes}
-    return {beginning: [route for route in routes if _may_match(route, beginning)] for beginning in fixed}
-
-
-def _may_match(route: APIRoute, beginning: str) -> bool:
-    fixed = route.path_format.partition("{")[0]
-    return beginning.startswith(fixed) or _beginning(fixed) == beginning
+    fixed = [
+        (route, part := route.path_format.partition("{")[0], _beginning(part))
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    ]
+    return {
+        wanted: [route for route, part, beginning in fixed if beginning == wanted or wanted.startswith(part)]
+        for wanted in {beginning for _, _, beginning in fixed}
+    }
 
 
 def _beginning(path: str) -> str:

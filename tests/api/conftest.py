@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
-from tests import line
 from tests.api.service import ApiFixture
 from tests.databases import Databases
 from tests.servers import redis_server
@@ -24,9 +23,9 @@ def databases(request: pytest.FixtureRequest) -> Databases:
 
 @pytest.fixture
 def service(tmp_path: Path, database: Database, redis_url: str) -> Iterator[ApiFixture]:
-    """An empty service."""
+    """An empty service. All tests of the session share the Redis server: its keys begin with the service's id."""
     built = ApiFixture(tmp_path, database, redis_url)
-    line.clear(built.queue)  # all tests of the session share the Redis server
+    built.begin()
     with built.client:
         yield built
     built.queue.close()

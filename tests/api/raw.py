@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
 import socket
-import subprocess
 import time
 from urllib.parse import urlsplit
 
 from tests.api.service import TOKEN
+from tests.forked import ForkedProgram
 from torchyard.contract.views.base import Problem
 
 _DEADLINE_S = 60
@@ -33,7 +33,7 @@ class Answer:
 class Served:
     """A process of the API, and the folder of its data and its log."""
 
-    process: subprocess.Popen[bytes]
+    process: ForkedProgram
     url: str
     folder: Path
 

@@ -1,15 +1,16 @@
 """The service in this process, on its own database and Redis, and functions that act as a worker."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 import hashlib
 from io import BytesIO
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from fastapi import FastAPI
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, insert
 from starlette.testclient import TestClient
 
 from api.app import create_app
@@ -17,6 +18,7 @@ from api.settings import Settings
 from scheduling.snapshot import Device, Placement
 from store.db import engine
 from store.db.database import Database
+from store.db.tables import Service
 from store.facts.attempts import Claim
 from store.facts.output import Batch, NewCheckpoint
 from store.ids import new_id
@@ -42,29 +44,47 @@ def _engine(address: str, *, program: str, pool: int, most: int) -> Engine:
     return made
 
 
+@cache
+def _usual_settings() -> Settings:
+    """The settings of each service here but for its addresses. Made once: reading the environment takes long."""
+    return Settings(
+        token=TOKEN,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
+        max_body_bytes=10_000,
+        allowed_hosts="testserver",
+        max_requests_per_second=1_000_000,
+        max_streams=200,
+    )
+
+
 class ApiFixture:
     """An empty service. `client` sends the administrator's token; the other methods act as a worker."""
 
     def __init__(self, folder: Path, database: Database, redis_url: str) -> None:
-        self.settings = Settings(
-            data_dir=folder,
-            database_url=database.engine.url.render_as_string(hide_password=False),
-            redis_url=redis_url,
-            token=TOKEN,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
-            max_body_bytes=10_000,
-            allowed_hosts="testserver",
-            max_requests_per_second=1_000_000,
-            max_streams=200,
-        )
+        addresses = {
+            "data_dir": folder,
+            "database_url": database.engine.url.render_as_string(hide_password=False),
+            "redis_url": redis_url,
+        }
+        self.settings = _usual_settings().model_copy(update=addresses)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "create", _engine)
             self.app: FastAPI = create_app(self.settings)
         self.database = database
-        self.queue = Queue(redis_url, service=self.app.state.services.store.service)
         self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.worker_id = new_id("wrk")
         self._stored: dict[Claim, int] = {}
         self._tokens = {"admin": TOKEN}
+
+    @cached_property
+    def queue(self) -> Queue:
+        return Queue(self.settings.redis, service=self.app.state.services.store.service)
+
+    def begin(self) -> None:
+        """Leaves what the first request of a new service leaves: its id in the database and in the folder of blobs."""
+        own = f"svc_{token_hex(8)}"
+        self.app.state.services.store.blobs.mark(own)
+        with self.database.write("identify") as session:
+            session.execute(insert(Service).values(id=own, blobs=str(self.settings.blobs)))
 
     def act_as(self, name: str, role: Role = Role.MEMBER) -> None:
         """Makes further requests come from this user, who is added if they are new; `admin` is the administrator."""

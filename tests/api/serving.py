@@ -1,6 +1,6 @@
-"""Runs the API on a port of its own: as a process, or in a thread of this process, which starts much faster."""
+"""Runs the API on a port of its own: as a program, a fork, or a thread of this process. Each starts faster."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 import os
 from pathlib import Path
@@ -15,21 +15,37 @@ from api import website
 from api.app import create_app
 from api.http.server import Server
 from api.settings import Settings
+from tests import forks
 from tests.api.service import TOKEN
+from tests.forked import ForkedProgram
 from tests.servers import free_port
 
 _START_S = 240
+
+forks.preload("api.app", "api.http.server", "api.processes.parent")
 
 
 @contextmanager
 def api_process(
     folder: Path, database_url: str, redis_url: str, log_name: str = "api.log", /, **settings: object
+) -> Generator[tuple[ForkedProgram, str]]:
+    """The API's process, which is a fork, and its URL. Its log is in `folder`."""
+    env, url = _address(folder, database_url, redis_url, settings)
+    process = ForkedProgram("api", env=env, cwd=folder, log=folder / log_name)
+    try:
+        _wait_for(url, running=lambda: process.poll() is None)
+        yield process, url
+    finally:
+        process.kill()
+
+
+@contextmanager
+def api_program(
+    folder: Path, database_url: str, redis_url: str, **settings: object
 ) -> Generator[tuple[subprocess.Popen[bytes], str]]:
-    """The API's process and its URL. Its log is in `folder`."""
-    port = free_port()
-    env = api_environment(folder, database_url, redis_url, port=port, **settings)
-    url = f"http://127.0.0.1:{port}"
-    with (folder / log_name).open("wb") as log:
+    """Does what `api_process` does with the program as users start it, which takes seconds of a processor."""
+    env, url = _address(folder, database_url, redis_url, settings)
+    with (folder / "api.log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-P", "-m", "api"], env=env, cwd=folder, stdout=log, stderr=log)
     with process:
         try:
@@ -78,6 +94,13 @@ def api_thread(
     finally:
         server.should_exit = True
         thread.join()
+
+
+def _address(
+    folder: Path, database_url: str, redis_url: str, settings: Mapping[str, object]
+) -> tuple[dict[str, str], str]:
+    port = free_port()
+    return api_environment(folder, database_url, redis_url, port=port, **settings), f"http://127.0.0.1:{port}"
 
 
 def _wait_for(url: str, *, running: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.api.service import SPEC, TOKEN
-from tests.api.serving import api_process, api_thread
+from tests.api.serving import api_process, api_program, api_thread
 from tests.databases import SQLiteDatabases
 from tests.e2e.service import until
 from torchyard.client import Client
@@ -24,7 +24,7 @@ from torchyard.client import Client
 def test_it_serves_the_client_and_ends_with_exit_code_0_on_sigterm(
     tmp_path: Path, database_url: str, redis_url: str
 ) -> None:
-    with api_process(tmp_path, database_url, redis_url) as (process, url):
+    with api_program(tmp_path, database_url, redis_url) as (process, url):
         with Client(url, TOKEN) as client:
             job = client.submit(SPEC)
             assert client.get(job.id).view == job.view
@@ -70,7 +70,7 @@ def test_it_raises_its_limit_on_open_files_and_ends_with_exit_code_0_on_sigint(t
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1_000), hard))
     try:
-        with api_process(tmp_path, "", redis_url, max_connections=1_000) as (process, _):
+        with api_program(tmp_path, "", redis_url, max_connections=1_000) as (process, _):
             assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0] > 2_000
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0

@@ -20,6 +20,7 @@ from tests.api.raw import wait_until
 from tests.api.service import SPEC, TOKEN
 from tests.api.serving import api_environment, api_process
 from tests.databases import SQLiteDatabases
+from tests.forked import ForkedProgram
 from tests.servers import redis_server
 
 ADMIN = {"Authorization": f"Bearer {TOKEN}"}
@@ -29,7 +30,7 @@ ADMIN = {"Authorization": f"Bearer {TOKEN}"}
 class Host:
     """A process of the API with a port of its own."""
 
-    process: subprocess.Popen[bytes]
+    process: ForkedProgram
     url: str
 
     def ask(self, method: str, path: str, *, token: str = TOKEN, **more: Any) -> httpx2.Response:

@@ -2,8 +2,6 @@
 
 import os
 from pathlib import Path
-import subprocess
-import sys
 
 from sqlalchemy import insert, update
 
@@ -12,6 +10,8 @@ from store.db.database import Database, now_us
 from store.db.tables import Service
 from store.queries import stats
 from store.store import Store
+from tests import forks
+from tests.forked import run
 from tests.store.fixture import StoreFixture
 from worker.doctor import services
 from worker.doctor.findings import Status
@@ -19,12 +19,13 @@ from worker.settings import Settings
 
 MINUTES_US = 61_000_000
 
+forks.preload("controller.heartbeat")
+
 
 def checked(database_url: str, folder: Path) -> int:
     """Returns the exit code of the controller's own check."""
     env = os.environ | {"TORCHYARD_DATABASE_URL": database_url, "TORCHYARD_DATA_DIR": str(folder)}
-    argv = [sys.executable, "-P", "-m", "controller", "--check"]
-    return subprocess.run(argv, env=env, check=False, timeout=120).returncode
+    return run("controller", "--check", env=env, cwd=folder).returncode
 
 
 def test_a_controller_that_runs_is_told_from_one_that_has_ended(
@@ -35,6 +36,7 @@ def test_a_controller_that_runs_is_told_from_one_that_has_ended(
     assert stats.collect(database).controller_age is None
     found = services.check_controller(settings, embedded=None)
     assert (found.status, found.fact) == (Status.WARNING, "none has run yet")
+    assert checked(database_url, tmp_path) == 1
     assert not Heartbeat(store).run()
     age = stats.collect(database).controller_age
     assert age is not None and age >= 0

@@ -1,10 +1,8 @@
 """The schedules of a controller: each due run is submitted once for its owner, and overlaps are as was asked for."""
 
 from datetime import timedelta
-import os
+from pathlib import Path
 import signal
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -23,8 +21,10 @@ from store.queries import schedules as queries
 from store.rows import bundles, quotas, users
 from store.rows.due_schedules import MOST_REFUSED
 from store.store import Store
+from tests import forks
 from tests.databases import quick_on_sqlite
-from tests.store.fixture import StoreFixture, recorded_statements, run_together
+from tests.failpoints.armed import ArmedProcess
+from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason, JobState
 from torchyard.contract.schedules import SchedulePatch, ScheduleState
@@ -38,6 +38,8 @@ YEAR_US = 365 * 24 * 60 * MINUTE_US
 SHA256 = "a" * 64
 POINTS = {"store.run_schedule.before": 0, "store.run_schedule.after": 1}
 """Where a controller is killed, and how many runs are stored then."""
+
+forks.preload(__name__)
 
 
 class Yard:
@@ -312,26 +314,21 @@ def test_two_controllers_submit_a_run_once(yard: Yard) -> None:
     assert sum(job.state == JobState.QUEUED for job in yard.jobs()) == 1
 
 
-KILLED = """
-import sys
-from store.db.database import Database
-from controller.schedules import Schedules
-from tests.store.fixture import store_on
-Schedules(store_on(Database(sys.argv[1]))).run()
-"""
+def run_once(database_url: str) -> None:
+    """Does one pass of a controller."""
+    Schedules(store_on(Database(database_url))).run()
 
 
 @quick_on_sqlite
 @pytest.mark.parametrize(("point", "runs"), POINTS.items())
 def test_a_controller_that_is_killed_around_its_commit_submits_a_run_once(
-    yard: Yard, database_url: str, point: str, runs: int
+    yard: Yard, database_url: str, tmp_path: Path, point: str, runs: int
 ) -> None:
     schedule_id = yard.add(overlap="cancel")
     yard.due(schedule_id)
     yard.pass_time(schedule_id)
-    env = os.environ | {"TORCHYARD_FAILPOINTS": f"{point}=kill"}
-    done = subprocess.run([sys.executable, "-c", KILLED, database_url], env=env, check=False, timeout=120)
-    assert done.returncode == -signal.SIGKILL
+    killed = ArmedProcess(run_once, database_url, plan=f"{point}=kill", log=tmp_path / "failpoints.log")
+    assert killed.wait() == -signal.SIGKILL
     assert len(yard.jobs()) == 1 + runs
     yard.run()
     assert [job.state for job in yard.jobs()] == [JobState.CANCELLED, JobState.QUEUED]

@@ -1,4 +1,4 @@
-"""A store for the actions: each test has its own database and blobs, and an empty Redis."""
+"""A store for the actions: each test has its own database and blobs, and Redis keys of its own."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
-from tests import line
 from tests.failpoints.fixture import FailpointFixture
 from tests.servers import redis_server
 
@@ -37,6 +36,5 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 @pytest.fixture
 def service(tmp_path: Path, database: Database, redis_url: str) -> Generator[FailpointFixture]:
     service = FailpointFixture(tmp_path, database, redis_url)
-    line.clear(service.queue)  # the server is shared by the session's tests
     yield service
     service.queue.close()

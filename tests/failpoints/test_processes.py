@@ -164,7 +164,6 @@ def host(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Gene
     databases: Databases = request.getfixturevalue(request.param)
     with databases.migrated() as url, closing(Database(url)) as database:
         host = ProcessFixture(FailpointFixture(tmp_path, database, redis_url))
-        line.clear(host.service.queue)
         host.gate.touch()
         yield host
         for job in host.service.jobs():

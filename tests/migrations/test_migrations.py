@@ -20,10 +20,14 @@ from migrations.__main__ import main
 from migrations.actions import configuration
 from store.db import revision
 from store.db.database import Database
+from tests import forks
 from tests.databases import PostgreSQLDatabases, SQLiteDatabases
+from tests.forked import run
 from tests.store.fixture import StoreFixture, run_together
 
 Migrate = Callable[..., tuple[int, str]]
+
+forks.preload("migrations.actions")
 
 
 def tables(url: str) -> set[str]:
@@ -104,10 +108,9 @@ def migrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def start(*arguments: str, url: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the program in a process of its own."""
+    """Runs the program in a process of its own, which is a fork."""
     environment = os.environ | {"TORCHYARD_DATABASE_URL": url, "TORCHYARD_DATA_DIR": str(folder / "data")}
-    argv = [sys.executable, "-P", "-m", "migrations", *arguments]
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return run("migrations", *arguments, env=environment, cwd=folder)
 
 
 def test_the_program_migrates_and_checks(empty_url: str, migrate: Migrate) -> None:

@@ -1,6 +1,6 @@
 """Backups of a store in use, and their restoration."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -8,12 +8,10 @@ from io import BytesIO
 import json
 import os
 from pathlib import Path
-import resource
 import shutil
 import signal
 import stat
 import subprocess
-import sys
 from tempfile import TemporaryDirectory
 import threading
 
@@ -35,6 +33,7 @@ from store.facts.telemetry import MetricPoint
 from store.rows import artifacts, bundles, deletion, leases, media
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
+from tests import forked, forks
 from tests.api.service import ApiFixture
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, quick_on_sqlite
 from tests.e2e.service import until
@@ -46,6 +45,8 @@ from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.team import Role
 
 STATE = os.urandom(300_000)
+
+forks.preload("store.backup.make", "store.backup.restore", "torchyard.cli")
 
 
 @pytest.fixture(autouse=True)
@@ -463,7 +464,7 @@ def test_the_command_line_makes_and_restores_backups(sqlite: SQLiteDatabases, bl
 
 
 def torchyard(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return _run([sys.executable, "-P", "-m", "torchyard.cli", *map(str, arguments)], {})
+    return forked.run("torchyard.cli", *map(str, arguments), env=_plain(), cwd=Path.cwd())
 
 
 def run(
@@ -471,25 +472,11 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs the program; with `room`, none of its files can exceed that many bytes."""
     settings = {"TORCHYARD_DATABASE_URL": url, "TORCHYARD_DATA_DIR": str(blobs.root.parent), **environment}
-    argv = [sys.executable, "-P", "-m", "store.backup", action, str(folder)]
-    return _run(
-        argv, settings, None if room is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-    )
+    return forked.run("store.backup", action, str(folder), env=_plain() | settings, cwd=Path.cwd(), file_bytes=room)
 
 
-def _run(
-    argv: list[str], settings: Mapping[str, str], prepare: Callable[[], None] | None = None
-) -> subprocess.CompletedProcess[str]:
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
-    return subprocess.run(
-        argv,
-        env={**plain, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        preexec_fn=prepare,
-    )
+def _plain() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
 
 
 @quick_on_sqlite

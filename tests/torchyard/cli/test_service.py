@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.e2e.service import Service, running, until
-from tests.torchyard.cli.invocation import environment, run_in_process, run_process, start_process
+from tests.torchyard.cli.invocation import environment, run_in_process, start_process
 from tests.torchyard.cli.proxy import breaking_proxy
 from tests.torchyard.cli.terminal import in_terminal
 from torchyard.client import AsyncClient
@@ -50,7 +50,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
 @pytest.fixture(scope="module")
 def trained(service: Service) -> JobView:
     """A job of the built-in trainer that has succeeded."""
-    done = run_process(["submit", "-", "--follow"], _environment(service, None), stdin=DIGITS)
+    done = _run(service, "submit", "-", "--follow", stdin=DIGITS)
     assert done.returncode == 0, done.stderr
     assert "epoch 2/2" in done.stdout
     assert "succeeded" in done.stderr.splitlines()[-1]
@@ -343,7 +343,7 @@ def test_the_shell_completes_jobs_and_stays_silent_without_a_server(service: Ser
     assert _run(service, env=asked).stdout.split() == ["digits"]
     by_id = {**asked, "COMP_WORDS": f"torchyard logs {trained.id[:-2]}"}
     assert _run(service, env=by_id).stdout.split() == [trained.id]
-    done = run_process([], {**_environment(service, "http://127.0.0.1:1"), **asked})
+    done = _run(service, url="http://127.0.0.1:1", env=asked)
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 

@@ -10,10 +10,14 @@ import sys
 
 import pytest
 
+from tests import forks
 from tests.e2e.service import Service, processes_naming, running, until
+from tests.forked import run
 from torchyard.cli.up import redis_server
 from torchyard.cli.up.child import Child
 from torchyard.contract.errors import ServerUnreachable
+
+forks.preload("torchyard.cli", "torchyard.cli.up.service")
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +190,4 @@ def _pid(service: Service) -> int | None:
 
 
 def _up(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "torchyard.cli", "up", *arguments]
-    environ = {**os.environ, **variables}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
+    return run("torchyard.cli", "up", *arguments, env={**os.environ, **variables}, cwd=Path.cwd())
