@@ -12,7 +12,6 @@
 namespace sim {
 namespace {
 
-constexpr size_t kMostDevices = 8;
 constexpr size_t kTotalBytes = size_t{1} << 34;
 
 struct Usage {
@@ -21,12 +20,12 @@ struct Usage {
   size_t limit = kTotalBytes;
 };
 
-std::mutex mutex;
+std::mutex memory_mutex;
 Usage usage[kMostDevices];
 std::map<const char*, size_t> pinned; // start and bytes
 
 void take(c10::DeviceIndex device, size_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(memory_mutex);
   Usage& of_device = usage[device];
   TORCH_CHECK_WITH(
       OutOfMemoryError,
@@ -38,7 +37,7 @@ void take(c10::DeviceIndex device, size_t bytes) {
 }
 
 void give(c10::DeviceIndex device, size_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(memory_mutex);
   usage[device].current -= bytes;
 }
 
@@ -76,7 +75,7 @@ struct SimAllocator final : c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t) override {}
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(memory_mutex);
     c10::CachingDeviceAllocator::DeviceStats stats;
     stats.allocated_bytes[0].current = static_cast<int64_t>(usage[device].current);
     stats.allocated_bytes[0].peak = static_cast<int64_t>(usage[device].peak);
@@ -84,18 +83,18 @@ struct SimAllocator final : c10::DeviceAllocator {
   }
   void resetAccumulatedStats(c10::DeviceIndex) override {}
   void resetPeakStats(c10::DeviceIndex device) override {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(memory_mutex);
     usage[device].peak = usage[device].current;
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(memory_mutex);
     return {usage[device].limit - usage[device].current, usage[device].limit};
   }
 };
 
 void free_pinned(void* pointer) {
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(memory_mutex);
     pinned.erase(static_cast<const char*>(pointer));
   }
   std::free(pointer);
@@ -105,7 +104,7 @@ struct PinnedAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     c10::DataPtr block = filled(bytes);
     void* pointer = block.release_context();
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(memory_mutex);
     if (bytes) {
       pinned[static_cast<const char*>(pointer)] = bytes;
     }
@@ -187,7 +186,7 @@ c10::Allocator* pinned_allocator() {
 }
 
 bool is_pinned(const void* pointer) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(memory_mutex);
   const auto* address = static_cast<const char*>(pointer);
   auto after = pinned.upper_bound(address);
   if (after == pinned.begin()) {
@@ -204,7 +203,7 @@ c10::DataPtr adopt(c10::DataPtr owned, size_t bytes, c10::DeviceIndex device) {
 }
 
 void set_memory_limit(c10::DeviceIndex device, size_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(memory_mutex);
   usage[device].limit = bytes ? bytes : kTotalBytes;
 }
 

@@ -12,6 +12,7 @@
 namespace sim {
 
 constexpr auto kSim = c10::DeviceType::PrivateUse1;
+constexpr size_t kMostDevices = 8;
 
 // memory.cpp
 c10::DeviceAllocator* allocator();

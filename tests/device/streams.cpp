@@ -10,8 +10,6 @@
 namespace sim {
 namespace {
 
-constexpr size_t kMostDevices = 8;
-
 std::atomic<c10::DeviceIndex> count{1};
 std::atomic<c10::StreamId> last_stream{0};
 std::atomic<int64_t> waits{0};
@@ -30,7 +28,7 @@ struct Copy {
   std::function<void()> deliver;
 };
 
-std::recursive_mutex mutex;
+std::recursive_mutex copies_mutex;
 std::list<Copy> copies; // oldest first
 int64_t last_number = 0;
 
@@ -46,7 +44,7 @@ bool covers(const Copy& copy, c10::Stream stream, int64_t number) {
 void deliver_if(const std::function<bool(const Copy&)>& due) {
   // Ends after the lock: the end of a tensor may wait for Python, and Python for the lock.
   std::vector<std::function<void()>> delivered;
-  std::lock_guard<std::recursive_mutex> lock(mutex);
+  std::lock_guard<std::recursive_mutex> lock(copies_mutex);
   for (auto copy = copies.begin(); copy != copies.end();) {
     if (due(*copy)) {
       delivered.push_back(std::move(copy->deliver));
@@ -99,7 +97,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
-    std::lock_guard<std::recursive_mutex> lock(mutex);
+    std::lock_guard<std::recursive_mutex> lock(copies_mutex);
     if (!*event) {
       *event = new Point{stream, 0};
     }
@@ -109,7 +107,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (!event) {
       return;
     }
-    std::lock_guard<std::recursive_mutex> lock(mutex);
+    std::lock_guard<std::recursive_mutex> lock(copies_mutex);
     const Point point = *static_cast<Point*>(event);
     const int64_t number = ++last_number;
     for (Copy& copy : copies) {
@@ -182,7 +180,7 @@ c10::Stream current_stream(c10::DeviceIndex device) {
 }
 
 void enqueue_copy(c10::Stream stream, bool to_device, std::function<void()> deliver) {
-  std::lock_guard<std::recursive_mutex> lock(mutex);
+  std::lock_guard<std::recursive_mutex> lock(copies_mutex);
   copies.push_back({{{stream, ++last_number}}, to_device, std::move(deliver)});
 }
 

@@ -58,7 +58,7 @@ def fetch_a_number(training: Training) -> None:
     vars(training.task)["loss"] = fetched
 
 
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("waits", [pytest.param(True, marks=pytest.mark.thorough), False])  # test_training saves, too
 def test_a_missing_wait_for_an_event_is_seen(tmp_path: Path, library: Path, waits: bool) -> None:
     run = job(tmp_path, {})
     results(on_ranks(1, save, library, waits, env=environment(run, data="digits")))
@@ -66,6 +66,7 @@ def test_a_missing_wait_for_an_event_is_seen(tmp_path: Path, library: Path, wait
     assert bool(saved["weights"].isfinite().all()) == waits
 
 
+@pytest.mark.thorough  # as those of test_training do
 def test_without_a_mistake_the_run_ends(tmp_path: Path, library: Path) -> None:
     run, _ = train(tmp_path, library, CONFIG)
     assert all(tensor.isfinite().all() for tensor in state(run, CHECKPOINT)["model"].values())

@@ -14,13 +14,19 @@ from tests.trainer.ranks import on_ranks, results
 from trainer.world import joined
 
 
-def run(function: Any, library: Path) -> Any:
-    return results(on_ranks(1, function, library))[0]
+@pytest.fixture(scope="module")
+def seen(library: Path) -> dict[str, Any]:
+    """What each function below has returned. All have run in one process."""
+    return results(on_ranks(1, see, library))[0]
 
 
-def mix(library: Path) -> list[str]:
-    """Returns what mixtures of devices raise, and that a number may be on the host."""
+def see(library: Path) -> dict[str, Any]:
     sim.load(library)
+    return {each.__name__: each() for each in (fill, mix, fresh, wait, copy, draw, compute)}
+
+
+def mix() -> list[str]:
+    """Returns what mixtures of devices raise, and that a number may be on the host."""
     ours, other, host = (torch.ones(2, device=device) for device in ("sim:0", "sim:1", "cpu"))
     said: list[str] = []
     for wrong in (lambda: ours + host, lambda: ours.add_(host), lambda: ours + other, lambda: torch.cat([ours, host])):
@@ -31,14 +37,13 @@ def mix(library: Path) -> list[str]:
     return said
 
 
-def test_tensors_of_two_devices_do_not_mix(library: Path) -> None:
-    said = run(mix, library)
+def test_tensors_of_two_devices_do_not_mix(seen: dict[str, Any]) -> None:
+    said = seen["mix"]
     assert all("two devices" in text and "sim:0" in text for text in said)
     assert ["cpu" in text for text in said] == [True, True, False, True]
 
 
-def fresh(library: Path) -> list[bool]:
-    sim.load(library)
+def fresh() -> list[bool]:
     empty = torch.empty(5, device="sim")
     grown = torch.zeros(2, device="sim").resize_(4)
     pinned = torch.empty(3, pin_memory=True)
@@ -46,13 +51,12 @@ def fresh(library: Path) -> list[bool]:
     return [bool(value.isnan().any()) for value in (empty, grown, pinned, half)]
 
 
-def test_fresh_memory_is_not_a_number(library: Path) -> None:
-    assert run(fresh, library) == [True] * 4
+def test_fresh_memory_is_not_a_number(seen: dict[str, Any]) -> None:
+    assert seen["fresh"] == [True] * 4
 
 
-def wait(library: Path) -> list[int]:
+def wait() -> list[int]:
     """Returns how often the host waits in each of some operations."""
-    sim.load(library)
     values, index = torch.ones(4, device="sim"), torch.tensor([0, 2])
     pinned = torch.ones(4).pin_memory()
     actions = [
@@ -77,12 +81,11 @@ def wait(library: Path) -> list[int]:
     return counts
 
 
-def test_waits_of_the_host_are_counted_and_can_be_forbidden(library: Path) -> None:
-    assert run(wait, library) == [0, 1, 1, 0, 0, 1, 1, 1, 1, 1]
+def test_waits_of_the_host_are_counted_and_can_be_forbidden(seen: dict[str, Any]) -> None:
+    assert seen["wait"] == [0, 1, 1, 0, 0, 1, 1, 1, 1, 1]
 
 
-def copy(library: Path) -> dict[str, list[float]]:
-    sim.load(library)
+def copy() -> dict[str, list[float]]:
     source = torch.arange(3.0).pin_memory()
     there = source.to("sim", non_blocking=True)
     elsewhere = torch.accelerator.current_stream()
@@ -96,14 +99,13 @@ def copy(library: Path) -> dict[str, list[float]]:
     return {"other stream": other_stream, "same stream": same_stream, "early": early, "waited": back.tolist()}
 
 
-def test_a_copy_that_does_not_block_arrives_when_it_is_waited_for(library: Path) -> None:
-    seen = run(copy, library)
-    assert seen["same stream"] == seen["waited"] == [0.0, 1.0, 2.0]
-    assert all(math.isnan(value) for value in seen["other stream"] + seen["early"])
+def test_a_copy_that_does_not_block_arrives_when_it_is_waited_for(seen: dict[str, Any]) -> None:
+    copied = seen["copy"]
+    assert copied["same stream"] == copied["waited"] == [0.0, 1.0, 2.0]
+    assert all(math.isnan(value) for value in copied["other stream"] + copied["early"])
 
 
-def draw(library: Path) -> list[Any]:
-    sim.load(library)
+def draw() -> list[Any]:
     torch.manual_seed(5)
     host = torch.rand(2).tolist()
     one = torch.rand(2, device="sim:0").tolist()
@@ -124,12 +126,11 @@ def draw(library: Path) -> list[Any]:
     ]
 
 
-def test_each_device_has_random_numbers_of_its_own(library: Path) -> None:
-    assert run(draw, library) == [True] * 7
+def test_each_device_has_random_numbers_of_its_own(seen: dict[str, Any]) -> None:
+    assert seen["draw"] == [True] * 7
 
 
-def fill(library: Path) -> list[Any]:
-    sim.load(library)
+def fill() -> list[Any]:
     begin = torch.accelerator.memory_allocated(0)
     block = torch.empty(1 << 20, dtype=torch.uint8, device="sim:0")
     taken = torch.accelerator.memory_allocated(0) - begin
@@ -141,12 +142,13 @@ def fill(library: Path) -> list[Any]:
     with pytest.raises(torch.OutOfMemoryError):
         torch.add(small + 1, 1)
     peak = torch.accelerator.max_memory_allocated(0) - begin
-    elsewhere = torch.accelerator.max_memory_allocated(1)
-    return [taken, peak, elsewhere, torch.accelerator.get_memory_info(0)[1]]
+    elsewhere, limit = torch.accelerator.max_memory_allocated(1), torch.accelerator.get_memory_info(0)[1]
+    sim.limit_memory(0)
+    return [taken, peak, elsewhere, limit]
 
 
-def test_memory_is_counted_and_limited_for_each_device(library: Path) -> None:
-    assert run(fill, library) == [1 << 20, 1 << 20, 0, 1 << 20]
+def test_memory_is_counted_and_limited_for_each_device(seen: dict[str, Any]) -> None:
+    assert seen["fill"] == [1 << 20, 1 << 20, 0, 1 << 20]
 
 
 def communicate(library: Path) -> list[Any]:
@@ -168,9 +170,8 @@ def test_the_process_group_takes_tensors_of_the_device_only(library: Path) -> No
     ]
 
 
-def compute(library: Path) -> list[Any]:
+def compute() -> list[Any]:
     """Compares a small network's gradients with those on the CPU, and tries autocast and a fused optimizer."""
-    sim.load(library)
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
     inputs = torch.randn(2, 3, 8, 8)
@@ -191,5 +192,5 @@ def compute(library: Path) -> list[Any]:
     return [gradients[0] == gradients[1], kinds, skipped]
 
 
-def test_a_network_computes_what_it_computes_on_the_cpu(library: Path) -> None:
-    assert run(compute, library) == [True, [torch.bfloat16, torch.float32], True]
+def test_a_network_computes_what_it_computes_on_the_cpu(seen: dict[str, Any]) -> None:
+    assert seen["compute"] == [True, [torch.bfloat16, torch.float32], True]

@@ -54,53 +54,6 @@ def config(strategy: str, precision: str, technique: str = "plain", **training: 
     }
 
 
-@pytest.mark.parametrize(
-    ("strategy", "precision"),
-    [each if each in QUICK else pytest.param(*each, marks=pytest.mark.thorough) for each in ADMITTED],
-)
-def test_ranks_on_a_device_learn_the_same_weights_and_never_wait(
-    tmp_path: Path, library: Path, strategy: str, precision: str
-) -> None:
-    run, outcomes = train(tmp_path, library, config(strategy, precision, gradient_accumulation_steps=2))
-    losses = [loss for _, loss in points(run, "train/loss")]
-    assert len(losses) == 3
-    assert losses[-1] < losses[0] < 3
-    assert [len(points(run, key)) for key in ("train/accuracy", "memory_gib/rank1")] == [3, 3]
-    assert len(points(run, "wait/slowest_rank")) == (0 if strategy == "fsdp" else 3)
-    one, other = outcomes
-    assert one.weights == other.weights
-    assert all(math.isfinite(value) for values in one.weights.values() for value in values)
-    # For the weights, the optimizer's state, the strategy's, and the two numbers of fp16: never for each tensor.
-    assert all(waits <= 5 for outcome in outcomes for waits in outcome.waits_to_save)
-    for outcome in outcomes:
-        # The first step copies the data, and PowerSGD draws matrices once.
-        watched = [waits for step, waits in enumerate(outcome.waits, start=1) if step not in {1, POWERSGD_STARTS}]
-        assert watched == [0] * len(watched)
-        assert outcome.peaks[outcome.device] > 2**20
-        assert outcome.peaks[1 - outcome.device] == 0
-
-
-AVERAGED: dict[str, Any] = {"optimizer": {"lookahead": {"every_steps": 4}, "clip_grad_norm": 1.0}}
-
-
-@pytest.mark.parametrize(
-    ("precision", "place"),
-    [("fp16", "cpu"), ("bf16", "model"), pytest.param("fp32", "cpu", marks=pytest.mark.thorough)],
-)
-def test_averages_on_a_device_and_in_host_memory_never_wait(
-    tmp_path: Path, library: Path, precision: str, place: str
-) -> None:
-    wanted = {**config("ddp", precision), **AVERAGED, "ema": {"decay": 0.9, "ramp": 2, "device": place}}
-    run, outcomes = train(tmp_path, library, wanted)
-    for outcome in outcomes:
-        # The thread that updates an average in host memory waits for each copy: the step does not.
-        assert sum(outcome.waits[1:]) <= (12 if place == "cpu" else 0)
-    (name,) = (folder.name for folder in run.checkpoints.iterdir())
-    saved = state(run, name)
-    assert all(bool(tensor.isfinite().all()) for tensor in saved["model"].values())
-    assert not any(torch.equal(saved["model"][key], saved["raw"][key]) for key in saved["model"] if "weight" in key)
-
-
 def watch_log_lines(training: Training) -> None:
     """Makes a log line that waits for the device an error, and one that is not written by the next."""
     log, written = training.report.log, training.run.log
@@ -123,9 +76,56 @@ def watch_log_lines(training: Training) -> None:
     training.report.log, training.run.log = watched, note
 
 
-def test_a_log_line_does_not_wait_for_the_device(tmp_path: Path, library: Path) -> None:
-    run, _ = train(tmp_path, library, config("ddp", "fp16"), change=watch_log_lines)
+@pytest.mark.parametrize(
+    ("strategy", "precision"),
+    [each if each in QUICK else pytest.param(*each, marks=pytest.mark.thorough) for each in ADMITTED],
+)
+def test_ranks_on_a_device_learn_the_same_weights_and_never_wait(
+    tmp_path: Path, library: Path, strategy: str, precision: str
+) -> None:
+    wanted = config(strategy, precision, gradient_accumulation_steps=2)
+    run, outcomes = train(tmp_path, library, wanted, change=watch_log_lines)
     assert [step for step, _ in points(run, "train/loss")] == [4, 8, 12]
+    losses = [loss for _, loss in points(run, "train/loss")]
+    assert losses[-1] < losses[0] < 3
+    assert [len(points(run, key)) for key in ("train/accuracy", "memory_gib/rank1")] == [3, 3]
+    assert len(points(run, "wait/slowest_rank")) == (0 if strategy == "fsdp" else 3)
+    one, other = outcomes
+    assert one.weights == other.weights
+    assert all(math.isfinite(value) for values in one.weights.values() for value in values)
+    # For the weights, the optimizer's state, the strategy's, and the two numbers of fp16: never for each tensor.
+    assert all(waits <= 5 for outcome in outcomes for waits in outcome.waits_to_save)
+    for outcome in outcomes:
+        # The first step copies the data, and PowerSGD draws matrices once.
+        watched = [waits for step, waits in enumerate(outcome.waits, start=1) if step not in {1, POWERSGD_STARTS}]
+        assert watched == [0] * len(watched)
+        assert outcome.peaks[outcome.device] > 2**20
+        assert outcome.peaks[1 - outcome.device] == 0
+
+
+AVERAGED: dict[str, Any] = {"optimizer": {"lookahead": {"every_steps": 4}, "clip_grad_norm": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("precision", "place"),
+    [
+        ("fp16", "cpu"),
+        pytest.param("bf16", "model", marks=pytest.mark.thorough),  # test_syncs has it on the CPU
+        pytest.param("fp32", "cpu", marks=pytest.mark.thorough),
+    ],
+)
+def test_averages_on_a_device_and_in_host_memory_never_wait(
+    tmp_path: Path, library: Path, precision: str, place: str
+) -> None:
+    wanted = {**config("ddp", precision), **AVERAGED, "ema": {"decay": 0.9, "ramp": 2, "device": place}}
+    run, outcomes = train(tmp_path, library, wanted)
+    for outcome in outcomes:
+        # The thread that updates an average in host memory waits for each copy: the step does not.
+        assert sum(outcome.waits[1:]) <= (12 if place == "cpu" else 0)
+    (name,) = (folder.name for folder in run.checkpoints.iterdir())
+    saved = state(run, name)
+    assert all(bool(tensor.isfinite().all()) for tensor in saved["model"].values())
+    assert not any(torch.equal(saved["model"][key], saved["raw"][key]) for key in saved["model"] if "weight" in key)
 
 
 RESUMED = [
@@ -149,6 +149,7 @@ def test_a_resumed_run_on_a_device_ends_bit_equal(
     assert outcomes[0].weights == outcomes[1].weights
 
 
+@pytest.mark.thorough  # the next one is quick, with another model
 def test_segmentation_trains_on_a_device(tmp_path: Path, library: Path) -> None:
     wanted = {
         "data": {"source": "file:///x", "image_size": 32, "workers": 0},
@@ -166,6 +167,7 @@ def test_several_classes_train_on_a_device(tmp_path: Path, library: Path) -> Non
         "data": {"source": "file:///x", "image_size": 32, "workers": 0, "classes": CLASSES},
         "loss": {"class_weights": "auto", "dice": 1.0},
         "training": {"epochs": 1, "max_steps": 3, "per_device_batch_size": 2, "precision": "bf16"},
+        "distributed": {"sync_batchnorm": True},
     }
     data = str(shapes(tmp_path / "shapes", ignored=True))
     _, outcomes = train(tmp_path / "run", library, wanted, data=data, trainer="segmentation")

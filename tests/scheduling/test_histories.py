@@ -2,29 +2,33 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from scheduling.credit import MOST
-from scheduling.snapshot import Waiting
-from tests.scheduling.histories import History, Simulation, histories
+from scheduling.snapshot import Snapshot, Waiting
+from scheduling.steps import Plan
+from tests.scheduling.histories import History, Past, Simulation, histories
 
 _MOST_US = MOST.total_seconds() * 1e6
 
 
+@settings(max_examples=2 * settings.default.max_examples)
 @given(histories())
-def test_no_device_is_given_twice_and_all_jobs_run(history: History) -> None:
-    Simulation(history).run()
-
-
-@given(histories())
-def test_a_holder_starts_by_its_first_bound(history: History) -> None:
-    assert Simulation(history).run().late == []
-
-
-@given(histories())
-def test_nobody_is_overtaken_by_an_equal_request_submitted_72_hours_later(history: History) -> None:
-    """Except by a job that passes one that fits nowhere, by a first look, and by a job with a kept place."""
+def test_a_history_keeps_every_promise(history: History) -> None:
+    """Each example is played once: that no device is given twice and that all jobs run is seen on the way."""
     past = Simulation(history).run()
+    assert past.late == [], "a holder starts by its first bound"
+    _check_nobody_is_overtaken(past)
+    for snapshot, planned in past.plans:
+        _check_no_place_is_kept_before_an_earlier_request(snapshot, planned)
+        _check_every_kept_place_has_one_holder_that_waits(snapshot, planned)
+
+
+def _check_nobody_is_overtaken(past: Past) -> None:
+    """Nobody is overtaken by an equal request submitted 72 hours later.
+
+    Except by a job that passes one that fits nowhere, by a first look, and by a job with a kept place.
+    """
     for one in past.starts:
         job, kept = one.start.job, one.start.reservation
         others_wait = any(place.job_id != job.id for place in one.reservations)
@@ -35,27 +39,24 @@ def test_nobody_is_overtaken_by_an_equal_request_submitted_72_hours_later(histor
             assert _earlier(job, line) <= with_it
 
 
-@given(histories())
-def test_no_place_is_kept_for_a_request_before_an_equal_one_submitted_72_hours_earlier(history: History) -> None:
-    for snapshot, planned in Simulation(history).run().plans:
-        line = {job.id: job for job in snapshot.line}
-        before = {one.job_id for one in snapshot.reservations}
-        served = {start.job.id for start in planned.starts} | {one.job_id for one in planned.reservations}
-        served |= {one.job_id for one in snapshot.displacements}
-        for one in planned.reservations:
-            if one.job_id not in before:
-                assert _earlier(line[one.job_id], snapshot.line) <= served
+def _check_no_place_is_kept_before_an_earlier_request(snapshot: Snapshot, planned: Plan) -> None:
+    """No place is kept for a request before an equal one that was submitted 72 hours earlier."""
+    line = {job.id: job for job in snapshot.line}
+    before = {one.job_id for one in snapshot.reservations}
+    served = {start.job.id for start in planned.starts} | {one.job_id for one in planned.reservations}
+    served |= {one.job_id for one in snapshot.displacements}
+    for one in planned.reservations:
+        if one.job_id not in before:
+            assert _earlier(line[one.job_id], snapshot.line) <= served
 
 
-@given(histories())
-def test_every_kept_place_has_one_holder_that_waits(history: History) -> None:
-    for snapshot, planned in Simulation(history).run().plans:
-        waiting = {job.id: job for job in snapshot.line}
-        jobs = [one.job_id for one in planned.reservations]
-        assert len({one.place for one in planned.reservations}) == len(jobs) == len({*jobs})
-        assert {*jobs} <= waiting.keys()
-        assert all(one.owner == waiting[one.job_id].owner for one in planned.reservations)
-        assert all(one.due <= one.bound for one in planned.reservations)
+def _check_every_kept_place_has_one_holder_that_waits(snapshot: Snapshot, planned: Plan) -> None:
+    waiting = {job.id: job for job in snapshot.line}
+    jobs = [one.job_id for one in planned.reservations]
+    assert len({one.place for one in planned.reservations}) == len(jobs) == len({*jobs})
+    assert {*jobs} <= waiting.keys()
+    assert all(one.owner == waiting[one.job_id].owner for one in planned.reservations)
+    assert all(one.due <= one.bound for one in planned.reservations)
 
 
 def _earlier(job: Waiting, line: Sequence[Waiting]) -> set[str]:

@@ -5,6 +5,7 @@ from multiprocessing.connection import Connection
 import os
 from pathlib import Path
 import pickle
+import tempfile
 import traceback
 from typing import Any
 
@@ -41,6 +42,7 @@ def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict
         "GLOO_SOCKET_IFNAME": "lo",
         "WORLD_SIZE": str(size),
         "LOCAL_WORLD_SIZE": str(size),
+        "TMPDIR": tempfile.gettempdir(),  # the server may be older than this process's own folder
         **(env or {}),
     }
     pipes: list[Connection] = []

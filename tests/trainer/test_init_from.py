@@ -183,7 +183,7 @@ def test_a_text_model_takes_the_tokenizer_of_its_weights(tmp_path: Path) -> None
     assert "others, bad, good: the head is new" in said(second)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_an_evaluation_measures_what_the_program_measures(tmp_path: Path, source: str, saved: Path, ranks: int) -> None:
     config = {"training": {"per_device_batch_size": 8}, "model": {"name": "resnet18"}}
     run = run_job(tmp_path, source, config, init_from=saved, ranks=ranks, mode="evaluate")

@@ -235,7 +235,7 @@ SKIPPED_UNSEEN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("every_steps", [2, 100])
+@pytest.mark.parametrize("every_steps", [pytest.param(2, marks=pytest.mark.thorough), 100])
 def test_the_weights_do_not_depend_on_when_skipped_steps_are_read(every_steps: int) -> None:
     cases = SKIPPED_UNSEEN + [{**case, "every_steps": every_steps} for case in SKIPPED_UNSEEN]
     (found,) = results(on_ranks(1, train, cases))

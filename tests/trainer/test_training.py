@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 import hashlib
-import json
 import math
 import os
 from pathlib import Path
 import signal
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -152,9 +149,7 @@ def finished(run: RunDir) -> Path:
 
 
 def test_the_weights_reach_the_reported_accuracy_in_one_process(whole: RunDir, small: str) -> None:
-    path = whole.checkpoints / "epoch-0002" / "state.pt"
-    command = [sys.executable, "-P", "-m", "trainer.evaluate", str(path), "--data", small]
-    answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    answer = evaluate(whole.checkpoints / "epoch-0002" / "state.pt", source=small, device="cpu")
     reported = state(whole, "epoch-0002")["metrics"]
     assert answer["accuracy"] == reported["val/accuracy"]
     assert answer["loss"] == pytest.approx(reported["val/loss"], rel=1e-12)
@@ -176,6 +171,7 @@ def test_a_state_that_cannot_be_evaluated_is_named(whole: RunDir, change: dict[s
         evaluate(folder / change.get("state", "state.pt"), source=change["source"], device=change.get("device", "cpu"))
 
 
+@pytest.mark.thorough  # as the first job of tests/e2e/test_jobs.py does
 def test_the_defaults_learn_digits(tmp_path: Path) -> None:
     run = launch(tmp_path, {}, data="digits")
     assert points(run, "val/accuracy")[-1][1] >= 0.95

@@ -5,7 +5,6 @@ import io
 import json
 from pathlib import Path
 import shutil
-import subprocess
 import sys
 from typing import Any
 
@@ -21,19 +20,6 @@ from torchyard.models.predictions import ClassPrediction, MaskPrediction
 from trainer.data.images import split_indices
 from trainer.data.pairs import load_pairs
 from trainer.data.texts import load_texts
-
-PROGRAM = """
-import json, sys, torchyard
-import numpy as np
-from pathlib import Path
-for name in sys.argv[1:]:
-    model = torchyard.load(f"{name}.pt", device="cpu")
-    sources = json.loads(Path(f"{name}.json").read_text())
-    found = model.predict([np.array(source, "float32") if isinstance(source, list) else source for source in sources])
-    print(json.dumps([p.mask.tolist() if hasattr(p, "mask") else p.label for p in found]))
-assert not {"trainer", "store", "api"} & {*sys.modules}
-"""
-"""Predicts with each file `NAME.pt` what `NAME.json` lists."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +38,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
 
 
 @pytest.fixture(scope="module")
-def predicted(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Trained]) -> dict[str, list[Any]]:
-    """Predicts what was held out, in a process of its own, in a folder with the checkpoints alone."""
+def models(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Trained]) -> dict[str, Any]:
+    """Each recipe's model, loaded from its file alone. test_alone.py does so without the packages of the server."""
     folder = tmp_path_factory.mktemp("fresh")
-    for trainer, of in trained.items():
-        shutil.copy(of.state, folder / f"{trainer}.pt")
-        (folder / f"{trainer}.json").write_text(json.dumps(of.sources))
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, *trained], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(zip(trained, map(json.loads, done.stdout.splitlines()), strict=True))
+    files = {trainer: Path(shutil.copy(of.state, folder / f"{trainer}.pt")) for trainer, of in trained.items()}
+    return {trainer: torchyard.load(file, device="cpu") for trainer, file in files.items()}
 
 
 @pytest.fixture(scope="module")
-def models(trained: dict[str, Trained]) -> dict[str, Any]:
-    return {trainer: torchyard.load(of.state, device="cpu") for trainer, of in trained.items()}
+def predicted(models: dict[str, Any], trained: dict[str, Trained]) -> dict[str, list[Any]]:
+    """Predicts what was held out."""
+    found = {trainer: models[trainer].predict(of.sources) for trainer, of in trained.items()}
+    return {trainer: [each.mask if trainer == MASKS else each.label for each in of] for trainer, of in found.items()}
 
 
 def _trained(folder: Path, trainer: str) -> Trained:
@@ -76,7 +58,7 @@ def _trained(folder: Path, trainer: str) -> Trained:
     if trainer == PICTURES:
         pictures, labels = digits()
         _, val = split_indices(torch.from_numpy(labels), fraction=config.data.val_fraction, seed=0)
-        return Trained(state, pictures[val].tolist(), [str(label) for label in labels[val]])
+        return Trained(state, list(pictures[val]), [str(label) for label in labels[val]])
     if trainer == MASKS:
         pairs = load_pairs(folder / "data", config.data).val.pairs
         truth = [np.asarray(Image.open(str(pair.mask))) > 0 for pair in pairs]

@@ -107,8 +107,9 @@ EVERYTHING: dict[str, Any] = {
     ],
 )
 def test_a_killed_run_ends_bit_equal_to_an_uninterrupted_one(
-    tmp_path: Path, base: Path, data: Path, *, method: str, strategy: str, ranks: int
+    tmp_path: Path, base: Path, *, method: str, strategy: str, ranks: int
 ) -> None:
+    data = language.prompts(tmp_path / "data.jsonl", count=20)
     changes: dict[str, Any] = {**EVERYTHING, "model": {**EVERYTHING["model"], "method": method}}
     changes |= {"distributed": {"strategy": strategy}}
     spec = {"checkpoint": {"every_steps": 1}}

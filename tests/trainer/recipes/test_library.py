@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests import forks
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.recipes.test_text import source
 from tests.trainer.runs import same, small_pictures, state
@@ -17,6 +18,7 @@ from trainer.__main__ import main
 from trainer.evaluate import evaluate
 from trainer.recipes import make_task
 
+forks.preload("timm", "transformers.models.distilbert.modeling_distilbert")
 CPU = torch.device("cpu")
 VIT = {
     "name": "hf/vit",
@@ -102,7 +104,7 @@ def test_an_encoder_of_another_type_trains_and_predicts_what_was_measured(tmp_pa
         "training": {"epochs": 1, "per_device_batch_size": 8},
     }
     run = job(tmp_path / "run", sections, trainer="text-classification")
-    results(on_ranks(2, main, env=environment(run, data=str(folder))))
+    results(on_ranks(1, main, env=environment(run, data=str(folder))))
     checkpoint = run.checkpoints / "epoch-0001" / "state.pt"
     found = evaluate(checkpoint, source=str(folder), device="cpu")
     metrics = measured(state(run, "epoch-0001")["metrics"])

@@ -54,7 +54,7 @@ class Branching(nn.Module):
         return pixels.flatten(1) if pixels.sum() > 0 else -pixels.flatten(1)
 
 
-@pytest.mark.parametrize("to", WRITTEN)
+@pytest.mark.parametrize("to", ["torch-export", pytest.param("onnx", marks=pytest.mark.thorough)])
 def test_a_model_that_has_no_graph_is_refused_in_a_line(to: str) -> None:
     with pytest.raises(ExportError, match=r"^the model cannot be exported: .*") as caught:
         WRITTEN[to].content(pictures(Branching(), channels=1, taken=1, side=8), METADATA)

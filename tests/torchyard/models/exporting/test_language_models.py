@@ -126,7 +126,7 @@ def test_large_weights_are_in_several_files(
     assert not [path for path in (tmp_path / "it").iterdir() if path.name in parts]
 
 
-@pytest.mark.parametrize("to", ["hf", "safetensors"])
+@pytest.mark.parametrize("to", ["hf", pytest.param("safetensors", marks=pytest.mark.thorough)])
 def test_a_full_disk_leaves_nothing(models: Mapping[str, Generator], tmp_path: Path, to: Format) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -172,7 +172,9 @@ def test_what_is_not_written_is_refused(
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "gemma2", pytest.param("phi3", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "kind", ["gpt2", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("gemma2", "phi3"))]
+)
 def test_other_types_are_merged(kind: str, tmp_path: Path) -> None:
     model = loaded(tmp_path / "best.pt", adapter(tiny_base(tmp_path / "base", kind=kind), size=0.02))
     assert export(model, to="hf", path=tmp_path / "merged").difference <= 1e-6  # its many norms magnify rounding
