@@ -1,12 +1,12 @@
 """A worker is killed, or hangs until its attempt is rescued, around each commit and push; other workers continue."""
 
 from dataclasses import dataclass
-import threading
 
 import pytest
 
 from tests.failpoints import actions
 from tests.failpoints.armed import REFUSED, started, until
+from tests.failpoints.beside import beside
 from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
@@ -81,17 +81,11 @@ def test_a_hung_worker_writes_nothing_after_its_attempt_was_rescued(
         actions.work, service.settings, service.worker(), plan=f"{point}=stop@{hit}", log=service.log
     ) as child:
         child.wait_for_stop()
-        others = threading.Thread(target=service.take_over, args=(job_id,))
-        others.start()
-        if point.endswith(".before") and point.startswith("store."):
-            others.join(0.15)  # it holds the row, or SQLite's only writer: they wait for it
-            before = None
-        else:
-            others.join()
-            before = service.everything()
-        child.go_on()
-        assert child.wait() in {0, REFUSED}
-        others.join()
+        with beside(service.database, service.take_over, job_id) as others:
+            assert others.waits == (point.endswith(".before") and point.startswith("store."))
+            before = None if others.waits else service.everything()
+            child.go_on()
+            assert child.wait() in {0, REFUSED}
     if before is not None:
         assert service.everything() == before
     service.check(job_id)
@@ -129,11 +123,8 @@ def test_a_request_to_a_killed_worker_has_one_outcome(service: FailpointFixture,
     job_id = service.submit_queued()
     with started(actions.work, service.settings, service.worker(), plan=f"{point}=stop", log=service.log) as child:
         child.wait_for_stop()
-        asking = threading.Thread(target=_ask, args=(service, intent, job_id))
-        asking.start()
-        asking.join(0.1)
-        child.kill()
-        asking.join()
+        with beside(service.database, _ask, service, intent, job_id):
+            child.kill()
     service.end_rescued(job_id)
     job = service.job(job_id)
     expected = {"cancel": JobState.CANCELLED, "pause": JobState.PAUSED}[intent]

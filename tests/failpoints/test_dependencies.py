@@ -1,7 +1,6 @@
 """A controller is killed or delayed between the end of a job and what follows for those that wait for it."""
 
 from io import BytesIO
-import threading
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from store.facts.submission import Submission
 from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import started
+from tests.failpoints.beside import beside, on_sqlite
 from tests.failpoints.fixture import FailpointFixture
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
@@ -46,12 +46,10 @@ def test_two_controllers_do_it_once(service: FailpointFixture, point: str) -> No
     ids = _ended(service)
     with started(actions.settle, service.settings, plan=f"{point}=stop@1", log=service.log) as child:
         child.wait_for_stop()
-        second = threading.Thread(target=actions.settle, args=(service.settings,))
-        second.start()
-        second.join(0.15)  # where the first one is SQLite's only writer, the second waits for it
-        child.go_on()
-        assert child.wait() == 0
-        second.join()
+        with beside(service.database, actions.settle, service.settings) as second:
+            assert second.waits == (point == POINTS[0] and on_sqlite(service.database))  # else it skips locked rows
+            child.go_on()
+            assert child.wait() == 0
     _check(service, ids)
 
 

@@ -1,7 +1,5 @@
 """A controller is killed or delayed while it warns a job that does not use its GPUs, or stops it."""
 
-import threading
-
 import pytest
 from sqlalchemy import update
 
@@ -9,6 +7,7 @@ from store.db.database import now_us
 from store.db.tables import Attempt, AttemptUse
 from tests.failpoints import actions
 from tests.failpoints.armed import started
+from tests.failpoints.beside import beside
 from tests.failpoints.fixture import FailpointFixture
 
 POINTS = [f"store.idle.{side}" for side in ("before", "after")]
@@ -33,12 +32,10 @@ def test_two_controllers_do_it_once(service: FailpointFixture, point: str) -> No
     _warned_long_ago(service)
     with started(actions.look_for_idle, service.settings, plan=f"{point}=stop@1", log=service.log) as child:
         child.wait_for_stop()
-        second = threading.Thread(target=actions.look_for_idle, args=(service.settings,))
-        second.start()
-        second.join(0.15)  # where the first one is SQLite's only writer, the second waits for it
-        child.go_on()
-        assert child.wait() == 0
-        second.join()
+        with beside(service.database, actions.look_for_idle, service.settings) as second:
+            assert second.waits == (point == POINTS[0])
+            child.go_on()
+            assert child.wait() == 0
     assert _messages(service, job_id) == 1
     assert service.job(job_id).idle_timeout_s == 1800
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-import threading
 
 import pytest
 from sqlalchemy import select, update
@@ -13,6 +12,7 @@ from store.facts.callers import SERVICE
 from store.facts.notifications import NewTarget
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started
+from tests.failpoints.beside import beside, on_sqlite
 from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.notifications import EventKind
 
@@ -54,12 +54,12 @@ def test_beside_a_stopped_controller_another_one_tells_each_target_once(
 ) -> None:
     with _playing(service, f"{point}=stop@1") as child:
         child.wait_for_stop()
-        second = threading.Thread(target=_notify, args=(service,))
-        second.start()
-        second.join(0.15)  # where the first one holds the row, or SQLite's only writer, the second waits for it
-        child.go_on()
-        assert child.wait() == 0
-        second.join()
+        with beside(service.database, actions.notify, service.settings, service.folder / "received") as second:
+            assert second.waits == (
+                point.endswith(".before") and on_sqlite(service.database)
+            )  # else it skips locked rows
+            child.go_on()
+            assert child.wait() == 0
     _notify(service)
     _check(service, jobs)
 

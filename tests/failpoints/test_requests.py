@@ -2,7 +2,6 @@
 
 from contextlib import AbstractContextManager
 from io import BytesIO
-import threading
 
 import pytest
 from sqlalchemy import select
@@ -15,6 +14,7 @@ from tests import line
 from tests.api.bundles import packed
 from tests.failpoints import actions
 from tests.failpoints.armed import REFUSED, ArmedProcess, started
+from tests.failpoints.beside import beside
 from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason
@@ -62,12 +62,9 @@ def test_a_repeated_request_beside_a_hung_one_has_one_effect(service: FailpointF
     subject = _arrange(service, what)
     with _playing(service, what, subject, plan=f"{point}=stop@1") as child:
         child.wait_for_stop()
-        second = threading.Thread(target=_again, args=(service, what, subject))
-        second.start()
-        second.join(0.15)  # where the first one holds the row, or SQLite's only writer, the second waits for it
-        child.go_on()
-        assert child.wait() in {0, REFUSED}
-        second.join()
+        with beside(service.database, _again, service, what, subject):
+            child.go_on()
+            assert child.wait() in {0, REFUSED}
     _check(service, what, subject)
 
 

@@ -1,4 +1,7 @@
-"""A real HTTP server that gives the answers that a test sets, and records the requests."""
+"""A real HTTP server that gives the answers that a test sets, and records the requests.
+
+Answers are validated against the API's OpenAPI document: the client is not tested with what no server answers.
+"""
 
 from collections import deque
 from collections.abc import Generator
@@ -10,16 +13,22 @@ import threading
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
+from tests.torchyard.client.documented import refusal
+
 TOKEN = "the-token"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`body` is sent as JSON unless it is bytes; a `status` of 0 closes the connection instead."""
+    """`body` is sent as JSON unless it is bytes; a `status` of 0 closes the connection instead.
+
+    `undocumented`: it is what the API does not answer, on purpose.
+    """
 
     body: Any = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    undocumented: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class FakeServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, deque[Answer]] = {}
         self.requests: list[Request] = []
+        self.undocumented: list[str] = []
 
     @property
     def url(self) -> str:
@@ -57,6 +67,7 @@ def serving() -> Generator[FakeServer]:
         finally:
             server.shutdown()
             thread.join()
+    assert not server.undocumented, "\n".join(server.undocumented)
 
 
 def problem(code: str, status: int, **more: Any) -> Answer:
@@ -77,6 +88,9 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.status == 0:
             self.close_connection = True
             return
+        if not answer.undocumented and not isinstance(answer.body, bytes):
+            wrong = refusal(self.command, target.path, answer.status, answer.body)
+            server.undocumented += [wrong] if wrong is not None else []
         content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
         self.send_response(answer.status)
         for name, value in {"Content-Length": str(len(content)), **answer.headers}.items():

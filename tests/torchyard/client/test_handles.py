@@ -84,7 +84,7 @@ def test_a_job_without_a_checkpoint_has_no_best_one(server: FakeServer, running:
 
 
 def test_a_cancel_may_be_forced(server: FakeServer, running: Job) -> None:
-    server.on(f"{JOB}/cancel", job(state="running"))
+    server.on(f"{JOB}/cancel", Answer(job(state="running"), 202))
     running.cancel()
     running.cancel(now=True)
     assert [request.query for request in server.requests[-2:]] == [{}, {"now": ["true"]}]
@@ -92,7 +92,7 @@ def test_a_cancel_may_be_forced(server: FakeServer, running: Job) -> None:
 
 @pytest.mark.parametrize("action", ["cancel", "pause", "resume"])
 def test_an_action_keeps_what_the_server_answers(server: FakeServer, running: Job, action: str) -> None:
-    server.on(f"{JOB}/{action}", job(state="paused", version=9))
+    server.on(f"{JOB}/{action}", Answer(job(state="paused", version=9), 202))
     assert getattr(running, action)().version == 9
     assert running.view.version == 9
 

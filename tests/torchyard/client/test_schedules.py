@@ -73,5 +73,6 @@ def test_a_schedule_is_paused_resumed_changed_and_removed(server: FakeServer, cl
     assert sent(server) == {"paused": False}
     client.schedules.change(ID, {"cron": "0 4 * * *", "overlap": "queue"})
     assert sent(server) == {"schedule": {"cron": "0 4 * * *", "overlap": "queue"}}
+    server.on(OF_ONE, Answer(b"", 204))
     client.schedules.delete(ID)
     assert server.requests[-1].method == "DELETE"

@@ -112,7 +112,7 @@ def test_sweeps_and_trials_are_listed_page_by_page(server: FakeServer, client: C
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
 def test_a_sweep_is_changed_as_one(server: FakeServer, client: Client, action: str) -> None:
-    server.on(f"{OF_ONE}/{action}", sweep(version=2))
+    server.on(f"{OF_ONE}/{action}", Answer(sweep(version=2), 202))
     assert getattr(client.sweeps, action)(ID).version == 2
     assert (server.requests[-1].method, server.requests[-1].body) == ("POST", b"")
 
@@ -123,7 +123,7 @@ def test_a_sweep_is_extended_and_a_trial_promoted(server: FakeServer, client: Cl
     assert sent(server) == {"trials": 5}
     client.sweeps.extend(ID, points=[{"args.lr": 1}], max_parallel=2)
     assert sent(server) == {"points": [{"args.lr": 1}], "max_parallel": 2}
-    server.on(f"{OF_ONE}/trials/7/promote", trial(7, rung=2))
+    server.on(f"{OF_ONE}/trials/7/promote", Answer(trial(7, rung=2), 202))
     assert client.sweeps.promote(ID, 7).rung == 2
     server.on(OF_ONE, Answer(b"", 204))
     client.sweeps.delete(ID)

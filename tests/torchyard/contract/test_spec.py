@@ -362,10 +362,8 @@ def test_bad_configuration_of_the_image_classifier_is_refused_by_name(path: str,
         (MASKS, "config.data.image_size", 100),
         (MASKS, "config.data.image_size", None),
         (MASKS, "config.data.mask_threshold", 1),
-        (MASKS, "config.data.normalize", {"mean": [0.5, 0.5], "std": [1.0, 1.0]}),
         (MASKS, "config.loss.pos_weight", 0),
         (MASKS, "config.loss.dice", -1),
-        (MASKS, "config.loss.name", "cross_entropy"),
         (MASKS, "config.loss.mixup", 0.2),
         (MASKS, "config.evaluation.threshold", 1),
         (TEXTS, "config.model.weights", "roberta-base"),
@@ -401,7 +399,13 @@ def test_bad_configuration_of_the_image_classifier_is_refused_by_name(path: str,
 def test_bad_configuration_of_the_other_recipes_is_refused_by_name(
     recipe: dict[str, Any], path: str, value: Any
 ) -> None:
-    assert all(path.startswith(field) or field.startswith(f"{path}.") for field in refused(put(recipe, path, value)))
+    assert all(field == path or field.startswith(f"{path}.") for field in refused(put(recipe, path, value)))
+
+
+def test_fields_that_do_not_go_together_are_refused_by_the_name_of_what_holds_them() -> None:
+    two_channels = {"mean": [0.5, 0.5], "std": [1.0, 1.0]}
+    assert list(refused(put(MASKS, "config.data.normalize", two_channels))) == ["config.data"]
+    assert list(refused(put(MASKS, "config.loss.name", "cross_entropy"))) == ["config"]
 
 
 @pytest.mark.parametrize("recipe", [MASKS, TEXTS], ids=["masks", "texts"])
