@@ -17,7 +17,10 @@ from store import redis_client
 from store.db.database import Database
 from tests import costs, distribution, repeats
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
+from tests.e2e.shared import home, shared_service
 from tests.postgresql import postgresql_server
+
+__all__ = ["home", "shared_service"]
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test processes share the cores, and threads of torch spin
 settings.register_profile("thorough", deadline=None)  # a busy machine is no failure
