@@ -168,7 +168,10 @@ def test_nodes_whose_ranks_have_all_finished_have_completed(nodes_of: MakeNodes)
     nodes = nodes_of(torch=False)
     nodes.start_job("")
     assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
-    assert [[path.name for path in nodes.of(node).ended.iterdir()] for node in (0, 1)] == [["0.finished"], ["1.finished"]]
+    assert [[path.name for path in nodes.of(node).ended.iterdir()] for node in (0, 1)] == [
+        ["0.finished"],
+        ["1.finished"],
+    ]
     assert nodes.attempt.running_processes() == []
 
 

@@ -20,6 +20,7 @@ from store.service_identity import ServiceIdentity
 from tests.api.service import TOKEN
 from tests.databases import on_both
 from tests.servers import free_port
+from tests.started import run_program
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import wait_for
 from torchyard.contract.errors import ConfigError
@@ -42,9 +43,7 @@ def environment(data_dir: Path, database_url: str) -> dict[str, str]:
 
 
 def run(program: str, *arguments: str, data_dir: Path, database_url: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-P", "-m", program, *arguments]
-    env = environment(data_dir, database_url)
-    return subprocess.run(argv, env=env, cwd=data_dir, capture_output=True, text=True, check=False, timeout=120)
+    return run_program(program, *arguments, environment=environment(data_dir, database_url), cwd=data_dir)
 
 
 @pytest.fixture
