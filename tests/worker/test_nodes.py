@@ -44,10 +44,11 @@ dist.barrier()
 """
 STARTS = """
 import os, pathlib, signal, time
+os.environ.setdefault("WORLD_SIZE", "2")  # the stand-in for torchrun does not set it
 import torchyard
 run, root = torchyard.init(), pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
 """
-"""Begins a job that needs no torch."""
+"""Begins a job on two nodes of one rank that needs no torch."""
 STEPS = """
 for step in range(1, 1_000_000):
     dist.all_reduce(torch.ones(1))

@@ -32,34 +32,33 @@ WITH_DYNAMO = "sympy.utilities.exceptions.SymPyDeprecationWarning"
 """sympy, which comes with `torch._dynamo`, adds a filter for its own warning, and for no other."""
 
 
-def _start_and_read(attempt: Attempt, ranks: int) -> Iterator[State]:
-    env = {"LAST": "x", "TZ": "Asia/Kolkata"}
-    attempt.start_job(SCRIPT, args=["--lr", "1", ""], env=env, world_size=ranks)
+def _start_and_read(attempt: Attempt) -> Iterator[State]:
+    attempt.start_job(SCRIPT, args=["--lr", "1", ""], env={"LAST": "x", "TZ": "Asia/Kolkata"})
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
-    for rank in range(ranks):
+    for rank in range(2):
         text = (attempt.run.job / f"state-{rank}.json").read_text()
         yield json.loads(attempt.normalized(text))
 
 
 @dataclass(frozen=True)
 class States:
-    """The states of all ranks by the way they were started and their number. Each is started once."""
+    """The states of all ranks by the way they were started. Each way is started once."""
 
     folder: Path
     warm: WarmProcess
-    _found: dict[tuple[str, int], list[State]] = field(default_factory=dict[tuple[str, int], list[State]])
+    _found: dict[str, list[State]] = field(default_factory=dict[str, list[State]])
 
-    def of(self, way: str, *, ranks: int = 2) -> list[State]:
-        if (way, ranks) not in self._found:
-            self._found[way, ranks] = self._read(way, ranks)
-        return self._found[way, ranks]
+    def __getitem__(self, way: str) -> list[State]:
+        if way not in self._found:
+            self._found[way] = self._read(way)
+        return self._found[way]
 
-    def _read(self, way: str, ranks: int) -> list[State]:
+    def _read(self, way: str) -> list[State]:
         warm, launcher = None if way == "cold" else self.warm, "warm" if way == "warm" else "torchrun"
-        attempt = Attempt.create(self.folder / f"{way}-{ranks}", warm=warm, launcher=launcher)
+        attempt = Attempt.create(self.folder / way, warm=warm, launcher=launcher)
         try:
-            return list(_start_and_read(attempt, ranks))
+            return list(_start_and_read(attempt))
         finally:
             assert kill_attempt(attempt.job_id, attempt.number) == []
 
@@ -69,40 +68,37 @@ def states(tmp_path_factory: pytest.TempPathFactory, warm_process: WarmProcess) 
     return States(tmp_path_factory.mktemp("states"), warm_process)
 
 
-def test_the_only_rank_sees_the_same_process_state_as_under_torchrun(states: States) -> None:
-    """torchrun is a fork here, which saves one import of torch: its rank is a program of its own all the same."""
-    (cold,), (warm,) = states.of("agent", ranks=1), states.of("warm", ranks=1)
-    assert _different(cold, warm) == {}
-    assert set(cold["modules"]) - set(warm["modules"]) == set()
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("way", ["warm", "agent"])
+@pytest.mark.parametrize(
+    ("torchrun", "way"),
+    [
+        pytest.param("cold", "warm", marks=pytest.mark.thorough),
+        pytest.param("cold", "agent", marks=pytest.mark.thorough),
+        ("agent", "warm"),  # torchrun is a fork, which saves one import of torch: its ranks are programs of their own
+    ],
+)
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_script_sees_the_same_process_state_as_under_torchrun(states: States, rank: int, way: str) -> None:
-    assert _different(states.of("cold")[rank], states.of(way)[rank]) == {}
+def test_a_script_sees_the_same_process_state_as_under_torchrun(
+    states: States, rank: int, torchrun: str, way: str
+) -> None:
+    assert _different(states[torchrun][rank], states[way][rank]) == {}
 
 
-@pytest.mark.thorough
-def test_a_fork_has_all_modules_of_a_fresh_rank(states: States) -> None:
-    for cold, warm in zip(states.of("cold"), states.of("warm"), strict=True):
-        assert set(cold["modules"]) - set(warm["modules"]) == set()
-
-
-def test_a_fork_has_no_module_of_ours_but_torchyard(states: States) -> None:
-    for warm in states.of("warm"):
+@pytest.mark.parametrize("torchrun", [pytest.param("cold", marks=pytest.mark.thorough), "agent"])
+def test_a_fork_has_all_modules_of_a_fresh_rank_and_of_ours_only_torchyard(states: States, torchrun: str) -> None:
+    for fresh, warm in zip(states[torchrun], states["warm"], strict=True):
+        assert set(fresh["modules"]) - set(warm["modules"]) == set()
         assert {name.partition(".")[0] for name in warm["modules"]} & OURS == set()
 
 
 def test_a_rank_starts_with_its_logs_and_its_stacks_as_the_only_descriptors(states: States) -> None:
-    for rank, warm in enumerate(states.of("warm")):
+    for rank, warm in enumerate(states["warm"]):
         logs = {str(number): f"RUN/job/logs/rank-{rank}.{name}" for number, name in ((1, "stdout"), (2, "stderr"))}
         assert warm["descriptors"] == {"0": "/dev/null", **logs, "3": f"RUN/job/stacks/{rank}.txt"}
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("cold", marks=pytest.mark.thorough), "warm"])
+@pytest.mark.parametrize("launcher", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"])
 def test_ranks_share_no_random_state(states: States, launcher: str) -> None:
-    first, second = states.of(launcher)
+    first, second = states[launcher]
     for one, other in zip(first["random"] + first["seeds"], second["random"] + second["seeds"], strict=True):
         assert one != other
 
