@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.databases import Databases, SQLiteDatabases
-from tests.e2e.service import Service, running
+from tests.e2e.service import Service, running, until
 
 HOME_FILES = (".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", ".aws/credentials", ".cache/huggingface/token")
 
@@ -28,4 +28,10 @@ def shared_service(databases: Databases, home: Path, tmp_path_factory: pytest.Te
     with contextlib.ExitStack() as stack:
         url = None if isinstance(databases, SQLiteDatabases) else stack.enter_context(databases.empty())
         service = Service(tmp_path_factory.mktemp("service"), database=url, env={"HOME": str(home)})
-        yield stack.enter_context(running(service))
+        stack.enter_context(running(service))
+        until(lambda: _starts_warm(service), what="jobs start warm")  # those that start cold cost more
+        yield service
+
+
+def _starts_warm(service: Service) -> bool:
+    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in service.client.workers())
