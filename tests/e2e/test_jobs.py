@@ -2,15 +2,15 @@
 
 import json
 import math
-import os
 from pathlib import Path
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from tests.chaos import job_processes
 from tests.e2e.service import Service, until
-from tests.started import run_program
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
 from worker.host import process
@@ -63,8 +63,12 @@ def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: P
         path = service.client.download(job.id, ref=ref, to=tmp_path / f"{ref}.pt")
         assert path.stat().st_size == aliases[ref].size
 
-    evaluated = run_program("trainer.evaluate", str(tmp_path / "best.pt"), environment=os.environ, cwd=tmp_path)
-    assert evaluated.returncode == 0, evaluated.stderr
+    evaluated = subprocess.run(
+        [sys.executable, "-P", "-m", "trainer.evaluate", str(tmp_path / "best.pt")],
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
+    )
     assert json.loads(evaluated.stdout)["accuracy"] == aliases["best"].metrics["val/accuracy"]
 
 

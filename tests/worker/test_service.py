@@ -18,7 +18,7 @@ from store.rows import secrets, workers
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from tests.api.service import TOKEN
-from tests.databases import on_both
+from tests.databases import quick_on_sqlite
 from tests.servers import free_port
 from tests.started import run_program
 from tests.store.fixture import StoreFixture
@@ -61,7 +61,7 @@ def data_dir(tmp_path: Path) -> Path:
     return folder
 
 
-@on_both
+@quick_on_sqlite
 @pytest.mark.parametrize("program", ["worker", "controller", pytest.param("api", marks=pytest.mark.thorough)])
 def test_a_program_whose_blobs_are_not_mounted_says_what_to_mount_where(
     program: str, service: str, database: Database, database_url: str, data_dir: Path
