@@ -16,8 +16,11 @@ from store import redis_client
 from store.db.database import Database
 from tests import forks, repeats
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
+from tests.e2e.shared import home, shared_service
 from tests.postgresql import postgresql_server
 from tests.running.quick import QUICK
+
+__all__ = ["home", "shared_service"]
 
 pytest_plugins = ["tests.running.plugin"]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test processes share the cores, and threads of torch spin

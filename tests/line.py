@@ -34,9 +34,9 @@ def queued(job_id: str, priority: int = 0, *, owner: str = "ada", submitted: int
     return Announcement(line={job_id: entry})
 
 
-def told(job: Job) -> Announcement:
-    """Returns what is said to Redis when a job was queued, by its row."""
-    return Announcement(line={job.id: entry_of(job)})
+def told(*jobs: Job) -> Announcement:
+    """Returns what is said to Redis when jobs were queued, by their rows."""
+    return Announcement(line={job.id: entry_of(job) for job in jobs})
 
 
 def left(job_id: str) -> Announcement:

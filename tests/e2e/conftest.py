@@ -1,10 +1,8 @@
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from tests.databases import Databases
-from tests.e2e.service import Service, running
+from tests.e2e.service import Service
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -15,8 +13,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def service(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    """Runs a service on each kind of database, for all tests that do not break it."""
-    folder = tmp_path_factory.mktemp("service")
-    with databases.empty() as url, running(Service(folder, database=url)) as service:
-        yield service
+def service(shared_service: Service) -> Service:
+    """The service that runs on each kind of database, for all tests that do not break it."""
+    return shared_service

@@ -57,7 +57,7 @@ def test_requested_stops_lose_no_work(service: Service) -> None:
 
 def test_an_idle_job_is_warned_and_stopped_and_keeps_its_work(service: Service) -> None:
     """CPU slots have no utilization, so the test writes what the heartbeats of a worker with GPUs would."""
-    job = _running_with_a_step(service, "idle", idle_timeout="1m")
+    job = _running_with_a_step(service, "idle", idle_timeout="1m", stop_grace="10m")
     with closing(Database(service.database)) as database:
         _report_idle(database, job.id, warned=False)
         _wake_controller(service)

@@ -45,9 +45,11 @@ def service(request: pytest.FixtureRequest, tmp_path: Path, empty_url: str) -> S
     ids=["command", "cold", "warm"],
     indirect=["service"],
 )
-def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(
+def test_a_job_is_adopted_after_a_kill_of_the_worker_and_resumed_after_a_stop_of_the_service(
     service: Service, started_by: dict[str, Any]
 ) -> None:
+    """A stopped service requeues its jobs. Both are shown with one start, which takes seconds of a processor."""
+
     def config(name: str) -> dict[str, Any]:
         return {"code": f"file://{service.code / name}", **started_by}
 
@@ -57,6 +59,10 @@ def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(
     job = service.submit_script("gated", GATED, config=config("gated"), max_restarts=0)
     service.wait(job.id, JobState.RUNNING)
     until(lambda: service.client.metrics(job.id).data or None, what="the job has logged")
+    _kill_worker(service)
+    seen = _newest_step(service, job.id)
+    until(lambda: _newest_step(service, job.id) > seen, what="the next worker reads on")
+    assert service.client.get(job.id).view.attempt == 1
     assert service.stop() == 0
     assert service.processes() == []
     assert not (service.data / "server.json").exists()
@@ -73,24 +79,24 @@ def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(
         assert left == [f"left at {steps[0]} from {steps[1]}"]
 
 
-@pytest.mark.parametrize(
-    ("service", "started_by"),
-    [
-        ("cold", COMMAND),
-        pytest.param("cold", {}, marks=pytest.mark.thorough),
-        pytest.param("warm", {}, marks=pytest.mark.thorough),
-    ],
-    ids=["command", "cold", "warm"],
-    indirect=["service"],
-)
-def test_a_killed_worker_is_restarted_and_adopts_its_job(service: Service, started_by: dict[str, Any]) -> None:
+def _kill_worker(service: Service) -> None:
+    """Kills the worker, and waits for the next one."""
+    worker = service.server["processes"]["worker"]
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: service.server["processes"]["worker"] not in {worker, None}, what="the worker is restarted")
+
+
+def _newest_step(service: Service, job_id: str) -> int:
+    (series,) = service.client.metrics(job_id).data
+    return series.points[-1].step
+
+
+@pytest.mark.thorough
+def test_a_killed_worker_is_restarted_and_adopts_its_job(service: Service) -> None:
     with running(service):
-        config = {"code": f"file://{service.code / 'gated'}", **started_by}
-        job = service.submit_script("gated", GATED, config=config, max_restarts=0)
+        job = service.submit_script("gated", GATED, max_restarts=0)
         service.wait(job.id, JobState.RUNNING)
-        worker = service.server["processes"]["worker"]
-        os.kill(worker, signal.SIGKILL)
-        until(lambda: service.server["processes"]["worker"] not in {worker, None}, what="the worker is restarted")
+        _kill_worker(service)
         (service.code / "gated" / "gate").touch()
         done = service.wait(job.id, JobState.SUCCEEDED)
         assert done.attempt == 1

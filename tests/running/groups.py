@@ -22,6 +22,7 @@ _SERVICE = (
     "e2e/test_retry.py",
     "e2e/test_secrets.py",
     "e2e/test_stacks.py",
+    "security/test_attacks.py",
 )
 """Their tests use the service that runs in `tests/e2e/conftest.py`."""
 _LAUNCHES = (
@@ -34,7 +35,11 @@ _LAUNCHES = (
     "security/test_inside.py",
     "security/test_levels.py",
     "security/test_places.py",
+    "security/test_stores.py",
     "worker/engines/test_conformance.py",
+    "worker/packages/test_attempts.py",
+    "worker/test_parallel_examples.py",
+    "worker/test_supervisor_pauses.py",
 )
 _WARM = "worker/engines/local/"
 """Theirs, and those of `_LAUNCHES`, use the warm process of `tests/worker/conftest.py`."""

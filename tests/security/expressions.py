@@ -17,6 +17,8 @@ _FLAGS_AT = {"compile": 1, "split": 3, "sub": 4, "subn": 4} | dict.fromkeys(
 _AT_THE_START = frozenset({"match", "fullmatch"})
 _CONVERTERS = frozenset({"matching"})
 """Functions of `torchyard.contract.codec` that match a whole text."""
+_MAY_HAVE_ONE = re.compile(r"\bre\.|\bmatching\b|\bpattern\b")
+"""What a file with an expression has: most have none, and need not be read as Python."""
 _IN_LITERAL = r"\\.|\[(?:[^\]\\\n]|\\.)*\]"
 _LITERAL = re.compile(rf"(?<=[=(,:?!&|\s])/((?:[^/\\\n\[* >]|{_IN_LITERAL})(?:[^/\\\n\[]|{_IN_LITERAL})*)/([gimsuy]*)")
 """An expression of JavaScript, where a value is expected."""
@@ -45,7 +47,7 @@ def expressions() -> Iterator[Expression]:
     """Yields every expression in the Python files of our packages."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            if "static" not in path.parts:
+            if "static" not in path.parts and _MAY_HAVE_ONE.search(path.read_text()):
                 yield from _Source.of(path).expressions()
 
 
@@ -71,7 +73,10 @@ class _Source:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.tree = ast.parse(path.read_text())
-        self._parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     @staticmethod
     @cache
@@ -188,7 +193,11 @@ def _evaluate(expression: ast.expr, source: _Source) -> Any:
 
 
 def _called(call: ast.Call) -> str:
-    return ast.unparse(call.func)
+    """Returns the name of the function, or an empty one if it is no name and no attribute of a name."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return f"{function.value.id}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _name_of(call: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> str:

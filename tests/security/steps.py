@@ -70,19 +70,21 @@ class Matcher:
 
     def _sequence(self, nodes: Sequence[Node], text: str, at: int) -> Iterator[int]:
         """Yields where the nodes may end, the first choice first."""
-        if not nodes:
-            yield at
-            return
-        for end in self._ends(nodes[0], text, at):
-            yield from self._sequence(nodes[1:], text, end)
+        for place, node in enumerate(nodes):
+            if node[0] not in _ONE:
+                for end in self._ends(node, text, at):
+                    yield from self._sequence(nodes[place + 1 :], text, end)
+                return
+            self._step()  # no generator for what has one way to go on
+            if not self._one(node, text[at : at + 1]):
+                return
+            at += 1
+        yield at
 
     def _ends(self, node: Node, text: str, at: int) -> Iterator[int]:
         self._step()
         operation, value = node
-        if operation in _ONE:
-            if self._one(node, text[at : at + 1]):
-                yield at + 1
-        elif operation is ops.BRANCH:
+        if operation is ops.BRANCH:
             for branch in value[1]:
                 self._step()
                 yield from self._sequence(list(branch), text, at)
@@ -110,10 +112,10 @@ class Matcher:
         if operation is ops.POSSESSIVE_REPEAT:
             yield from islice(self._repeat(ops.MAX_REPEAT, value, text, at), 1)
         elif operation is ops.MAX_REPEAT and len(nodes) == 1 and nodes[0][0] in _ONE:
-            end = at
-            while end - at < most and self._one(nodes[0], text[end : end + 1]):
-                self._step()
+            end, last = at, min(len(text), at + most)
+            while end < last and self._one(nodes[0], text[end]):
                 end += 1
+            self._step(end - at)
             for place in range(end, at + least - 1, -1):
                 self._step()
                 yield place
@@ -145,13 +147,15 @@ class Matcher:
     def _one(self, node: Node, character: str) -> bool:
         """Returns whether the node matches the character, which is empty at the end of the text."""
         key = (id(node), character)
-        if key not in self._characters:
+        found = self._characters.get(key)
+        if found is None:
             cases = {character.lower(), character.upper()} if self._flags & re.IGNORECASE else {character}
-            self._characters[key] = bool(character) and any(_has(node, case, self._flags) for case in cases)
-        return self._characters[key]
+            found = bool(character) and any(_has(node, case, self._flags) for case in cases)
+            self._characters[key] = found
+        return found
 
-    def _step(self) -> None:
-        self.count += 1
+    def _step(self, count: int = 1) -> None:
+        self.count += count
         if self.count > self._most:
             raise TooManyError
 

@@ -12,7 +12,9 @@ import uuid
 
 import pytest
 
+from tests.databases import quick_on_sqlite
 from tests.e2e.service import Service, running, until
+from tests.e2e.shared import HOME_FILES
 from tests.worker.attempt import isolation
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import JobState
@@ -30,26 +32,15 @@ SECRET_FILES = (
     "redis/users.acl",
     "worker.json",
 )
-HOME_FILES = (".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", ".aws/credentials", ".cache/huggingface/token")
 
 pytestmark = pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The home of the service's user, with keys and login files."""
-    folder = tmp_path_factory.mktemp("home")
-    for name in HOME_FILES:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("key")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def service(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with running(Service(tmp_path_factory.mktemp("service"), env={"HOME": str(home)})) as service:
-        service.client.set_secret("KEY", "value")  # makes the key file
-        yield service
+@pytest.fixture(scope="session")
+def service(shared_service: Service) -> Service:
+    """The service of the tests in `tests/e2e`, whose user has keys and login files."""
+    shared_service.client.set_secret("KEY", "value")  # makes the key file
+    return shared_service
 
 
 @pytest.fixture
@@ -90,6 +81,7 @@ def outside(terminal: str, run_socket: str | None) -> dict[str, Any]:
     return {"terminals": [terminal], "run_socket": run_socket}
 
 
+@quick_on_sqlite
 @pytest.mark.parametrize("launcher", ["warm", pytest.param("torchrun", marks=pytest.mark.thorough)])
 def test_a_job_touches_only_what_is_its_own(
     service: Service, home: Path, abstract: str, outside: dict[str, Any], launcher: str
@@ -101,6 +93,7 @@ def test_a_job_touches_only_what_is_its_own(
     assert (_state(service.data, home), _priorities(service)) == before
 
 
+@quick_on_sqlite
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees where these processes work")
 def test_a_program_of_the_service_works_in_an_empty_folder(service: Service) -> None:
     empty = service.data / "empty"

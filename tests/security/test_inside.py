@@ -100,6 +100,7 @@ def test_two_ranks_share_abstract_sockets_signals_and_descriptors(attempt: Attem
 
 @pytest.mark.parametrize("attempt", ["cold"], indirect=True)
 def test_the_launcher_has_none_of_the_jobs_variables_under_their_names(attempt: Attempt) -> None:
+    attempt.stand_in = True  # it is started as torchrun is
     attempt.start_job(SHOWS_VARIABLES, env={"MARK": "x", "PATH": "/mine"}, world_size=1)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report

@@ -15,11 +15,13 @@ RENDEZVOUS = "torch.rendezvous.none"
 """What torchrun's dynamic rendezvous decodes and unpickles, also when it ends."""
 AT_THE_END = "none/torchelastic/agent/terminal_state/last_member"
 """What an agent waits for when it ends."""
-MEETS = """
-import os, pathlib, time
+JOINS = """
 import torch.distributed as dist
 dist.init_process_group("gloo")
 dist.barrier()
+"""
+WAITS = """
+import os, pathlib, time
 run = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
 table = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
 links = [os.readlink(file) for file in pathlib.Path(f"/proc/{os.getppid()}/fd").iterdir()]
@@ -41,9 +43,16 @@ class Payload:
         return os.mkdir, (str(self._path),)
 
 
-@pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent"], indirect=True)
-def test_pickles_in_the_stores_of_torchrun_are_not_run(attempt: Attempt) -> None:
-    attempt.start_job(MEETS)
+@pytest.mark.parametrize(
+    ("attempt", "joins"),
+    [
+        *(pytest.param(way, JOINS, marks=pytest.mark.thorough, id=f"{way}-group") for way in ("cold", "agent")),
+        pytest.param("agent", "", id="agent"),  # what torchrun itself stores: its ranks need not import torch
+    ],
+    indirect=["attempt"],
+)
+def test_pickles_in_the_stores_of_torchrun_are_not_run(attempt: Attempt, joins: str) -> None:
+    attempt.start_job(joins + WAITS)
     for rank in (0, 1):
         attempt.wait_for_file(f"ports-{rank}")
     ports = [int(port) for port in (attempt.run.job / "ports-0").read_text().split()]

@@ -16,6 +16,7 @@ import uuid
 import pytest
 
 from store.blobs import Blobs
+from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
@@ -115,6 +116,8 @@ class Attempt:
     """What `start` gives the ranks beside the variables of every attempt."""
     gpus: bool = False
     """Whether `start` confines the attempt as one that has GPUs."""
+    stand_in: bool = False
+    """Whether `start_job` uses the stand-in for torchrun, too, which imports no torch."""
 
     @classmethod
     def create(
@@ -249,7 +252,8 @@ class Attempt:
         self.world_size = world_size
         plan = self.plan_of_spec(document, devices=tuple(f"cpu-{rank}" for rank in range(world_size)), resumes=resumes)
         plan = replace(plan, environment=environment)
-        launcher = TorchrunLauncher() if self.launcher == "torchrun" else WarmLauncher()
+        cold = TorchrunStandIn() if self.stand_in else TorchrunLauncher()
+        launcher = cold if self.launcher == "torchrun" else WarmLauncher()
         if plan.is_command:
             launcher = CommandLauncher()
         self.start_plan(

@@ -13,6 +13,8 @@ from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import DataError
 from torchyard.contract.job import EndReason
 
+START = "agent"
+"""Starts less than a cold start does: the supervisor is a fork."""
 SHOWS_ITS_PLACE = """
 import json, os, sys
 import helper

@@ -10,12 +10,12 @@ import threading
 import time
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from store.announcement import Announcement
 from store.blobs import Blobs
 from store.db.database import Database
-from store.db.tables import Garbage, Worker
+from store.db.tables import Garbage, Job, Worker
 from store.facts.attempts import LEASE, Claim
 from store.queue import Queue
 from store.rows import deletion, device_history, workers
@@ -123,9 +123,9 @@ def serving(daemon: Daemon) -> Generator[None]:
 
 
 def test_a_job_that_fits_starts_behind_many_that_do_not(fixture: DaemonFixture) -> None:
-    gpus = [fixture.store.submit(resources={"device": "cuda"}) for _ in range(1001)]
-    for job_id in gpus:
-        fixture.queue.announce(line.told(fixture.store.job(job_id)))
+    gpus = fixture.store.submit_many(1001, resources={"device": "cuda"})
+    rows = fixture.store.read(lambda session: session.scalars(select(Job).where(Job.id.in_(gpus))).all())
+    fixture.queue.announce(line.told(*rows))
     fits = fixture.submit()
     with serving(fixture.daemon()):
         wait_for(lambda: fixture.state(fits) == JobState.FAILED, "the job that fits was started")

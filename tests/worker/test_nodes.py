@@ -1,19 +1,22 @@
 """One attempt over several nodes: a supervisor for each, and one group of ranks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 import signal
 
 import pytest
 
+from tests.processes import kill_attempt
 from tests.trainer.runs import points, same, state
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.nodes import Nodes
 from tests.worker.programs import WAITS_IN_C
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.records import ExitReport, NodePart, ProcessIdentity
 from torchyard.host.recordfiles import read_record
+from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.stacks import request_stacks, written_since
 from worker.engines.local.supervisor.verdict import blames_a_peer
@@ -41,18 +44,46 @@ dist.barrier()
 """
 STARTS = """
 import os, pathlib, signal, time
+os.environ.setdefault("WORLD_SIZE", "2")  # the stand-in for torchrun does not set it
 import torchyard
 run, root = torchyard.init(), pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
 """
-"""Begins a job that needs no torch."""
+"""Begins a job on two nodes of one rank that needs no torch."""
 STEPS = """
 for step in range(1, 1_000_000):
     dist.all_reduce(torch.ones(1))
     if step == 5: (root / f"ready-{run.rank}").touch()
     if run.should_stop(): break
 print("left at", step, flush=True)
-dist.destroy_process_group()
 """
+ENDS = "dist.destroy_process_group()\n"
+USES_THE_STORE = """
+if run.rank == 1:
+    while not (root / "go on").exists(): time.sleep(0.01)
+    store = dist.distributed_c10d._get_default_store()
+    store.set("mine", "kept")
+    print(store.get("mine").decode(), flush=True)
+os._exit(0)
+"""
+ASKS_NOBODY = """
+import socket
+def refuse(*_): raise AssertionError("a name server was asked")
+socket.gethostbyaddr = refuse
+from trainer import torchrun
+torchrun.main()
+"""
+
+
+class AsksNobody(TorchrunLauncher):
+    """torchrun, which fails when it asks a name server: one without reverse names can take many seconds.
+
+    It would ask for each event that it records.
+    """
+
+    def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
+        found = super().command(plan, folder=folder, node=node)
+        place = found.index("-m")
+        return [*found[:place], "-c", ASKS_NOBODY, *found[place + 2 :]]
 
 
 @pytest.fixture
@@ -64,16 +95,92 @@ def nodes_of(attempt: Attempt) -> Iterator[MakeNodes]:
         return made[-1]
 
     yield make
+    _end(made)
+
+
+def _end(made: Sequence[Nodes]) -> None:
     for nodes in made:
         for supervisor in nodes.supervisors:
             supervisor.kill()
             supervisor.wait()
 
 
-@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@dataclass(frozen=True)
+class Paused:
+    """What two nodes of one rank have left that torchrun starts, and that were asked to stop."""
+
+    nodes: Nodes
+    reports: Sequence[ExitReport]
+
+    def said(self, rank: int) -> list[str]:
+        return self.nodes.attempt.log(f"rank-{rank}", "stdout").splitlines()
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paused]:
+    """Starts torchrun for several tests, as its import and that of its ranks take seconds of a processor.
+
+    Rank 1 leaves the steps with rank 0, but ends long after it.
+    """
+    attempt = Attempt.create(tmp_path_factory.mktemp("paused"))
+    nodes = Nodes(attempt, launcher=AsksNobody())
+    try:
+        nodes.start_job(JOINS + LISTENS + STEPS + USES_THE_STORE)
+        _ready(nodes)
+        rank = nodes.rank(0)
+        for node in (0, 1):
+            nodes.told(node, EndReason.PAUSED, grace=300)
+        wait_for(lambda: not process.is_alive(rank), "the end of rank 0")
+        wait_for(nodes.of(0).ended.joinpath("0").exists, "what the supervisor of node 0 says of it")
+        (attempt.run.job / "go on").touch()
+        yield Paused(nodes, nodes.reports())
+    finally:
+        _end([nodes])
+        assert kill_attempt(attempt.job_id, attempt.number) == []
+
+
+def test_ranks_of_two_nodes_form_one_group(paused: Paused) -> None:
+    assert [paused.said(rank)[0] for rank in (0, 1)] == ["sum 2 rank 0 of 2 here 0", "sum 2 rank 1 of 2 here 0"]
+
+
+def test_the_store_listens_where_the_nodes_reach_each_other_and_nowhere_else(paused: Paused) -> None:
+    assert [paused.said(rank)[1] for rank in (0, 1)] == ["['0100007F']"] * 2
+
+
+def test_at_a_stop_the_ranks_of_two_nodes_leave_at_the_same_step(paused: Paused) -> None:
+    assert [(report.reason, report.message) for report in paused.reports] == [(EndReason.PAUSED, "paused")] * 2
+    (step,) = {paused.said(rank)[2].removeprefix("left at ") for rank in (0, 1)}
+    assert int(step) > 5
+    assert paused.nodes.attempt.running_processes() == []
+
+
+def test_the_store_outlives_the_ranks_of_its_node_at_a_stop(paused: Paused) -> None:
+    assert paused.said(1)[3:] == ["kept"]
+
+
+def test_torchrun_asks_no_name_server(paused: Paused) -> None:
+    """It has started the ranks, and would have failed."""
+    for node in (0, 1):
+        launcher = paused.nodes.attempt.run.log(paused.nodes.of(node).launcher, "stderr")
+        assert "a name server was asked" not in launcher.read_text()
+
+
+def test_nodes_whose_ranks_have_all_finished_have_completed(nodes_of: MakeNodes) -> None:
+    nodes = nodes_of(torch=False)
+    nodes.start_job("")
+    assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
+    assert [[path.name for path in nodes.of(node).ended.iterdir()] for node in (0, 1)] == [
+        ["0.finished"],
+        ["1.finished"],
+    ]
+    assert nodes.attempt.running_processes() == []
+
+
+@pytest.mark.thorough  # what one launch shows in the short run: two nodes of one rank, as above
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_ranks_of_all_nodes_form_one_group(nodes_of: MakeNodes, ranks: int) -> None:
     nodes = nodes_of(nodes=2, ranks=ranks)
-    nodes.start_job(JOINS + LISTENS + "dist.destroy_process_group()\n")
+    nodes.start_job(JOINS + LISTENS + ENDS)
     assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
     for rank in range(2 * ranks):
         joined, listens = nodes.attempt.log(f"rank-{rank}", "stdout").splitlines()
@@ -94,10 +201,11 @@ def _left_at(nodes: Nodes) -> set[str]:
     return {nodes.attempt.log(f"rank-{rank}", "stdout").partition("left at ")[2] for rank in ranks}
 
 
-@pytest.mark.parametrize(("number", "ranks"), [(2, 1), pytest.param(2, 2, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("number", "ranks"), [(2, 1), (2, 2)])
 def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: MakeNodes, number: int, ranks: int) -> None:
     nodes = nodes_of(nodes=number, ranks=ranks)
-    nodes.start_job(JOINS + STEPS)
+    nodes.start_job(JOINS + STEPS + ENDS)
     _ready(nodes)
     for node in range(number):
         nodes.told(node, EndReason.PAUSED)
@@ -110,7 +218,7 @@ def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: MakeNodes, number:
 @pytest.mark.thorough
 def test_sigterm_to_every_process_is_a_stop_that_the_ranks_agree_on(nodes_of: MakeNodes) -> None:
     nodes = nodes_of(nodes=2, ranks=2)
-    nodes.start_job(JOINS + STEPS)
+    nodes.start_job(JOINS + STEPS + ENDS)
     _ready(nodes)
     nodes.signal_all(signal.SIGTERM)
     assert [report.reason for report in nodes.reports()] == [EndReason.PREEMPTED] * 2
@@ -149,33 +257,10 @@ def test_sigterm_before_any_rank_runs_is_a_stop_too(nodes_of: MakeNodes) -> None
     assert [report.reason for report in nodes.reports()] == [EndReason.PREEMPTED] * 2
 
 
-def test_the_store_outlives_the_ranks_of_its_node_at_a_stop(nodes_of: MakeNodes) -> None:
-    text = """
-store = dist.distributed_c10d._get_default_store()
-while not run.should_stop(): dist.all_reduce(total); (root / f"ready-{run.rank}").touch()
-if run.rank == 1:
-    while not (root / "go on").exists(): time.sleep(0.01)
-    store.set("mine", "kept")
-    print(store.get("mine").decode())
-os._exit(0)
-"""
-    nodes = nodes_of()
-    nodes.start_job(JOINS + text)
-    _ready(nodes)
-    rank = nodes.rank(0)
-    for node in (0, 1):
-        nodes.told(node, EndReason.PAUSED, grace=300)
-    wait_for(lambda: not process.is_alive(rank), "the end of rank 0")
-    wait_for(nodes.of(0).ended.joinpath("0").exists, "what the supervisor of node 0 says of it")
-    (nodes.attempt.run.job / "go on").touch()
-    assert [report.reason for report in nodes.reports()] == [EndReason.PAUSED] * 2
-    assert nodes.attempt.log("rank-1", "stdout").endswith("\nkept\n")
-
-
 @pytest.mark.thorough
 def test_a_rank_that_fails_at_a_stop_keeps_no_other_node(nodes_of: MakeNodes) -> None:
     nodes = nodes_of()
-    nodes.start_job(JOINS + STEPS + "if run.rank == 1: raise OSError('no space for the checkpoint')\n")
+    nodes.start_job(JOINS + STEPS + ENDS + "if run.rank == 1: raise OSError('no space for the checkpoint')\n")
     _ready(nodes)
     for node in (0, 1):
         nodes.told(node, EndReason.PAUSED, grace=3600)
@@ -201,15 +286,20 @@ while True: dist.all_reduce(total)
     assert [blames_a_peer(report) for report in (first, second)] == [True, False]
 
 
-def test_a_killed_rank_is_named_and_a_rank_of_another_node_that_waits_in_c_leaves(nodes_of: MakeNodes) -> None:
+@pytest.mark.parametrize("torch", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["stand-in", "torchrun"])
+def test_a_killed_rank_is_named_and_a_rank_of_another_node_that_waits_in_c_leaves(
+    nodes_of: MakeNodes, *, torch: bool
+) -> None:
     """The other node hears of it, by whoever looks after all nodes, but the ranks' own stop request is not there."""
     text = "(root / f'ready-{run.rank}').touch()\nif run.rank == 1: time.sleep(3600)\n" + WAITS_IN_C
-    nodes = nodes_of()
+    nodes = nodes_of(torch=torch)
     nodes.start_job(STARTS + text)
     _ready(nodes)
     process.send(nodes.rank(1), signal.SIGKILL)
     second = nodes.report(1)
-    assert (second.reason, second.rank, second.exit_code) == (EndReason.KILLED, 1, -signal.SIGKILL)
+    # unlike torchrun, the stand-in does not report which rank failed
+    known = (EndReason.KILLED, 1, -signal.SIGKILL) if torch else (EndReason.USER_ERROR, None, None)
+    assert (second.reason, second.rank, second.exit_code) == known
     assert {path.name for path in nodes.of(1).ended.iterdir()} == {"1"}
     nodes.told(0, EndReason.WORKER_LOST, grace=3600)
     assert nodes.report(0).reason is EndReason.WORKER_LOST

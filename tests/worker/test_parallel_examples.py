@@ -4,6 +4,7 @@ from pathlib import Path
 import shutil
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -54,6 +55,7 @@ def gradients(folder: Path, *, warm: WarmProcess, ranks: int) -> list[Tensor]:
     return [gradient for step in range(3) for part in kept for gradient in part[step]]
 
 
+@pytest.mark.thorough
 def test_the_gradients_of_a_model_in_parts_are_those_of_one_device(tmp_path: Path, warm_process: WarmProcess) -> None:
     whole = gradients(tmp_path / "whole", warm=warm_process, ranks=1)
     parts = gradients(tmp_path / "parts", warm=warm_process, ranks=2)
@@ -71,6 +73,7 @@ def saved(attempt: Attempt) -> Path:
     return found
 
 
+@pytest.mark.thorough
 def test_stale_gradients_learn_and_go_on_where_they_were(tmp_path: Path, warm_process: WarmProcess) -> None:
     first = start(tmp_path / "first", "stale_gradients.py", warm=warm_process, number=1)
     second = start(tmp_path / "second", "stale_gradients.py", warm=warm_process, resume=saved(first))

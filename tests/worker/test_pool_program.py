@@ -82,19 +82,18 @@ def service(tmp_path: Path, database: Database, database_url: str) -> Generator[
     slurm.end()
 
 
-def test_a_job_of_two_nodes_outlives_the_daemons_of_its_pool(service: Service) -> None:
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
+def test_a_job_of_two_nodes_outlives_the_daemon_of_its_pool(service: Service, ended_by: signal.Signals) -> None:
     job_id = service.submit()
-    with service.serving(ended_by=signal.SIGINT):
+    with service.serving(ended_by=ended_by):
         service.wait_for_state(job_id, JobState.RUNNING)
         held = service.store.job(job_id).devices
         assert [(device["node"], device["host"]) for device in held] == [(0, "n1"), (1, "n2")]
         told = service.store.job(job_id).reason_message
         assert told.startswith("2 processes run on n1, n2, ")  # the nodes tell how they isolate it
-    with service.serving(ended_by=signal.SIGKILL):
-        wait_for(lambda: service.log().count("attempt 1 is adopted") == 1, "the adoption")
     assert service.store.job(job_id).state == JobState.RUNNING
     with service.serving(ended_by=signal.SIGTERM):
-        wait_for(lambda: service.log().count("attempt 1 is adopted") == 2, "the adoption after a kill")
+        wait_for(lambda: service.log().count("attempt 1 is adopted") == 1, "the adoption")
         (service.run(job_id) / "job" / "done").touch()
         service.wait_for_state(job_id, JobState.SUCCEEDED)
     lines = service.store.read(lambda session: logs.after(session, job_id, line=0, limit=100).items)

@@ -18,7 +18,8 @@ from store.rows import secrets, workers
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from tests.api.service import TOKEN
-from tests.databases import on_both
+from tests.databases import quick_on_sqlite
+from tests.forked import run
 from tests.servers import free_port
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import wait_for
@@ -42,9 +43,7 @@ def environment(data_dir: Path, database_url: str) -> dict[str, str]:
 
 
 def run(program: str, *arguments: str, data_dir: Path, database_url: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-P", "-m", program, *arguments]
-    env = environment(data_dir, database_url)
-    return subprocess.run(argv, env=env, cwd=data_dir, capture_output=True, text=True, check=False, timeout=120)
+    return run(program, *arguments, env=environment(data_dir, database_url), cwd=data_dir)
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def data_dir(tmp_path: Path) -> Path:
     return folder
 
 
-@on_both
+@quick_on_sqlite
 @pytest.mark.parametrize("program", ["worker", "controller", pytest.param("api", marks=pytest.mark.thorough)])
 def test_a_program_whose_blobs_are_not_mounted_says_what_to_mount_where(
     program: str, service: str, database: Database, database_url: str, data_dir: Path

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt, wait_for
 from tests.worker.programs import (
     LOSES_A_PEER,
@@ -60,6 +62,7 @@ def test_a_rank_that_waits_in_c_for_a_failed_one_leaves_by_itself(attempt: Attem
     assert attempt.running_processes() == []
 
 
+@pytest.mark.parametrize("attempt", ["agent"], indirect=True)
 def test_a_launcher_that_cannot_start_ends_as_launch_failed(attempt: Attempt) -> None:
     attempt.start_plan(attempt.plan(["/nowhere/torchrun"]))
     report = attempt.report()
@@ -67,6 +70,7 @@ def test_a_launcher_that_cannot_start_ends_as_launch_failed(attempt: Attempt) ->
     assert "/nowhere/torchrun" in report.message
 
 
+@pytest.mark.parametrize("attempt", ["agent"], indirect=True)
 def test_a_launch_without_ranks_reports_the_launchers_last_line(attempt: Attempt) -> None:
     attempt.start_plan(attempt.plan([sys.executable, "-c", "import sys; sys.exit('no such flag')"]))
     report = attempt.report()

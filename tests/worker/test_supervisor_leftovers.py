@@ -78,6 +78,7 @@ def test_a_grandchild_left_behind_by_a_successful_rank_is_ended(attempt: Attempt
     assert not process.is_alive(grandchild)
 
 
+@pytest.mark.parametrize("attempt", ["agent"], indirect=True)
 def test_a_killed_launcher_is_reported_and_leaves_no_process(attempt: Attempt) -> None:
     attempt.start(HAS_HIDDEN_GRANDCHILD, world_size=2)
     attempt.wait_for_file("ready-0")
@@ -146,6 +147,7 @@ def test_a_daemon_of_a_killed_supervisor_and_rank_is_found_by_its_environment(at
         process.kill_all(lambda: [nameless] if process.is_alive(nameless) else [], timeout=None)
 
 
+@pytest.mark.parametrize("attempt", ["agent"], indirect=True)
 def test_a_rank_record_that_names_an_unrelated_process_is_ignored(attempt: Attempt) -> None:
     with unrelated_process() as unrelated:
         write_record(attempt.run.ranks / "1.json", unrelated)

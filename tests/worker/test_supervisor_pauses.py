@@ -10,6 +10,8 @@ from tests.worker.programs import READY, rank_process
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env
 
+START = "warm"
+"""Starts less than a cold start does."""
 COUNTS = (
     READY
     + """

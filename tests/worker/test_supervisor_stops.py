@@ -24,6 +24,9 @@ from torchyard.contract.records import StopRequest
 from torchyard.host.recordfiles import read_record
 from worker.host import process
 
+START = "agent"
+"""Starts less than a cold start does."""
+
 
 @WARM_LAUNCH
 def test_a_stop_lets_every_rank_save_within_its_grace(attempt: Attempt) -> None:

@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 import signal
-import subprocess
-import sys
 import tempfile
 
 import pytest
@@ -25,8 +23,8 @@ def peers():
     while True:
         dist.all_reduce(total)
 """
-LISTENING = """
-import pathlib
+LISTENERS = """
+import os, pathlib
 tables = [pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
 inodes = {line.split()[9]: line.split()[1] for table in tables for line in table if line.split()[3] == "0A"}
 def listeners(pid):
@@ -39,10 +37,21 @@ children = pathlib.Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").re
 stores = {address for address in inodes.values() if address.endswith(f":{int(os.environ['MASTER_PORT']):04X}")}
 assert stores
 for address in stores.union(*map(listeners, (os.getpid(), os.getppid(), *children))):
-    print("listens", address.rpartition(":")[0])
-dist.barrier()
-dist.destroy_process_group()
+    print("listens", address.rpartition(":")[0], flush=True)
 """
+LISTENING = LISTENERS + "dist.barrier()\ndist.destroy_process_group()\n"
+ALONE = (
+    LISTENERS
+    + """
+import time
+rank, run = int(os.environ["RANK"]), pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
+(run / f"read-{rank}").touch()
+while not (run / f"read-{1 - rank}").exists(): time.sleep(0.01)
+if rank == 1: os.kill(os.getpid(), 9)
+time.sleep(3600)
+"""
+)
+"""Needs no torch, whose import takes seconds of a processor: the store is torchrun's."""
 # The peer may fail first, as the group is destroyed before the error is raised.
 FAILING = """
 if rank == 1:
@@ -55,7 +64,7 @@ peers()
 
 
 EACH_WAY = pytest.mark.parametrize(
-    "attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"], indirect=True
+    "attempt", [*(pytest.param(way, marks=pytest.mark.thorough) for way in ("cold", "agent")), "warm"], indirect=True
 )
 """torchrun as a program of its own, torchrun as a fork, forked ranks."""
 
@@ -64,14 +73,11 @@ def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
     return rank_of(attempt.run, rank)
 
 
-@pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"], indirect=True)
+@EACH_WAY
 def test_two_ranks_use_loopback_only_and_leave_no_temporary_file(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    tempfile.gettempdir()  # Python keeps it: the places of the worker are not in the ranks' folder
-    monkeypatch.setenv("TMPDIR", str(temporary))
+    temporary = _own_temporary_folder(tmp_path, monkeypatch)
     attempt.start_job(DDP + LISTENING)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
@@ -83,6 +89,30 @@ def test_two_ranks_use_loopback_only_and_leave_no_temporary_file(
         assert set(listening) == {"listens 0100007F"}
     assert attempt.running_processes() == []
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("attempt", ["agent"], indirect=True)
+def test_torchrun_uses_loopback_only_and_says_which_rank_was_killed(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = _own_temporary_folder(tmp_path, monkeypatch)
+    attempt.start_job(ALONE)
+    report = attempt.report()
+    assert (report.reason, report.rank, report.exit_code) == (EndReason.KILLED, 1, -signal.SIGKILL)
+    assert report.message == "rank 1 was killed by SIGKILL (perhaps the host ran out of memory)"
+    for rank in (0, 1):
+        assert set(attempt.log(f"rank-{rank}", "stdout").splitlines()) == {"listens 0100007F"}
+    assert attempt.running_processes() == []
+    assert list(temporary.iterdir()) == []
+
+
+def _own_temporary_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns an empty folder that programs use from now on."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    tempfile.gettempdir()  # Python keeps it: the places of the worker are not in the ranks' folder
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    return temporary
 
 
 @EACH_WAY
@@ -138,18 +168,3 @@ def test_killing_torchrun_leaves_no_rank(attempt: Attempt) -> None:
 
 def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-
-
-def test_torchrun_asks_no_name_server(tmp_path: Path) -> None:
-    """One without reverse names can take many seconds, and torchrun asks for each event that it records."""
-    program = """
-import socket, sys
-from trainer import torchrun
-def refuse(*_): raise AssertionError("a name server was asked")
-socket.gethostbyaddr = refuse
-torchrun.main()
-"""
-    options = ["--nnodes=1", "--max-restarts=0", "--nproc-per-node=1", f"--log-dir={tmp_path}", "--no-python"]
-    command = [sys.executable, "-P", "-c", program, *options, "/bin/true"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

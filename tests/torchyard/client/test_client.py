@@ -154,7 +154,9 @@ def test_a_spec_that_is_too_large_is_not_sent(server: FakeServer, client: Client
     assert server.requests == []
 
 
-@pytest.mark.parametrize("answer", [Answer(b"<html>", 500), Answer(b"<html>", 200), Answer({"hello": 1}, undocumented=True)])
+@pytest.mark.parametrize(
+    "answer", [Answer(b"<html>", 500), Answer(b"<html>", 200), Answer({"hello": 1}, undocumented=True)]
+)
 def test_an_answer_of_another_kind_is_a_server_error(server: FakeServer, client: Client, answer: Answer) -> None:
     server.on(JOB, answer)
     with pytest.raises(ServerError, match="/v1/jobs/job_1"):

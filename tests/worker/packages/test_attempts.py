@@ -19,6 +19,8 @@ from torchyard.contract.job import EndReason, JobState
 from worker.host.untrusted import remove_inside
 from worker.packages.rules import PackageRules
 
+START = "agent"
+"""torchrun is a fork, which saves one import of torch: its ranks are programs of their own."""
 USES = """
 import os, pathlib, sys
 import alpha, torch, torchyard

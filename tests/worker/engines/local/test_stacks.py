@@ -15,6 +15,8 @@ from worker.engines.base import RankStacks
 from worker.engines.local.stacks import request_stacks
 from worker.host import process
 
+START = "warm"
+"""Starts less than a cold start does."""
 STUCK = (
     READY
     + """

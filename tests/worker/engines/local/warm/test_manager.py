@@ -8,6 +8,7 @@ from pathlib import Path
 import signal
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.worker.engines.local.warm.light_process import LightWarmProcess
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.base import Ended, Engine, Handle, Running
+from worker.engines.base import AttemptPlan, Ended, Engine, Handle, Running
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
 from worker.host import orphans, process
 
@@ -77,6 +78,11 @@ def fixture(tmp_path: Path, warm: WarmProcess) -> Generator[LocalEngineFixture]:
 
 def _other_fingerprint(env: Mapping[str, str]) -> str:
     return f"other code, with {len(env)} variables"
+
+
+def _of_one_rank(plan: AttemptPlan, launcher: Literal["auto", "torchrun"]) -> AttemptPlan:
+    """Returns a plan whose cold start costs less."""
+    return replace(plan, launcher=launcher, devices=plan.devices[:1])
 
 
 def _ended(engine: Engine, handle: Handle) -> EndReason:
@@ -216,10 +222,10 @@ def test_jobs_start_cold_with_a_note_if_the_warm_process_is_unusable(
         with pytest.raises(ConfigError, match=f"launcher: warm is not possible: {reason}. With auto, the job starts"):
             fixture.engine.start(plan)
         assert fixture.engine.find(plan.key, world_size=2, claimed_at=plan.claimed_at) is None
-        handle = fixture.engine.start(replace(plan, launcher="auto"))
+        handle = fixture.engine.start(_of_one_rank(plan, "auto"))
         assert handle.note == f"starts with torchrun, which takes seconds: {reason}"
         assert _ended(fixture.engine, handle) is EndReason.COMPLETED
-        wanted = fixture.engine.start(replace(fixture.plan("completes"), launcher="torchrun"))
+        wanted = fixture.engine.start(_of_one_rank(fixture.plan("completes"), "torchrun"))
         assert wanted.note is None
         assert _ended(fixture.engine, wanted) is EndReason.COMPLETED
     finally:
@@ -232,7 +238,7 @@ def test_an_engine_without_a_warm_process_starts_cold_and_refuses_a_warm_only_jo
     try:
         with pytest.raises(ConfigError, match="launcher: warm is not possible: this worker keeps no warm process"):
             fixture.engine.start(replace(fixture.plan("completes"), launcher="warm"))
-        handle = fixture.engine.start(replace(fixture.plan("completes"), launcher="auto"))
+        handle = fixture.engine.start(_of_one_rank(fixture.plan("completes"), "auto"))
         assert handle.note is None
         assert _ended(fixture.engine, handle) is EndReason.COMPLETED
     finally:

@@ -68,17 +68,25 @@ def states(tmp_path_factory: pytest.TempPathFactory, warm_process: WarmProcess) 
     return States(tmp_path_factory.mktemp("states"), warm_process)
 
 
-@pytest.mark.parametrize("way", ["warm", pytest.param("agent", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    ("torchrun", "way"),
+    [
+        pytest.param("cold", "warm", marks=pytest.mark.thorough),
+        pytest.param("cold", "agent", marks=pytest.mark.thorough),
+        ("agent", "warm"),  # torchrun is a fork, which saves one import of torch: its ranks are programs of their own
+    ],
+)
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_script_sees_the_same_process_state_as_under_torchrun(states: States, rank: int, way: str) -> None:
-    assert _different(states["cold"][rank], states[way][rank]) == {}
-
-
-def test_a_fork_has_all_modules_of_a_fresh_rank_and_of_ours_only_torchyard(
-    states: States,
+def test_a_script_sees_the_same_process_state_as_under_torchrun(
+    states: States, rank: int, torchrun: str, way: str
 ) -> None:
-    for cold, warm in zip(states["cold"], states["warm"], strict=True):
-        assert set(cold["modules"]) - set(warm["modules"]) == set()
+    assert _different(states[torchrun][rank], states[way][rank]) == {}
+
+
+@pytest.mark.parametrize("torchrun", [pytest.param("cold", marks=pytest.mark.thorough), "agent"])
+def test_a_fork_has_all_modules_of_a_fresh_rank_and_of_ours_only_torchyard(states: States, torchrun: str) -> None:
+    for fresh, warm in zip(states[torchrun], states["warm"], strict=True):
+        assert set(fresh["modules"]) - set(warm["modules"]) == set()
         assert {name.partition(".")[0] for name in warm["modules"]} & OURS == set()
 
 
@@ -88,7 +96,7 @@ def test_a_rank_starts_with_its_logs_and_its_stacks_as_the_only_descriptors(stat
         assert warm["descriptors"] == {"0": "/dev/null", **logs, "3": f"RUN/job/stacks/{rank}.txt"}
 
 
-@pytest.mark.parametrize("launcher", ["cold", "warm"])
+@pytest.mark.parametrize("launcher", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"])
 def test_ranks_share_no_random_state(states: States, launcher: str) -> None:
     first, second = states[launcher]
     for one, other in zip(first["random"] + first["seeds"], second["random"] + second["seeds"], strict=True):

@@ -1,0 +1,37 @@
+"""The service that runs for all tests of one pytest process that do not break it, and the home of its user."""
+
+from collections.abc import Generator
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from tests.databases import Databases, SQLiteDatabases
+from tests.e2e.service import Service, running, until
+
+HOME_FILES = (".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", ".aws/credentials", ".cache/huggingface/token")
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of the service's user, with keys and login files."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in HOME_FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("key")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_service(databases: Databases, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    """Runs a service on each kind of database. On SQLite it is the file that `up` makes."""
+    with contextlib.ExitStack() as stack:
+        url = None if isinstance(databases, SQLiteDatabases) else stack.enter_context(databases.empty())
+        service = Service(tmp_path_factory.mktemp("service"), database=url, env={"HOME": str(home)})
+        stack.enter_context(running(service))
+        until(lambda: _starts_warm(service), what="jobs start warm")  # those that start cold cost more
+        yield service
+
+
+def _starts_warm(service: Service) -> bool:
+    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in service.client.workers())
