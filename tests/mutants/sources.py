@@ -45,7 +45,7 @@ def loaded() -> dict[tuple[str, str], list[FunctionType]]:
     found: dict[tuple[str, str], list[FunctionType]] = {}
     gc.unfreeze()
     for function in gc.get_objects():
-        if isinstance(function, FunctionType):
+        if type(function) is FunctionType:  # an object may warn when it is asked what it is
             key = (function.__code__.co_filename, function.__code__.co_qualname)
             found.setdefault(key, []).append(function)
     gc.freeze()

@@ -12,7 +12,7 @@ from tests.scheduling.histories import History, Past, Simulation, histories
 _MOST_US = MOST.total_seconds() * 1e6
 
 
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(histories())
 def test_a_history_keeps_every_promise(history: History) -> None:
     """Each example is played once: that no device is given twice and that all jobs run is seen on the way."""

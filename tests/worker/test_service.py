@@ -17,9 +17,9 @@ from store.db.database import Database
 from store.rows import secrets, workers
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
+from tests import forked
 from tests.api.service import TOKEN
 from tests.databases import quick_on_sqlite
-from tests.forked import run
 from tests.servers import free_port
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import wait_for
@@ -43,7 +43,7 @@ def environment(data_dir: Path, database_url: str) -> dict[str, str]:
 
 
 def run(program: str, *arguments: str, data_dir: Path, database_url: str) -> subprocess.CompletedProcess[str]:
-    return run(program, *arguments, env=environment(data_dir, database_url), cwd=data_dir)
+    return forked.run(program, *arguments, env=environment(data_dir, database_url), cwd=data_dir)
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ class Metrics(Mapping[str, Series]):
         """
         import pandas as pd  # pyright: ignore[reportMissingImports, reportMissingTypeStubs] - not a dependency
 
-        columns = {key: pd.Series(item.values, index=item.steps, dtype="float64") for key, item in self.items()}
+        columns = {key: pd.Series(item.values, index=list(item.steps), dtype="float64") for key, item in self.items()}
         frame = pd.DataFrame(columns).sort_index()
         frame.index.name = "step"
         return frame
