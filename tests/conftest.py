@@ -15,7 +15,7 @@ from xdist.remote import Producer
 
 from store import redis_client
 from store.db.database import Database
-from tests import costs, distribution, repeats
+from tests import approved, costs, distribution, repeats
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 
@@ -26,6 +26,10 @@ QUICK_S = redis_client.QUICK_S
 """How long requests wait for Redis outside of tests: on a busy machine it may answer later."""
 redis_client.QUICK_S = 2.0
 _MEMORY_BYTES = 1 << 30
+
+
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.register(approved)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,8 +59,9 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Comes after those of the folders, which mark repeats of their own."""
+    config.stash[approved.COLLECTED] = list(items)
     repeats.leave_out(items)
     distribution.sort_longest_first(items)
 
