@@ -21,7 +21,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-language bench-mnist bench-scheduling chaos screenshots env lock build clean
+.PHONY: help setup demo up page web-dev web-tools web-types web-check test web-test python-test approve test-thorough races test-gpu test-slurm check bench bench-trainer bench-guides bench-language bench-mnist bench-scheduling chaos screenshots env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,12 @@ web-test: $(STAMP) $(TEST_TOOLS)
 
 python-test: $(STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
+
+# The quick tests that have approved texts; of a thorough one: make approve TESTS="tests/e2e/test_jobs.py -m ''"
+TESTS ?= $(shell git ls-files -o -c --exclude-standard 'tests/*/approved/*.yaml' | sed 's|approved/\(.*\)\.yaml|\1.py|') tests/test_approved.py
+
+approve: $(STAMP)  ## Write the words that TESTS see as approved: git diff then shows what changed
+	-$(BIN)/python -m pytest --approve $(TESTS)
 
 test-thorough: $(STAMP) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours)
 	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest -m "not slurm"

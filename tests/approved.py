@@ -1,8 +1,9 @@
 """Approved texts: the words that a user reads, beside the tests that compare them.
 
 A test of `tests/api/test_prices.py` asks `approved("detail")` for the text in `tests/api/approved/test_prices.yaml`
-that stands below the test's name, at `detail`, or at `detail[id]` if the test has parameters. Both databases share one.
-A text that is missing, or that its test no longer asks for, fails the test. `make approve` writes what the tests see.
+that stands below the name of the test at `detail`. In a test with parameters, `approved.of_row("detail")` is the text
+of the row, at `detail[id]`; both databases share one. A text that is missing, or that its test no longer asks for,
+fails the test. `make approve` writes what the tests see.
 """
 
 from collections.abc import Generator
@@ -39,22 +40,28 @@ class Approved:
 
     def __init__(self, item: pytest.Item) -> None:
         self._file = file_of(item.path)
-        self._test, self._id = name_of(item)
+        self._test, self._row = name_of(item)
         self._writes = bool(item.config.getoption("approve"))
         self._asked: dict[str, _Text] = {}
 
     def __call__(self, word: str, **values: object) -> str:
         """Returns the text at `word`, with each `{name}` in it replaced by the value of that name."""
-        key = f"{word}[{self._id}]" if self._id else word
-        stored = texts_in(self._file).get(self._test, {}).get(key)
+        stored = texts_in(self._file).get(self._test, {}).get(word)
         if stored is None and not self._writes:
-            pytest.fail(f"{self._file.relative_to(_FOLDER)} has no text at {self._test}: {key} (see `make approve`)")
-        return self._asked.setdefault(key, _Text.of(stored or "", values, settable=self._writes))
+            pytest.fail(f"{self._file.relative_to(_FOLDER)} has no text at {self._test}: {word} (see `make approve`)")
+        if word in self._asked:  # again, perhaps with other values
+            return _Text.of(self._asked[word].pattern, values, settable=False)
+        self._asked[word] = _Text.of(stored or "", values, settable=self._writes)
+        return self._asked[word]
+
+    def of_row(self, word: str, **values: object) -> str:
+        """Returns the text at `word` that belongs to the parameters with which the test runs."""
+        return self(f"{word}[{self._row}]", **values)
 
     def settle(self) -> None:
         """Fails the test if it has asked for fewer texts than are stored for it. Writes instead with `--approve`."""
         stored = texts_in(self._file).get(self._test, {})
-        own = {key for key in stored if _id_of(key) == self._id}
+        own = {key for key in stored if _row_of(key) in {"", self._row}}
         if self._writes:
             asked = {key: text.pattern for key, text in self._asked.items()}
             if asked != {key: stored[key] for key in own}:
@@ -98,8 +105,15 @@ class _Text(str):
     def _pattern_of(self, text: str) -> str:
         """Returns the text with the names of the values in their places, the longest first."""
         for name, value in sorted(self._values.items(), key=lambda one: -len(one[1])):
-            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", f"{{{name}}}", text) if value else text
+            if value:
+                whole = f"(?<!{_kind(value[0])}){re.escape(value)}(?!{_kind(value[-1])})"
+                text = re.sub(whole, f"{{{name}}}", text)
         return text
+
+
+def _kind(character: str) -> str:
+    """Returns the pattern of the characters that would make a value a part of something longer."""
+    return r"\d" if character.isdigit() else r"[^\W\d_]" if character.isalpha() else r"\0"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -137,8 +151,9 @@ def texts_in(file: Path) -> Texts:
 
 def stale_in(items: list[pytest.Item], file: Path) -> list[tuple[str, str]]:
     """Returns the texts of a file, each with its test, that belong to none of the tests that were collected."""
-    names = {name_of(item) for item in items if file_of(item.path) == file}
-    return [(test, key) for test, texts in texts_in(file).items() for key in texts if (test, _id_of(key)) not in names]
+    rows = [name_of(item) for item in items if file_of(item.path) == file]
+    names = {*rows, *((test, "") for test, _ in rows)}
+    return [(test, key) for test, texts in texts_in(file).items() for key in texts if (test, _row_of(key)) not in names]
 
 
 def write_texts(file: Path, texts: Texts) -> None:
@@ -150,7 +165,7 @@ def write_texts(file: Path, texts: Texts) -> None:
         file.unlink(missing_ok=True)
 
 
-def _id_of(key: str) -> str:
+def _row_of(key: str) -> str:
     return key.partition("[")[2].removesuffix("]")
 
 
