@@ -22,7 +22,6 @@ from store.store import Store
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
 from tests.api.bundles import Packed, packed
-from tests.approved import Approved
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
@@ -106,7 +105,7 @@ def test_a_bundle_is_removed_when_nobody_used_it_for_long(db: StoreFixture, stor
     assert commands.remove_unused(store, age=MONTH) == 1
 
 
-def test_a_job_of_another_user_does_not_keep_a_bundle(db: StoreFixture, store: Store, approved: Approved) -> None:
+def test_a_job_of_another_user_does_not_keep_a_bundle(db: StoreFixture, store: Store) -> None:
     bundle = packed()
     upload(store, bundle)
     upload(store, bundle, caller=BOB)
@@ -114,9 +113,8 @@ def test_a_job_of_another_user_does_not_keep_a_bundle(db: StoreFixture, store: S
     age(db, bundle, days=31)
     assert commands.remove_unused(store, age=MONTH) == 1
     assert owners(db) == {"bob"}
-    with pytest.raises(Conflict) as raised:
+    with pytest.raises(Conflict, match="is used by job"):
         commands.remove(store, bundle.sha256, caller=BOB)
-    assert str(raised.value) == approved("message")
 
 
 def test_a_submission_beside_a_removal_has_the_bundle_or_is_refused(db: StoreFixture, store: Store) -> None:

@@ -268,7 +268,7 @@ def test_a_retry_of_a_shared_job_by_another_user_cannot_take_private_weights(db:
         retry(store, job, caller=BOB)
 
 
-def test_a_retry_goes_on_from_the_checkpoint_that_it_names(db: StoreFixture, store: Store, approved: Approved) -> None:
+def test_a_retry_goes_on_from_the_checkpoint_that_it_names(db: StoreFixture, store: Store) -> None:
     old = trained(db, store.blobs, b"one", b"two", b"three", checkpoint={"keep_last": 2, "keep_best": 1})
     new = retry(store, old, ref="epoch-2")
     (only,) = db.read(lambda session: checkpoints.newest_first(session, new.id))
@@ -276,9 +276,8 @@ def test_a_retry_goes_on_from_the_checkpoint_that_it_names(db: StoreFixture, sto
     claim = db.starting(new.id, db.worker())
     assert db.attempt(claim).start_step == 2
     assert any("from step 2" in str(event.data) for event in db.events(new.id))
-    with pytest.raises(NotFound) as raised:
+    with pytest.raises(NotFound, match="was removed for newer and better ones"):
         retry(store, old, ref="epoch-1")
-    assert str(raised.value) == approved("message")
     with pytest.raises(NotFound, match="no checkpoint 'epoch-7'"):
         retry(store, old, ref="epoch-7")
     (alone,) = submission.submit_together(store, [Retry(old, ADA, ref="step-3")])
