@@ -74,6 +74,12 @@ web-test: $(DEV_STAMP) $(TEST_TOOLS) web/openapi.json
 python-test: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
+# The quick tests that have approved texts; of a thorough one: make approve TESTS="tests/e2e/test_jobs.py -m ''"
+TESTS ?= $(shell git ls-files -o -c --exclude-standard 'tests/*/approved/*.yaml' | sed 's|approved/\(.*\)\.yaml|\1.py|') tests/test_approved.py
+
+approve: $(DEV_STAMP)  ## Write the words that TESTS see as approved: git diff then shows what changed
+	-$(BIN)/python -m pytest --approve $(TESTS)
+
 types-thorough: $(DEV_STAMP)  ## Check types with pyright, which has rules that `make check` has not (minutes)
 	$(BIN)/pyright
 

@@ -14,7 +14,7 @@ import pytest
 
 from store import redis_client
 from store.db.database import Database
-from tests import forks, repeats
+from tests import approved, forks, repeats
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.shared import home, shared_service
 from tests.postgresql import postgresql_server
@@ -30,6 +30,10 @@ QUICK_S = redis_client.QUICK_S
 """How long requests wait for Redis outside of tests: on a busy machine it may answer later."""
 redis_client.QUICK_S = 2.0
 _MEMORY_BYTES = 1 << 30
+
+
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.register(approved)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,8 +61,9 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Comes after those of the folders, which mark repeats of their own."""
+    config.stash[approved.COLLECTED] = list(items)
     repeats.leave_out(items)
 
 

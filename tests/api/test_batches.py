@@ -18,6 +18,7 @@ from tests.api.raw import wait_until
 from tests.api.service import SPEC, TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_thread
 from tests.api.writes import full_after, locked_after, writes
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from torchyard.contract.requests import MOST_ATOMIC_JOBS, MOST_BATCH_BYTES, MOST_JOBS
 
@@ -72,7 +73,7 @@ def act_as_limited(service: ApiFixture, *, queued: int) -> None:
 
 @both_databases
 @pytest.mark.usefixtures("small_parts")
-def test_each_job_has_its_own_id_or_error_in_order(service: ApiFixture) -> None:
+def test_each_job_has_its_own_id_or_error_in_order(service: ApiFixture, approved: Approved) -> None:
     jobs = named(2 * PART + 2)
     jobs[3] = WRONG
     with writes(service) as seen:
@@ -80,7 +81,7 @@ def test_each_job_has_its_own_id_or_error_in_order(service: ApiFixture) -> None:
         assert seen.commits == 3
     assert [item["index"] for item in answer.json()["data"]] == [*range(len(jobs))]
     assert errors(answer) == {3: "invalid_spec"}
-    assert answer.json()["data"][3]["error"]["errors"] == [{"field": "priority", "message": "must be at most 100"}]
+    assert answer.json()["data"][3]["error"]["errors"] == [{"field": "priority", "message": approved("message")}]
     made = {item["id"]: f"job-{item['index']}" for item in answer.json()["data"] if "id" in item}
     assert stored(service) == made
     entries = service.get("/v1/audit", action="job.submit")["data"]

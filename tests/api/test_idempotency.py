@@ -12,6 +12,7 @@ from sqlalchemy import delete, update
 from store.db.database import now_us
 from store.db.tables import IdempotencyKey
 from tests.api.service import SPEC, ApiFixture, both_databases
+from tests.approved import Approved
 from torchyard.contract.job import EndReason
 
 DAY_US = 24 * 3600 * 1_000_000
@@ -89,21 +90,19 @@ def test_a_key_is_kept_for_a_day_by_the_databases_clock(service: ApiFixture) -> 
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "two words", "ümlaut".encode().decode("latin-1"), "tab\there"])
-def test_an_invalid_key_is_refused_by_name(service: ApiFixture, key: str) -> None:
+def test_an_invalid_key_is_refused_by_name(service: ApiFixture, key: str, approved: Approved) -> None:
     headers = [(b"Idempotency-Key", key.encode("latin-1"))]
     refused = service.client.post("/v1/jobs", json=SPEC, headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
-    assert refused.json()["errors"] == [
-        {"field": "Idempotency-Key", "message": "must be 1 to 255 visible ASCII characters"}
-    ]
+    assert refused.json()["errors"] == [{"field": "Idempotency-Key", "message": approved("message")}]
     assert service.get("/v1/jobs")["data"] == []
 
 
-def test_two_keys_are_refused_and_the_longest_key_is_accepted(service: ApiFixture) -> None:
+def test_two_keys_are_refused_and_the_longest_key_is_accepted(service: ApiFixture, approved: Approved) -> None:
     twice = [(b"Idempotency-Key", b"a"), (b"Idempotency-Key", b"a")]
     refused = service.client.post("/v1/jobs", json=SPEC, headers=twice)
     assert refused.status_code == 422
-    assert refused.json()["errors"] == [{"field": "Idempotency-Key", "message": "was sent more than once"}]
+    assert refused.json()["errors"] == [{"field": "Idempotency-Key", "message": approved("message")}]
     assert submit(service, "~" * 255).status_code == submit(service, "!").status_code == 201
 
 

@@ -8,6 +8,7 @@ import pytest
 from controller.notifications.fan_out import FanOut
 from store.commands import notifications as commands
 from tests.api.service import ApiFixture, both_databases
+from tests.approved import Approved
 from torchyard.contract.team import Role
 
 HOOK = {"name": "hook", "kind": "webhook", "address": "https://example.com/path?key=hidden"}
@@ -72,22 +73,13 @@ def test_a_narrow_token_of_an_administrator_enters_no_mail_address(service: ApiF
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"address": "ftp://example.com/"}, ""),
         ({"address": "https://user:pass@example.com/"}, ""),
-        ({"address": "https://exa\nmple.com/"}, ""),
-        ({"address": "https://[::1/"}, ""),
-        ({"kind": "mail", "address": "a@example.com\nBcc: b@example.com"}, ""),
-        ({"kind": "mail", "address": "a@example.com,b@example.com"}, ""),
-        ({"kind": "mail", "address": "Ada <a@example.com>"}, ""),
-        ({"kind": "browser"}, "kind"),
         ({"name": "a b"}, "name"),
-        ({"on": []}, "on"),
         ({"on": ["job.exploded"]}, "on.0"),
-        ({"on": ["worker.lost"]}, ""),
-        ({"secret": "whsec_mine"}, "secret"),
     ],
 )
 def test_what_is_wrong_with_a_target_is_named(service: ApiFixture, body: dict[str, Any], field: str) -> None:
+    """What else is wrong: tests/torchyard/contract/test_targets.py."""
     problem = add(service, 422, **body)
     assert [error["field"] for error in problem["errors"]] == [field]
 
@@ -105,13 +97,13 @@ def test_another_users_target_is_not_found(service: ApiFixture) -> None:
 
 
 @both_databases
-def test_messages_are_listed_with_what_became_of_them(service: ApiFixture) -> None:
+def test_messages_are_listed_with_what_became_of_them(service: ApiFixture, approved: Approved) -> None:
     service.act_as("alice")
     target = add(service, on=["job.cancelled"])
     job_id = service.submit(name="digits")["id"]
     service.client.post(f"/v1/jobs/{job_id}/cancel")
     (listed,) = messages(service)
-    assert (listed["title"], listed["subject"]) == ("job digits was cancelled", job_id)
+    assert (listed["title"], listed["subject"]) == (approved("title"), job_id)
     assert (listed["state"], listed["target"], listed["attempts"]) == ("waiting", "hook", 0)
     tried = service.client.post(f"/v1/notifications/targets/{target['id']}/test")
     assert (tried.status_code, tried.json()["kind"]) == (202, "test")

@@ -15,6 +15,7 @@ from api.app import create_app
 from api.settings import Settings
 from store.db.database import Database
 from tests.api.service import SPEC, TOKEN, ApiFixture
+from tests.approved import Approved
 import torchyard
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.views.base import Problem
@@ -87,28 +88,17 @@ def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
     ("spec", "field", "says"),
     [
         ({"nmae": "x"}, "nmae", "did you mean name?"),
-        ({"config": {"optimiser": {}}}, "config.optimiser", "did you mean optimizer?"),
-        ({"config": {"training": {"epochs": 0}}}, "config.training.epochs", "must be at least 1"),
-        ({"config": {"training": {"epochs": "3"}}}, "config.training.epochs", "whole number"),
         ({"config": {"training": {"epochs": 10**40}}}, "config.training.epochs", ""),
-        ({"config": {"optimizer": {"lr": -1}}}, "config.optimizer.lr", "must be above 0"),
-        ({"priority": 101}, "priority", "must be at most 100"),
-        ({"priority": True}, "priority", "whole number"),
         ({"max_restarts": 1e300}, "max_restarts", ""),
-        ({"resources": {"devices_per_node": 100_000}}, "resources.devices_per_node", "1024"),
         ({"resources": {"nodes": 2}}, "resources.nodes", "must be 1: one job spans one host"),
-        ({"time_limit": "soon"}, "time_limit", "90s"),
         ({"stop_grace": "3650d"}, "stop_grace", "at most 1h"),
-        ({"name": "../x"}, "name", "must be 1 to 100 letters"),
-        ({"labels": {"a": "nul \x00"}}, "labels.a", "NUL"),
-        ({"env": {"RANK": "0"}}, "env", "RANK"),
         ({"trainer": "telepathy"}, "trainer", "one of image-classification"),
-        ({"trainer": 7}, "trainer", ""),
     ],
 )
 def test_an_invalid_spec_is_refused_with_the_name_of_the_field(
     service: ApiFixture, spec: dict[str, Any], field: str, says: str
 ) -> None:
+    """What else is wrong with a spec: tests/torchyard/contract/test_findings.py and test_spec.py."""
     found = assert_problem(service.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
     assert fields(found) == [field]
     assert says in found.errors[0].message
@@ -164,13 +154,11 @@ def test_an_answer_lists_the_first_50_errors_and_counts_the_others(large: TestCl
     assert re.fullmatch(r"and \d{4} more", found.errors[-1].message)
 
 
-def test_a_spec_of_very_many_values_is_refused_as_a_whole(large: TestClient) -> None:
+def test_a_spec_of_very_many_values_is_refused_as_a_whole(large: TestClient, approved: Approved) -> None:
     found = assert_problem(
         large.post("/v1/jobs/validate", json={"trainer": "script", "args": [0] * 20_000}), 422, "invalid_spec"
     )
-    assert [(error.field, error.message) for error in found.errors] == [
-        ("args", "there are more than 10000 keys and values")
-    ]
+    assert [(error.field, error.message) for error in found.errors] == [("args", approved("text"))]
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/validate", "/v1/jobs"])

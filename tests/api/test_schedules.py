@@ -9,6 +9,7 @@ from controller.schedules import Schedules
 from store.db.tables import Schedule
 from tests.api.service import SPEC, ApiFixture
 from tests.api.test_problems import assert_problem
+from tests.approved import Approved
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.team import Role
 
@@ -41,18 +42,15 @@ def test_a_schedule_is_a_job_spec_with_its_times(service: ApiFixture) -> None:
     ("schedule", "field", "told"),
     [
         ("* * * * * *", "schedule.cron", "must be five fields"),
-        ("@daily", "schedule.cron", "must be five fields"),
         ("61 * * * *", "schedule.cron", "out of range"),
         ("R * * * *", "schedule.cron", "no random parts"),
         ("0 0 30 2 *", "schedule.cron", "never comes"),
         ({"cron": "0 3 * * *", "timezone": "Mars/Phobos"}, "schedule.timezone", "there is no time zone 'Mars/Phobos'"),
-        ({"cron": "0 3 * * *", "timezone": "../../etc/passwd"}, "schedule.timezone", "must be the name of a time zone"),
         ({"cron": "0 3 * * *", "until": "2020-01-01T00:00:00Z"}, "schedule.until", "never comes before 2020-01-01"),
-        ({"cron": "0 3 * * *", "until": "2030-01-01T00:00:00"}, "schedule.until", "with its zone"),
-        ({"cron": "0 3 * * *", "overlap": "kill"}, "schedule.overlap", "must be one of skip, queue, cancel"),
     ],
 )
 def test_times_that_cannot_be_are_refused_by_name(service: ApiFixture, schedule: Any, field: str, told: str) -> None:
+    """What its form refuses: tests/torchyard/contract/test_schedules.py."""
     for path in ("/v1/schedules", "/v1/jobs/validate?place=true"):
         answer = service.client.post(path, json={**SPEC, "schedule": schedule})
         assert_problem(answer, 422, "invalid_spec")
@@ -85,7 +83,7 @@ def test_its_runs_are_jobs_that_a_filter_finds(service: ApiFixture) -> None:
     assert service.get("/v1/jobs?schedule=sch_0")["data"] == []
 
 
-def test_a_schedule_is_paused_resumed_changed_and_deleted(service: ApiFixture) -> None:
+def test_a_schedule_is_paused_resumed_changed_and_deleted(service: ApiFixture, approved: Approved) -> None:
     path = f"/v1/schedules/{added(service)['id']}"
 
     def patched(**patch: Any) -> dict[str, Any]:
@@ -95,7 +93,7 @@ def test_a_schedule_is_paused_resumed_changed_and_deleted(service: ApiFixture) -
 
     paused = patched(paused=True)
     assert (paused["state"], paused["next_at"]) == ("paused", None)
-    assert paused["status_reason"] == {"code": "paused", "message": "paused by its owner"}
+    assert paused["status_reason"] == {"code": "paused", "message": approved("message")}
     assert patched(schedule="0 4 * * *")["state"] == "paused"
     resumed = patched(paused=False)
     assert (resumed["state"], resumed["status_reason"]) == ("active", None)

@@ -11,6 +11,7 @@ from store.db.tables import Service
 from store.queries import stats
 from store.store import Store
 from tests import forks
+from tests.approved import Approved
 from tests.forked import run
 from tests.store.fixture import StoreFixture
 from worker.doctor import services
@@ -29,13 +30,13 @@ def checked(database_url: str, folder: Path) -> int:
 
 
 def test_a_controller_that_runs_is_told_from_one_that_has_ended(
-    db: StoreFixture, store: Store, database: Database, database_url: str, tmp_path: Path
+    db: StoreFixture, store: Store, database: Database, database_url: str, tmp_path: Path, *, approved: Approved
 ) -> None:
     db.write(lambda session: session.execute(insert(Service).values(id="svc_tests")))
     settings = Settings(data_dir=tmp_path, database_url=database_url, redis_url="redis://127.0.0.1:1")
     assert stats.collect(database).controller_age is None
     found = services.check_controller(settings, embedded=None)
-    assert (found.status, found.fact) == (Status.WARNING, "none has run yet")
+    assert (found.status, found.fact) == (Status.WARNING, approved("fact"))
     assert checked(database_url, tmp_path) == 1
     assert not Heartbeat(store).run()
     age = stats.collect(database).controller_age

@@ -13,6 +13,7 @@ from store.facts.attempts import Claim
 from store.facts.telemetry import MetricPoint
 from store.rows import device_history
 from store.store import Store
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.job import EndReason
@@ -74,13 +75,13 @@ def job(db: StoreFixture) -> Running:
 )
 @quick_on_sqlite
 def test_a_slow_job_is_warned_once(
-    job: Running, store: Store, values: dict[str, float], used: tuple[float, ...], says: str
+    job: Running, store: Store, values: dict[str, float], used: tuple[float, ...], says: str, *, approved: Approved
 ) -> None:
     job.reports(values)
     job.uses(*used)
     for _ in range(3):
         Warnings(store).run()
-    assert job.warnings() == [f"{says}; `torchyard why` says what to do"]
+    assert job.warnings() == [approved("warnings", says=says)]
 
 
 @quick_on_sqlite

@@ -12,6 +12,7 @@ from scheduling.displacing import RESTART
 from scheduling.plan import plan
 from scheduling.price import lost_us
 from scheduling.snapshot import Displacement, Running, Snapshot, Waiting
+from tests.approved import Approved
 from tests.scheduling.clusters import (
     HERE,
     HOUR,
@@ -46,7 +47,7 @@ def after(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, reservations=planned.reservations)
 
 
-def test_jobs_are_stopped_for_a_higher_priority_only_where_no_host_has_room() -> None:
+def test_jobs_are_stopped_for_a_higher_priority_only_where_no_host_has_room(approved: Approved) -> None:
     urgent, victim = waits("job_1", priority=1), runs("job_0", preemptible=True)
     hosts = [host(slots("job_0")), host(slots("x"), "there")]
     full = seen(urgent, hosts=hosts, running=[victim])
@@ -54,7 +55,7 @@ def test_jobs_are_stopped_for_a_higher_priority_only_where_no_host_has_room() ->
     assert [(one.victim, one.job_id) for one in stop.displacements] == [("job_0", "job_1")]
     assert stop.why == "priority"
     assert plan(full).reasons.by_job["job_1"] == stop.reason
-    assert stop.reason.message == "preempts 1 job of bob on here"
+    assert stop.reason.message == approved("message")
     assert plan(replace(full, hosts=(hosts[0], host(slots(None), "there")))).stops == ()
     assert plan(replace(full, running=(replace(victim, preemptible=False),))).stops == ()
     assert plan(replace(full, running=(replace(victim, priority=1),))).stops == ()

@@ -15,6 +15,7 @@ from store.facts.attempts import LEASE, Claim
 from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
 from store.rows import attempts, claims, leases, waiting
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, placement_on
 from torchyard.contract.errors import StaleClaim
@@ -28,7 +29,7 @@ FINAL = [reason for reason in EndReason if OUTCOMES[reason].state.terminal]
 _SECOND_US = 1_000_000
 
 
-def test_a_claim_takes_the_job_and_its_devices(db: StoreFixture) -> None:
+def test_a_claim_takes_the_job_and_its_devices(db: StoreFixture, approved: Approved) -> None:
     job_id, worker = db.submit(), db.worker("box-a")
     claim = db.starting(job_id, worker, "slot-1", "slot-0")
 
@@ -38,7 +39,7 @@ def test_a_claim_takes_the_job_and_its_devices(db: StoreFixture) -> None:
     assert [device["uuid"] for device in job.devices] == ["slot-1", "slot-0"]
     assert db.held() == {(worker, "slot-0"): job_id, (worker, "slot-1"): job_id}
     assert attempt.lease_until - attempt.started_at == pytest.approx(LEASE / timedelta(microseconds=1), abs=10_000)
-    assert db.events(job_id)[-1].data["reason"] == {"code": "starting", "message": "attempt 1 starts on box-a"}
+    assert db.events(job_id)[-1].data["reason"] == {"code": "starting", "message": approved("message")}
 
 
 def test_a_claim_writes_which_node_of_the_job_has_the_devices(db: StoreFixture) -> None:
@@ -293,10 +294,10 @@ def test_a_batch_with_a_wrong_number_stores_nothing(db: StoreFixture, seq: int) 
 
 
 @quick_on_sqlite
-def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture) -> None:
+def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture, approved: Approved) -> None:
     claim = db.running(db.submit(), db.worker())
     before = db.everything()
-    with pytest.raises((OverflowError, DataError), match=r"too large|out of range"):
+    with pytest.raises((OverflowError, DataError)) as raised:
         db.record(
             claim,
             seq=0,
@@ -304,6 +305,7 @@ def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture) -> No
             points=[MetricPoint("train/loss", 1, 1.0, 1)],
             events=[NewEvent("message", {"level": "info", "text": "a"}, 2**70)],
         )
+    assert str(raised.value) == approved("message")
     assert db.everything() == before
 
 

@@ -21,6 +21,7 @@ from store.queries import jobs as queries
 from store.queries import submission as validation
 from store.rows import quotas
 from store.store import Store
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, QuotaExceeded
@@ -143,11 +144,11 @@ def test_how_the_other_ends_decides(db: StoreFixture, store: Store, on: str, end
 
 
 @quick_on_sqlite
-def test_it_waits_for_all_of_them(db: StoreFixture, store: Store) -> None:
+def test_it_waits_for_all_of_them(db: StoreFixture, store: Store, approved: Approved) -> None:
     names = ["a", "b", "c", "d", "e"]
     ids = [db.submit(name=name) for name in names]
     job = submit(store, *names)
-    assert job.reason.message == "waits for a, b, c and 2 more"
+    assert job.reason.message == approved("message")
     for each in ids[:-1]:
         end(db, each)
         settle(store)
@@ -157,34 +158,34 @@ def test_it_waits_for_all_of_them(db: StoreFixture, store: Store) -> None:
     assert not waits(db, job.id)
 
 
-def test_one_that_fails_ends_the_wait_for_the_others(db: StoreFixture, store: Store) -> None:
+def test_one_that_fails_ends_the_wait_for_the_others(db: StoreFixture, store: Store, approved: Approved) -> None:
     ids = [db.submit(name=name) for name in ("a", "b")]
     job = submit(store, *ids)
     db.cancel(ids[1])
     settle(store)
     assert told(db, job.id)[0] == "failed"
-    assert db.job(job.id).reason_message == "b was cancelled, and this job waits for its success"
+    assert db.job(job.id).reason_message == approved("reason_message")
 
 
 @quick_on_sqlite
-def test_what_has_ended_before_decides_at_once(db: StoreFixture, store: Store) -> None:
+def test_what_has_ended_before_decides_at_once(db: StoreFixture, store: Store, approved: Approved) -> None:
     good, bad = db.submit(name="good"), db.submit(name="bad")
     end(db, good)
     end(db, bad, EndReason.DATA_ERROR)
     assert not waits(db, submit(store, "good").id)
     assert not waits(db, submit(store, "good", {"job": "bad", "on": "failed"}).id)
-    assert refused(store, "bad") == "after.0.job: bad has failed, and this job waits for its success"
+    assert refused(store, "bad") == approved("refused")
 
 
-def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, store: Store) -> None:
+def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, store: Store, approved: Approved) -> None:
     private = db.submit(name="secret", owner="bob")
-    assert refused(store, private) == f"after.0.job: there is no job {private}"
-    assert refused(store, NOBODY) == f"after.0.job: there is no job {NOBODY}"
-    assert refused(store, "secret") == "after.0.job: there is no job secret"
-    assert refused(store, "mine") == "after.0.job: there is no job mine"
+    assert refused(store, private) == approved("refused", private=private)
+    assert refused(store, NOBODY) == approved("refused 2", nobody=NOBODY)
+    assert refused(store, "secret") == approved("refused 3")
+    assert refused(store, "mine") == approved("refused 4")
     shared = db.submit(name="shared", owner="bob", visibility="team")
     assert submit(store, "shared").after[0].job_id == shared
-    assert refused(store, "shared", shared) == f"after.1.job: {shared} is named twice"
+    assert refused(store, "shared", shared) == approved("refused 5", shared=shared)
     with pytest.raises(InvalidSpec, match="not valid"):
         validation.resolved(store, parse_spec({**SCRIPT, "after": [{"job": "nobody"}]}), caller=ADA)
 
@@ -221,12 +222,14 @@ def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: Store
 
 
 @quick_on_sqlite
-def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(db: StoreFixture, store: Store) -> None:
+def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(
+    db: StoreFixture, store: Store, approved: Approved
+) -> None:
     ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 250)))
     end(db, ids[0], EndReason.DATA_ERROR)
     assert settle(store) <= 5
     assert {told(db, each)[:2] for each in ids[1:]} == {("failed", "dependency_failed")}
-    assert db.job(ids[-1]).reason_message == "n248 has failed, and this job waits for its success"
+    assert db.job(ids[-1]).reason_message == approved("reason_message")
 
 
 @quick_on_sqlite
@@ -279,7 +282,7 @@ def test_jobs_of_a_batch_may_stand_in_any_order_but_only_all_together(db: StoreF
 
 
 @quick_on_sqlite
-def test_a_deleted_job_has_ended_as_it_did(db: StoreFixture, store: Store) -> None:
+def test_a_deleted_job_has_ended_as_it_did(db: StoreFixture, store: Store, approved: Approved) -> None:
     good, bad = db.submit(name="good"), db.submit(name="bad")
     of_good, of_bad = submit(store, good), submit(store, bad)
     end(db, good)
@@ -288,7 +291,7 @@ def test_a_deleted_job_has_ended_as_it_did(db: StoreFixture, store: Store) -> No
         requests.act(store, "delete", each, caller=ADA)
     settle(store)
     assert not waits(db, of_good.id)
-    assert told(db, of_bad.id)[2] == f"{bad} has failed, and this job waits for its success"
+    assert told(db, of_bad.id)[2] == approved("told", bad=bad)
     seen = queries.get(store, of_good.id, caller=ADA).after[0]
     assert (seen.name, seen.state) == (None, JobState.SUCCEEDED)
 
@@ -392,14 +395,14 @@ def test_weights_of_the_other_are_pinned_when_it_has_ended(db: StoreFixture, sto
 
 
 @quick_on_sqlite
-def test_weights_that_are_not_there_fail_the_job(db: StoreFixture, store: Store) -> None:
+def test_weights_that_are_not_there_fail_the_job(db: StoreFixture, store: Store, approved: Approved) -> None:
     first = db.submit(name="prep")
     job = submit(store, "prep", init_from="${jobs.prep.epoch-7}")
     others = submit(store, "prep")
     end(db, first, EndReason.COMPLETED, saved(store.blobs, b"one", step=1))
     settle(store)
     assert told(db, job.id)[:2] == ("failed", "dependency_failed")
-    assert told(db, job.id)[2] == f"init_from: job {first} has no checkpoint 'epoch-7'"
+    assert told(db, job.id)[2] == approved("told", first=first)
     assert not waits(db, others.id)
 
 

@@ -14,6 +14,7 @@ from store.facts.submission import KeyedRequest, Retry, Submission, Submitted
 from store.queries import jobs as queries
 from store.rows import access, checkpoints, deletion, initial_files, quotas
 from store.store import Store
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, NotFound
@@ -109,16 +110,16 @@ def test_each_way_to_name_a_checkpoint_works(db: StoreFixture, store: Store) -> 
 
 
 @quick_on_sqlite
-def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, store: Store) -> None:
+def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, store: Store, approved: Approved) -> None:
     private = trained(db, store.blobs, b"one")
     shared = trained(db, store.blobs, b"two", visibility="team")
-    assert refused(store, f"{private}/best", caller=BOB) == f"there is no job {private}"
-    assert refused(store, f"{private}/best", caller=ROOT) == f"there is no job {private}"
-    assert refused(store, f"{NOBODY}/best") == f"there is no job {NOBODY}"
+    assert refused(store, f"{private}/best", caller=BOB) == approved("refused", private=private)
+    assert refused(store, f"{private}/best", caller=ROOT) == approved("refused", private=private)
+    assert refused(store, f"{NOBODY}/best") == approved("refused 2", nobody=NOBODY)
     assert "no checkpoint 'epoch-9'" in refused(store, f"{shared}/epoch-9", caller=BOB)
     assert "no checkpoint" in refused(store, f"{shared}/{checkpoint_id(db, private, 'best')}", caller=BOB)
     assert submit(store, f"{shared}/best", caller=BOB).initial is not None
-    assert refused(store, "model:cracks@3") == "there is no model ada/cracks"
+    assert refused(store, "model:cracks@3") == approved("refused 3")
 
 
 @pytest.mark.parametrize("ref", MALFORMED)
@@ -238,7 +239,9 @@ def retry(store: Store, job_id: str, *, caller: Caller = ADA, ref: str | None = 
     return submission.submit(store, Retry(job_id, caller, ref=ref)).job
 
 
-def test_a_retry_needs_the_weights_again_unless_it_has_a_checkpoint(db: StoreFixture, store: Store) -> None:
+def test_a_retry_needs_the_weights_again_unless_it_has_a_checkpoint(
+    db: StoreFixture, store: Store, approved: Approved
+) -> None:
     source = trained(db, store.blobs, b"one")
     bare, trains = submit(store, f"{source}/best").id, submit(store, f"{source}/best").id
     db.cancel(bare)
@@ -251,7 +254,7 @@ def test_a_retry_needs_the_weights_again_unless_it_has_a_checkpoint(db: StoreFix
     delete(db, source)
     with pytest.raises(InvalidSpec) as caught:
         retry(store, bare)
-    assert caught.value.errors[0].message == f"there is no job {source}"
+    assert caught.value.errors[0].message == approved("message", source=source)
     goes_on = retry(store, trains).initial
     assert goes_on is not None
     assert (goes_on.source_job, goes_on.files) == (source, ())

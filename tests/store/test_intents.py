@@ -8,6 +8,7 @@ from store.facts.callers import Caller
 from store.facts.jobs import AT_ONCE, StoppedFor
 from store.rows import attempt_facts, deletion, edits, intents
 from store.rows.intents import requested_stop
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
@@ -44,7 +45,7 @@ def test_a_running_job_is_requested_to_pause_and_paused_by_the_end_of_its_attemp
     assert db.starting(claim.job_id, worker).number == 2
 
 
-def test_a_withdrawn_pause_requeues_the_job(db: StoreFixture) -> None:
+def test_a_withdrawn_pause_requeues_the_job(db: StoreFixture, approved: Approved) -> None:
     claim = db.running(db.submit(), db.worker())
     db.pause(claim.job_id)
     resumed = db.resume(claim.job_id)
@@ -52,7 +53,7 @@ def test_a_withdrawn_pause_requeues_the_job(db: StoreFixture) -> None:
     assert (resumed.state, resumed.reason_code, resumed.reason_message) == (
         "running",
         "running",
-        "the pause was withdrawn before it took effect",
+        approved("reason_message"),
     )
     assert db.end(claim, EndReason.PAUSED) is JobState.QUEUED
     job = db.job(claim.job_id)
@@ -105,7 +106,7 @@ def test_a_paused_job_is_cancelled_immediately(db: StoreFixture) -> None:
     assert db.moves(job_id) == ["queued", "paused", "cancelled"]
 
 
-def test_the_grace_of_a_cancel_only_becomes_shorter(db: StoreFixture) -> None:
+def test_the_grace_of_a_cancel_only_becomes_shorter(db: StoreFixture, approved: Approved) -> None:
     claim = db.running(db.submit(), db.worker())
     seen = [
         (db.cancel(claim.job_id, grace=grace)) for grace in (None, timedelta(seconds=30), timedelta(minutes=1), None)
@@ -116,11 +117,7 @@ def test_the_grace_of_a_cancel_only_becomes_shorter(db: StoreFixture) -> None:
     assert (forced.reason_code, forced.cancel_requested_at) == ("stopping", seen[0].cancel_requested_at)
     assert db.cancel(claim.job_id, grace=AT_ONCE).version == db.cancel(claim.job_id).version == forced.version
     messages = [event.data["text"] for event in db.events(claim.job_id) if event.type == "message"]
-    assert messages == [
-        "cancel requested: the job may save a checkpoint before it stops",
-        "cancel requested: the job is killed after 30s at most",
-        "forced cancel requested: the job is killed, and may save nothing more",
-    ]
+    assert "\n".join(messages) == approved("messages")
     assert db.end(claim, EndReason.CANCELLED) is JobState.CANCELLED
 
 
@@ -185,7 +182,7 @@ def test_a_delayed_retry_says_for_how_long(db: StoreFixture) -> None:
 
 
 @quick_on_sqlite
-def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
+def test_either_all_victims_are_preempted_or_none(db: StoreFixture, approved: Approved) -> None:
     worker = db.worker()
     one = db.running(db.submit(preemptible=True, priority=1), worker, "a")
     two = db.running(db.submit(preemptible=True, priority=2), worker, "b")
@@ -198,22 +195,19 @@ def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     assert not db.preempt(one.job_id, two.job_id, preemptor=high), "room for it is being made already"
     assert requested_stop(db.job(one.job_id)) is EndReason.PREEMPTED
     asked = db.job(one.job_id).reason_message
-    assert asked == (
-        "preempted by a job of ada (priority 5): it may save a checkpoint; "
-        "at stake: nothing yet; starts anew: it has no checkpoint"
-    )
+    assert asked == approved("asked")
     assert db.events(one.job_id)[-1].data == {"level": "info", "text": asked}
 
     db.record(one, seq=0, checkpoints=[checkpoint("c", step=1)])
     assert db.end(one, EndReason.PREEMPTED, "the worker was asked to stop") is JobState.QUEUED
     job = db.job(one.job_id)
-    assert job.reason_message == "attempt 1 ended: preempted by a job of ada (priority 5)"
-    assert db.events(one.job_id)[-1].data["error"]["message"] == "preempted by a job of ada (priority 5)"
+    assert job.reason_message == approved("reason_message")
+    assert db.events(one.job_id)[-1].data["error"]["message"] == approved("message")
     assert (job.preempt_requested_at, job.preempted_for, job.restarts, job.not_before) == (None, None, 0, None)
 
 
 @quick_on_sqlite
-def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture) -> None:
+def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture, approved: Approved) -> None:
     worker = db.worker()
     low = db.running(db.submit(preemptible=True), worker, "a")
     crashed = db.running(db.submit(preemptible=True), worker, "b")
@@ -226,7 +220,7 @@ def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture) -> None:
     db.end(crashed, EndReason.KILLED, "rank 0 was killed by SIGKILL")
     db.end(drained, EndReason.PREEMPTED, "the worker was asked to stop")
     reasons = [db.job(claim.job_id).reason_message.partition(" ended: ")[2] for claim in (low, crashed, drained)]
-    assert reasons[0] == "preempted by a job that was deleted since"
+    assert reasons[0] == approved("reasons")
     assert reasons[1].startswith("rank 0 was killed by SIGKILL")
     assert reasons[2] == "the worker was asked to stop"
 
@@ -249,7 +243,7 @@ def test_a_draining_worker_claims_nothing(db: StoreFixture) -> None:
     assert db.starting(job_id, worker).number == 1
 
 
-def test_events_say_who_asked_for_a_pause_a_resume_and_a_cancel(db: StoreFixture) -> None:
+def test_events_say_who_asked_for_a_pause_a_resume_and_a_cancel(db: StoreFixture, approved: Approved) -> None:
     eve = Caller("eve", Role.ADMIN)
     waiting, claim = db.submit(), db.running(db.submit(), db.worker())
     for job_id in (waiting, claim.job_id):
@@ -259,7 +253,7 @@ def test_events_say_who_asked_for_a_pause_a_resume_and_a_cancel(db: StoreFixture
     said = [event.data for event in db.events(claim.job_id) if event.type == "message"]
     assert [(data["text"].split(":")[0], data["by"]) for data in said] == [
         ("pause requested", "eve"),
-        ("the pause was withdrawn before it took effect", "eve"),
+        (approved("text"), "eve"),
         ("cancel requested", "eve"),
     ]
 

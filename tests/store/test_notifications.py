@@ -22,6 +22,7 @@ from store.facts.output import NewEvent
 from store.queries import notifications as queries
 from store.rows import edits, signals, targets, users
 from store.secret_keys import SecretKeys
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
@@ -380,7 +381,7 @@ def test_a_message_that_is_given_up_is_counted(team: Team) -> None:
     assert queries.list_messages(team.store, "eve", target_id=target.id, limit=10, before=None).items == []
 
 
-def test_old_messages_are_given_up_and_then_deleted(team: Team) -> None:
+def test_old_messages_are_given_up_and_then_deleted(team: Team, approved: Approved) -> None:
     team.target()
     team.cancelled()
     team.fan_out()
@@ -389,7 +390,7 @@ def test_old_messages_are_given_up_and_then_deleted(team: Team) -> None:
     assert [row.error for row in team.messages()] == [None]
     team.age(timedelta(hours=2))
     commands.clean_messages(team.store)
-    assert [(row.error, row.next_at) for row in team.messages()] == [("it was not sent in time", None)]
+    assert [(row.error, row.next_at) for row in team.messages()] == [(approved("text"), None)]
     team.age(timedelta(days=6))
     commands.clean_messages(team.store)
     assert team.messages() == []

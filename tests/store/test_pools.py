@@ -20,6 +20,7 @@ from store.facts.output import Batch
 from store.queries import attempts as queries
 from store.queries import placement
 from store.rows import claims, credits, leases, quotas, usage, users, worker_facts, workers
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store import pools
 from tests.store.fixture import StoreFixture, placement_on, run_together, store_on
@@ -56,11 +57,11 @@ def now_of(session: Session) -> int:
     return session.execute(select(now_us())).scalar_one()
 
 
-def test_a_job_in_a_pool_holds_what_it_asks_for_from_the_claim_on(db: StoreFixture) -> None:
+def test_a_job_in_a_pool_holds_what_it_asks_for_from_the_claim_on(db: StoreFixture, approved: Approved) -> None:
     worker = pools.serve(db)
     claim = pools.given(db, worker, nodes=2, devices=2)
     job = db.job(claim.job_id)
-    assert (job.state, job.devices, job.reason_message) == (JobState.STARTING, [], "attempt 1 starts in pool cpu")
+    assert (job.state, job.devices, job.reason_message) == (JobState.STARTING, [], approved("reason_message"))
     assert db.attempt(claim).pool_devices == 4
     assert db.allocations() == []
     facts = queries.read(store_on(db.database), claim)
@@ -191,10 +192,11 @@ def test_an_expired_lease_ends_nothing_in_a_pool(db: StoreFixture) -> None:
     assert db.job(claim.job_id).state == JobState.STARTING
 
 
-def test_one_daemon_serves_a_pool(db: StoreFixture) -> None:
+def test_one_daemon_serves_a_pool(db: StoreFixture, approved: Approved) -> None:
     worker = pools.serve(db)
-    with pytest.raises(Conflict, match="is served by head/boot-1"):
+    with pytest.raises(Conflict) as raised:
         pools.serve(db, worker_id=worker, holder="standby/boot-2")
+    assert str(raised.value) == approved("message")
     with pytest.raises(Conflict, match="from another data directory"):
         pools.serve(db, holder="stranger/boot-3")
     assert pools.serve(db, worker_id=worker) == worker, "it was started again, and does not wait for itself"

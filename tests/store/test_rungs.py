@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason, JobState
@@ -15,11 +16,11 @@ def _at_rung(db: StoreFixture, worker: str) -> str:
 
 
 @quick_on_sqlite
-def test_a_trial_that_has_paused_by_itself_waits_for_its_promotion(db: StoreFixture) -> None:
+def test_a_trial_that_has_paused_by_itself_waits_for_its_promotion(db: StoreFixture, approved: Approved) -> None:
     worker = db.worker()
     job_id = _at_rung(db, worker)
     job = db.job(job_id)
-    assert (job.reason_code, job.reason_message) == ("rung", "waits for promotion after 3 epochs")
+    assert (job.reason_code, job.reason_message) == ("rung", approved("reason_message"))
     assert (job.pause_requested_at, job.attempts_without_checkpoint, job.restarts) == (None, 0, 0)
     assert db.held() == {}
 

@@ -4,6 +4,7 @@ import importlib.metadata
 import subprocess
 import sys
 
+from tests.approved import Approved
 import torchyard
 from torchyard.client.handles import Job
 from torchyard.contract import errors
@@ -29,7 +30,7 @@ assert not {"torch", "asyncio", "fastapi", "store"} & {*sys.modules}
     assert done.returncode == 0, done.stderr
 
 
-def test_a_model_needs_packages_which_are_named() -> None:
+def test_a_model_needs_packages_which_are_named(approved: Approved) -> None:
     program = """
 import sys
 sys.modules["torch"] = None
@@ -40,4 +41,4 @@ except ModuleNotFoundError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout == "torchyard.load needs torch: pip install 'torchyard[models]'\n", done.stderr
+    assert done.stdout == approved("output"), done.stderr

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.approved import Approved
 from torchyard.contract.records import Collective, ProcessIdentity, RankCollectives
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.stacks import COLLECTIVES_SIGNAL
@@ -29,20 +30,17 @@ def write(run: RunDir, rank: int, found: RankCollectives) -> None:
     write_record(run.collectives / f"{rank}.json", found)
 
 
-def test_ranks_at_one_place_are_named_together(run: RunDir) -> None:
+def test_ranks_at_one_place_are_named_together(run: RunDir, approved: Approved) -> None:
     behind, ahead = collective("nccl:all_reduce", 41), collective("nccl:all_reduce", 42)
     for rank in (0, 2, 3):
         write(run, rank, RankCollectives(waits_for=ahead, ended=behind))
     write(run, 1, RankCollectives(ended=behind))
-    assert describe(run, ranks=range(5)) == [
-        "rank 0, 2, 3 waits for nccl:all_reduce 42 of default_pg on [[3]]",
-        "rank 1 waits for no collective, after nccl:all_reduce 41 of default_pg on [[3]]",
-    ]
+    assert "\n".join(describe(run, ranks=range(5))) == approved("describe")
 
 
-def test_a_rank_without_collectives_is_said(run: RunDir) -> None:
+def test_a_rank_without_collectives_is_said(run: RunDir, approved: Approved) -> None:
     write(run, 0, RankCollectives())
-    assert describe(run, ranks=range(1)) == ["rank 0 waits for no collective"]
+    assert describe(run, ranks=range(1)) == [approved("describe")]
 
 
 @pytest.mark.parametrize(

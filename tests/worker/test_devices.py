@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from torchyard.contract.errors import ConfigError
 from worker.devices.inventory import Device, discover, lock_devices
 from worker.host import process
@@ -145,11 +146,11 @@ def test_the_processes_and_the_memory_of_a_gpu_are_shown() -> None:
     assert used.blocked is None
 
 
-def test_a_gpu_that_a_foreign_process_uses_is_blocked_with_a_reason() -> None:
+def test_a_gpu_that_a_foreign_process_uses_is_blocked_with_a_reason(approved: Approved) -> None:
     binding = _two_gpus(_process(77, GIB), _process(4121, 21 * GIB), _process(9, None))
     free, used = discover(nvml=binding, environ={}).observe({77})
     assert free.blocked is None
-    assert used.blocked == "GPU 1 is held by pid 4121 (21 GiB), pid 9 (memory unknown), not ours"
+    assert used.blocked == approved("blocked")
 
 
 def test_values_that_the_driver_does_not_report_are_none() -> None:
@@ -162,21 +163,21 @@ def test_values_that_the_driver_does_not_report_are_none() -> None:
 
 
 @pytest.mark.parametrize("call", ["handle", "memory"])
-def test_a_gpu_that_fell_off_the_bus_is_blocked(call: str) -> None:
+def test_a_gpu_that_fell_off_the_bus_is_blocked(call: str, approved: Approved) -> None:
     binding = _two_gpus()
     inventory = discover(nvml=binding, environ={})
     binding.failing = {call}
-    assert inventory.observe(set())[1].blocked == f"GPU 1 does not respond: {call}: GPU is lost"
+    assert inventory.observe(set())[1].blocked == approved("blocked", call=call)
 
 
-def test_a_gpu_split_into_instances_is_blocked() -> None:
+def test_a_gpu_split_into_instances_is_blocked(approved: Approved) -> None:
     binding = _two_gpus()
     binding.mig = 1
     blocked = discover(nvml=binding, environ={}).observe(set())[0].blocked
-    assert blocked == "GPU 0 is split into MIG instances, which are not offered"
+    assert blocked == approved("blocked")
 
 
-def test_a_gpu_belongs_to_one_worker_of_the_host(tmp_path: Path) -> None:
+def test_a_gpu_belongs_to_one_worker_of_the_host(tmp_path: Path, approved: Approved) -> None:
     devices = discover(nvml=_two_gpus(), environ={}).devices
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
@@ -184,9 +185,7 @@ def test_a_gpu_belongs_to_one_worker_of_the_host(tmp_path: Path) -> None:
     with lock_devices(devices, first, folder=tmp_path):
         with pytest.raises(ConfigError) as caught:
             lock_devices(devices, second, folder=tmp_path)
-        assert caught.value.message == (
-            f"GPU 0 (GPU-aaaa) belongs to another worker of this host: pid {os.getpid()}, data directory {first}"
-        )
+        assert caught.value.message == (approved("message", getpid=os.getpid(), first=first))
         lock_devices(devices[:0], second, folder=tmp_path).close()  # the refused worker holds no lock
     lock_devices(devices, second, folder=tmp_path).close()
 

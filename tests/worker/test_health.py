@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.approved import Approved
 from tests.worker.test_devices import FakeNvml
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
@@ -33,12 +34,12 @@ def _nothing() -> None:
     pass
 
 
-def test_a_fault_that_no_gpu_confirms_is_an_error_of_the_program(binding: FakeNvml) -> None:
+def test_a_fault_that_no_gpu_confirms_is_an_error_of_the_program(binding: FakeNvml, approved: Approved) -> None:
     binding.uncorrected = {"GPU-aaaa": 3}
     binding.rows = {"GPU-aaaa": (0, 3, 1, 1)}  # all of that was so before the start
     verdict = _judge(binding, _nothing)
     assert (verdict.report.reason, verdict.faults) == (EndReason.USER_ERROR, {})
-    assert verdict.report.message == f"{MESSAGE} (the driver confirms no GPU fault)"
+    assert verdict.report.message == approved("message", message=MESSAGE)
     assert (verdict.report.rank, verdict.report.exit_code, verdict.report.traceback) == (0, 1, "…")
 
 
@@ -91,9 +92,9 @@ def test_a_gpu_that_stops_responding_confirms_a_fault(binding: FakeNvml, call: s
 
 
 @pytest.mark.parametrize("xid", sorted(FAULT_XIDS))
-def test_a_hardware_event_confirms_a_fault(binding: FakeNvml, xid: int) -> None:
+def test_a_hardware_event_confirms_a_fault(binding: FakeNvml, xid: int, approved: Approved) -> None:
     verdict = _judge(binding, lambda: binding.xids.update({"GPU-bbbb": [31, xid, 43]}))
-    assert verdict.faults == {"GPU-bbbb": f"the driver reported XID {xid}"}
+    assert verdict.faults == {"GPU-bbbb": approved("GPU_bbbb", xid=xid)}
 
 
 @pytest.mark.parametrize("xid", [13, 31, 32, 43, 45, 68, 69, 109])
@@ -102,13 +103,13 @@ def test_an_event_that_a_program_can_cause_confirms_no_fault(binding: FakeNvml, 
     assert verdict.report.reason is EndReason.USER_ERROR
 
 
-def test_an_event_before_the_start_confirms_no_fault(binding: FakeNvml) -> None:
+def test_an_event_before_the_start_confirms_no_fault(binding: FakeNvml, approved: Approved) -> None:
     health = Health(binding, GPUS)
     binding.xids = {"GPU-aaaa": [79]}
     since = health.read(GPUS)
     assert health.judge(REPORT, since=since).faults == {}
     binding.xids = {"GPU-aaaa": [79]}
-    assert health.judge(REPORT, since=since).faults == {"GPU-aaaa": "the driver reported XID 79"}
+    assert health.judge(REPORT, since=since).faults == {"GPU-aaaa": approved("GPU_aaaa")}
 
 
 def test_two_attempts_share_the_events_of_a_worker(binding: FakeNvml) -> None:

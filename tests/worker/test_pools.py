@@ -13,6 +13,7 @@ from store.db.tables import Worker
 from store.facts.attempts import Claim
 from store.rows import attempts, logs
 from tests import servers
+from tests.approved import Approved
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.pools import HERE, THERE, PoolFixture, report, serving
@@ -35,7 +36,7 @@ def lost_from_sight(pool: PoolFixture, daemon: Daemon) -> None:
     pool.store.write(lambda session: session.execute(seen))
 
 
-def test_a_job_of_several_nodes_runs_on_what_the_cluster_gives(pool: PoolFixture) -> None:
+def test_a_job_of_several_nodes_runs_on_what_the_cluster_gives(pool: PoolFixture, approved: Approved) -> None:
     daemon = pool.daemon()
     claim = pool.claimed(daemon)
     with serving(daemon):
@@ -52,7 +53,7 @@ def test_a_job_of_several_nodes_runs_on_what_the_cluster_gives(pool: PoolFixture
         attempt.end()
         wait_for(lambda: pool.store.job(claim.job_id).state == JobState.SUCCEEDED, "its end")
     lines = pool.store.read(lambda session: logs.after(session, claim.job_id, line=0, limit=10).items)
-    assert [(line.rank, line.text) for line in lines] == [(1, "of the other node")]
+    assert [(line.rank, line.text) for line in lines] == [(1, approved("text"))]
 
 
 def test_the_owner_is_told_the_clusters_own_reason(pool: PoolFixture, monkeypatch: pytest.MonkeyPatch) -> None:

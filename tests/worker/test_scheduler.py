@@ -11,6 +11,7 @@ from scheduling.snapshot import OVERDUE_AFTER
 from store.queue import Queue
 from store.rows import jobs, quotas, users
 from tests import line, servers
+from tests.approved import Approved
 from tests.databases import on_both, quick_on_sqlite
 from tests.store.fixture import a_service, recorded_statements, run_together
 from tests.worker.schedulers import SchedulersFixture, gpu, slot
@@ -79,7 +80,7 @@ def test_a_worker_that_may_not_claim_preempts_nothing(schedulers: SchedulersFixt
 
 
 def test_only_suitable_devices_are_reserved_for_a_preemptor_until_the_stops_are_overdue(
-    schedulers: SchedulersFixture,
+    schedulers: SchedulersFixture, approved: Approved
 ) -> None:
     scheduler = schedulers.scheduler("box", slot(0), slot(1), gpu(0), gpu(1))
     victim = scheduler.start_job("cpu-0", preemptible=True, stop_grace="5s")
@@ -92,7 +93,7 @@ def test_only_suitable_devices_are_reserved_for_a_preemptor_until_the_stops_are_
     assert scheduler.taken == [other]
     assert schedulers.reason(small) == (
         "reserved",
-        "needs 1 CPU slot; box is kept for it; 0 free on box, where devices are reserved for a job of ada",
+        approved("reason"),
     )
     schedulers.set_preempted_ago(victim.job_id, timedelta(seconds=5) + OVERDUE_AFTER - timedelta(seconds=20))
     scheduler.run_pass()
@@ -103,7 +104,7 @@ def test_only_suitable_devices_are_reserved_for_a_preemptor_until_the_stops_are_
     assert schedulers.preempted() == {victim.job_id: preemptor}
 
 
-def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixture) -> None:
+def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixture, approved: Approved) -> None:
     one, two = schedulers.scheduler("box-a", slot(0), slot(1)), schedulers.scheduler("box-b", slot(0))
     one.start_job("cpu-0", preemptible=True)
     one.start_job("cpu-1")
@@ -138,7 +139,7 @@ def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixt
     assert schedulers.reason(preemptor) == first[0][:2]
     schedulers.store.cancel(preemptor)
     recorded_reasons()
-    assert schedulers.reason(behind)[1] == "needs 1 device; box-a is kept for it; 0 free on box-a"
+    assert schedulers.reason(behind)[1] == approved("reason")
     assert schedulers.reason(large)[1].endswith("a job of ada is ahead, as it was submitted earlier")
 
 
@@ -159,7 +160,7 @@ def test_workers_that_write_many_reasons_at_once_do_not_deadlock(
 
 
 def test_a_draining_worker_is_named_in_the_reason_and_neither_takes_jobs_nor_preempts(
-    schedulers: SchedulersFixture,
+    schedulers: SchedulersFixture, approved: Approved
 ) -> None:
     scheduler = schedulers.scheduler("box", slot(0), slot(1))
     scheduler.start_job("cpu-0", preemptible=True)
@@ -167,10 +168,10 @@ def test_a_draining_worker_is_named_in_the_reason_and_neither_takes_jobs_nor_pre
     fits, large = schedulers.submit(), schedulers.submit(2, priority=5)
     scheduler.run_pass()
     assert (scheduler.taken, schedulers.preempted()) == ([], {})
-    assert schedulers.reason(large) == ("devices_busy", "needs 2 devices; box is draining")
+    assert schedulers.reason(large) == ("devices_busy", approved("reason"))
     assert schedulers.reason(fits) == (
         "devices_busy",
-        "needs 1 device; box is draining; a job of ada is ahead, as it has a higher priority",
+        approved("reason 2"),
     )
 
 
@@ -201,7 +202,7 @@ def with_quota(schedulers: SchedulersFixture, owner: str, **limits: int) -> None
 
 
 @on_both
-def test_others_pass_a_job_that_waits_for_its_owners_quota(schedulers: SchedulersFixture) -> None:
+def test_others_pass_a_job_that_waits_for_its_owners_quota(schedulers: SchedulersFixture, approved: Approved) -> None:
     with_quota(schedulers, "ada", devices=2)
     box = schedulers.scheduler("box", *(slot(index) for index in range(4)))
     running = box.start_job("cpu-0", owner="ada")
@@ -209,7 +210,7 @@ def test_others_pass_a_job_that_waits_for_its_owners_quota(schedulers: Scheduler
     other = schedulers.store.submit(owner="bob", priority=-5)
     box.run_pass()
     assert box.taken == [narrow, other], "a smaller job of the same owner, and one of another, pass it"
-    assert schedulers.reason(wide) == ("quota", "needs 2 devices; ada may hold 2 at once and holds 2 (quota)")
+    assert schedulers.reason(wide) == ("quota", approved("reason"))
     for claim in (running, box.claims[narrow]):
         schedulers.store.end(claim, EndReason.WORKER_LOST)
         schedulers.store.cancel(claim.job_id)
@@ -217,7 +218,9 @@ def test_others_pass_a_job_that_waits_for_its_owners_quota(schedulers: Scheduler
     assert box.taken == [narrow, other, wide]
 
 
-def test_a_job_that_its_owners_quota_holds_back_preempts_nothing(schedulers: SchedulersFixture) -> None:
+def test_a_job_that_its_owners_quota_holds_back_preempts_nothing(
+    schedulers: SchedulersFixture, approved: Approved
+) -> None:
     with_quota(schedulers, "ada", running=1)
     box = schedulers.scheduler("box", slot(0), slot(1))
     box.start_job("cpu-0", owner="ada")
@@ -225,15 +228,15 @@ def test_a_job_that_its_owners_quota_holds_back_preempts_nothing(schedulers: Sch
     waiting = schedulers.submit(priority=5)
     box.run_pass()
     assert schedulers.preempted() == {}
-    assert schedulers.reason(waiting) == ("quota", "ada may run 1 job at once and runs 1 (quota)")
+    assert schedulers.reason(waiting) == ("quota", approved("reason"))
 
 
-def test_a_job_starts_when_the_quota_is_raised(schedulers: SchedulersFixture) -> None:
+def test_a_job_starts_when_the_quota_is_raised(schedulers: SchedulersFixture, approved: Approved) -> None:
     with_quota(schedulers, "ada", devices=1)
     box = schedulers.scheduler("box", slot(0), slot(1))
     wide = schedulers.submit(2)
     box.run_pass()
-    assert schedulers.reason(wide) == ("quota", "needs 2 devices; ada may hold 1 at once (quota): raise it, or cancel")
+    assert schedulers.reason(wide) == ("quota", approved("reason"))
     raised = {Resource.DEVICES: 2}
     schedulers.store.write(lambda session: quotas.set_limits(session, "user", "ada", raised))
     box.run_pass()

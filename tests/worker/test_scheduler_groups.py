@@ -5,6 +5,7 @@ from sqlalchemy import Update, select, update
 from store.db.tables import Job
 from store.facts.jobs import DisplayedReason
 from store.rows import reasons
+from tests.approved import Approved
 from tests.databases import on_both
 from tests.store.fixture import recorded_statements
 from tests.worker.schedulers import SchedulersFixture, slot
@@ -56,19 +57,19 @@ def test_more_equal_jobs_cost_a_pass_no_more_statements(schedulers: SchedulersFi
 
 
 @on_both
-def test_a_new_reason_of_a_group_is_written_once(schedulers: SchedulersFixture) -> None:
+def test_a_new_reason_of_a_group_is_written_once(schedulers: SchedulersFixture, approved: Approved) -> None:
     scheduler = schedulers.scheduler("box", slot(0), slot(1))
     runs = scheduler.start_job("cpu-0")
     holder, *waiting = schedulers.store.submit_many(300, resources={"devices_per_node": 2})
     rows = rows_of(schedulers, waiting)
     scheduler.run_pass()
-    assert schedulers.reason(holder) == ("reserved", "needs 2 devices; box is kept for it; 1 free on box")
+    assert schedulers.reason(holder) == ("reserved", approved("reason 2"))
     of_group = "devices_busy", "needs 2 devices; 1 free on box, which is kept for a job of ada"
     assert shown(schedulers, waiting) == {of_group}
     scheduler.start_job("cpu-1")
     with recorded_statements(schedulers.store.database) as found:
         scheduler.run_pass()
-    assert schedulers.reason(holder)[1] == "needs 2 devices; box is kept for it; 0 free on box"
+    assert schedulers.reason(holder)[1] == approved("reason")
     assert shown(schedulers, waiting) == {(of_group[0], of_group[1].replace("1 free", "0 free"))}
     assert rows_of(schedulers, waiting) == rows
     written = [statement for statement in found if statement.startswith(("INSERT", "UPDATE"))]
@@ -124,7 +125,7 @@ def test_jobs_of_one_group_start_in_the_order_of_submission(
 
 
 @on_both
-def test_a_held_back_job_delays_no_other_and_needs_no_pass(schedulers: SchedulersFixture) -> None:
+def test_a_held_back_job_delays_no_other_and_needs_no_pass(schedulers: SchedulersFixture, approved: Approved) -> None:
     scheduler = schedulers.scheduler("box", slot(0))
     held_back, next_one = schedulers.submit(), schedulers.submit()
     schedulers.store.hold_back(held_back, seconds=3600)
@@ -138,7 +139,7 @@ def test_a_held_back_job_delays_no_other_and_needs_no_pass(schedulers: Scheduler
     schedulers.store.hold_back(held_back, seconds=-1)
     scheduler.run_pass()
     assert schedulers.store.job(held_back).not_before is None
-    assert schedulers.reason(held_back) == ("reserved", "needs 1 device; box is kept for it; 0 free on box")
+    assert schedulers.reason(held_back) == ("reserved", approved("reason"))
 
 
 def test_a_held_back_job_shows_its_own_reason_while_its_group_waits(schedulers: SchedulersFixture) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.approved import Approved
 from tests.disks import mounted
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
@@ -93,11 +94,11 @@ def test_a_rank_that_torchrun_terminated_is_not_the_cause(run: RunDir) -> None:
     assert (report.reason, report.rank, report.exit_code) == (EndReason.USER_ERROR, 1, 3)
 
 
-def test_a_rank_that_sigterm_killed_first_is_the_cause(run: RunDir) -> None:
+def test_a_rank_that_sigterm_killed_first_is_the_cause(run: RunDir, approved: Approved) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     _summary(run, (1, -15))
     report = judge(run, launcher_exit=1, world_size=2)
-    assert (report.reason, report.rank, report.message) == (EndReason.KILLED, 1, "rank 1 was killed by SIGTERM")
+    assert (report.reason, report.rank, report.message) == (EndReason.KILLED, 1, approved("message"))
 
 
 def test_a_lost_peer_error_alone_is_reported(run: RunDir) -> None:
@@ -106,11 +107,11 @@ def test_a_lost_peer_error_alone_is_reported(run: RunDir) -> None:
     assert (report.reason, report.rank) == (EndReason.USER_ERROR, 0)
 
 
-def test_an_exit_code_given_by_the_script_is_kept(run: RunDir) -> None:
+def test_an_exit_code_given_by_the_script_is_kept(run: RunDir, approved: Approved) -> None:
     _error(run, 1, time=100, message="exited with code 5", kind="SystemExit")
     _summary(run, (1, 5))
     report = judge(run, launcher_exit=1, world_size=2)
-    assert (report.exit_code, report.message) == (5, "rank 1: exited with code 5")
+    assert (report.exit_code, report.message) == (5, approved("message"))
 
 
 @pytest.mark.parametrize("said", ["train.py: error: unrecognized arguments: --lrr", "Error: No such option: --lrr"])
@@ -125,12 +126,12 @@ def test_a_wrong_argument_is_reported_in_the_programs_own_words(run: RunDir, sai
     assert report.message == (f"rank 1: {said}" if recorded else f"rank 1 exited with code 2: {said}")
 
 
-def test_the_report_of_a_crash_in_native_code_has_its_stack(run: RunDir) -> None:
+def test_the_report_of_a_crash_in_native_code_has_its_stack(run: RunDir, approved: Approved) -> None:
     run.log("rank-1", "stderr").write_text("step 1\nFatal Python error: Segmentation fault\n  File train.py line 3\n")
     _summary(run, (1, -11))
     report = judge(run, launcher_exit=1, world_size=2)
-    assert report.message == "rank 1 was killed by SIGSEGV"
-    assert report.traceback == "Fatal Python error: Segmentation fault\n  File train.py line 3\n"
+    assert report.message == approved("message")
+    assert report.traceback == approved("traceback")
 
 
 ECC = "CUDA error: uncorrectable ECC error encountered"
@@ -152,13 +153,13 @@ def test_a_device_fault_that_nccl_reports_is_not_a_lost_peer(run: RunDir) -> Non
     assert (report.reason, report.rank) == (EndReason.DEVICE_FAULT, 1)
 
 
-def test_an_abort_after_a_device_fault_is_a_device_fault(run: RunDir) -> None:
+def test_an_abort_after_a_device_fault_is_a_device_fault(run: RunDir, approved: Approved) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     run.log("rank-1", "stderr").write_text(f"step 1\n{WATCHDOG}\nException raised from c10_cuda_check\n")
     _summary(run, (1, -6), (0, 1))
     report = judge(run, launcher_exit=1, world_size=2)
     assert (report.reason, report.rank, report.exit_code) == (EndReason.DEVICE_FAULT, 1, -6)
-    assert report.message == f"rank 1 was killed by SIGABRT: {WATCHDOG}"
+    assert report.message == approved("message", watchdog=WATCHDOG)
 
 
 def test_an_abort_after_an_illegal_address_is_not_a_device_fault(run: RunDir) -> None:
@@ -174,12 +175,12 @@ TIMEOUT = (
 )
 
 
-def test_an_abort_after_a_collective_timeout_is_a_hang(run: RunDir) -> None:
+def test_an_abort_after_a_collective_timeout_is_a_hang(run: RunDir, approved: Approved) -> None:
     run.log("rank-1", "stderr").write_text(f"step 1\n{TIMEOUT} before timing out.\nFatal Python error: Aborted\n")
     _summary(run, (1, -6), (0, -15))
     report = judge(run, launcher_exit=1, world_size=2)
     assert (report.reason, report.rank, report.exit_code) == (EndReason.HANG, 1, -6)
-    assert report.message == f"rank 1 was killed by SIGABRT: {TIMEOUT} before timing out."
+    assert report.message == approved("message", timeout=TIMEOUT)
 
 
 def test_a_collective_timeout_without_an_abort_is_not_a_hang(run: RunDir) -> None:
@@ -188,14 +189,14 @@ def test_a_collective_timeout_without_an_abort_is_not_a_hang(run: RunDir) -> Non
     assert judge(run, launcher_exit=1, world_size=2).reason is EndReason.KILLED
 
 
-def test_a_malformed_or_missing_summary_is_ignored(run: RunDir) -> None:
+def test_a_malformed_or_missing_summary_is_ignored(run: RunDir, approved: Approved) -> None:
     report = judge(run, launcher_exit=7, world_size=2)
-    assert (report.reason, report.message) == (EndReason.USER_ERROR, "the launcher exited with code 7")
+    assert (report.reason, report.message) == (EndReason.USER_ERROR, approved("message"))
     run.log("launcher", "stderr").write_bytes(b"\xff\x00  rank      : x (local\n  exitcode  : -\n")
     (run.errors / "0.json").write_bytes(b"{not json")
     (run.errors / "1.json").symlink_to("/etc/passwd")
     report = judge(run, launcher_exit=-6, world_size=2)
-    assert (report.reason, report.message) == (EndReason.WORKER_LOST, "the launcher was killed by SIGABRT")
+    assert (report.reason, report.message) == (EndReason.WORKER_LOST, approved("message 2"))
 
 
 @pytest.mark.parametrize("came_up", [True, False])
@@ -250,10 +251,10 @@ def test_a_killed_launcher_counts_as_worker_lost(run: RunDir) -> None:
     assert judge(run, launcher_exit=-9, world_size=2).reason is EndReason.USER_ERROR
 
 
-def test_a_progress_bar_does_not_bury_what_a_rank_wrote_before_it(run: RunDir) -> None:
+def test_a_progress_bar_does_not_bury_what_a_rank_wrote_before_it(run: RunDir, approved: Approved) -> None:
     bar = "".join(f"\r{step:6}/9999 steps" for step in range(2000))
     run.log("rank-0", "stderr").write_text(f"warning: no data\r\n{bar}\nTraceback\n")
-    assert tail_of_stderr(run, "rank-0") == "warning: no data\n  1999/9999 steps\nTraceback\n"
+    assert tail_of_stderr(run, "rank-0") == approved("tail_of_stderr")
 
 
 @pytest.mark.parametrize(

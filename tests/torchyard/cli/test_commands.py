@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
 from tests.torchyard.cli.invocation import COMMAND, run_process
 from tests.torchyard.cli.terminal import in_terminal
@@ -141,20 +142,20 @@ def test_a_closed_stdout_is_not_an_error(server: FakeServer) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_pause_and_resume_print_the_jobs_state(server: FakeServer) -> None:
+def test_pause_and_resume_print_the_jobs_state(server: FakeServer, approved: Approved) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/pause", Answer(job(state="running"), 202))
     server.on(f"{JOB}/resume", Answer(job(), 202))
-    assert run(server, "pause", "job_1").stdout == "job_1  running, is about to pause\n"
+    assert run(server, "pause", "job_1").stdout == approved("output")
     assert run(server, "resume", "job_1").stdout == "job_1  queued\n"
 
 
-def test_drain_accepts_the_name_of_a_host(server: FakeServer) -> None:
+def test_drain_accepts_the_name_of_a_host(server: FakeServer, approved: Approved) -> None:
     worker = _worker([_device(0, job_id="job_1")])
     server.on("/v1/workers", page([worker]))
     server.on("/v1/workers/wrk_1/drain", Answer({**worker, "state": "draining"}, 200))
     done = run(server, "drain", "box-a")
-    assert done.stdout == "box-a  draining; jobs that return to the queue: 1\n"
+    assert done.stdout == approved("output")
     unknown = run(server, "drain", "box-z")
     assert (unknown.returncode, "no worker with the id or name 'box-z'" in unknown.stderr) == (1, True)
     assert is_clean_error(unknown)
@@ -223,20 +224,20 @@ def test_ps_asks_for_twenty_of_ones_own_jobs_unless_all_are_wanted(server: FakeS
     ]
 
 
-def test_cancel_takes_several_jobs(server: FakeServer) -> None:
+def test_cancel_takes_several_jobs(server: FakeServer, approved: Approved) -> None:
     for name in ("job_1", "job_2"):
         server.on(f"/v1/jobs/{name}", job(id=name))
         server.on(f"/v1/jobs/{name}/cancel", Answer(job(id=name, state="cancelled"), 202))
     done = run(server, "cancel", "job_1", "job_2")
-    assert done.stdout == "job_1  cancelled\njob_2  cancelled\n"
+    assert done.stdout == approved("output")
     assert len(json.loads(run(server, "cancel", "job_1", "job_2", "--json").stdout)) == 2
 
 
-def test_a_forced_cancel_says_so(server: FakeServer) -> None:
+def test_a_forced_cancel_says_so(server: FakeServer, approved: Approved) -> None:
     server.on("/v1/jobs/job_1", job(id="job_1"))
     server.on("/v1/jobs/job_1/cancel", Answer(job(id="job_1", state="running"), 202))
-    assert run(server, "cancel", "job_1").stdout == "job_1  running, is being cancelled\n"
-    assert run(server, "cancel", "job_1", "--now").stdout == "job_1  running, is being killed\n"
+    assert run(server, "cancel", "job_1").stdout == approved("output")
+    assert run(server, "cancel", "job_1", "--now").stdout == approved("output 2")
     assert server.requests[-1].query == {"now": ["true"]}
 
 

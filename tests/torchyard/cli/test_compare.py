@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.client.answers import job
 from tests.torchyard.client.fake_server import TOKEN, FakeServer, serving
@@ -60,18 +61,20 @@ def test_the_shared_metrics_and_the_settings_that_differ_are_shown(server: FakeS
     assert server.requests[-1].query == {"job": ["job_1", "job_2"]}
 
 
-def test_a_chosen_metric_is_shown_where_a_job_has_it(server: FakeServer) -> None:
+def test_a_chosen_metric_is_shown_where_a_job_has_it(server: FakeServer, approved: Approved) -> None:
     serve(server, job(), job(id="job_2"), job_1={"val/loss": 0.25})
     done = _run(server, "compare", "job_1", "job_2", "--key", "val/loss")
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["val/loss", "0.25", "-"]
-    assert done.stderr == "Their specs do not differ.\n"
+    assert done.stderr == approved("stderr")
 
 
-def test_a_chosen_metric_that_no_job_has_fails_and_names_those_there_are(server: FakeServer) -> None:
+def test_a_chosen_metric_that_no_job_has_fails_and_names_those_there_are(
+    server: FakeServer, approved: Approved
+) -> None:
     serve(server, job(), job(id="job_2"), job_1={"val/loss": 0.25}, job_2={"lr": 0.1})
     done = _run(server, "compare", "job_1", "job_2", "--key", "typo", "--key", "lr")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "No such metric: typo. These jobs have lr, val/loss.\n"
+    assert done.stderr == approved("stderr")
 
 
 def test_json_has_the_jobs_and_what_differs(server: FakeServer) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process, run_process
 from tests.torchyard.client.answers import DATA, JOB, job, metrics, page, serve_checkpoint
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, serving
@@ -69,14 +70,16 @@ def test_an_option_after_the_program_is_the_programs_own(server: FakeServer, tmp
 
 
 @pytest.mark.parametrize("option", [[], ["--csv"], ["--json"], ["--plot"]])
-def test_a_metric_that_is_not_there_fails_and_names_those_that_are(server: FakeServer, option: list[str]) -> None:
+def test_a_metric_that_is_not_there_fails_and_names_those_that_are(
+    server: FakeServer, option: list[str], approved: Approved
+) -> None:
     server.on(f"{JOB}/metrics", metrics(loss=[1]))
     known = [{"key": key, "count": 1, "latest": 1.0} for key in ("loss", "lr")]
     jobs = [{"job_id": "job_1", "position": 1, "keys": known}]
     server.on("/v1/metrics", {"jobs": jobs, "series": [], "max_points": 1500})
     done = _run(server, "metrics", "job_1", "-k", "loss", "-k", "typo", *option)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "No such metric: typo. This job has loss, lr.\n"
+    assert done.stderr == approved("stderr")
 
 
 def test_a_captured_checkpoint_is_listed_with_its_file(server: FakeServer) -> None:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.test_predict import serve
 from tests.torchyard.client.fake_server import TOKEN, FakeServer
@@ -23,23 +24,21 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_prints_the_path_and_what_was_checked(folder: Path) -> None:
+def test_it_prints_the_path_and_what_was_checked(folder: Path, approved: Approved) -> None:
     done = run(folder, "state.pt", "--to", "safetensors")
     assert (done.returncode, done.stdout) == (0, "state.safetensors\n"), done.stderr
-    assert done.stderr == "Checked: its logits and the model's differ by 0 at most.\n"
+    assert done.stderr == approved("stderr")
     answer = json.loads(run(folder, "state.safetensors", "--to", "safetensors", "-o", "b.safetensors", "--json").stdout)
     assert (answer["path"], answer["to"], answer["difference"]) == ("b.safetensors", "safetensors", 0)
     assert answer["card"]["outputs"]["logits"]["shape"] == ["batch", 10]
     assert load(folder / "b.safetensors", device="cpu").metadata["classes"] == answer["card"]["classes"]
 
 
-def test_nothing_is_replaced_without_force(folder: Path) -> None:
+def test_nothing_is_replaced_without_force(folder: Path, approved: Approved) -> None:
     (folder / "state.safetensors").write_text("mine")
     done = run(folder, "state.pt", "--to", "safetensors")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "error: state.safetensors is there already: choose another path, or replace it with --force\n"
-    )
+    assert done.stderr == approved("stderr")
     assert (folder / "state.safetensors").read_text() == "mine"
     assert run(folder, "state.pt", "--to", "safetensors", "--force").returncode == 0
     assert load(folder / "state.safetensors", device="cpu").metadata["classes"]
@@ -78,12 +77,12 @@ def test_what_is_wrong_is_said_in_a_line_and_nothing_is_left(folder: Path, argum
     assert sorted(folder.iterdir()) == before
 
 
-def test_without_the_extra_it_names_it(tmp_path: Path) -> None:
+def test_without_the_extra_it_names_it(tmp_path: Path, approved: Approved) -> None:
     program = "import sys; sys.modules['torch'] = None; from torchyard.cli import main; main()"
     command = [sys.executable, "-P", "-c", program, "export", "state.pt", "--to", "safetensors"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: export needs torch: pip install 'torchyard[models]'\n"
+    assert done.stderr == approved("stderr")
 
 
 def run(folder: Path, *arguments: str) -> CompletedProcess[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.answered import run
 from tests.torchyard.client.answers import JOB, NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
@@ -34,24 +35,23 @@ def test_each_change_would_do(changes: list[StartsIfView], line: str) -> None:
     assert forecasts.any_of(changes) == line
 
 
-def test_who_waits_is_told_place_time_and_changes() -> None:
+def test_who_waits_is_told_place_time_and_changes(approved: Approved) -> None:
     now = datetime.now(UTC)
     at = EstimateView(expected=now, low=None, high=None, made_at=now, held=0, of=12)
     clock = f"{now.astimezone():%H:%M}"
     sure = "too few estimates have come true yet to say how sure that is (12 of 20)"
-    assert forecasts.of_submitted(waiting(estimate=at, starts_if=[FEWER])) == [
-        f"Position 3 of the queue: it starts about {clock}; {sure}.",
-        "It would start now on 2 devices.",
-    ]
+    assert "\n".join(forecasts.of_submitted(waiting(estimate=at, starts_if=[FEWER]))) == approved(
+        "of_submitted", clock=clock, sure=sure
+    )
     assert forecasts.of_spec(waiting(estimate=at))[0].startswith("Position 3 of the queue: it would start about ")
-    assert forecasts.of_submitted(waiting(later_than=now)) == [f"Position 3 of the queue: it starts after {clock}."]
-    assert forecasts.of_submitted(waiting()) == [f"Position 3 of the queue: {MESSAGE}."]
+    assert forecasts.of_submitted(waiting(later_than=now)) == [approved("of_submitted 2", clock=clock)]
+    assert forecasts.of_submitted(waiting()) == [approved("of_submitted 3", message=MESSAGE)]
 
 
-def test_who_starts_at_once_is_told_nothing_more() -> None:
+def test_who_starts_at_once_is_told_nothing_more(approved: Approved) -> None:
     fits = ProspectView(fits=True, position=1)
     assert forecasts.of_submitted(None) == forecasts.of_submitted(fits) == []
-    assert forecasts.of_spec(fits) == ["It would start now."]
+    assert forecasts.of_spec(fits) == [approved("of_spec")]
     refused = ProspectView(fits=False, code="quota", message="you may\x1b[2J hold 2 devices at once")
     (line,) = forecasts.of_spec(refused)
     assert line.startswith("You may") and "\x1b" not in line

@@ -8,6 +8,7 @@ import pytest
 
 from store.commands import notifications as commands
 from store.db.database import Database
+from tests.approved import Approved
 from tests.store.fixture import store_on
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team
@@ -18,7 +19,7 @@ from tests.torchyard.client.test_notifications import ID, PATH, message, target
 HOOK = "https://example.com/hook?key=hidden"
 
 
-def test_a_target_is_added_shown_and_removed(team: Team) -> None:
+def test_a_target_is_added_shown_and_removed(team: Team, approved: Approved) -> None:
     run = partial(team.run, team.add("nora"))
     added = run("notify", "add", "alerts", "-", "--on", "job.failed", "--on", "job.best", stdin=f"{HOOK}\n")
     first, second = added.stdout.splitlines()
@@ -27,14 +28,14 @@ def test_a_target_is_added_shown_and_removed(team: Team) -> None:
     (listed,) = run("notify", "ls").stdout.splitlines()[1:]
     assert listed.split("  ")[-1].strip() == "nothing sent yet"
     assert "job.failed, job.best" in listed and "hidden" not in listed
-    assert run("notify", "change", "alerts", "--named").stdout == "alerts  job.failed, job.best of named jobs\n"
+    assert run("notify", "change", "alerts", "--named").stdout == approved("output")
     refused = run("notify", "add", "alerts", HOOK)
     assert refused.returncode == 1 and "has a target alerts already" in refused.stderr
     mail = run("notify", "add", "mail", "nora@example.com")
     assert mail.returncode == 1 and "only an administrator may enter an address of mail" in mail.stderr
     assert team.run("admin", "notify", "add", "mail", "nora@example.com", "--user", "nora").returncode == 0
     assert [row["name"] for row in json.loads(run("notify", "ls", "--json").stdout)] == ["alerts", "mail"]
-    assert run("notify", "rm", "alerts", "mail").stdout == "alerts  removed\nmail  removed\n"
+    assert run("notify", "rm", "alerts", "mail").stdout == approved("output 2")
     assert run("notify", "show", "alerts").returncode == 1
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 import pytest
 import torch
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import JOB, NOW, job
@@ -129,13 +130,11 @@ def test_what_cannot_be_predicted_is_one_line(
     assert code == 2 or len(done.stderr.splitlines()) == 1
 
 
-def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path, predict: Predict) -> None:
+def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path, predict: Predict, approved: Approved) -> None:
     (tmp_path / "best.pt").write_bytes(b"no checkpoint")
     done = predict("best.pt", "a.png")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "error: best.pt cannot be read as a checkpoint: it is neither a state.pt nor a model.safetensors\n"
-    )
+    assert done.stderr == approved("stderr")
 
 
 def test_a_terminal_gets_no_control_characters(tmp_path: Path) -> None:
@@ -148,7 +147,7 @@ def test_a_terminal_gets_no_control_characters(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_command_names_it(
-    tmp_path: Path, states: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, states: dict[str, Path], monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
     import builtins
     import sys
@@ -164,7 +163,7 @@ def test_without_the_extra_the_command_names_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", absent)
     done = run_in_process(["predict", str(states["digits"]), "a.png"], environment(None, ""), cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "error: predict needs torch: pip install 'torchyard[models]'\n")
+    assert (done.returncode, done.stderr) == (1, approved("stderr"))
 
 
 def serve(server: FakeServer, state: bytes, *, sent: bytes | None = None, ref: str = "best", **changes: Any) -> str:
@@ -251,14 +250,14 @@ def test_what_a_server_sends_instead_is_not_used(
 
 
 def test_a_job_that_is_no_recipe_is_refused_before_a_download(
-    tmp_path: Path, predict: Predict, states: dict[str, Path], server: FakeServer
+    tmp_path: Path, predict: Predict, states: dict[str, Path], server: FakeServer, approved: Approved
 ) -> None:
     serve(server, states["digits"].read_bytes())
     server.on(JOB, job(trainer="script", spec=SCRIPT))
     done = predict("job_1", "a.png", server=server)
     assert (done.returncode, done.stderr) == (
         1,
-        "error: job a is of no recipe: only its script can use its checkpoints\n",
+        approved("stderr"),
     )
     assert downloads(server) == 0
 

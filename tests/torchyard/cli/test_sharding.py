@@ -8,6 +8,7 @@ import tarfile
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import run_in_process
 from torchyard.cli.sharding import find_files, write_shards
 from torchyard.contract.errors import DataError
@@ -139,14 +140,14 @@ def test_a_wrong_index_is_refused_with_its_line(lines: list[str], problem: str) 
         parse_index(lines, where="index")
 
 
-def test_the_command_prints_what_names_the_shards_in_a_job(tmp_path: Path) -> None:
+def test_the_command_prints_what_names_the_shards_in_a_job(tmp_path: Path, approved: Approved) -> None:
     root = folder(tmp_path / "data")
     arguments = ["data", "shard", str(root), "out", "--size", "4KiB"]
     done = run_in_process(arguments, {}, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"file://{tmp_path}/out\n")
     assert "5 files in 4 shards" in done.stderr
     again = run_in_process(arguments, {}, cwd=tmp_path)
-    assert (again.returncode, again.stderr) == (1, "error: out is there already\n")
+    assert (again.returncode, again.stderr) == (1, approved("stderr"))
     as_json = json.loads(run_in_process([*arguments[:3], "two", "--json"], {}, cwd=tmp_path).stdout)
     size = sum(path.stat().st_size for path in (tmp_path / "two").glob("*.tar"))
     assert as_json == {"url": f"file://{tmp_path}/two", "files": 5, "shards": 1, "size": size}

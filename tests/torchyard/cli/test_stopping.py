@@ -11,6 +11,7 @@ from store.db.database import Database
 from store.db.tables import Attempt
 from store.ids import new_id
 from store.rows import attempts, claims, workers
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment
 from tests.torchyard.cli.service import Team
 from tests.torchyard.cli.terminal import in_terminal
@@ -109,10 +110,10 @@ def test_nothing_is_asked_with_yes_or_of_a_job_that_waits(team: Team, start: Sta
     assert (code, "?" in screen) == (0, False)
 
 
-def test_without_a_terminal_jobs_stop_unasked(team: Team, start: Start) -> None:
+def test_without_a_terminal_jobs_stop_unasked(team: Team, start: Start, approved: Approved) -> None:
     job_id = start()
-    assert team.run("ada", "pause", job_id).stdout == f"{job_id}  running, is about to pause\n"
-    assert team.run("ada", "cancel", job_id).stdout == f"{job_id}  running, is being cancelled\n"
+    assert team.run("ada", "pause", job_id).stdout == approved("output", job_id=job_id)
+    assert team.run("ada", "cancel", job_id).stdout == approved("output 2", job_id=job_id)
 
 
 def test_a_drain_says_what_it_stops(team: Team, start: Start) -> None:
@@ -137,11 +138,11 @@ def test_a_drain_of_an_idle_worker_is_not_asked_about(team: Team) -> None:
     assert (code, "?" in screen) == (0, False)
 
 
-def test_a_client_asks_for_prices(team: Team, start: Start) -> None:
+def test_a_client_asks_for_prices(team: Team, start: Start, approved: Approved) -> None:
     job_id = start("priced")
     with Client(team.url, team.tokens["ada"]) as client:
         price = client.price_of_stop(job_id, "pause")
-        assert price.message == f"it saves first; if it cannot: {LOST}; {ANEW}"
+        assert price.message == approved("message", lost=LOST, anew=ANEW)
         assert client.get(job_id).price_of_stop(now=True).message.startswith("it is killed and saves nothing: ")
         with pytest.raises(NotFound):
             client.price_of_stop("job_" + "0" * 32)

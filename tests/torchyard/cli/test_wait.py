@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.answered import run
 from tests.torchyard.client.answers import job
 from tests.torchyard.client.fake_server import FakeServer
@@ -40,10 +41,10 @@ def test_waiting_for_success_ends_with_the_first_that_fails(server: FakeServer) 
     assert (done.returncode, done.stdout) == (1, "job_2  failed\n")
 
 
-def test_waiting_until_jobs_run_does_not_wait_for_their_end(server: FakeServer) -> None:
+def test_waiting_until_jobs_run_does_not_wait_for_their_end(server: FakeServer, approved: Approved) -> None:
     _serve(server, job_1=["queued", "starting", "running"], job_2=["running"])
     done = run(server, "wait", "job_1", "job_2", "--for", "running")
-    assert (done.returncode, done.stdout) == (0, "job_2  running\njob_1  running\n")
+    assert (done.returncode, done.stdout) == (0, approved("output"))
 
 
 def test_a_paused_job_has_not_ended(server: FakeServer) -> None:
@@ -51,11 +52,11 @@ def test_a_paused_job_has_not_ended(server: FakeServer) -> None:
     assert run(server, "wait", "job_1").returncode == 0
 
 
-def test_the_time_is_over(server: FakeServer) -> None:
+def test_the_time_is_over(server: FakeServer, approved: Approved) -> None:
     _serve(server, job_1=["running"], job_2=["failed"])
     done = run(server, "wait", "job_1", "job_2", "--timeout", "0s")
     assert (done.returncode, done.stdout) == (124, "job_2  failed\n")
-    assert done.stderr == "the time is over: job_1 is running\n"
+    assert done.stderr == approved("stderr")
 
 
 def test_json_has_the_jobs_as_they_are_at_the_end(server: FakeServer) -> None:

@@ -6,6 +6,7 @@ import pytest
 import typer
 from typer.core import TyperArgument
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.reading import commands, read
 from tests.torchyard.contract.test_findings import RAW
@@ -30,10 +31,10 @@ def test_no_wrong_argument_is_answered_in_words_of_a_library(name: str) -> None:
         ("data push absent", "'DIR': dir 'absent' does not exist."),
     ],
 )
-def test_a_wrong_argument_is_named_with_what_is_allowed(arguments: str, says: str) -> None:
+def test_a_wrong_argument_is_named_with_what_is_allowed(arguments: str, says: str, approved: Approved) -> None:
     done = run_in_process(arguments.split(), environment(None, ""))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1] == f"Error: Invalid value for {says}"
+    assert done.stderr.splitlines()[-1] == approved("stderr", says=says)
 
 
 def test_a_wrong_variable_is_named_with_what_is_allowed() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.approved import Approved
 from torchyard.contract.errors import InvalidRequest
 from torchyard.contract.notes import MOST_NOTES_BYTES
 from torchyard.contract.patches import parse_patch
@@ -43,6 +44,6 @@ def test_other_notes_are_refused_with_what_is_wrong(notes: object, said: str) ->
     assert len(message) < 200
 
 
-def test_the_notes_of_before_are_only_for_new_ones() -> None:
-    assert refusal({"notes_before": "a"})[1] == "`notes_before` is only for a change of `notes`"
+def test_the_notes_of_before_are_only_for_new_ones(approved: Approved) -> None:
+    assert refusal({"notes_before": "a"})[1] == approved("refusal")
     assert refusal({"notes": "b", "notes_before": None})[0] == "notes_before"

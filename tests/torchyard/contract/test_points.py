@@ -1,11 +1,13 @@
 """What a sweep varies: the values that a key takes, how many trials there are, and their job specs."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from controller.sweeps.proposing import points
+from tests.approved import Approved
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.maximums import Maximums
 from torchyard.contract.points import checked_points, extended, resolved, spec_of
@@ -15,6 +17,19 @@ from torchyard.contract.sweeps import MOST_POINTS, Point, SweepExtension, SweepS
 ANY = Maximums()
 RECIPE = {"trainer": "image-classification"}
 SCRIPT = {"trainer": "script", "config": {"code": "file:///code", "args": ["--lr", "1", "in.csv", "--fast", "--n=2"]}}
+
+LR = "config.optimizer.lr"
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "too many points": ({LR: {"min": 0, "max": 1, "step": 0.001}, "config.training.seed": "1..1000"}, ""),
+    "an unknown key": ({"config.optimizer.lrr": [1]}, "parameters.config.optimizer.lrr"),
+    "a wrong value": ({LR: [0.1, -1]}, f"parameters.{LR}"),
+    "an unknown key in the middle": ({"config.training.epoch.s": [1]}, "parameters.config.training.epoch.s"),
+    "what ranks the trials": ({"checkpoint.monitor": ["a"]}, "parameters.checkpoint.monitor"),
+    "a part of what varies": ({"config.optimizer": [{}], LR: [1]}, f"parameters.{LR}"),
+    "an option of a recipe": ({"args.lr": [1]}, "parameters.args.lr"),
+    "a variable of the service": ({"env.RANK": ["1"]}, "parameters.env.RANK"),
+}
+"""Parameters of a recipe that cannot be, and the field that the error names."""
 
 
 def sweep(job: dict[str, Any] = RECIPE, **spec: Any) -> SweepSpec:
@@ -29,10 +44,10 @@ def all_points(spec: SweepSpec) -> list[dict[str, Any]]:
     return points(spec, first=0, count=spec.size + 1)
 
 
-def refusal(spec: SweepSpec) -> tuple[str, str]:
-    """Returns the first error of a sweep: its field and its message."""
+def refusal(spec: SweepSpec | Callable[[], SweepSpec]) -> tuple[str, str]:
+    """Returns the first error of a sweep, or of what makes it: its field and its message."""
     with pytest.raises(InvalidSpec) as raised:
-        known, _ = resolved(spec, visibility="private", maximums=ANY)
+        known, _ = resolved(spec if isinstance(spec, SweepSpec) else spec(), visibility="private", maximums=ANY)
         for number, point in enumerate(checked_points(known)):
             spec_of(known, number, point)
     return raised.value.errors[0].field, raised.value.errors[0].message
@@ -99,10 +114,27 @@ def test_what_is_no_sweep_is_refused_before_points_are_made(spec: dict[str, Any]
         {"parameters": {"priority": [1]}, "job": {**SCRIPT, "priority": 10**5000}},
     ],
 )
-def test_a_number_that_no_database_stores_is_refused(spec: dict[str, Any]) -> None:
+def test_a_number_that_no_database_stores_is_refused(spec: dict[str, Any], approved: Approved) -> None:
     with pytest.raises(InvalidSpec) as raised:
         parse_sweep({"job": SCRIPT, **spec})
-    assert raised.value.errors[0].message == "has more than 64 bits"
+    assert raised.value.errors[0].message == approved("message")
+
+
+@pytest.mark.parametrize(("parameters", "field"), WRONG.values(), ids=WRONG)
+def test_what_cannot_vary_is_named(parameters: dict[str, Any], field: str, approved: Approved) -> None:
+    assert refusal(lambda: sweep(parameters=parameters)) == (field, approved.of_row("message"))
+
+
+def test_a_sweep_of_what_is_no_job_names_the_jobs_key(approved: Approved) -> None:
+    varied = {LR: [0.1]}
+    assert refusal(lambda: sweep({"trainer": "nothing"}, parameters=varied))[0] == "job.trainer"
+    assert refusal(lambda: sweep(parameters=varied, method="random")) == ("", "random needs trials")
+    assert refusal(lambda: sweep(parameters={LR: {"min": 0, "max": 1}})) == ("", approved("no step"))
+    field, message = refusal(lambda: sweep(parameters=varied, monitor="val/los"))
+    assert field == "job" and message.startswith("checkpoint.monitor must be one of ")
+    private = {**RECIPE, "visibility": "private"}
+    refused = refusal(lambda: sweep(private, parameters=varied, visibility="team"))
+    assert refused == ("visibility", approved("other visibility"))
 
 
 def test_random_points_follow_from_the_seed_and_the_number() -> None:
@@ -141,14 +173,12 @@ def test_values_reach_the_places_that_keys_name() -> None:
     assert spec.job == SCRIPT | {"env": {"A": "1"}}, "the sweep's own spec is as it was"
 
 
-def test_what_a_key_cannot_set_is_named() -> None:
+def test_what_a_key_cannot_set_is_named(approved: Approved) -> None:
     assert refusal(sweep(parameters={"priority.x": [1]}))[0] == "parameters.priority.x"
-    assert refusal(sweep({**RECIPE, "priority": 1}, parameters={"priority.x": [1]}))[1] == (
-        "priority is no object, so there is no priority.x"
-    )
+    assert refusal(sweep({**RECIPE, "priority": 1}, parameters={"priority.x": [1]}))[1] == approved("refusal")
     assert refusal(sweep(method="list", points=[{"priority": 1}, {"priority": 101}])) == (
         "points.1.priority",
-        "must be at most 100 (at priority=101)",
+        approved("refusal 2"),
     )
 
 

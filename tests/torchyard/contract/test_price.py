@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from torchyard.contract.price import (
     Kind,
     Stake,
@@ -58,37 +59,29 @@ def test_device_time_has_the_unit_of_its_size(seconds: int, said: str) -> None:
     assert device_time(seconds * 1_000_000, "cpu") == said
 
 
-def test_whether_a_job_saves_first_is_said_of_its_kind() -> None:
+def test_whether_a_job_saves_first_is_said_of_its_kind(approved: Approved) -> None:
     rest = "412 steps, 18 GPU-minutes; resumes at step 3,000"
-    assert price_of_stop(stake(), saving("image-classification", "train")) == f"it saves first; if it cannot: {rest}"
-    assert price_of_stop(stake(), saving("script", None)) == f"it may save first; if it does not: {rest}"
+    assert price_of_stop(stake(), saving("image-classification", "train")) == approved("price_of_stop", rest=rest)
+    assert price_of_stop(stake(), saving("script", None)) == approved("price_of_stop 2", rest=rest)
     assert price_of_stop(stake(), saving("segmentation", "evaluate")) == f"it saves nothing: {rest}"
     killed = price_of_stop(stake(resumes_at=None), saving("segmentation", "train", now=True), ends=True)
-    assert killed == (
-        "it is killed and saves nothing: 412 steps, 18 GPU-minutes; a retry starts anew: it has no checkpoint"
-    )
+    assert killed == approved("killed")
     starting = price_of_stop(stake(is_training=False), saving("segmentation", "train"))
-    assert starting == "nothing trained yet, 18 GPU-minutes; resumes at step 3,000"
+    assert starting == approved("starting")
     saved = price_of_stop(stake(steps=0, device_us=0), saving("script", None), ends=True)
-    assert saved == "nothing is lost yet; a retry resumes at step 3,000"
+    assert saved == approved("saved")
 
 
-def test_a_job_that_was_asked_to_stop_says_what_is_at_stake() -> None:
+def test_a_job_that_was_asked_to_stop_says_what_is_at_stake(approved: Approved) -> None:
     rest = "at stake: 412 steps, 18 GPU-minutes; resumes at step 3,000"
-    assert stop_asked(stake(), "first") == f"it saves a checkpoint; {rest}"
-    assert stop_asked(stake(), "perhaps") == f"it may save a checkpoint; {rest}"
-    assert stop_asked(stake(is_training=False, resumes_at=None), "first") == (
-        "at stake: nothing trained yet, 18 GPU-minutes; starts anew: it has no checkpoint"
-    )
+    assert stop_asked(stake(), "first") == approved("stop_asked", rest=rest)
+    assert stop_asked(stake(), "perhaps") == approved("stop_asked 2", rest=rest)
+    assert stop_asked(stake(is_training=False, resumes_at=None), "first") == approved("stop_asked 3")
 
 
-def test_many_stops_are_summed_by_kind() -> None:
+def test_many_stops_are_summed_by_kind(approved: Approved) -> None:
     both: dict[Kind, int] = {"cuda": 54 * MINUTE, "cpu": 2 * MINUTE}
-    assert price_of_stops(0, {}) == "nothing is lost: no job runs"
-    assert price_of_stops(1200, both) == (
-        "1,200 jobs run; if none of them saves first: 54 GPU-minutes, 2 CPU-slot-minutes"
-    )
+    assert price_of_stops(0, {}) == approved("price_of_stops")
+    assert price_of_stops(1200, both) == approved("price_of_stops 2")
     assert price_of_stops(2, {}) == price_of_stops(2, {}, now=True) == "2 jobs run; nothing is lost yet"
-    assert price_of_stops(2, both, now=True) == (
-        "2 jobs run, and are killed without saving: 54 GPU-minutes, 2 CPU-slot-minutes"
-    )
+    assert price_of_stops(2, both, now=True) == approved("price_of_stops 3")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.approved import Approved
 from tests.trainer.bases import END, TEMPLATE, tiny_base
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes.causal import CausalDataConfig
@@ -74,11 +75,11 @@ def test_a_text_that_ends_with_eos_gets_no_second_one(tmp_path: Path, tokenizer:
     assert batch(data.train).inputs["input_ids"].tolist() == [tokenizer(f"The yard{END}").input_ids]
 
 
-def test_only_the_completion_of_a_prompt_is_counted(tmp_path: Path, tokenizer: Any) -> None:
+def test_only_the_completion_of_a_prompt_is_counted(tmp_path: Path, tokenizer: Any, approved: Approved) -> None:
     record = {"prompt": "Who asks a question?", "completion": " A fine one."}
     data = load(source(tmp_path / "a.jsonl", twice(record)), tokenizer)
     assert learned(batch(data.train), tokenizer) == f" A fine one.{END}"
-    assert tokenizer.decode(batch(data.train).inputs["input_ids"][0]) == f"Who asks a question? A fine one.{END}"
+    assert tokenizer.decode(batch(data.train).inputs["input_ids"][0]) == approved("tokenizer", end=END)
     prompt = data.val.prompts(9)[0]
     assert (tokenizer.decode(prompt.tokens), tokenizer.decode(prompt.rest)) == (
         "Who asks a question?",
@@ -138,13 +139,13 @@ def test_the_tokens_are_counted_without_padding(tmp_path: Path, tokenizer: Any) 
     assert TOKENS.count - before == data.train.lengths.sum()
 
 
-def test_what_is_too_long_is_cut_or_left_out_and_said(tmp_path: Path, tokenizer: Any) -> None:
+def test_what_is_too_long_is_cut_or_left_out_and_said(tmp_path: Path, tokenizer: Any, approved: Approved) -> None:
     path = source(tmp_path / "a.jsonl", [*[{"text": "a b"}] * 4, *[{"text": "a " * 40}] * 2])
     data = load(path, tokenizer, max_length=8)
-    assert data.notes == ["2 of 6 examples are longer than 8 tokens: cut"]
+    assert data.notes == [approved("notes")]
     assert max(data.train.lengths.max(), data.val.lengths.max()) == 8
     data = load(path, tokenizer, max_length=8, too_long="leave_out")
-    assert data.notes == ["2 of 6 examples are longer than 8 tokens: left out"]
+    assert data.notes == [approved("notes 2")]
     assert len(data.train) + len(data.val) == 4
 
 
@@ -161,9 +162,9 @@ def test_an_example_without_a_counted_token_is_left_out_and_said(tmp_path: Path,
         load(source(tmp_path / "b.jsonl", twice(long)), tokenizer, max_length=8)
 
 
-def test_blank_texts_are_left_out_and_said(tmp_path: Path, tokenizer: Any) -> None:
+def test_blank_texts_are_left_out_and_said(tmp_path: Path, tokenizer: Any, approved: Approved) -> None:
     data = load(source(tmp_path / "a.jsonl", [*[{"text": "a b"}] * 4, {"text": ""}, {"text": " \n"}]), tokenizer)
-    assert data.notes == ["2 of 6 examples have no counted token left, and are left out"]
+    assert data.notes == [approved("notes")]
 
 
 def test_the_reader_is_called_while_a_large_source_is_tokenized(
@@ -272,10 +273,12 @@ def test_of_a_conversation_the_model_continues_the_first_turn(tmp_path: Path, to
 
 
 @pytest.mark.parametrize("too_long", ["cut", pytest.param("leave_out", marks=pytest.mark.thorough)])
-def test_a_line_of_a_million_tokens_is_too_long_and_no_more(tmp_path: Path, tokenizer: Any, too_long: str) -> None:
+def test_a_line_of_a_million_tokens_is_too_long_and_no_more(
+    tmp_path: Path, tokenizer: Any, too_long: str, approved: Approved
+) -> None:
     path = source(tmp_path / "a.jsonl", [{"text": "a " * 1_000_000}, *[{"text": "a b"}] * 4])
     data = load(path, tokenizer, max_length=8, too_long=too_long, packing=False)
-    assert data.notes == [f"1 of 5 examples are longer than 8 tokens: {too_long.replace('leave_out', 'left out')}"]
+    assert data.notes == [approved("notes", replace=too_long.replace("leave_out", "left out"))]
     assert len(data.train) + len(data.val) == (5 if too_long == "cut" else 4)
     assert max(data.train.lengths.max(), data.val.lengths.max()) <= 8
 

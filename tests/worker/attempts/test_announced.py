@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import JobState
@@ -56,7 +57,9 @@ def test_an_attempt_that_was_announced_and_surely_not_started_is_started_by_the_
     assert simulated.job.attempt == 1
 
 
-def test_a_start_that_is_not_taken_yet_is_repeated_without_preparing_again(simulated: SimulatedRunnerFixture) -> None:
+def test_a_start_that_is_not_taken_yet_is_repeated_without_preparing_again(
+    simulated: SimulatedRunnerFixture, approved: Approved
+) -> None:
     stored = announcing(simulated)
     simulated.engine.refusals = [NotStartedYet("the cluster is away"), NotStartedYet("the cluster is away")]
     simulated.start_runner()
@@ -68,17 +71,17 @@ def test_a_start_that_is_not_taken_yet_is_repeated_without_preparing_again(simul
     wait_for(lambda: simulated.key in simulated.engine.attempts, "the start")
     assert simulated.run.config.stat().st_ino == prepared
     told = [text for text in simulated.messages() if "the cluster is away" in text]
-    assert told == ["the attempt cannot be started now, and waits: the cluster is away"]
+    assert told == [approved("told")]
 
 
-def test_a_job_is_cancelled_while_the_cluster_takes_none(simulated: SimulatedRunnerFixture) -> None:
+def test_a_job_is_cancelled_while_the_cluster_takes_none(simulated: SimulatedRunnerFixture, approved: Approved) -> None:
     stored = announcing(simulated)
     simulated.engine.refusals = [NotStartedYet("the cluster is away")]
     simulated.start_runner()
     wait_for(lambda: len(stored) == 1, "the first start")
     simulated.request_stop()
     assert simulated.wait_for_end().state == JobState.CANCELLED
-    assert simulated.row.detail == "stopped before it started: the cluster is away"
+    assert simulated.row.detail == approved("detail")
     assert simulated.engine.attempts == {}
 
 

@@ -9,6 +9,7 @@ import pytest
 from store.blobs import Blobs
 from store.db.database import Database
 from store.rows import artifacts, checkpoints
+from tests.approved import Approved
 from tests.disks import mounted
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import wait_for
@@ -143,11 +144,11 @@ def test_a_damaged_bundle_ends_the_job(simulated: SimulatedRunnerFixture) -> Non
 
 
 @pytest.mark.parametrize("config", [{"entrypoint": "main.py"}])
-def test_a_missing_entrypoint_is_named(simulated: SimulatedRunnerFixture) -> None:
+def test_a_missing_entrypoint_is_named(simulated: SimulatedRunnerFixture, approved: Approved) -> None:
     simulated.start_runner()
     assert simulated.wait_for_end().state == JobState.FAILED
     assert simulated.job.error is not None
-    assert simulated.job.error["message"] == f"there is no {simulated.run.code}/main.py"
+    assert simulated.job.error["message"] == approved("message", code=simulated.run.code)
 
 
 @pytest.mark.parametrize("where", ["unpacked", "runs"])

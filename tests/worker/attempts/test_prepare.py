@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.approved import Approved
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.records import LaunchPlan, NodePart
@@ -211,10 +212,10 @@ def test_data_outside_the_allowed_folders_is_refused(run: RunDir, allowed: Path,
         _plan(run, _recipe(f"file://{tmp_path}/{path}"), allowed=[allowed])
 
 
-def test_missing_data_is_named(run: RunDir, allowed: Path) -> None:
+def test_missing_data_is_named(run: RunDir, allowed: Path, approved: Approved) -> None:
     with pytest.raises(DataError) as caught:
         _plan(run, _recipe(f"file://{allowed}/none.npz"), allowed=[allowed])
-    assert caught.value.message == f"there is no {allowed}/none.npz"
+    assert caught.value.message == approved("message", allowed=allowed)
 
 
 @pytest.mark.parametrize("path", ["a%00b", "a%ffb", "a" * 300])
@@ -223,10 +224,10 @@ def test_an_invalid_path_is_refused(run: RunDir, allowed: Path, path: str) -> No
         _plan(run, _recipe(f"file://{allowed}/{path}"), allowed=[allowed])
 
 
-def test_a_missing_entrypoint_is_named(run: RunDir, allowed: Path) -> None:
+def test_a_missing_entrypoint_is_named(run: RunDir, allowed: Path, approved: Approved) -> None:
     with pytest.raises(DataError) as caught:
         _plan(run, _script(allowed, entrypoint="main.py"), allowed=[allowed])
-    assert caught.value.message == f"there is no {allowed}/main.py"
+    assert caught.value.message == approved("message", allowed=allowed)
 
 
 def test_an_entrypoint_that_links_out_of_the_code_is_refused(run: RunDir, allowed: Path, tmp_path: Path) -> None:

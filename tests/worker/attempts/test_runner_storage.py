@@ -13,6 +13,7 @@ from store.db.database import Database
 from store.facts.output import NewCheckpoint
 from store.rows import checkpoints
 from store.service_identity import ServiceIdentity
+from tests.approved import Approved
 from tests.databases import unavailable
 from tests.disks import mounted
 from tests.leftovers import leave_depth
@@ -185,7 +186,7 @@ def test_problems_at_the_start_and_at_storing_are_reported_separately(
 
 
 def test_a_socket_in_place_of_the_event_log_does_not_keep_the_attempt_open(
-    simulated: SimulatedRunnerFixture, tmp_path: Path
+    simulated: SimulatedRunnerFixture, tmp_path: Path, approved: Approved
 ) -> None:
     attempt = simulated.start_ranks()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -194,7 +195,7 @@ def test_a_socket_in_place_of_the_event_log_does_not_keep_the_attempt_open(
         short.rename(simulated.run.events)
         attempt.end()
         assert simulated.wait_for_end().state == JobState.SUCCEEDED
-    assert simulated.messages() == ["events.jsonl cannot be opened, and is not read"]
+    assert simulated.messages() == [approved("messages")]
 
 
 def test_an_outage_of_the_database_delays_the_end_and_loses_nothing(

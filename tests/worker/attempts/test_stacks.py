@@ -7,6 +7,7 @@ import pytest
 from store.facts.attempts import AttemptSecrets
 from store.facts.telemetry import Answer, Stacks
 from store.rows import secrets, stacks
+from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import JobState
@@ -69,7 +70,7 @@ def test_a_rank_that_does_not_answer_delays_no_turn_and_is_named(
 
 
 def test_a_question_that_fails_does_not_end_the_attempt(
-    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
     def fail(_: object) -> None:
         raise OSError("too many open files")
@@ -77,7 +78,7 @@ def test_a_question_that_fails_does_not_end_the_attempt(
     attempt = simulated.start_ranks()
     monkeypatch.setattr(simulated.engine, "request_stacks", fail)
     ask(simulated)
-    assert texts(answer_of(simulated)) == [(None, "cannot be asked: too many open files")]
+    assert texts(answer_of(simulated)) == [(None, approved("texts"))]
     attempt.end()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import DATA, JOB, NOW, job, page, serve_checkpoint
@@ -65,10 +66,7 @@ def test_the_keys_of_points_are_completed_too(server: FakeServer) -> None:
     [
         ("trainer: script", "is a job spec: put it below the key `job`"),
         ("parameters: {lr: [1]}\njob: {}", "is no sweep"),
-        ("parameters: {config.optimizer.lr: []}\njob: {}", "parameters.config.optimizer.lr"),
         ("parameters: {args.a: 1..1000, args.b: 1..1000}\njob: {trainer: script}", "1000000 points, and at most 10000"),
-        ("method: random\nparameters: {args.a: [1]}\njob: {trainer: script}", "random needs trials"),
-        ("job: {trainer: script}", "grid needs parameters"),
         ("parameters: {lerning: [1]}\njob: {trainer: image-classification}", "lerning is no key"),
         ("[]", "not a job spec"),
     ],
@@ -91,7 +89,9 @@ def test_a_dry_run_submits_nothing(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(("state", "code"), [("finished", 0), ("failed", 1), ("cancelled", 3)])
-def test_following_says_how_trials_end_and_prints_the_ranking(server: FakeServer, state: str, code: int) -> None:
+def test_following_says_how_trials_end_and_prints_the_ranking(
+    server: FakeServer, state: str, code: int, approved: Approved
+) -> None:
     reason = {"code": state, "message": "that is it", "since": NOW}
     server.on(PATH, Answer(sweep(trials={"total": 3, "running": 2, "waiting": 1}), 201))
     server.on(
@@ -104,10 +104,10 @@ def test_following_says_how_trials_end_and_prints_the_ranking(server: FakeServer
     assert done.returncode == code, done.stderr
     lines = [line[10:] for line in done.stderr.splitlines() if line[2:3] == ":"]
     assert lines == [
-        "running    trials are made",
-        "trial 1 succeeded  val/loss 0.25  lr 2",
-        "trial 0 succeeded  val/loss 0.5  lr 1",
-        "trial 2 failed  lr 3  CUDA out of memory",
+        approved("lines"),
+        approved("lines 2"),
+        approved("lines 3"),
+        approved("lines 4"),
         f"{state:<10} that is it",
     ]
     heading, *rows = done.stdout.splitlines()[-4:]
@@ -213,10 +213,10 @@ def test_the_jobs_of_a_sweep_are_listed_and_say_so(server: FakeServer) -> None:
     assert f"sweep      lr ({ID}), trial 3" in run(server, "show", "job_1").stdout.splitlines()
 
 
-def test_the_best_checkpoint_is_named_and_downloaded(server: FakeServer, tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_named_and_downloaded(server: FakeServer, tmp_path: Path, approved: Approved) -> None:
     done = run(server, "sweep", "best", "lr")
     assert (done.returncode, done.stdout) == (0, "job_1/ckpt_1\n")
-    assert done.stderr == "val/loss 0.25 of trial 1: lr 0.01\n"
+    assert done.stderr == approved("stderr")
     assert json.loads(run(server, "sweep", "best", "lr", "--json").stdout) == BEST
     serve_checkpoint(server, DATA)
     done = run(server, "sweep", "best", "lr", "-o", "it.pt", cwd=tmp_path)

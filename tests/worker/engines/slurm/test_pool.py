@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.approved import Approved
 from torchyard.contract.devices import PoolNodes, PoolReport
 from worker.engines.slurm.commands import Commands, NoAnswer
 from worker.engines.slurm.pool import PoolSettings, read_pool
@@ -32,11 +33,11 @@ def test_a_partition_with_gpus_offers_those_of_its_nodes(tmp_path: Path) -> None
     "state",
     ["down", "down*", "idle*", "drained", "draining", "fail", "maint", "unknown", "reboot", "planned*", "inval"],
 )
-def test_nodes_that_are_away_do_not_count(tmp_path: Path, state: str) -> None:
+def test_nodes_that_are_away_do_not_count(tmp_path: Path, state: str, approved: Approved) -> None:
     found = pool(tmp_path, f"{NODES}\nn2|{state}|64|515000|gpu:a100:8")
     assert found.nodes.count == 1
     nobody = pool(tmp_path, f"n2|{state}|64|515000|gpu:a100:8")
-    assert nobody.obstacle == "all its nodes are down or drained"
+    assert nobody.obstacle == approved("obstacle")
 
 
 def test_a_partition_without_gpus_offers_its_cpus_or_the_slots_of_the_operator(tmp_path: Path) -> None:
@@ -52,8 +53,8 @@ def test_the_longest_time_is_in_seconds(tmp_path: Path, time: str, seconds: int 
     assert pool(tmp_path, NODES, time=time).max_time_s == seconds
 
 
-def test_a_partition_that_is_down_says_so(tmp_path: Path) -> None:
-    assert pool(tmp_path, NODES, state="INACTIVE").obstacle == "the partition is inactive"
+def test_a_partition_that_is_down_says_so(tmp_path: Path, approved: Approved) -> None:
+    assert pool(tmp_path, NODES, state="INACTIVE").obstacle == approved("obstacle")
 
 
 def test_lines_of_another_form_are_skipped(tmp_path: Path) -> None:

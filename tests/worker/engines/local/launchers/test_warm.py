@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.approved import Approved
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.engines.fixtures import LocalEngineFixture
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
@@ -57,9 +58,11 @@ def plan(tmp_path: Path) -> AttemptPlan:
 
 
 @pytest.mark.parametrize("name", READ_AT_IMPORT)
-def test_a_variable_that_is_read_at_import_prevents_a_warm_start(plan: AttemptPlan, name: str) -> None:
+def test_a_variable_that_is_read_at_import_prevents_a_warm_start(
+    plan: AttemptPlan, name: str, approved: Approved
+) -> None:
     found = warm_start_obstacle(replace(plan, job_env={name: "x", "MY_LR": "1"}), loaded=LOADED)
-    assert found == f"{name} must be set when Python starts"
+    assert found == approved("output", name=name)
 
 
 def test_a_variable_that_is_read_later_allows_a_warm_start(plan: AttemptPlan) -> None:
@@ -68,14 +71,14 @@ def test_a_variable_that_is_read_later_allows_a_warm_start(plan: AttemptPlan) ->
 
 @pytest.mark.parametrize("name", ["yaml.py", "yaml.pyc", "yaml.cpython-311-x86_64-linux-gnu.so", "numpy/__init__.py"])
 def test_a_module_beside_the_script_with_the_name_of_a_loaded_one_prevents_a_warm_start(
-    plan: AttemptPlan, name: str
+    plan: AttemptPlan, name: str, approved: Approved
 ) -> None:
     folder = Path(plan.program[0]).parent
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).touch()
     module = name.partition(".")[0].partition("/")[0]
     found = warm_start_obstacle(plan, loaded=LOADED)
-    assert found == f"the code has modules of its own that are named like installed ones: {module}"
+    assert found == approved("output", module=module)
     linked = folder / "elsewhere" / "train.py"
     linked.parent.mkdir()
     linked.symlink_to(plan.program[0])
@@ -95,7 +98,7 @@ def test_other_files_beside_the_script_allow_a_warm_start(plan: AttemptPlan, nam
 
 @pytest.mark.thorough
 @WARM
-def test_a_killed_agent_ends_the_attempt_as_worker_lost(attempt: Attempt) -> None:
+def test_a_killed_agent_ends_the_attempt_as_worker_lost(attempt: Attempt, approved: Approved) -> None:
     attempt.start_job(JOINS_GROUP + "signal.pause()")
     attempt.wait_for_file("ready-0")
     attempt.wait_for_file("ready-1")
@@ -103,7 +106,7 @@ def test_a_killed_agent_ends_the_attempt_as_worker_lost(attempt: Attempt) -> Non
     report = attempt.report()
     assert (report.reason, report.message) == (
         EndReason.WORKER_LOST,
-        "the launcher was killed by SIGKILL (perhaps the host ran out of memory)",
+        approved("message"),
     )
     assert attempt.running_processes() == []
 
@@ -117,11 +120,11 @@ def test_the_store_runs_until_all_ranks_have_exited(attempt: Attempt) -> None:
 
 
 @WARM
-def test_the_first_failed_rank_is_reported_and_not_one_that_sigterm_ended(attempt: Attempt) -> None:
+def test_the_first_failed_rank_is_reported_and_not_one_that_sigterm_ended(attempt: Attempt, approved: Approved) -> None:
     attempt.start_job(JOINS_GROUP + "if dist.get_rank() == 2: os._exit(7)\nsignal.pause()", world_size=3)
     report = attempt.report()
     assert (report.reason, report.rank, report.exit_code) == (EndReason.USER_ERROR, 2, 7)
-    assert report.message == "rank 2 exited with code 7"
+    assert report.message == approved("message")
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["agent", "rank"])

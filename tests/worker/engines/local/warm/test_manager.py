@@ -12,6 +12,7 @@ from typing import Literal
 
 import pytest
 
+from tests.approved import Approved
 from tests.warm import START_S
 from tests.worker.attempt import Attempt, isolation, wait_for
 from tests.worker.engines.fixtures import LocalEngineFixture
@@ -113,12 +114,12 @@ def test_a_killed_warm_process_is_started_again_and_its_jobs_go_on(
 
 
 def test_a_job_starts_cold_if_the_warm_process_does_not_answer(
-    light: LightWarmProcess, fixture: LocalEngineFixture, monkeypatch: pytest.MonkeyPatch
+    light: LightWarmProcess, fixture: LocalEngineFixture, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
     monkeypatch.setattr("worker.engines.local.warm.manager.FORK_S", 0.2)
     os.kill(light.started[0].pid, signal.SIGSTOP)
     handle = fixture.engine.start(replace(fixture.plan("waits"), launcher="auto"))
-    assert handle.note == "starts with torchrun, which takes seconds: the warm process ended during the request"
+    assert handle.note == approved("note")
     assert not process.is_alive(light.started[0])
     fixture.wait_for_ranks(handle)
     assert len(process.find(handle.key.job_id, 1)) == 4 + isolation().own_pids  # supervisor, init, launcher, ranks
@@ -207,7 +208,7 @@ def test_a_warm_process_whose_code_changes_while_it_starts_is_replaced(
 
 @pytest.mark.parametrize("change", [SECOND_THREAD, pytest.param(MISSING_MODULE, marks=pytest.mark.thorough)])
 def test_jobs_start_cold_with_a_note_if_the_warm_process_is_unusable(
-    light: LightWarmProcess, tmp_path: Path, change: str
+    light: LightWarmProcess, tmp_path: Path, change: str, approved: Approved
 ) -> None:
     light.change = change
     unusable = WarmProcess({"PATH": os.environ["PATH"]})
@@ -223,7 +224,7 @@ def test_jobs_start_cold_with_a_note_if_the_warm_process_is_unusable(
             fixture.engine.start(plan)
         assert fixture.engine.find(plan.key, world_size=2, claimed_at=plan.claimed_at) is None
         handle = fixture.engine.start(_of_one_rank(plan, "auto"))
-        assert handle.note == f"starts with torchrun, which takes seconds: {reason}"
+        assert handle.note == approved("note", reason=reason)
         assert _ended(fixture.engine, handle) is EndReason.COMPLETED
         wanted = fixture.engine.start(_of_one_rank(fixture.plan("completes"), "torchrun"))
         assert wanted.note is None
