@@ -29,7 +29,7 @@ def carry_out(action: str, revision: str) -> int:
 
 def configuration(url: str) -> Config:
     """Returns Alembic's configuration for the database at `url`."""
-    config = Config()
+    config = Config(stdout=sys.stdout)  # as it is now: Alembic's default is that of its import
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["url"] = url
     return config

@@ -111,4 +111,7 @@ def _run(
     if file_bytes is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     sys.argv = argv
+    if not hasattr(sys.modules.get(argv[0]), "__path__"):
+        sys.modules.pop(argv[0], None)  # a test may have imported it: it runs anew
+    sys.modules.pop(f"{argv[0]}.__main__", None)
     runpy.run_module(argv[0], run_name="__main__", alter_sys=True)

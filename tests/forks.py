@@ -1,5 +1,6 @@
 """The server from which tests fork processes. It has imported what any of them needs."""
 
+import logging
 from multiprocessing import connection, get_context
 import multiprocessing.forkserver
 import os
@@ -7,6 +8,7 @@ import socket
 import sys
 import threading
 from typing import Any, NoReturn, cast
+import warnings
 
 context = get_context("forkserver")
 _modules: list[str] = []
@@ -50,9 +52,21 @@ def end_server() -> None:
         os.waitpid(_servers.pop(), 0)
 
 
+def _restore_defaults() -> None:
+    """Takes back what pytest has set: forks are as new interpreters, but for what is imported."""
+    sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    logging.root.handlers.clear()
+    logging.root.setLevel(logging.WARNING)
+    warnings.resetwarnings()
+    for ignored in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+        warnings.simplefilter("ignore", ignored)
+
+
 def _serve(listener: int, ended: int) -> NoReturn:
     """Serves until no process has the other end of `ended`."""
-    sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__  # not pytest's
+    _restore_defaults()
     try:
         multiprocessing.forkserver.main(listener, ended, _modules)
     finally:

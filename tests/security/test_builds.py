@@ -63,6 +63,8 @@ with contextlib.suppress(OSError):
     open(os.path.dirname(folder) + "/complete", "w").write(text)
 """,
 }
+BREAKS_ITSELF = ("its parts", "what is around it")
+"""Swaps after which the installation has failed. All others leave an environment, in which a job starts."""
 STEALS = '#!/bin/sh\necho ran; cat "{secret}"; ls "{folder}"\n'
 
 pytestmark = pytest.mark.skipif(HERE.level != "landlock", reason="this host has no Landlock")
@@ -93,15 +95,16 @@ def test_a_package_opens_nothing_to_its_job(
 ) -> None:
     packages.isolation = attempt.isolation = level
     index.add("gamma", files={"attack.py": BEGINS + SWAPS[swap], "run.pth": RUNS_WHEN_INSTALLED})
-    found = packages.install("gamma\n")
-    assert packages.installers() == []
-    for result in (found, packages.install("gamma\n")):  # the cached one too
-        if isinstance(result, Installed):
-            said = _job_says(attempt, result.environment, secret)
-            assert SECRET not in said
-            assert secret.name not in said.splitlines()
-        else:
-            assert isinstance(result, NotInstalled)
+    for _ in range(2):  # the second time it may be cached
+        found = packages.install("gamma\n")
+        assert packages.installers() == []
+        if swap in BREAKS_ITSELF:
+            assert isinstance(found, NotInstalled)
+            continue
+        assert isinstance(found, Installed)
+        said = _job_says(attempt, found.environment, secret)
+        assert SECRET not in said
+        assert secret.name not in said.splitlines()
 
 
 def _job_says(attempt: Attempt, environment: Path, secret: Path) -> str:

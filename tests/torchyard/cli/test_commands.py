@@ -190,7 +190,7 @@ def test_stacks_name_the_node_of_each_rank_where_a_cluster_chose_it(server: Fake
         for node in (0, 1)
         for index in (0, 1)
     ]
-    server.on(f"{JOB}/stacks", Answer(stacks(*[("File x", None)] * 4), 202), stacks(*[("File x", None)] * 4))
+    server.on(f"{JOB}/stacks", Answer(stacks(*[("File x", None)] * 4), 202))
     for devices, names in ((held, [" on n0", " on n0", " on n1", " on n1"]), ([], [""] * 4)):
         server.on(JOB, job(state="running", attempt=1, devices=devices))
         headings = [line for line in run(server, "stacks", "job_1").stdout.splitlines() if line.startswith("rank")]
@@ -293,7 +293,7 @@ def _serve_hostile(server: FakeServer) -> None:
     server.on(f"{JOB}/checkpoints", page([{**checkpoint, **file, "files": [{**file, "path": "a"}], "created_at": NOW}]))
     server.on(f"{JOB}/metrics", {"data": [{"key": HOSTILE, "points": [point]}], "max_points": 1500})
     server.on(f"{JOB}/retry", Answer(job(), 201))
-    server.on(f"{JOB}/stacks", stacks((HOSTILE, HOSTILE)))
+    server.on(f"{JOB}/stacks", Answer(stacks((HOSTILE, HOSTILE)), 202))
     seen = {"kind": "log", "text": HOSTILE, "line": 1, "rank": 0}
     server.on(f"{JOB}/advice", {"headline": HOSTILE, "cause": f"{HOSTILE}.", "evidence": [seen], "steps": [HOSTILE]})
     server.on(f"{JOB}/cancel", problem("conflict", 409, detail=HOSTILE))

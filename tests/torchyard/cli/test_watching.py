@@ -262,7 +262,8 @@ def test_follow_shows_the_metrics_of_a_script_that_reports_no_progress(server: F
 
 def test_stacks_prints_each_rank_under_its_number(server: FakeServer, approved: Approved) -> None:
     server.on(JOB, job())
-    server.on(f"{JOB}/stacks", stacks(("File train.py, line 7 in load\n", None), (None, "has not answered")))
+    taken = stacks(("File train.py, line 7 in load\n", None), (None, "has not answered"))
+    server.on(f"{JOB}/stacks", Answer(taken, 202))
     done = run(server, "stacks", "job_1")
     assert done.stdout == approved("output")
     assert json.loads(run(server, "stacks", "job_1", "--json").stdout)["ranks"][1]["note"] == "has not answered"

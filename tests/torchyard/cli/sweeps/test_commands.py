@@ -239,7 +239,7 @@ def test_a_sweep_without_a_best_checkpoint_says_why(server: FakeServer, best: An
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
 def test_a_sweep_is_changed_as_one(server: FakeServer, action: str) -> None:
-    server.on(f"{OF_ONE}/{action}", sweep(state="paused"))
+    server.on(f"{OF_ONE}/{action}", Answer(sweep(state="paused"), 202))
     done = run(server, "sweep", action, "lr", ID)
     assert done.stdout == f"{ID}  paused, 1 of 3 ended: 1 succeeded, 2 running\n" * 2
     assert len(json.loads(run(server, "sweep", action, "lr", "--json").stdout)) == 1
@@ -255,7 +255,7 @@ def test_a_sweep_is_extended_and_a_trial_promoted(server: FakeServer) -> None:
     for arguments, said in (((), "give --trials N"), (("--point", "lr"), "'lr' is no point")):
         refused = run(server, "sweep", "extend", "lr", *arguments)
         assert (refused.returncode, said in refused.stderr) == (2, True)
-    server.on(f"{OF_ONE}/trials/2/promote", trial(2, state="queued"))
+    server.on(f"{OF_ONE}/trials/2/promote", Answer(trial(2, state="queued"), 202))
     assert run(server, "sweep", "promote", "lr", "2").stdout == "trial 2  queued  job_2\n"
 
 
