@@ -28,4 +28,5 @@ def service(tmp_path: Path, database: Database, redis_url: str) -> Iterator[ApiF
     built.begin()
     with built.client:
         yield built
-    built.queue.close()
+    if "queue" in vars(built):  # it is made where a test uses it
+        built.queue.close()

@@ -81,6 +81,7 @@ def full_after(service: ApiFixture, commits: int) -> Generator[None]:
 @contextmanager
 def locked_after(service: ApiFixture, commits: int) -> Generator[Writes]:
     """Has another program lock the jobs after so many commits. The service waits for it only for a moment."""
+    service.app.state.services.store.service()  # then the service knows its id, and its next write reads nothing else
     engine = service.app.state.services.store.database.engine
     begin, impatient = _LOCKS[engine.dialect.name]
     other = create_engine(engine.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")

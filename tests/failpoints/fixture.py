@@ -13,6 +13,7 @@ from store.facts.attempts import Claim
 from store.queue import Queue
 from store.rows import jobs, logs
 from store.rows.metrics import POINT
+from store.service_identity import service_id
 from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import until
@@ -27,6 +28,7 @@ class FailpointFixture(StoreFixture):
     def __init__(self, folder: Path, database: Database, redis_url: str) -> None:
         super().__init__(database)
         self.folder = folder
+        service_id(database)  # as programs do when they start, before any transaction
         self.queue = Queue(redis_url, service=service_of(database))
         self.settings = Settings(
             data_dir=folder / "data",
