@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
@@ -25,7 +26,6 @@ from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 
 KEYS = 10
-STEPS = 20_000
 RATE = 10_000
 """Steps a second, each with a point of each key."""
 WRITER = """
@@ -60,8 +60,9 @@ print(json.dumps({"grown": kibibytes("VmHWM") - before, "longest": longest}))
 prints the longest call of each block: one call of a block writes the buffered lines."""
 
 
+@pytest.mark.parametrize("steps", [4_000, pytest.param(20_000, marks=pytest.mark.thorough)])
 def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing_the_rank(
-    tmp_path: Path, sqlite: SQLiteDatabases
+    tmp_path: Path, sqlite: SQLiteDatabases, steps: int
 ) -> None:
     run = RunDir(tmp_path / "run")
     run.create()
@@ -74,7 +75,7 @@ def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]
         with (
             subprocess.Popen(
-                [*command, *map(str, (KEYS, STEPS, RATE, FLUSH_LINES))], stdout=subprocess.PIPE, text=True
+                [*command, *map(str, (KEYS, steps, RATE, FLUSH_LINES))], stdout=subprocess.PIPE, text=True
             ) as writer,
             little_memory(100),
         ):
@@ -86,7 +87,7 @@ def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing
             assert writer.stdout is not None
             measured = json.load(writer.stdout)
         assert _stored(store) == {
-            f"key-{key}": [(step, float(step * KEYS + key)) for step in range(STEPS)] for key in range(KEYS)
+            f"key-{key}": [(step, float(step * KEYS + key)) for step in range(steps)] for key in range(KEYS)
         }
     assert measured["grown"] < 100 * 1024
     quarter = len(measured["longest"]) // 4

@@ -448,8 +448,8 @@ def test_the_launcher_of_every_node_is_read_and_none_has_a_rank(run: RunDir) -> 
     assert found == {(None, "of launcher"), (None, "of launcher-1"), (1, "of rank-1")}
 
 
-def test_a_flood_of_log_lines_keeps_its_order_and_does_not_delay_metrics(run: RunDir) -> None:
-    count = 1_000_000
+@pytest.mark.parametrize("count", [200_000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
+def test_a_flood_of_log_lines_keeps_its_order_and_does_not_delay_metrics(run: RunDir, count: int) -> None:
     with run.log("rank-0", "stdout").open("wb") as file:
         for start in range(0, count, 10_000):
             file.write(b"".join(b"line %d\n" % number for number in range(start, start + 10_000)))
