@@ -37,7 +37,7 @@ ATTACKS: dict[str, dict[str, str]] = {
     },
     "3: a job freezes the worker": {
         "slow text": f"{READING}::test_slow_text_ends_the_process_that_reads_it_while_the_worker_goes_on",
-        "a parser in the worker": f"{READING}::test_only_processes_of_their_own_parse_what_users_brought",
+        "a parser in the worker": "tests/test_imports.py::test_each_rule_between_packages_is_kept",
         "large text": f"{READING}::test_what_is_too_large_is_refused_with_its_size",
         "a bundle that takes long to unpack": "tests/worker/bundles/test_hostile.py"
         "::test_a_tar_that_takes_too_long_or_too_much_is_refused_for_ever",
