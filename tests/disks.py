@@ -11,6 +11,7 @@ import pytest
 @contextmanager
 def mounted(folder: Path, *, kibibytes: int) -> Generator[None]:
     """A file system of that size at `folder`, in memory. Skips the test where this user may not mount."""
+    folder.mkdir(parents=True, exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
