@@ -150,8 +150,8 @@ def texts_in(file: Path) -> Texts:
 
 
 def stale_in(items: list[pytest.Item], file: Path) -> list[tuple[str, str]]:
-    """Returns the texts of a file, each with its test, that belong to none of the tests that were collected."""
-    rows = [name_of(item) for item in items if file_of(item.path) == file]
+    """Returns the texts of a file, each with its test, that belong to none of the file's tests."""
+    rows = [name_of(item) for item in items]
     names = {*rows, *((test, "") for test, _ in rows)}
     return [(test, key) for test, texts in texts_in(file).items() for key in texts if (test, _row_of(key)) not in names]
 

@@ -1,5 +1,6 @@
 """Approved texts are compared as a whole, written on demand, and each is used (tests/approved.py)."""
 
+from collections import defaultdict
 import os
 from pathlib import Path
 import re
@@ -29,9 +30,11 @@ def test_fills(approved):
 def test_each_approved_text_belongs_to_a_test(request: pytest.FixtureRequest) -> None:
     """Judges the files that were collected whole."""
     parts = {argument.partition("::")[0] for argument in request.config.args if "::" in argument}
-    items = [item for item in request.config.stash[COLLECTED] if str(item.path.relative_to(ROOT)) not in parts]
-    files = {file_of(item.path) for item in items}
-    stale = {file: stale_in(items, file) for file in files}
+    items: defaultdict[Path, list[pytest.Item]] = defaultdict(list)
+    for item in request.config.stash[COLLECTED]:
+        items[item.path].append(item)
+    whole = {file: found for file, found in items.items() if str(file.relative_to(ROOT)) not in parts}
+    stale = {file_of(file): stale_in(found, file_of(file)) for file, found in whole.items()}
     if request.config.getoption("approve"):
         for file, texts in stale.items():
             kept = texts_in(file)
