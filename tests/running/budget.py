@@ -24,6 +24,8 @@ class Recorded:
     pace_s: float
     """Processor seconds of the fixed piece of work, when this was recorded."""
     files: dict[str, float]
+    lengths: dict[str, float]
+    """Seconds of the clock by file, which only order the files."""
     tests: dict[str, float]
     """Those above `DEAR_S`."""
 
@@ -53,6 +55,7 @@ def write(costs: Costs, path: Path = COSTS) -> None:
     recorded = {
         "pace_s": round(_pace(costs), 5),
         "files": {name: round(spent, 1) for name, spent in sorted(costs.files.items())},
+        "lengths": {name: round(passed, 1) for name, passed in sorted(costs.lengths.items())},
         "tests": {name: round(spent, 1) for name, spent in sorted(costs.tests.items()) if spent > DEAR_S},
     }
     path.write_text(json.dumps(recorded, indent=1) + "\n")

@@ -66,6 +66,8 @@ class Costs:
     """What is told in reports, in processor seconds."""
 
     files: defaultdict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    lengths: defaultdict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    """How long the tests of a file took, in seconds of the clock: they wait for processes that `files` misses."""
     tests: defaultdict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
     """Without what tests share. A test that runs on two databases is in here once, with the higher of its costs."""
     paces: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
@@ -73,6 +75,7 @@ class Costs:
     _running: dict[str, float] = field(default_factory=dict[str, float])
 
     def add(self, report: pytest.TestReport) -> None:
+        self.lengths[report.nodeid.partition("::")[0]] += report.duration
         for name, value in report.user_properties:
             match value:
                 case float() if name in {_OWN, _SHARED}:

@@ -1,4 +1,4 @@
-"""Makes groups of tests: each is run by one worker, the dearest first, so that none runs alone at the end."""
+"""Makes groups of tests: each is run by one worker, the longest first, so that none runs alone at the end."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -44,18 +44,18 @@ _LAUNCHES = (
 _WARM = "worker/engines/local/"
 """Theirs, and those of `_LAUNCHES`, use the warm process of `tests/worker/conftest.py`."""
 _GUESS_S = 0.05
-"""What a test is taken to cost whose file has no recorded costs."""
+"""How long a test is taken to last whose file has no record."""
 
 
-def make_groups(items: Sequence[pytest.Item], costs: Mapping[str, float]) -> list[list[int]]:
-    """Returns the indices of the items in groups. `costs` are processor seconds by file; the order in a file stays."""
+def make_groups(items: Sequence[pytest.Item], lengths: Mapping[str, float]) -> list[list[int]]:
+    """Returns the indices of the items in groups. `lengths` are seconds by file; the order in a file stays."""
     groups: defaultdict[str, list[int]] = defaultdict(list)
     files: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for index, item in enumerate(items):
         file = item.nodeid.partition("::")[0]
         name = _group(file)
         groups[name].append(index)
-        files[name][file] = costs.get(file, files[name].get(file, 0) + _GUESS_S)
+        files[name][file] = lengths.get(file, files[name].get(file, 0) + _GUESS_S)
     for group in groups.values():
         group.sort(key=lambda index: items[index].nodeid.partition("::")[0])
     return [groups[name] for name in sorted(groups, key=lambda name: -sum(files[name].values()))]

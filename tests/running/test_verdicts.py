@@ -11,7 +11,7 @@ from tests.running.groups import make_groups
 from tests.running.shards import parse_shard
 from tests.running.skips import Allowed
 
-RECORDED = Recorded(0.01, {"tests/test_x.py": 10.0, "tests/test_y.py": 2.0}, {"tests/test_x.py::test_dear": 6.0})
+RECORDED = Recorded(0.01, {"tests/test_x.py": 10.0, "tests/test_y.py": 2.0}, {}, {"tests/test_x.py::test_dear": 6.0})
 REASONS = {"tests/test_x.py::test_dear": "It trains."}
 
 
@@ -57,7 +57,7 @@ def test_a_run_without_a_record_fails() -> None:
 def test_recorded_costs_are_read_again(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     budget.write(costs(test_dear=2.06, test_cheap=1.0), path)
-    assert budget.read(path) == Recorded(0.01, {"tests/test_x.py": 12.0}, {"tests/test_x.py::test_dear": 2.1})
+    assert budget.read(path) == Recorded(0.01, {"tests/test_x.py": 12.0}, {}, {"tests/test_x.py::test_dear": 2.1})
     assert budget.read(tmp_path / "missing") is None
 
 
