@@ -54,13 +54,11 @@ def test_a_failed_job_is_judged_by_the_lines_of_the_attempt_and_the_rank_that_fa
     service.record(second, lines=[NewLines(1, "stderr", ["starts", OOM, "bye"]), NewLines(0, "stderr", [OOM])])
     service.end(second, reason=EndReason.OUT_OF_MEMORY, message=OOM, rank=1, exit_code=1)
     found = service.get(f"/v1/jobs/{job_id}/advice")
-    assert (found["severity"], found["headline"], found["cause"]) == ("error", approved("headline 2"), OOM)
+    assert (found["severity"], found["headline"], found["cause"]) == ("error", approved("failed out memory"), OOM)
     log, memory, rank = found["evidence"]
     assert log == {"kind": "log", "text": OOM, "line": 3, "rank": 1}
-    assert (memory["text"], rank["text"]) == (approved("text"), approved("text 2"))
-    assert found["steps"][0].startswith(
-        "Set training.per_device_batch_size to 16 and gradient_accumulation_steps to 2: the same global batch."
-    )
+    assert (memory["text"], rank["text"]) == (approved("text"), approved("rank ended exit"))
+    assert found["steps"][0] == approved("steps")
 
 
 @quick_on_sqlite
@@ -119,7 +117,7 @@ def test_no_silence_is_claimed_from_times_that_the_job_wrote(service: ApiFixture
 def test_a_queued_job_is_judged_by_the_workers(service: ApiFixture, approved: Approved) -> None:
     job_id = service.submit(resources={"devices_per_node": 2})["id"]
     path = f"/v1/jobs/{job_id}/advice"
-    assert service.get(path)["steps"] == [approved("steps 2")]
+    assert service.get(path)["steps"] == [approved("start worker none")]
     service.start(service.submit()["id"])
     with service.database.write() as session:
         jobs.set_waiting_reason(session, [job_id], jobs.Reason("devices_busy", "needs 2 devices; 1 free on box-a"))
@@ -157,7 +155,7 @@ def test_the_lines_of_a_long_log_are_looked_for_at_its_end(
         assert [line.line for line in logs.newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
 
 
-def test_a_missing_module_names_the_requirements_that_the_bundle_has(service: ApiFixture) -> None:
+def test_a_missing_module_names_the_requirements_that_the_bundle_has(service: ApiFixture, approved: Approved) -> None:
     found: list[str] = []
     for files in ({"requirements.txt": b"einops\n", "train.py": b"import einops\n"}, {"train.py": b"import einops\n"}):
         bundle = packed_files(files)
@@ -173,4 +171,4 @@ def test_a_missing_module_names_the_requirements_that_the_bundle_has(service: Ap
         )
         found += service.get(f"/v1/jobs/{job_id}/advice")["steps"]
     assert [step[:20] for step in found] == ["The code has a requi", "Write its package in"]
-    assert "torchyard run --requirements requirements.txt" in found[0]
+    assert found[0] == approved("found")

@@ -19,6 +19,7 @@ from api.parameters import bodies as parameters
 from api.parameters.bodies import json_body
 from api.settings import Settings
 from tests.api.service import TOKEN
+from tests.approved import Approved
 from torchyard.contract.schema import Schema
 from torchyard.contract.team import Role
 
@@ -63,19 +64,19 @@ def test_a_route_gets_the_body_parsed(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "status", "said"),
+    ("sent", "status"),
     [
-        (b'{"text": ', 422, "the body is not JSON"),
-        (b'{"text": NaN}', 422, "the body is not JSON"),
-        (b'{"text": 1}', 422, "the request is not valid"),
-        (b'{"text": "a", "txet": "b"}', 422, "the request is not valid"),
-        (b'{"text": "%b"}' % (b"a" * MOST), 413, f"send at most {MOST} bytes"),
+        (b'{"text": ', 422),
+        (b'{"text": NaN}', 422),
+        (b'{"text": 1}', 422),
+        (b'{"text": "a", "txet": "b"}', 422),
+        (b'{"text": "%b"}' % (b"a" * MOST), 413),
     ],
 )
-def test_a_wrong_body_is_a_problem(client: TestClient, sent: bytes, status: int, said: str) -> None:
+def test_a_wrong_body_is_a_problem(client: TestClient, sent: bytes, status: int, approved: Approved) -> None:
     answer = client.post("/notes", content=sent)
     assert (answer.status_code, answer.json()["status"]) == (status, status)
-    assert answer.json()["detail"].startswith(said)
+    assert answer.json()["detail"] == approved.of_row("detail")
 
 
 @pytest.mark.parametrize(("size", "in_loop"), [(100, True), (300, False), (MOST - 100, False)])

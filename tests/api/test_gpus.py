@@ -28,7 +28,7 @@ def test_names_that_nobody_has_are_refused_with_those_that_there_are(service: Ap
     answer = service.client.post("/v1/jobs", json=asking("H100"))
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
-    assert (error["field"], error["message"]) == ("resources.gpu", approved("message 2"))
+    assert (error["field"], error["message"]) == ("resources.gpu", approved("worker workers gpu"))
     offer(service, A100, SLOT, worker="wrk_b")
     answer = service.client.post("/v1/jobs", json=asking("H100", "slot"))
     assert answer.json()["errors"][0]["message"] == approved("message")

@@ -1,6 +1,7 @@
 """Jobs for pools: which is chosen, and what is refused at submission, each by the name of its field."""
 
 from collections.abc import Sequence
+import json
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def errors(service: ApiFixture, spec: dict[str, Any], path: str = "/v1/jobs") ->
 @quick_on_sqlite
 def test_a_job_over_several_nodes_gets_the_only_pool(service: ApiFixture, approved: Approved) -> None:
     asked = {"resources": {"nodes": 2, "devices_per_node": 4}}
-    assert errors(service, asked)["resources.nodes"].startswith("must be 1: one job spans one host")
+    assert errors(service, asked)["resources.nodes"] == approved("resources_nodes")
     serve(service, GPU)
     job = service.submit(**asked)
     assert job["spec"]["resources"] == {
@@ -83,37 +84,34 @@ def test_a_pool_may_be_away_for_a_day(service: ApiFixture, approved: Approved) -
 
 
 @pytest.mark.parametrize(
-    ("spec", "wrong"),
+    "spec",
     [
-        ({"resources": {"pool": "gpux"}}, {"resources.pool": "did you mean gpu?"}),
-        ({"resources": {"nodes": 5}}, {"resources.nodes": "at most 4: pool gpu has 4 nodes"}),
-        ({"resources": {"devices_per_node": 9}}, {"resources.devices_per_node": "at most 8"}),
-        ({"resources": {"device": "cpu"}}, {"resources.device": "pool gpu has GPUs only"}),
-        ({"resources": {"gpu": ["H200", "B200"]}}, {"resources.gpu": "no H200 or B200: it has h100, nvidia_a100_80gb"}),
-        ({"resources": {"cpus": 65}}, {"resources.cpus": "at most 64"}),
-        ({"resources": {"memory_gb": 501}}, {"resources.memory_gb": "at most 500.5"}),
-        ({"resources": {"min_memory_gb": 40}}, {"resources.min_memory_gb": "name GPUs as resources.gpu"}),
-        ({"time_limit": "11h"}, {"time_limit": "at most 10h in pool gpu"}),
-        ({"launcher": "warm"}, {"launcher": "no warm process"}),
-        ({"slurm": {"account": "other"}}, {"slurm.account": "must be lab in pool gpu"}),
-        ({"slurm": {"qos": "high"}}, {"slurm.qos": "must be normal"}),
-        ({"slurm": {"constraint": "a100"}}, {"slurm.constraint": "must be a100&nvlink"}),
-        ({"slurm": {"reservation": "night"}}, {"slurm.reservation": "must be week"}),
-        (
-            {"resources": {"nodes": 99, "devices_per_node": 99}, "time_limit": "99h", "slurm": {"qos": "x"}},
-            dict.fromkeys(("resources.nodes", "resources.devices_per_node", "time_limit", "slurm.qos"), ""),
-        ),
+        {"resources": {"pool": "gpux"}},
+        {"resources": {"nodes": 5}},
+        {"resources": {"devices_per_node": 9}},
+        {"resources": {"device": "cpu"}},
+        {"resources": {"gpu": ["H200", "B200"]}},
+        {"resources": {"cpus": 65}},
+        {"resources": {"memory_gb": 501}},
+        {"resources": {"min_memory_gb": 40}},
+        {"time_limit": "11h"},
+        {"launcher": "warm"},
+        {"slurm": {"account": "other"}},
+        {"slurm": {"qos": "high"}},
+        {"slurm": {"constraint": "a100"}},
+        {"slurm": {"reservation": "night"}},
+        {"resources": {"nodes": 99, "devices_per_node": 99}, "time_limit": "99h", "slurm": {"qos": "x"}},
     ],
+    ids=json.dumps,
 )
-@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/validate"])
 def test_what_a_pool_does_not_have_or_allow_is_refused(
-    service: ApiFixture, spec: dict[str, Any], wrong: dict[str, str], path: str
+    service: ApiFixture, spec: dict[str, Any], approved: Approved
 ) -> None:
     serve(service, GPU)
     resources = {"pool": "gpu", **spec.get("resources", {})}
-    found = errors(service, {**spec, "resources": resources}, path)
-    assert found.keys() == wrong.keys()
-    assert all(says in found[field] for field, says in wrong.items()), found
+    for path in ("/v1/jobs", "/v1/jobs/validate"):
+        found = errors(service, {**spec, "resources": resources}, path)
+        assert "\n".join(f"{field}: {found[field]}" for field in sorted(found)) == approved.of_row("errors")
 
 
 def test_what_a_pool_has_and_allows_is_accepted(service: ApiFixture, approved: Approved) -> None:

@@ -73,14 +73,14 @@ def test_a_price_tells_the_work_since_the_newest_checkpoint_and_does_nothing(
         "jobs": [{**named, **told, "message": f"{lost}; resumes at step 3,000"}],
         "total": 1,
         "device_seconds": seconds,
-        "message": approved("message 3", lost=lost),
+        "message": approved("saves first if", lost=lost),
     }
     cancel = priced(service, f"/v1/jobs/{job['id']}/cancel")
     assert cancel["message"] == approved("message", lost=lost)
     killed = priced(service, f"/v1/jobs/{job['id']}/cancel", now=True)
-    assert killed["message"] == approved("message 2", lost=lost)
+    assert killed["message"] == approved("killed saves nothing", lost=lost)
     drain = priced(service, f"/v1/workers/{service.worker_id}/drain")
-    assert drain["message"] == approved("message 3", lost=lost)
+    assert drain["message"] == approved("saves first if", lost=lost)
     many = service.client.post("/v1/jobs/actions", json={"action": "cancel", "filter": {}, "dry_run": True}).json()
     assert (many["matched"], many["price"]["total"], many["price"]["message"]) == (1, 1, cancel["message"])
     assert rows(service) == before
@@ -94,7 +94,7 @@ def test_a_job_that_does_not_run_costs_nothing(service: ApiFixture, approved: Ap
             "jobs": [],
             "total": 0,
             "device_seconds": 0,
-            "message": approved("message 2"),
+            "message": approved("nothing lost does"),
         }
     service.start(service.submit()["id"])
     empty = service.client.post("/v1/jobs/actions", json={"action": "pause", "ids": [job_id], "dry_run": True}).json()
@@ -217,7 +217,7 @@ def test_a_job_in_a_pool_costs_the_devices_of_all_its_nodes_once_it_runs(
     shift(service, claim, minutes=9)
     (price,) = priced(service, path)["jobs"]
     assert (price["kind"], price["devices"], 72 * 60 <= price["device_seconds"] < 80 * 60) == ("cuda", 8, True)
-    assert price["message"] == approved("message 2")
+    assert price["message"] == approved("gpu minutes retry")
 
 
 def test_a_preempted_job_tells_once_what_was_at_stake(service: ApiFixture) -> None:

@@ -85,23 +85,23 @@ def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "field", "says"),
+    ("spec", "field"),
     [
-        ({"nmae": "x"}, "nmae", "did you mean name?"),
-        ({"config": {"training": {"epochs": 10**40}}}, "config.training.epochs", ""),
-        ({"max_restarts": 1e300}, "max_restarts", ""),
-        ({"resources": {"nodes": 2}}, "resources.nodes", "must be 1: one job spans one host"),
-        ({"stop_grace": "3650d"}, "stop_grace", "at most 1h"),
-        ({"trainer": "telepathy"}, "trainer", "one of image-classification"),
+        ({"nmae": "x"}, "nmae"),
+        ({"config": {"training": {"epochs": 10**40}}}, "config.training.epochs"),
+        ({"max_restarts": 1e300}, "max_restarts"),
+        ({"resources": {"nodes": 2}}, "resources.nodes"),
+        ({"stop_grace": "3650d"}, "stop_grace"),
+        ({"trainer": "telepathy"}, "trainer"),
     ],
 )
 def test_an_invalid_spec_is_refused_with_the_name_of_the_field(
-    service: ApiFixture, spec: dict[str, Any], field: str, says: str
+    service: ApiFixture, spec: dict[str, Any], field: str, approved: Approved
 ) -> None:
     """What else is wrong with a spec: tests/torchyard/contract/test_findings.py and test_spec.py."""
     found = assert_problem(service.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
     assert fields(found) == [field]
-    assert says in found.errors[0].message
+    assert found.errors[0].message == approved.of_row("message")
     assert service.queued_rows() == []
 
 
@@ -162,11 +162,11 @@ def test_a_spec_of_very_many_values_is_refused_as_a_whole(large: TestClient, app
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/validate", "/v1/jobs"])
-def test_a_spec_above_256_kib_is_refused(large: TestClient, path: str) -> None:
+def test_a_spec_above_256_kib_is_refused(large: TestClient, path: str, approved: Approved) -> None:
     spec = json.dumps(SPEC).encode()
     assert large.post(path, content=spec + b" " * (262_144 - len(spec))).is_success
     found = assert_problem(large.post(path, content=spec + b" " * (262_145 - len(spec))), 413, "too_large")
-    assert "has 262145 bytes: send at most 262144" in found.detail
+    assert found.detail == approved("detail")
 
 
 def test_a_body_above_the_limit_is_refused_with_and_without_its_length(service: ApiFixture) -> None:

@@ -52,7 +52,7 @@ def test_a_job_that_does_not_fit_is_told_what_its_status_reason_would_say(
     service.start(service.submit()["id"])
     found = prospect(service, resources={"devices_per_node": 2})
     assert (found["fits"], found["code"], found["position"]) == (False, "reserved", 1)
-    assert found["message"] == approved("message 2")
+    assert found["message"] == approved("needs devices box")
     assert prospect(service)["fits"], "one slot is free"
 
 
@@ -92,7 +92,7 @@ def test_a_quota_that_refuses_the_job_says_so(service: ApiFixture, approved: App
     assert (found["fits"], found["code"], found["position"]) == (False, "quota", None)
     assert found["message"] == approved("message")
     service.submit()
-    assert "queued or paused jobs" in prospect(service)["message"]
+    assert prospect(service)["message"] == approved("queued or paused")
 
 
 def test_who_waits_for_other_jobs_is_told_which(service: ApiFixture) -> None:

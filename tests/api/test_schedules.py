@@ -39,23 +39,25 @@ def test_a_schedule_is_a_job_spec_with_its_times(service: ApiFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "field", "told"),
+    ("schedule", "field"),
     [
-        ("* * * * * *", "schedule.cron", "must be five fields"),
-        ("61 * * * *", "schedule.cron", "out of range"),
-        ("R * * * *", "schedule.cron", "no random parts"),
-        ("0 0 30 2 *", "schedule.cron", "never comes"),
-        ({"cron": "0 3 * * *", "timezone": "Mars/Phobos"}, "schedule.timezone", "there is no time zone 'Mars/Phobos'"),
-        ({"cron": "0 3 * * *", "until": "2020-01-01T00:00:00Z"}, "schedule.until", "never comes before 2020-01-01"),
+        ("* * * * * *", "schedule.cron"),
+        ("61 * * * *", "schedule.cron"),
+        ("R * * * *", "schedule.cron"),
+        ("0 0 30 2 *", "schedule.cron"),
+        ({"cron": "0 3 * * *", "timezone": "Mars/Phobos"}, "schedule.timezone"),
+        ({"cron": "0 3 * * *", "until": "2020-01-01T00:00:00Z"}, "schedule.until"),
     ],
 )
-def test_times_that_cannot_be_are_refused_by_name(service: ApiFixture, schedule: Any, field: str, told: str) -> None:
+def test_times_that_cannot_be_are_refused_by_name(
+    service: ApiFixture, schedule: Any, field: str, approved: Approved
+) -> None:
     """What its form refuses: tests/torchyard/contract/test_schedules.py."""
     for path in ("/v1/schedules", "/v1/jobs/validate?place=true"):
         answer = service.client.post(path, json={**SPEC, "schedule": schedule})
         assert_problem(answer, 422, "invalid_spec")
         (error,) = answer.json()["errors"]
-        assert error["field"] == field and told in error["message"]
+        assert error["field"] == field and error["message"] == approved.of_row("message")
     assert service.get("/v1/schedules")["data"] == []
 
 

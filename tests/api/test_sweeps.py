@@ -125,14 +125,14 @@ def test_a_sweep_without_a_result_has_no_best(service: ApiFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "message"),
+    ("changes", "field"),
     [
-        ({"parameters": {LR: [0.1, -1]}}, f"parameters.{LR}", f"at {LR}=-1"),
-        ({"job": {"trainer": "nothing"}}, "job.trainer", "must be one of"),
+        ({"parameters": {LR: [0.1, -1]}}, f"parameters.{LR}"),
+        ({"job": {"trainer": "nothing"}}, "job.trainer"),
     ],
 )
 def test_what_cannot_be_a_sweep_is_refused_by_name(
-    service: ApiFixture, changes: dict[str, Any], field: str, message: str
+    service: ApiFixture, changes: dict[str, Any], field: str, approved: Approved
 ) -> None:
     """What else cannot be one: tests/torchyard/contract/test_points.py."""
     for path in ("/v1/sweeps", "/v1/sweeps/validate"):
@@ -140,7 +140,7 @@ def test_what_cannot_be_a_sweep_is_refused_by_name(
         assert_problem(answer, "invalid_spec")
         found = answer.json()["errors"][0]
         assert found["field"] == field, found
-        assert message in found["message"]
+        assert found["message"] == approved.of_row("message")
     assert service.get("/v1/sweeps")["data"] == []
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from api.limits import turns
 from api.limits.turns import THREADS, THREADS_PER_USER, Turns
+from tests.approved import Approved
 from torchyard.contract.errors import TooManyRequests
 
 
@@ -102,7 +103,7 @@ def test_who_leaves_the_line_gets_no_turn_and_a_busy_thread_is_not_given_away() 
     run(test)
 
 
-def test_a_line_that_is_too_long_or_too_slow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_or_too_slow_is_refused(monkeypatch: pytest.MonkeyPatch, approved: Approved) -> None:
     async def refusal(call: Coroutine[None, None, None] | asyncio.Task[None]) -> TooManyRequests:
         with pytest.raises(TooManyRequests) as raised:
             await call
@@ -114,7 +115,7 @@ def test_a_line_that_is_too_long_or_too_slow_is_refused(monkeypatch: pytest.Monk
         await work.until(lambda: len(work.begun) == 2)
         error = await refusal(work.begin("ada", "d"))
         assert (error.status, error.retry_after) == (429, 2)
-        assert "ada has 1 reads waiting" in error.message
+        assert error.message == approved("message")
         work.let_go()
         await work.until(lambda: len(work.begun) == 3)
         work.turns.patience_s = 0

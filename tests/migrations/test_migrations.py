@@ -21,6 +21,7 @@ from migrations.actions import configuration
 from store.db import revision
 from store.db.database import Database
 from tests import forks
+from tests.approved import Approved
 from tests.databases import PostgreSQLDatabases, SQLiteDatabases
 from tests.forked import run
 from tests.store.fixture import StoreFixture, run_together
@@ -128,14 +129,14 @@ def test_programs_that_start_together_migrate_one_after_the_other(empty_url: str
 
 
 def test_a_migration_gives_up_after_a_while_if_a_table_is_in_use(
-    postgresql: PostgreSQLDatabases, migrate: Migrate
+    postgresql: PostgreSQLDatabases, migrate: Migrate, approved: Approved
 ) -> None:
     with postgresql.migrated() as url, closing(Database(url)) as database:
         with database.read() as session:
             session.execute(text("SELECT count(*) FROM jobs"))
             code, error = migrate("downgrade", url=url)
         assert code == 1
-        assert error.startswith("error: other programs use the tables, and nothing was changed")
+        assert error == approved("message")
         assert error.count("\n") == 1
         assert "jobs" in tables(url)
 
@@ -168,7 +169,7 @@ def test_a_revision_from_the_template_recreates_a_referenced_table(database_url:
         assert StoreFixture(database).attempt(claim).job_id == claim.job_id
 
 
-def test_rows_with_broken_references_stop_a_migration(sqlite: SQLiteDatabases) -> None:
+def test_rows_with_broken_references_stop_a_migration(sqlite: SQLiteDatabases, approved: Approved) -> None:
     with sqlite.migrated() as url, closing(Database(url)) as database:
         StoreFixture(database).submit()
         command.downgrade(configuration(url), "-1")
@@ -176,17 +177,16 @@ def test_rows_with_broken_references_stop_a_migration(sqlite: SQLiteDatabases) -
             connection.execute("INSERT INTO job_events (job_id, seq, time, type, data) VALUES ('no', 1, 1, 'x', '')")
             (before,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             connection.commit()
-        with pytest.raises(CommandError, match="nothing was changed: 1 rows of job_events would refer"):
+        with pytest.raises(CommandError) as raised:
             command.upgrade(configuration(url), "head")
+        assert str(raised.value) == approved("message")
         with database.read() as session:
             assert session.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == before
 
 
-@pytest.mark.parametrize(
-    ("found", "advice"), [("0013", "update them with a version from before"), ("9999", "put a backup back")]
-)
+@pytest.mark.parametrize("found", ["0013", "9999"])
 def test_tables_of_an_unknown_revision_stay_as_they_are_and_the_error_says_what_to_do(
-    database_url: str, migrate: Migrate, found: str, advice: str
+    database_url: str, migrate: Migrate, found: str, approved: Approved
 ) -> None:
     with closing(Database(database_url)) as database:
         with database.write() as session:
@@ -194,8 +194,7 @@ def test_tables_of_an_unknown_revision_stay_as_they_are_and_the_error_says_what_
         for action in ("upgrade", "downgrade", "current", "check"):
             code, error = migrate(action, url=database_url)
             assert code == 1
-            assert error.startswith(f"error: nothing was changed: the tables are at revision {found}, ")
-            assert advice in error
+            assert error == approved.of_row("message", found=found)
         with database.read() as session:
             assert session.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == found
 

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from store.db.database import Database
+from tests.approved import Approved
 from tests.databases import PostgreSQLDatabases
 from tests.e2e.service import until
 from tests.postgresql import PostgreSQLServer, postgresql_server
@@ -36,23 +37,23 @@ def answer(session: Session, statement: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    "address",
     [
-        ("nonsense", "is not a URL"),
-        ("", "is not a URL"),
-        ("postgresql://ada:s3cret@box:port/db", "is not a URL"),
-        ("mysql://ada:s3cret@box/db", "'mysql'"),
-        ("postgresql+psycopg2://ada:s3cret@box/db", "'postgresql+psycopg2'"),
-        ("postgresql://ada:s3@cret@box/db", "%40"),
-        ("postgresql://ada:s3cret@box/db?colour=green", 'invalid connection option "colour"'),
-        ("sqlite://", "must be a file"),
-        ("sqlite:///:memory:", "must be a file"),
+        "nonsense",
+        "",
+        "postgresql://ada:s3cret@box:port/db",
+        "mysql://ada:s3cret@box/db",
+        "postgresql+psycopg2://ada:s3cret@box/db",
+        "postgresql://ada:s3@cret@box/db",
+        "postgresql://ada:s3cret@box/db?colour=green",
+        "sqlite://",
+        "sqlite:///:memory:",
     ],
 )
-def test_an_invalid_address_is_refused_without_quoting_its_password(address: str, told: str) -> None:
+def test_an_invalid_address_is_refused_without_quoting_its_password(address: str, approved: Approved) -> None:
     with pytest.raises(ConfigError) as caught:
         Database(address)
-    assert told in caught.value.message
+    assert caught.value.message == approved.of_row("message")
     assert "cret" not in "".join(traceback.format_exception(caught.value))
 
 

@@ -115,11 +115,11 @@ def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, st
     shared = trained(db, store.blobs, b"two", visibility="team")
     assert refused(store, f"{private}/best", caller=BOB) == approved("refused", private=private)
     assert refused(store, f"{private}/best", caller=ROOT) == approved("refused", private=private)
-    assert refused(store, f"{NOBODY}/best") == approved("refused 2", nobody=NOBODY)
+    assert refused(store, f"{NOBODY}/best") == approved("there", nobody=NOBODY)
     assert "no checkpoint 'epoch-9'" in refused(store, f"{shared}/epoch-9", caller=BOB)
     assert "no checkpoint" in refused(store, f"{shared}/{checkpoint_id(db, private, 'best')}", caller=BOB)
     assert submit(store, f"{shared}/best", caller=BOB).initial is not None
-    assert refused(store, "model:cracks@3") == approved("refused 3")
+    assert refused(store, "model:cracks@3") == approved("there model")
 
 
 @pytest.mark.parametrize("ref", MALFORMED)

@@ -221,7 +221,7 @@ def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture, approved
     db.end(drained, EndReason.PREEMPTED, "the worker was asked to stop")
     reasons = [db.job(claim.job_id).reason_message.partition(" ended: ")[2] for claim in (low, crashed, drained)]
     assert reasons[0] == approved("reasons")
-    assert reasons[1].startswith("rank 0 was killed by SIGKILL")
+    assert reasons[1] == approved("rank was killed")
     assert reasons[2] == "the worker was asked to stop"
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from tests.approved import Approved
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import SAMPLES, Regression
 from torchyard.contract.errors import NonFiniteLoss
@@ -207,7 +208,7 @@ def test_the_logged_norm_is_of_the_joined_batchs_gradient_before_clipping() -> N
             check(outcome, by_hand(case, skipped=()))
 
 
-def test_too_many_nonfinite_steps_in_a_row_fail_every_rank() -> None:
+def test_too_many_nonfinite_steps_in_a_row_fail_every_rank(approved: Approved) -> None:
     cases: list[dict[str, Any]] = [
         {"at": [2, 3], "optimizer": SGD, "max_nonfinite_steps": 2},
         {"at": [2, 3], "optimizer": {**ADAMW, "fused": True}, "max_nonfinite_steps": 2},
@@ -221,10 +222,10 @@ def test_too_many_nonfinite_steps_in_a_row_fail_every_rank() -> None:
     ]
     for found in results(on_ranks(2, train, cases)):
         said = [outcome["error"] or "" for outcome in found]
-        assert said[0].startswith("the gradient norm was nan at step 3: not finite for 2 steps in a row. ")
-        assert said[1].startswith("the gradient norm was nan at step 3: not finite for 2 steps in a row. ")
+        assert said[0] == approved("said")
+        assert said[1] == approved("gradient norm was")
         assert said[2] == ""
-        assert said[3].startswith("the gradient norm was nan at step 6: not finite for 2 steps in a row. ")
+        assert said[3] == approved("gradient norm nan")
 
 
 SKIPPED_UNSEEN: list[dict[str, Any]] = [

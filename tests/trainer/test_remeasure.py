@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.approved import Approved
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines, points, small_pictures
 import torchyard
@@ -134,14 +135,14 @@ def test_a_stop_ends_what_is_measured_and_the_run_has_finished(tmp_path: Path, d
     assert "the best checkpoint was not measured again: the job was asked to stop" in told(run, "info")
 
 
-def test_nothing_is_measured_where_a_stop_was_asked_for_before(ended: RunDir, data: str) -> None:
+def test_nothing_is_measured_where_a_stop_was_asked_for_before(ended: RunDir, data: str, approved: Approved) -> None:
     write_record(ended.stop, StopRequest(reason=EndReason.PAUSED))
     again(ended, data=data)
     assert measured_again(ended) == []
-    assert told(ended, "info") == ["the best checkpoint was not measured again: the job was asked to stop"]
+    assert told(ended, "info") == [approved("told")]
 
 
-def test_a_value_that_differs_is_a_warning(ended: RunDir, data: str, tmp_path: Path) -> None:
+def test_a_value_that_differs_is_a_warning(ended: RunDir, data: str, tmp_path: Path, approved: Approved) -> None:
     with np.load(data) as found:
         arrays = dict(found)
     arrays["y_test"] = (arrays["y_test"] + 1) % 10
@@ -149,20 +150,19 @@ def test_a_value_that_differs_is_a_warning(ended: RunDir, data: str, tmp_path: P
     again(ended, data=str(tmp_path / "other.npz"))
     (line,) = measured_again(ended)
     (text,) = told(ended, "warning")
-    assert text.startswith(
-        "the best checkpoint (step 20) measures otherwise when it is evaluated again in one process: "
-    )
-    assert f"val/loss is {line.metrics['val/loss']:.6g}, and was " in text
+    assert text == approved("text", metrics=f"{line.metrics['val/loss']:.6g}")
 
 
 @pytest.mark.parametrize("damage", ["data", "state"])
-def test_a_failure_is_a_warning_and_no_error(ended: RunDir, data: str, tmp_path: Path, damage: str) -> None:
+def test_a_failure_is_a_warning_and_no_error(
+    ended: RunDir, data: str, tmp_path: Path, damage: str, approved: Approved
+) -> None:
     if damage == "state":
         (ended.checkpoints / "epoch-0002" / "state.pt").write_bytes(b"torn")
     again(ended, data=data if damage == "state" else str(tmp_path / "gone.npz"))
     assert measured_again(ended) == []
     (text,) = told(ended, "warning")
-    assert text.startswith("the best checkpoint was not measured again: ")
+    assert text == approved.of_row("text", tmp_path=tmp_path)
 
 
 def know_best(ended: RunDir, **changes: Any) -> None:
@@ -182,11 +182,11 @@ def test_the_best_of_an_earlier_attempt_is_measured_from_where_the_worker_brough
     assert len(told(ended, "warning")) == 1
 
 
-def test_the_best_of_an_earlier_attempt_that_is_not_here_is_told(ended: RunDir, data: str) -> None:
+def test_the_best_of_an_earlier_attempt_that_is_not_here_is_told(ended: RunDir, data: str, approved: Approved) -> None:
     know_best(ended)
     again(ended, data=data)
     assert measured_again(ended) == []
-    assert told(ended, "info") == ["the best checkpoint was not measured again: attempt 1 saved it, and it is not here"]
+    assert told(ended, "info") == [approved("told")]
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_of_equal_values_the_earlier_attempts_is_the_best(ended: RunDir) -> None
     assert best.attempt == 1
 
 
-def test_small_differences_are_none() -> None:
+def test_small_differences_are_none(approved: Approved) -> None:
     before = {"val/loss": 1.0, "val/iou": "NaN", "train/loss": 5.0, "val/dice": 0.0, "val/accuracy": 0.5}
     assert differences(before, {"val/loss": 1.0009, "val/iou": 0.1, "val/dice": 0.0, "val/accuracy": 0.51}) == [
-        "val/accuracy is 0.51, and was 0.5"
+        approved("differences")
     ]

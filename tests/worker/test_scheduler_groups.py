@@ -63,7 +63,7 @@ def test_a_new_reason_of_a_group_is_written_once(schedulers: SchedulersFixture, 
     holder, *waiting = schedulers.store.submit_many(300, resources={"devices_per_node": 2})
     rows = rows_of(schedulers, waiting)
     scheduler.run_pass()
-    assert schedulers.reason(holder) == ("reserved", approved("reason 2"))
+    assert schedulers.reason(holder) == ("reserved", approved("needs devices box"))
     of_group = "devices_busy", "needs 2 devices; 1 free on box, which is kept for a job of ada"
     assert shown(schedulers, waiting) == {of_group}
     scheduler.start_job("cpu-1")

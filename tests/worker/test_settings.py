@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from store.facts.output import OutputLimits
+from tests.approved import Approved
 from torchyard.contract.devices import PoolRules
 from torchyard.contract.errors import ConfigError
 from worker.host.capacity import Capacity
@@ -16,43 +17,43 @@ from worker.settings import Settings
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "expected"),
+    ("name", "value"),
     [
-        ("KEEP_LOGS", "30", "90s, 15m, 24h or 7d"),
-        ("KEEP_RUNS", "-1d", "90s, 15m, 24h or 7d"),
-        ("KEEP_RUNS_BYTES", "-1", "must be at least 0"),
-        ("KEEP_LOGS_BYTES", "10GB", "must be a whole number"),
-        ("MAX_LOG_BYTES", "64MiB", "must be a whole number"),
-        ("MAX_MESSAGE_BYTES", "-1", "must be at least 0"),
-        ("PACKAGES", "no", "must be one of allow, wheels, forbid"),
-        ("PACKAGE_INDEX", "pypi.org", "must be an address that begins with http://"),
-        ("SETUP_TIMEOUT", "10", "90s, 15m, 24h or 7d"),
-        ("SETUP_TIMEOUT", "0s", "must be at least 1s"),
-        ("MAX_STOP_GRACE", "3651d", "at most 3650d"),
-        ("MAX_IDLE_TIMEOUT", "59s", "must be at least 1m"),
-        ("JOB_CPUS", "0", "must be above 0"),
-        ("JOB_CPUS", "many", "must be a number"),
-        ("JOB_MEMORY_GB", "nan", "must be a finite number"),
-        ("JOB_MEMORY_GB", "-1", "must be above 0"),
-        ("UMASK", "0o22", "write octal digits such as 022"),
-        ("UMASK", "1777", "write octal digits such as 022"),
-        ("POOL", "gpu", "must be slurm:PARTITION, or nothing"),
-        ("POOL", "slurm:--all", "must be slurm:PARTITION, or nothing"),
-        ("POOL", "slurm:..", "must be slurm:PARTITION, or nothing"),
-        ("POOL", "slurm:a,b", "must be slurm:PARTITION, or nothing"),
-        ("SLURM_OWNER_ACCOUNTS", "alice", "is not OWNER=ACCOUNT"),
-        ("SLURM_OWNER_ACCOUNTS", "alice=--uid=0", "is not OWNER=ACCOUNT"),
-        ("SLURM_AHEAD", "0", "must be at least 1"),
-        ("INTERFACE", "eth0 --x", "must be the name of a network interface"),
+        ("KEEP_LOGS", "30"),
+        ("KEEP_RUNS", "-1d"),
+        ("KEEP_RUNS_BYTES", "-1"),
+        ("KEEP_LOGS_BYTES", "10GB"),
+        ("MAX_LOG_BYTES", "64MiB"),
+        ("MAX_MESSAGE_BYTES", "-1"),
+        ("PACKAGES", "no"),
+        ("PACKAGE_INDEX", "pypi.org"),
+        ("SETUP_TIMEOUT", "10"),
+        ("SETUP_TIMEOUT", "0s"),
+        ("MAX_STOP_GRACE", "3651d"),
+        ("MAX_IDLE_TIMEOUT", "59s"),
+        ("JOB_CPUS", "0"),
+        ("JOB_CPUS", "many"),
+        ("JOB_MEMORY_GB", "nan"),
+        ("JOB_MEMORY_GB", "-1"),
+        ("UMASK", "0o22"),
+        ("UMASK", "1777"),
+        ("POOL", "gpu"),
+        ("POOL", "slurm:--all"),
+        ("POOL", "slurm:.."),
+        ("POOL", "slurm:a,b"),
+        ("SLURM_OWNER_ACCOUNTS", "alice"),
+        ("SLURM_OWNER_ACCOUNTS", "alice=--uid=0"),
+        ("SLURM_AHEAD", "0"),
+        ("INTERFACE", "eth0 --x"),
     ],
 )
 def test_an_invalid_variable_is_named_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, approved: Approved
 ) -> None:
     monkeypatch.setenv(f"TORCHYARD_{name}", value)
     with pytest.raises(ConfigError, match=f"^TORCHYARD_{name}: ") as caught:
         Settings.load()
-    assert expected in caught.value.message
+    assert caught.value.message == approved.of_row("message")
     assert "\n" not in caught.value.message
 
 

@@ -55,11 +55,11 @@ def test_the_other_ranks_of_a_killed_one_can_save_before_they_end(attempt: Attem
 
 
 @WARM_LAUNCH
-def test_a_rank_that_waits_in_c_for_a_failed_one_leaves_by_itself(attempt: Attempt) -> None:
+def test_a_rank_that_waits_in_c_for_a_failed_one_leaves_by_itself(attempt: Attempt, approved: Approved) -> None:
     attempt.start(LOSES_A_PEER, world_size=2)
     report = attempt.report()
     assert (report.reason, report.rank, report.message) == (EndReason.USER_ERROR, 1, "ValueError: the cause")
-    assert "another rank has failed, and this one waits: it ends" in attempt.log("rank-0", "stderr")
+    assert attempt.log("rank-0", "stderr") == approved("log")
     assert attempt.running_processes() == []
 
 
@@ -105,13 +105,13 @@ def test_a_report_that_a_full_disk_refuses_is_written_when_space_is_free(attempt
 
 
 @WARM_LAUNCH
-def test_a_second_supervisor_of_the_same_attempt_exits(attempt: Attempt) -> None:
+def test_a_second_supervisor_of_the_same_attempt_exits(attempt: Attempt, tmp_path: Path, approved: Approved) -> None:
     attempt.start(RUNS_FOREVER)
     attempt.wait_for_file("ready-0")
     command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(attempt.run.root)]
     second = subprocess.run(command, capture_output=True, text=True, check=False)
     assert second.returncode == 1
-    assert "has or had a supervisor" in second.stderr
+    assert second.stderr == approved("errors", tmp_path=tmp_path)
     assert process.is_alive(attempt.supervisor)
     attempt.stop(grace=0)
     attempt.report()

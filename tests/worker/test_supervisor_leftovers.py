@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.approved import Approved
 from tests.processes import kill_attempt
 from tests.worker.attempt import LAUNCHER, WARM_LAUNCH, Attempt, isolation, wait_for
 from tests.worker.programs import (
@@ -30,7 +31,7 @@ from torchyard.host.recordfiles import write_record
 from worker.host import process
 
 
-def test_the_owner_is_told_of_unkillable_processes(attempt: Attempt) -> None:
+def test_the_owner_is_told_of_unkillable_processes(attempt: Attempt, approved: Approved) -> None:
     argv = [sys.executable, "-P", str(LAUNCHER), "1", str(attempt.script(RUNS_FOREVER))]
     write_record(attempt.run.launch, attempt.plan(argv))
     with subprocess.Popen(
@@ -50,20 +51,20 @@ def test_the_owner_is_told_of_unkillable_processes(attempt: Attempt) -> None:
     message = parse_line(line)
     assert isinstance(message, Message)
     assert (half_line, message.level) == ('{"half a line', "warning")
-    assert message.text.startswith("these processes cannot be killed, and keep the devices of the attempt")
+    assert message.text == approved("text")
     assert str(rank.pid) in message.text
     assert attempt.report().reason is EndReason.CANCELLED
 
 
 @WARM_LAUNCH
-def test_a_stop_also_ends_a_grandchild_in_its_own_session(attempt: Attempt) -> None:
+def test_a_stop_also_ends_a_grandchild_in_its_own_session(attempt: Attempt, approved: Approved) -> None:
     attempt.start(HAS_HIDDEN_GRANDCHILD, world_size=2)
     attempt.wait_for_file("ready-0")
     grandchild = descendant(attempt)
     attempt.stop(grace=1)
     report = attempt.report()
     assert report.reason is EndReason.CANCELLED
-    assert "killed after a grace of 1s" in report.message
+    assert report.message == approved("message")
     assert not process.is_alive(grandchild)
     assert attempt.running_processes() == []
 
@@ -79,7 +80,7 @@ def test_a_grandchild_left_behind_by_a_successful_rank_is_ended(attempt: Attempt
 
 
 @pytest.mark.parametrize("attempt", ["agent"], indirect=True)
-def test_a_killed_launcher_is_reported_and_leaves_no_process(attempt: Attempt) -> None:
+def test_a_killed_launcher_is_reported_and_leaves_no_process(attempt: Attempt, approved: Approved) -> None:
     attempt.start(HAS_HIDDEN_GRANDCHILD, world_size=2)
     attempt.wait_for_file("ready-0")
     attempt.wait_for_file("ready-1")
@@ -87,7 +88,7 @@ def test_a_killed_launcher_is_reported_and_leaves_no_process(attempt: Attempt) -
     process.send(launcher_process(attempt), signal.SIGKILL)
     report = attempt.report()
     assert report.reason is EndReason.WORKER_LOST
-    assert "the launcher was killed by SIGKILL" in report.message
+    assert report.message == approved.of_row("message")
     assert not process.is_alive(grandchild)
     assert attempt.running_processes() == []
 

@@ -7,6 +7,7 @@ import tempfile
 
 import pytest
 
+from tests.approved import Approved
 from tests.worker.attempt import Attempt, rank_of, wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
@@ -93,13 +94,13 @@ def test_two_ranks_use_loopback_only_and_leave_no_temporary_file(
 
 @pytest.mark.parametrize("attempt", ["agent"], indirect=True)
 def test_torchrun_uses_loopback_only_and_says_which_rank_was_killed(
-    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
     temporary = _own_temporary_folder(tmp_path, monkeypatch)
     attempt.start_job(ALONE)
     report = attempt.report()
     assert (report.reason, report.rank, report.exit_code) == (EndReason.KILLED, 1, -signal.SIGKILL)
-    assert report.message == "rank 1 was killed by SIGKILL (perhaps the host ran out of memory)"
+    assert report.message == approved("message")
     for rank in (0, 1):
         assert set(attempt.log(f"rank-{rank}", "stdout").splitlines()) == {"listens 0100007F"}
     assert attempt.running_processes() == []
@@ -117,37 +118,36 @@ def _own_temporary_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @EACH_WAY
 @pytest.mark.thorough
-def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
+def test_an_exception_names_its_rank_and_traceback(attempt: Attempt, approved: Approved) -> None:
     attempt.start_job(DDP + FAILING)
     report = attempt.report()
     assert (report.reason, report.rank, report.exit_code) == (EndReason.USER_ERROR, 1, 1)
     assert report.message == "ValueError: bad batch"
     assert report.traceback is not None
-    assert report.traceback.startswith("Traceback (most recent call last):\n")
-    assert "train.py" in report.traceback
+    assert report.traceback == approved("traceback")
     assert "torchyard/run/rank.py" not in report.traceback
     assert "ValueError: bad batch" in attempt.log("rank-1", "stderr")
 
 
 @EACH_WAY
 @pytest.mark.parametrize(
-    ("way", "reason", "code", "message"),
+    ("way", "reason", "code"),
     [
-        pytest.param("os._exit(3)", EndReason.USER_ERROR, 3, "rank 1 exited with code 3", marks=pytest.mark.thorough),
-        (
-            "os.kill(os.getpid(), 9)",
-            EndReason.KILLED,
-            -signal.SIGKILL,
-            "rank 1 was killed by SIGKILL (perhaps the host ran out of memory)",
-        ),
+        pytest.param("os._exit(3)", EndReason.USER_ERROR, 3, marks=pytest.mark.thorough),
+        ("os.kill(os.getpid(), 9)", EndReason.KILLED, -signal.SIGKILL),
     ],
 )
 def test_a_rank_that_ends_without_an_error_is_reported(
-    attempt: Attempt, way: str, reason: EndReason, code: int, message: str
+    attempt: Attempt, way: str, reason: EndReason, code: int, approved: Approved
 ) -> None:
     attempt.start_job(DDP + f"if rank == 1: {way}\npeers()")
     report = attempt.report()
-    assert (report.reason, report.rank, report.exit_code, report.message) == (reason, 1, code, message)
+    assert (report.reason, report.rank, report.exit_code, report.message) == (
+        reason,
+        1,
+        code,
+        approved.of_row("message"),
+    )
     assert attempt.running_processes() == []
 
 

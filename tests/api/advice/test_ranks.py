@@ -24,7 +24,7 @@ def test_the_rank_that_the_others_wait_for_is_named_with_its_device(trainer: str
     advice = waiting(trainer=trainer)
     assert advice.headline == approved("headline")
     assert advice.cause is not None
-    assert advice.cause.startswith("Rank 2, on device 2 (H100) of box-a, comes last")
+    assert advice.cause == approved("cause")
     assert [(item.kind, item.text, item.rank) for item in advice.evidence] == [
         ("metric", "wait/lag is 0.40", None),
         ("metric", "wait/mean is 0.35", None),
@@ -33,11 +33,11 @@ def test_the_rank_that_the_others_wait_for_is_named_with_its_device(trainer: str
     assert advice.severity == "warning"
 
 
-def test_a_rank_of_a_pool_is_named_with_its_node() -> None:
+def test_a_rank_of_a_pool_is_named_with_its_node(approved: Approved) -> None:
     devices = [{"worker": "wrk_1", "index": 3, "uuid": f"{node}", "name": "A100", "node": node, "host": f"n{node}"}
                for node in range(4)]  # fmt: skip
     advice = waiting(gpus=[], devices=devices)
-    assert advice.cause is not None and advice.cause.startswith("Rank 2, on device 3 (A100) of n2, comes last")
+    assert advice.cause is not None and advice.cause == approved("cause")
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_no_rank_is_blamed_for_a_small_lag_or_without_a_device(lag: float, rank:
     assert waiting(lag, rank).headline == HEALTHY
 
 
-def test_a_wait_for_data_comes_before_the_rank_that_has_the_most_of_it() -> None:
+def test_a_wait_for_data_comes_before_the_rank_that_has_the_most_of_it(approved: Approved) -> None:
     advice = waiting(metrics={DATA_WAIT: 0.5}, gpus=[{"utilization": 0.2}] * 4)
-    assert "waits for the data loader" in advice.headline
+    assert advice.headline == approved("headline")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_one_device_is_advised_with_the_same_global_batch(approved: Approved) ->
     advice = waiting(0.1, 0, 0.62, gpus=GPUS[:2], config=config)
     assert advice.headline == approved("headline")
     assert advice.cause is not None
-    assert "together as much as 0.76 devices" in advice.cause
+    assert advice.cause == approved("cause")
     assert advice.steps[0] == approved("steps")
     script = waiting(0.1, 0, 0.62, gpus=GPUS[:2], trainer="script")
     assert "training." not in " ".join(script.steps)
@@ -87,11 +87,12 @@ def scaled(state: str, scaling: str, batch: Any, **training: Any) -> AdviceView:
 
 @pytest.mark.parametrize("state", ["running", "succeeded"])
 @pytest.mark.parametrize("scaling", ["linear", "sqrt"])
-def test_more_epochs_are_advised_where_the_rate_was_scaled_to_a_larger_batch(state: str, scaling: str) -> None:
+def test_more_epochs_are_advised_where_the_rate_was_scaled_to_a_larger_batch(
+    state: str, scaling: str, approved: Approved
+) -> None:
     advice = scaled(state, scaling, 128)
     assert advice.severity == "info"
-    assert "a global batch of 128 makes 1/4 of the updates" in advice.steps[-1]
-    assert "training.epochs 40 makes as many as 10 did with batches of 32." in advice.steps[-1]
+    assert advice.steps[-1] == approved("steps")
 
 
 @pytest.mark.parametrize(

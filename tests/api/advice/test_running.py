@@ -34,28 +34,28 @@ def test_a_gpu_that_waits_for_the_loader_is_told_how_many_processes_are_fast_eno
         ("metric", "time/data_wait is 0.61"),
         ("utilization", approved("text")),
     ]
-    assert (advice.steps, advice.severity) == ([approved("text 2")], "warning")
+    assert (advice.steps, advice.severity) == ([approved("set data workers")], "warning")
 
 
 @pytest.mark.parametrize(
-    ("workers", "wait", "cpus", "step"),
+    ("workers", "wait", "cpus"),
     [
-        (0, 0.61, 16, "Set data.workers to 2: it is 0."),  # 1.6 times as long as the computation
-        (0, 0.4, 16, "Set data.workers to 1: it is 0."),
-        (4, 0.5, 16, "Set data.workers to 8: it is 4."),
-        (4, 0.5, None, "Set data.workers to 8: it is 4."),
-        (4, 0.5, 6, "Set data.workers to 6: it is 4."),  # there are no more CPUs
-        (4, 1.0, 1000, "Set data.workers to 64: it is 4."),
-        ("auto", 0.5, 16, "Set data.workers to 16: it is auto, which is 8 here."),
-        ("auto", 0.5, None, "Set data.workers to more than the 1 to 8 processes that auto starts for a rank."),
-        ("auto", 0.5, 4, "Make the samples cheaper to load"),
-        (8, 0.5, 8, "Make the samples cheaper to load"),
+        (0, 0.61, 16),  # 1.6 times as long as the computation
+        (0, 0.4, 16),
+        (4, 0.5, 16),
+        (4, 0.5, None),
+        (4, 0.5, 6),  # there are no more CPUs
+        (4, 1.0, 1000),
+        ("auto", 0.5, 16),
+        ("auto", 0.5, None),
+        ("auto", 0.5, 4),
+        (8, 0.5, 8),
     ],
 )
 def test_the_number_of_loader_processes_follows_from_the_wait(
-    workers: Any, wait: float, cpus: int | None, step: str
+    workers: Any, wait: float, cpus: int | None, approved: Approved
 ) -> None:
-    assert starving(workers, wait=wait, cpus=cpus).steps[0].startswith(step)
+    assert starving(workers, wait=wait, cpus=cpus).steps[0] == approved.of_row("steps")
 
 
 def test_ranks_share_the_cpus(approved: Approved) -> None:
@@ -67,13 +67,13 @@ def test_ranks_share_the_cpus(approved: Approved) -> None:
 def test_other_devices_of_the_host_have_their_share_of_the_cpus(approved: Approved) -> None:
     mine, other = {"utilization": 0.2, "job_id": JOB}, {"job_id": "job_2"}
     advice = starving("auto", wait=0.5, seen=[worker(mine, other, other, other, cpus=16)])
-    assert advice.steps[0].startswith("Make the samples cheaper to load")
-    assert starving("auto", wait=0.5, spec={"resources": {"cpus": 3}}).steps[0].endswith("share of the 3 CPUs already.")
+    assert advice.steps[0] == approved("make samples cheaper")
+    assert starving("auto", wait=0.5, spec={"resources": {"cpus": 3}}).steps[0] == approved("share cpus already")
     assert starving(1, wait=0.5, spec={"resources": {"cpus": 3}}).steps == [approved("steps")]
 
 
-def test_devices_without_utilization_are_judged_by_the_wait_alone() -> None:
-    assert starving(used=None).headline.startswith("61% of each step waits for the data loader")
+def test_devices_without_utilization_are_judged_by_the_wait_alone(approved: Approved) -> None:
+    assert starving(used=None).headline == approved("headline")
 
 
 @pytest.mark.parametrize(("wait", "used"), [(0.61, 0.95), (0.1, 0.5), (0.29, None), (math.nan, 0.5), (7.0, 0.5)])
@@ -92,9 +92,7 @@ def test_small_batches_may_grow_into_memory_that_is_free(approved: Approved) -> 
     training = {"per_device_batch_size": 8, "gradient_accumulation_steps": 4}
     advice = judge(facts(config={"training": training}, metrics={DATA_WAIT: 0.01}, gpus=[gpu]))
     assert advice.headline == approved("headline")
-    assert advice.steps[0].endswith(
-        "set training.per_device_batch_size to 16 and gradient_accumulation_steps to 2: the same global batch."
-    )
+    assert advice.steps[0] == approved("steps")
     assert "cuda 0: 20.0 of 80.0 GiB are used" in [item.text for item in advice.evidence]
     full = {**gpu, "memory_used_bytes": 70 * GIB}
     assert judge(facts(metrics={DATA_WAIT: 0.01}, gpus=[full])).headline == "runs: 24% is done"
@@ -105,14 +103,14 @@ def test_an_idle_gpu_says_what_it_waits_for_or_that_nobody_knows(approved: Appro
     starting = judge(facts("starting", reason=("starting", "installing 12 packages"), gpus=idle))
     assert (starting.headline, starting.cause) == (
         "starting: installing 12 packages",
-        approved("cause 2"),
+        approved("devices wait installing"),
     )
     stopping = judge(facts(reason=("stopping", "pause requested"), gpus=idle))
     assert stopping.cause == approved("cause")
     early = judge(facts(gpus=idle, silence=None))
     assert early.headline == approved("headline")
     unknown = judge(facts(trainer="script", gpus=idle, metrics={"loss": 1.0}))
-    assert "nothing that the job reports says what its devices wait for" in unknown.headline
+    assert unknown.headline == approved("nothing that job")
     assert unknown.cause is None
 
 
@@ -127,14 +125,14 @@ def test_a_worker_that_is_lost_shows_no_utilization() -> None:
     [("10m", 7, True), ("10m", 5, False), ("10m", None, False), ("1m", 1, False), ("1h", 30, False), ("1h", 40, True)],
 )
 def test_a_job_stalls_that_is_silent_for_most_of_its_stall_timeout(
-    stall_timeout: str, silence: int | None, stalls: bool
+    stall_timeout: str, silence: int | None, stalls: bool, approved: Approved
 ) -> None:
     quiet = None if silence is None else timedelta(minutes=silence, seconds=5)
     advice = judge(facts(silence=quiet, spec={"stall_timeout": stall_timeout}))
     assert (advice.severity == "warning") is stalls
     if stalls:
-        assert advice.headline == f"no progress for {silence}m: after {stall_timeout} the attempt ends as a hang"
-        assert [item.text for item in advice.evidence] == ["the newest progress is step 120"]
+        assert advice.headline == approved("headline", silence=silence, stall_timeout=stall_timeout)
+        assert [item.text for item in advice.evidence] == [approved("text")]
         assert "stacks" in advice.steps[0]
 
 
@@ -147,9 +145,9 @@ def test_a_loss_that_is_not_finite_comes_before_the_utilization(value: float, ap
 
 
 @pytest.mark.parametrize("used", [0.0, 0.04, 0.5])
-def test_a_cpu_slot_is_not_blamed_for_its_share_of_the_hosts_cpus(used: float) -> None:
+def test_a_cpu_slot_is_not_blamed_for_its_share_of_the_hosts_cpus(used: float, approved: Approved) -> None:
     cpu = {"kind": "cpu", "utilization": used}
     advice = judge(facts(trainer="script", metrics={"loss": 1.0}, gpus=[cpu]))
     assert (advice.headline, advice.severity, advice.evidence) == ("runs: 24% is done", "info", [])
     waits = judge(facts(metrics={DATA_WAIT: 0.61}, gpus=[cpu]))
-    assert waits.headline.startswith("61% of each step waits for the data loader")
+    assert waits.headline == approved("headline")

@@ -7,6 +7,7 @@ import pytest
 
 from controller.notifications.addresses import Allowed, checked, is_public
 from controller.notifications.failure import NotDelivered
+from tests.approved import Approved
 from torchyard.contract import webaddress
 from torchyard.contract.errors import ConfigError
 
@@ -41,10 +42,11 @@ def _answering(*addresses: str) -> Callable[[str, float], Sequence[str]]:
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_what_is_not_public_is_refused_though_a_name_has_a_public_address_too(address: str) -> None:
+def test_what_is_not_public_is_refused_though_a_name_has_a_public_address_too(address: str, approved: Approved) -> None:
     for found in ([address], ["8.8.8.8", address], [address, "2606:4700::1111"]):
-        with pytest.raises(NotDelivered, match="no address that notifications may go to"):
+        with pytest.raises(NotDelivered) as raised:
             checked(_to("hook.example.com"), Allowed(), timeout_s=LONG_S, resolve=_answering(*found))
+        assert str(raised.value) == approved("message")
 
 
 def test_a_name_of_the_network_is_told_like_one_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
@@ -72,9 +74,10 @@ def test_a_name_of_the_network_is_told_like_one_that_is_not_there(caplog: pytest
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_an_address_that_is_not_public_is_given_up(address: str) -> None:
-    with pytest.raises(NotDelivered, match="neither public nor listed") as refused:
+def test_an_address_that_is_not_public_is_given_up(address: str, approved: Approved) -> None:
+    with pytest.raises(NotDelivered) as refused:
         checked(_to(address), Allowed(), timeout_s=LONG_S)
+    assert str(refused.value) == approved.of_row("message")
     assert refused.value.final
 
 
@@ -88,15 +91,17 @@ def test_public_addresses_are_taken(address: str) -> None:
 
 
 @pytest.mark.parametrize("port", [22, 25, 6379, 8080, 5432])
-def test_other_ports_are_refused(port: int) -> None:
-    with pytest.raises(NotDelivered, match=f"port {port} is not allowed"):
+def test_other_ports_are_refused(port: int, approved: Approved) -> None:
+    with pytest.raises(NotDelivered) as raised:
         checked(_to("hook.example.com", port), Allowed(), timeout_s=LONG_S, resolve=_answering("8.8.8.8"))
+    assert str(raised.value) == approved("message", port=port)
 
 
 @pytest.mark.parametrize("name", ["localhost", "no-such-host.invalid"])
-def test_a_name_without_a_public_address_may_have_one_later(name: str) -> None:
-    with pytest.raises(NotDelivered, match="no address that notifications may go to") as failed:
+def test_a_name_without_a_public_address_may_have_one_later(name: str, approved: Approved) -> None:
+    with pytest.raises(NotDelivered) as failed:
         checked(_to(name), Allowed(), timeout_s=LONG_S)
+    assert str(failed.value) == approved.of_row("message")
     assert not failed.value.final
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.client import answers
 from tests.torchyard.client.answers import DATA, NOW, SHA256
@@ -26,14 +27,14 @@ def serve(server: FakeServer, *paths: str) -> None:
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "plots/../../x", "a//b", "plots..", "other/x", "plots/\x1b[2J"])
 def test_an_unsafe_path_of_the_server_stops_the_copy_before_it_begins(
-    server: FakeServer, tmp_path: Path, path: str
+    server: FakeServer, tmp_path: Path, path: str, approved: Approved
 ) -> None:
     serve(server, "plots/good", path)
     inside = tmp_path / "inside"
     inside.mkdir()
     done = run_in_process(["cp", "job_1:artifacts/plots", "."], environment(server.url, TOKEN), cwd=inside)
     assert done.returncode == 1
-    assert "lists the unsafe path" in done.stderr
+    assert done.stderr == approved.of_row("errors")
     assert "\x1b" not in done.stderr
     assert [*tmp_path.rglob("*")] == [inside]
 

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from tests.api.pages import build_page
+from tests.approved import Approved
 from tests.databases import SQLiteDatabases
 from tests.torchyard.cli.invocation import environment, run_in_process, run_process
 from tests.torchyard.cli.service import Team, serving_team
@@ -47,11 +48,13 @@ def test_a_browser_is_opened_where_there_is_one(built: Team, tmp_path: Path) -> 
     assert not opened.exists()
 
 
-def test_a_service_without_the_page_says_how_to_build_it(tmp_path: Path, sqlite: SQLiteDatabases) -> None:
+def test_a_service_without_the_page_says_how_to_build_it(
+    tmp_path: Path, sqlite: SQLiteDatabases, approved: Approved
+) -> None:
     with serving_team(tmp_path, sqlite, page_folder=tmp_path / "none") as team:
         done = team.run("admin", "open", "--print")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "`make up` builds it" in done.stderr
+    assert done.stderr == approved("errors")
 
 
 def test_on_another_machine_one_logs_in_with_a_token() -> None:

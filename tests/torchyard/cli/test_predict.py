@@ -100,24 +100,24 @@ def test_texts_come_from_options_files_and_stdin(tmp_path: Path, predict: Predic
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "code"),
     [
-        (["digits"], 2, "name the files to predict, or give --text"),
-        (["digits", "--text", "a"], 2, "--text is for models of texts"),
-        (["digits", "-"], 2, "- is for texts"),
-        (["digits", "a.png", "-o", "out"], 2, "--output is for masks"),
-        (["digits", "absent.png"], 1, "error: absent.png cannot be read as a picture"),
-        (["digits", "notes.txt"], 1, "error: notes.txt cannot be read as a picture"),
-        (["digits", "empty"], 1, "error: empty has no picture"),
-        (["digits", "a.png", "--device", "nonsense"], 1, "error: the device nonsense cannot be used"),
-        (["films", "a.png"], 1, "error: a.png is not a file of text"),
-        (["films", "empty.txt"], 1, "error: empty.txt has no text"),
-        (["films", "absent.txt"], 1, "error: absent.txt cannot be read"),
-        (["films", "--text", " "], 1, "error: a text is empty"),
+        (["digits"], 2),
+        (["digits", "--text", "a"], 2),
+        (["digits", "-"], 2),
+        (["digits", "a.png", "-o", "out"], 2),
+        (["digits", "absent.png"], 1),
+        (["digits", "notes.txt"], 1),
+        (["digits", "empty"], 1),
+        (["digits", "a.png", "--device", "nonsense"], 1),
+        (["films", "a.png"], 1),
+        (["films", "empty.txt"], 1),
+        (["films", "absent.txt"], 1),
+        (["films", "--text", " "], 1),
     ],
 )
 def test_what_cannot_be_predicted_is_one_line(
-    tmp_path: Path, states: dict[str, Path], arguments: list[str], code: int, message: str
+    tmp_path: Path, states: dict[str, Path], arguments: list[str], code: int, approved: Approved
 ) -> None:
     picture(tmp_path / "a.png")
     (tmp_path / "notes.txt").write_text("no picture")
@@ -126,7 +126,7 @@ def test_what_cannot_be_predicted_is_one_line(
     name, *rest = arguments
     done = run_in_process(["predict", str(states[name]), *rest], environment(None, ""), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert message in done.stderr.replace("\n│ ", " ")
+    assert done.stderr.replace("\n│ ", " ") == approved.of_row("replace")
     assert code == 2 or len(done.stderr.splitlines()) == 1
 
 
@@ -236,13 +236,13 @@ def test_a_jobs_checkpoint_is_exported(tmp_path: Path, states: dict[str, Path], 
 
 
 def test_what_a_server_sends_instead_is_not_used(
-    tmp_path: Path, predict: Predict, states: dict[str, Path], server: FakeServer
+    tmp_path: Path, predict: Predict, states: dict[str, Path], server: FakeServer, approved: Approved
 ) -> None:
     picture(tmp_path / "a.png")
     state = states["digits"].read_bytes()
     serve(server, state, sent=b"other" * (len(state) // 5) + b"other"[: len(state) % 5])
     done = predict("job_1", "a.png", server=server)
-    assert done.returncode == 1 and "the received bytes were removed" in done.stderr
+    assert done.returncode == 1 and done.stderr == approved("errors")
     serve(server, state, sha256="../../evil")
     done = predict("job_1", "a.png", server=server)
     assert done.returncode == 1 and done.stdout == ""

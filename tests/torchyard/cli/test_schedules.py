@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
 from tests.torchyard.cli.invocation import run_in_process
 from tests.torchyard.client.answers import NOW, page
@@ -31,11 +32,11 @@ def test_submit_sends_a_spec_with_a_schedule_there(server: FakeServer, tmp_path:
     assert f"schedules show {ID}" in done.stderr
 
 
-def test_a_spec_with_a_schedule_is_submitted_alone(server: FakeServer, tmp_path: Path) -> None:
+def test_a_spec_with_a_schedule_is_submitted_alone(server: FakeServer, tmp_path: Path, approved: Approved) -> None:
     (tmp_path / "two.yaml").write_text("trainer: script\n---\ntrainer: script\nschedule: 0 3 * * *\n")
     done = run_in_process(["submit", "two.yaml"], environment_of(server), cwd=tmp_path)
     assert done.returncode == 2
-    assert "two.yaml, document 2 has a schedule: submit it alone" in " ".join(done.stderr.split())
+    assert " ".join(done.stderr.split()) == approved("text")
     assert server.requests == []
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.client.answers import NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from torchyard.client import Client
@@ -54,15 +55,19 @@ def test_a_schedule_is_created_with_the_id_of_a_named_job_and_sent_again_with_it
         client.schedules.create(SPEC)
 
 
-def test_a_schedule_is_found_by_its_id_its_name_and_the_beginning_of_its_id(server: FakeServer, client: Client) -> None:
+def test_a_schedule_is_found_by_its_id_its_name_and_the_beginning_of_its_id(
+    server: FakeServer, client: Client, approved: Approved
+) -> None:
     server.on(OF_ONE, schedule())
     server.on(PATH, page([schedule(), schedule(id="sch_0192a1", name="other")]))
     for ref in (ID, "nightly", "sch_0192a0"):
         assert client.schedules.get(ref).id == ID
-    with pytest.raises(Conflict, match=r"several ids begin with sch_0192a(.|\n)*sch_0192a1  other, active"):
+    with pytest.raises(Conflict) as raised:
         client.schedules.get("sch_0192a")
-    with pytest.raises(NotFound, match="no schedule with the id or name 'absent'"):
+    assert str(raised.value) == approved("message")
+    with pytest.raises(NotFound) as raised:
         client.schedules.get("absent")
+    assert str(raised.value) == approved("there schedule id")
 
 
 def test_a_schedule_is_paused_resumed_changed_and_removed(server: FakeServer, client: Client) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from torchyard.contract import findings, patches, requests, spec
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.patches import parse_patch
@@ -53,67 +54,45 @@ def script(**more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("raw", "field", "says"),
+    ("raw", "field"),
     [
-        (script(nmae="x"), "nmae", "is no key: did you mean name? There are resources, checkpoint, priority,"),
-        (script(resources={"device_per_node": 2}), "resources.device_per_node", "did you mean devices_per_node?"),
-        (script(checkpoint={"every": 2}), "checkpoint.every", "There are every_epochs, every_steps,"),
-        (script(config={"code": CODE, "entrypont": "a.py"}), "config.entrypont", "did you mean entrypoint?"),
-        (script(zzz=1), "zzz", "is no key: there are resources,"),
-        (
-            {"trainer": "image-classification", "config": {"training": {"epoch": 3}}},
-            "config.training.epoch",
-            "is no key: did you mean epochs? There are epochs, max_steps,",
-        ),
-        ({"trainer": "image-classification", "config": {"ema": {"decy": 1}}}, "config.ema.decy", "did you mean decay?"),
-        (script(env={"A": {"secrt": "A"}}), "env.A.secrt", "did you mean secret? There are secret"),
-        (script(env={"A": 3}), "env.A", "must be a text or an object: keys with values"),
-        (script(name="../x"), "name", "must be 1 to 100 letters, digits,"),
-        (script(labels={"!": "x"}), "labels.!", "its name must be 1 to 63 letters"),
-        (script(checkpoint={"mode": "least"}), "checkpoint.mode", "must be min or max"),
-        (script(priority="3"), "priority", "must be a whole number"),
-        (script(priority=True), "priority", "must be a whole number"),
-        (script(resources={"devices_per_node": 100_000}), "resources.devices_per_node", "must be at most 1024"),
-        (script(labels={"a": "nul \x00"}), "labels.a", "NUL"),
-        ({"trainer": 7}, "trainer", "must be one of image-classification"),
-        (
-            {"trainer": "image-classification", "config": {"training": {"epochs": 0}}},
-            "config.training.epochs",
-            "must be at least 1",
-        ),
-        (
-            {"trainer": "image-classification", "config": {"training": {"epochs": "3"}}},
-            "config.training.epochs",
-            "must be a whole number",
-        ),
-        (
-            {"trainer": "image-classification", "config": {"optimizer": {"lr": -1}}},
-            "config.optimizer.lr",
-            "must be above 0",
-        ),
-        (script(priority=101), "priority", "must be at most 100"),
-        (script(time_limit="soon"), "time_limit", "write a duration as a number and a unit: 90s, 15m, 24h or 7d"),
-        (script(launcher="mpi"), "launcher", "must be one of auto, warm, torchrun"),
-        ({"trainer": "script"}, "config", "is missing"),
-        (script(config=5), "config", "must be an object: keys with values"),
-        ({"trainer": "scrip", "config": {}}, "trainer", "script: did you mean script?"),
-        ({}, "trainer", "must be one of image-classification, segmentation, text-classification, causal-lm, script"),
-        ([], "", "must be an object: keys with values"),
-        (
-            {"trainer": "image-classification", "config": {"data": {"workers": "six"}}},
-            "config.data.workers",
-            "must be a whole number or auto",
-        ),
+        (script(nmae="x"), "nmae"),
+        (script(resources={"device_per_node": 2}), "resources.device_per_node"),
+        (script(checkpoint={"every": 2}), "checkpoint.every"),
+        (script(config={"code": CODE, "entrypont": "a.py"}), "config.entrypont"),
+        (script(zzz=1), "zzz"),
+        ({"trainer": "image-classification", "config": {"training": {"epoch": 3}}}, "config.training.epoch"),
+        ({"trainer": "image-classification", "config": {"ema": {"decy": 1}}}, "config.ema.decy"),
+        (script(env={"A": {"secrt": "A"}}), "env.A.secrt"),
+        (script(env={"A": 3}), "env.A"),
+        (script(name="../x"), "name"),
+        (script(labels={"!": "x"}), "labels.!"),
+        (script(checkpoint={"mode": "least"}), "checkpoint.mode"),
+        (script(priority="3"), "priority"),
+        (script(priority=True), "priority"),
+        (script(resources={"devices_per_node": 100_000}), "resources.devices_per_node"),
+        (script(labels={"a": "nul \x00"}), "labels.a"),
+        ({"trainer": 7}, "trainer"),
+        ({"trainer": "image-classification", "config": {"training": {"epochs": 0}}}, "config.training.epochs"),
+        ({"trainer": "image-classification", "config": {"training": {"epochs": "3"}}}, "config.training.epochs"),
+        ({"trainer": "image-classification", "config": {"optimizer": {"lr": -1}}}, "config.optimizer.lr"),
+        (script(priority=101), "priority"),
+        (script(time_limit="soon"), "time_limit"),
+        (script(launcher="mpi"), "launcher"),
+        ({"trainer": "script"}, "config"),
+        (script(config=5), "config"),
+        ({"trainer": "scrip", "config": {}}, "trainer"),
+        ({}, "trainer"),
+        ([], ""),
+        ({"trainer": "image-classification", "config": {"data": {"workers": "six"}}}, "config.data.workers"),
         (
             {"trainer": "image-classification", "config": {"data": {"normalize": {"mean": [0.1]}}}},
             "config.data.normalize.std",
-            "is missing",
         ),
     ],
 )
-def test_a_wrong_key_or_value_says_where_it_is_and_what_is_allowed(raw: object, field: str, says: str) -> None:
-    found = errors(raw)
-    assert any(name == field and says in message for name, message in found), found
+def test_a_wrong_key_or_value_says_where_it_is_and_what_is_allowed(raw: object, field: str, approved: Approved) -> None:
+    assert [message for name, message in errors(raw) if name == field] == [approved.of_row("message")]
 
 
 def test_a_request_has_the_keys_that_it_may_have() -> None:

@@ -23,24 +23,24 @@ def test_notes_are_kept_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("notes", "said"),
+    "notes",
     [
-        ("x" * 1_000_000, "at most 65536 characters"),
-        ("本" * 30_000, "has 90000 bytes: notes have at most 65536"),
-        ("one\ntwo\x1b[31m", "line 2 has U+001B (escape)"),
-        ("a\r\nb", "line 1 has U+000D (carriage return)"),
-        ("\x85", "line 1 has U+0085 (a control character)"),
-        ("\x7f", "(delete)"),
-        ("a\0b", "NUL"),
-        ("\ud800", "surrogate"),
-        (None, "must be a text"),
-        (["a"], "must be a text"),
+        "x" * 1_000_000,
+        "本" * 30_000,
+        "one\ntwo\x1b[31m",
+        "a\r\nb",
+        "\x85",
+        "\x7f",
+        "a\0b",
+        "\ud800",
+        None,
+        ["a"],
     ],
 )
-def test_other_notes_are_refused_with_what_is_wrong(notes: object, said: str) -> None:
+def test_other_notes_are_refused_with_what_is_wrong(notes: object, approved: Approved) -> None:
     field, message = refusal({"notes": notes})
     assert field == "notes"
-    assert said in message
+    assert message == approved.of_row("message")
     assert len(message) < 200
 
 

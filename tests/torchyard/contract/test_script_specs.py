@@ -67,7 +67,7 @@ def test_requirements_are_files_of_the_code_or_the_metadata_of_the_entrypoint(re
 def test_requirements_stay_inside_the_code_and_only_an_entrypoint_has_metadata(approved: Approved) -> None:
     assert refused(put(SCRIPT, "config.requirements", "a/../../b.txt")) == {"config": approved("config")}
     assert refused(put_all(SCRIPT, {"config.module": "train", "config.requirements": "script"})) == {
-        "config": approved("config 2")
+        "config": approved("requirements script metadata")
     }
 
 

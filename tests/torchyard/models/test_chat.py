@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.trainer.bases import END, TEMPLATE
 from torchyard.contract.errors import DataError
 from torchyard.models import chat
@@ -71,10 +72,11 @@ def test_a_process_without_secrets_renders_all_conversations_in_their_order(monk
     assert own not in _children()
 
 
-def test_a_process_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch, approved: Approved) -> None:
     monkeypatch.setattr(chat.sys, "executable", "/bin/false")
-    with pytest.raises(DataError, match="the process of the chat template ended with 1"):
+    with pytest.raises(DataError) as raised:
         list(render(TEMPLATE, [conversation("a" * 100_000, "b")] * 9, special_tokens=TOKENS))
+    assert str(raised.value) == approved("message")
 
 
 def test_a_prompt_ends_where_the_answer_begins() -> None:
@@ -92,10 +94,11 @@ def test_a_template_may_write_the_last_turn_in_another_way() -> None:
     assert turns(here(THINKING, messages)) == ["A film.<|im_end|>", "<think>\n\n</think>\n\nNow.<|im_end|>"]
 
 
-def test_a_template_that_shows_no_turns_needs_marks() -> None:
+def test_a_template_that_shows_no_turns_needs_marks(approved: Approved) -> None:
     assert turns(here(MARKED)) == [f"A film.{END}", f" At noon. {END}"]
-    with pytest.raises(DataError, match=r"does not show where the assistant's turns are: .* Use another base, or data"):
+    with pytest.raises(DataError) as raised:
         here(UNMARKED)
+    assert str(raised.value) == approved("message")
 
 
 def test_a_template_reads_the_same_day_every_day() -> None:
@@ -103,39 +106,43 @@ def test_a_template_reads_the_same_day_every_day() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "message"),
+    "template",
     [
-        ("{{ raise_exception('roles must\nalternate') }}", "refuses it: roles must alternate$"),
-        ("{% for", "refuses it: "),
-        ("{{ messages.append(1) }}", "refuses it: access to attribute 'append' of 'list' object is unsafe"),
-        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "refuses it: access to attribute '__class__'"),
-        ("{{ raise_exception.__globals__['os'] }}", "refuses it: access to attribute '__globals__'"),
-        ("{% include '/etc/passwd' %}", "refuses it: no loader for this environment specified"),
-        ("{% for i in range(10**9) %}{% endfor %}", "refuses it: Range too big"),
-        ("{{ 'x' * 10**6 }}", "writes more than 66880 characters: use another base"),
-        ("{{ '\\ud800' }}", "refuses it: "),
+        "{{ raise_exception('roles must\nalternate') }}",
+        "{% for",
+        "{{ messages.append(1) }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ raise_exception.__globals__['os'] }}",
+        "{% include '/etc/passwd' %}",
+        "{% for i in range(10**9) %}{% endfor %}",
+        "{{ 'x' * 10**6 }}",
+        "{{ '\\ud800' }}",
     ],
 )
-def test_a_template_that_does_what_it_must_not_is_refused(template: str, message: str) -> None:
-    with pytest.raises(DataError, match=f"the chat template {message}"):
+def test_a_template_that_does_what_it_must_not_is_refused(template: str, approved: Approved) -> None:
+    with pytest.raises(DataError) as raised:
         here(template)
+    assert str(raised.value) == approved.of_row("message")
 
 
-def test_a_template_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch, approved: Approved) -> None:
     monkeypatch.setattr(chat, "LEAST_CPU_S", 1)
     endless = "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"
-    with pytest.raises(DataError, match="takes more than 1 s of processor time: use another base, or data with prompt"):
+    with pytest.raises(DataError) as raised:
         list(render(endless, [TWO], special_tokens=TOKENS))
+    assert str(raised.value) == approved("message")
 
 
-def test_a_template_that_eats_memory_is_refused() -> None:
-    with pytest.raises(DataError, match="needs more than 1 GiB of memory"):
+def test_a_template_that_eats_memory_is_refused(approved: Approved) -> None:
+    with pytest.raises(DataError) as raised:
         list(render("{{ 'x' * 2**31 }}", [TWO], special_tokens=TOKENS))
+    assert str(raised.value) == approved("message")
 
 
-def test_a_template_of_a_mebibyte_is_not_read() -> None:
-    with pytest.raises(DataError, match="has more than 1 MiB"):
+def test_a_template_of_a_mebibyte_is_not_read(approved: Approved) -> None:
+    with pytest.raises(DataError) as raised:
         list(render("x" * ((1 << 20) + 1), [TWO], special_tokens=TOKENS))
+    assert str(raised.value) == approved("message")
 
 
 def _children() -> set[str]:

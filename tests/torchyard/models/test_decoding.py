@@ -8,6 +8,7 @@ import pytest
 import torch
 from torchvision import transforms
 
+from tests.approved import Approved
 from torchyard.contract.errors import DataError
 from torchyard.models.decoding import decode, fit, header, load, pixels
 
@@ -43,12 +44,13 @@ def test_a_wanted_size_is_width_and_height(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n torn"])
-def test_a_file_that_is_not_a_picture_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_picture_is_named(tmp_path: Path, content: bytes, approved: Approved) -> None:
     path = tmp_path / "bad.png"
     path.write_bytes(content)
     for read in (header, partial(decode, channels=3)):
-        with pytest.raises(DataError, match=r"bad\.png cannot be read as a picture"):
+        with pytest.raises(DataError) as raised:
             read(path)
+        assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
 def _photograph(path: Path, width: int, height: int, *, orientation: int = 1) -> Path:
@@ -103,9 +105,10 @@ def test_an_open_file_is_read_and_a_bad_one_has_no_address_in_its_message(tmp_pa
         decode(BytesIO(b"no picture"), channels=3)
 
 
-def test_a_picture_that_ends_too_early_is_an_error_at_every_size(tmp_path: Path) -> None:
+def test_a_picture_that_ends_too_early_is_an_error_at_every_size(tmp_path: Path, approved: Approved) -> None:
     path = _photograph(tmp_path / "torn.jpg", 800, 600)
     path.write_bytes(path.read_bytes()[:4000])
     for size in (None, (50, 50)):
-        with pytest.raises(DataError, match=r"torn\.jpg cannot be read"):
+        with pytest.raises(DataError) as raised:
             decode(path, channels=3, size=size)
+        assert str(raised.value) == approved("message", tmp_path=tmp_path)

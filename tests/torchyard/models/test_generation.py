@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.approved import Approved
 from tests.trainer.bases import tiny_base
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.models.generation import Forward, Sampling, continued
@@ -92,9 +93,10 @@ def test_tokens_are_drawn_by_their_probabilities(how: dict[str, float], shares: 
     assert [counts[token] / len(tokens) for token in range(4)] == pytest.approx(shares, abs=0.04)
 
 
-def test_numbers_that_are_no_probabilities_are_refused() -> None:
-    with pytest.raises(DataError, match="numbers that are not finite"):
+def test_numbers_that_are_no_probabilities_are_refused(approved: Approved) -> None:
+    with pytest.raises(DataError) as raised:
         texts(fixed(0.1, float("nan")), [[0]], stops=set())
+    assert str(raised.value) == approved("message")
 
 
 @pytest.mark.parametrize(

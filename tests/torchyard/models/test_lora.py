@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 import torch
 from torch import Tensor, nn
 
+from tests.approved import Approved
 from tests.trainer.bases import tiny_base
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.causal import LoraConfig
@@ -125,21 +126,22 @@ def test_the_updates_of_a_base_without_weights_have_the_values_that_others_have(
 
 
 @pytest.mark.parametrize(
-    ("targets", "message"),
+    "targets",
     [
-        (["q_pro"], r"model\.lora\.targets: no linear layer is named 'q_pro'; did you mean q_proj"),
-        (["q_proj", "zzz"], r"no linear layer is named 'zzz'; there are q_proj, k_proj, v_proj, o_proj, gate_proj"),
-        (["lm_head"], "no linear layer is named 'lm_head'"),
-        (["embed_tokens"], "no linear layer is named 'embed_tokens'"),
-        (["proj"], "no linear layer is named 'proj'"),
+        ["q_pro"],
+        ["q_proj", "zzz"],
+        ["lm_head"],
+        ["embed_tokens"],
+        ["proj"],
     ],
 )
 def test_a_target_that_names_no_layer_is_refused_with_what_there_is(
-    targets: list[str], message: str, opened: Callable[[str], Base]
+    targets: list[str], opened: Callable[[str], Base], approved: Approved
 ) -> None:
     module = load_model(opened("llama"))
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError) as raised:
         lora.inject(module, LoraConfig(targets=targets))
+    assert str(raised.value) == approved.of_row("message")
     assert all(parameter.requires_grad for parameter in module.parameters())
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 import pytest
 import torch
 
+from tests.approved import Approved
 from tests.torchyard.models.trained import MASKS, PICTURES, TEXTS, WORDS, digits, run
 import torchyard
 from torchyard.contract.errors import ConfigError, DataError
@@ -133,14 +134,15 @@ def test_inputs_and_logits_are_those_of_the_module(models: dict[str, Any]) -> No
     assert [prediction.probabilities["good"] for prediction in found] == logits.softmax(1)[:, 1].tolist()
 
 
-def test_the_lines_of_a_file_are_texts(tmp_path: Path, models: dict[str, Any]) -> None:
+def test_the_lines_of_a_file_are_texts(tmp_path: Path, models: dict[str, Any], approved: Approved) -> None:
     model = models[TEXTS]
     file = tmp_path / "texts.txt"
     file.write_bytes("a fine film\r\n\n  \ncaf\xe9\n".encode("cp1252"))
     assert [prediction.source for prediction in model.predict(file)] == ["a fine film", "café"]
     file.write_bytes(b"PNG\x00\x01")
-    with pytest.raises(DataError, match="not a file of text"):
+    with pytest.raises(DataError) as raised:
         model.predict(file)
+    assert str(raised.value) == approved("message", tmp_path=tmp_path)
     file.write_text("\n \n")
     with pytest.raises(DataError, match="has no text"):
         model.predict(file)

@@ -124,16 +124,16 @@ def test_what_is_no_number_is_refused_at_once(folder: RunDir, value: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    "name",
     [
-        ("", "has 1 to 200 characters, not 0: ''"),
-        ("x" * 201, "has 1 to 200 characters, not 201: 'xxx"),
-        ("lo\nss", "has no control characters: 'lo\\nss'"),
-        ("\ud800", "has no control characters: '\\ud800'"),
-        (3, "is a text, and no int: 3"),
+        "",
+        "x" * 201,
+        "lo\nss",
+        "\ud800",
+        3,
     ],
 )
-def test_what_is_no_name_is_refused_at_once_and_named(folder: RunDir, name: Any, says: str) -> None:
+def test_what_is_no_name_is_refused_at_once_and_named(folder: RunDir, name: Any, approved: Approved) -> None:
     run = context(folder)
     for call in (
         lambda: run.log({name: 1.0}, step=1),
@@ -141,7 +141,7 @@ def test_what_is_no_name_is_refused_at_once_and_named(folder: RunDir, name: Any,
     ):
         with pytest.raises((TypeError, ValueError)) as caught:
             call()
-        assert str(caught.value).startswith(f"a metric's key {says}")
+        assert str(caught.value) == approved.of_row("message")
     run.close()
     assert not folder.events.exists()
 
@@ -173,10 +173,11 @@ def test_whole_numbers_of_other_types_are_steps(folder: RunDir) -> None:
 
 
 @pytest.mark.parametrize("path", ["a b", "../x", "-x", "x\ny", "a/b/c/d/e/f"])
-def test_a_file_that_a_checkpoint_cannot_have_is_named_in_words(folder: RunDir, path: str) -> None:
+def test_a_file_that_a_checkpoint_cannot_have_is_named_in_words(folder: RunDir, path: str, approved: Approved) -> None:
     run = context(folder)
-    with pytest.raises(ValueError, match="must be up to 5 names") as caught:
+    with pytest.raises(ValueError) as caught:
         run.save_checkpoint({}, step=1, files={path: b""})
+    assert str(caught.value) == approved.of_row("message")
     assert str(caught.value).startswith(f"path: {path!r} must be") and "[A-Z" not in str(caught.value)
     run.close()
 
@@ -416,7 +417,9 @@ def test_a_save_in_the_background_that_fails_is_raised_once_by_the_next_call(fol
     assert [line.name for line in lines(folder) if isinstance(line, CheckpointSaved)] == kept
 
 
-def test_metrics_wait_for_a_full_disk_and_the_program_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_wait_for_a_full_disk_and_the_program_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approved: Approved
+) -> None:
     monkeypatch.setattr("torchyard.run.context.FULL_DISK_S", 0.0)
     folder = RunDir(tmp_path / "small")
     folder.root.mkdir()
@@ -431,8 +434,9 @@ def test_metrics_wait_for_a_full_disk_and_the_program_goes_on(tmp_path: Path, mo
                 file.write(bytes(4096))
         for step in range(1, 1201):  # more than one write takes
             run.log({"train/loss": 0.5}, step=step)
-        with pytest.raises(OSError, match="No space left on device"):
+        with pytest.raises(OSError) as raised:
             run.flush()
+        assert str(raised.value) == approved("message")
         ballast.unlink()
         run.log({"train/loss": 0.5}, step=1201)
         run.close()

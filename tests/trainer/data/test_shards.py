@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.trainer.data.tars import tar
 from torchyard.cli.sharding import find_files, write_shards
 from torchyard.contract.errors import DataError
@@ -59,13 +60,16 @@ def test_shards_with_an_index_hold_the_folder(tmp_path: Path) -> None:
     assert contents(shards) == FOLDER
 
 
-def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approved: Approved
+) -> None:
     def refuse(folder: Path) -> list[Path]:
         raise PermissionError(13, "Permission denied", str(folder))
 
     monkeypatch.setattr(Path, "iterdir", refuse)
-    with pytest.raises(DataError, match=rf"^{tmp_path} cannot be read: Permission denied"):
+    with pytest.raises(DataError) as raised:
         is_sharded(tmp_path)
+    assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
 def test_without_an_index_the_headers_are_read_once(
@@ -108,32 +112,38 @@ def test_tars_that_were_just_written_are_not_kept(tmp_path: Path, cache: Path) -
     assert not cache.exists()
 
 
-def test_an_index_that_does_not_fit_its_tars_is_refused(tmp_path: Path) -> None:
+def test_an_index_that_does_not_fit_its_tars_is_refused(tmp_path: Path, approved: Approved) -> None:
     root = sharded(tmp_path, FOLDER)
     index = (root / INDEX).read_text()
     tar(root / "more.tar", {"cat/9.jpg": b"nine"})
-    with pytest.raises(DataError, match=r"index\.jsonl does not have more\.tar"):
+    with pytest.raises(DataError) as raised:
         read_shards(root)
+    assert str(raised.value) == approved("message", tmp_path=tmp_path)
     (root / "more.tar").unlink()
     lines = index.splitlines(keepends=True)
     (root / INDEX).write_text("".join([*lines, lines[-1]]))
-    with pytest.raises(DataError, match=r"index\.jsonl has val/dog/2\.jpg twice"):
+    with pytest.raises(DataError) as raised:
         read_shards(root)
+    assert str(raised.value) == approved("twice", tmp_path=tmp_path)
     (root / INDEX).write_text(index.replace("train/cat/1.jpg", "train/dog/9.jpg"))
     lying = read_shards(root)
-    with pytest.raises(DataError, match=r"dog/9\.jpg in .*\.tar is not there: .* 'train/cat/1\.jpg' in its place"):
+    with pytest.raises(DataError) as raised:
         contents(lying)
+    assert str(raised.value) == approved("not there index", tmp_path=tmp_path)
     (root / INDEX).write_bytes(b"\xff")
-    with pytest.raises(DataError, match=r"index\.jsonl is not UTF-8"):
+    with pytest.raises(DataError) as raised:
         read_shards(root)
+    assert str(raised.value) == approved("not utf", tmp_path=tmp_path)
     (root / INDEX).write_text(index)
     with (root / "shard-00000.tar").open("ab") as file:
         file.write(bytes(512))
-    with pytest.raises(DataError, match=r"shard-00000\.tar has [0-9]+ bytes, and [0-9]+ by .*index\.jsonl"):
+    with pytest.raises(DataError) as raised:
         read_shards(root)
+    assert str(raised.value) == approved("bytes", tmp_path=tmp_path)
     (root / "shard-00000.tar").unlink()
-    with pytest.raises(DataError, match=r"shard-00000\.tar cannot be read"):
+    with pytest.raises(DataError) as raised:
         read_shards(root)
+    assert str(raised.value) == approved("cannot read such", tmp_path=tmp_path)
 
 
 def test_names_of_a_folder_say_split_and_class(tmp_path: Path) -> None:
@@ -154,7 +164,7 @@ def test_a_folder_without_a_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("train/0.tar", "val/0.tar"), ("train-0.tar", "val-0.tar"), ("a.tar", "b.tar")])
-def test_files_of_webdataset_say_their_class(tmp_path: Path, names: tuple[str, str]) -> None:
+def test_files_of_webdataset_say_their_class(tmp_path: Path, names: tuple[str, str], approved: Approved) -> None:
     for name, numbers in zip(names, ((0, 1, 2, 10), (3, 4)), strict=True):
         files: dict[str, bytes] = {}
         for number in numbers:
@@ -165,8 +175,9 @@ def test_files_of_webdataset_say_their_class(tmp_path: Path, names: tuple[str, s
             }
         tar(tmp_path / "data" / name, {**files})
     if names[0] != "a.tar":
-        with pytest.raises(DataError, match=r"000003\.JPG in .*: the class 30 is not in the training split"):
+        with pytest.raises(DataError) as raised:
             labelled(read_shards(tmp_path / "data"))
+        assert str(raised.value) == approved.of_row("message", tmp_path=tmp_path)
         return
     found = labelled(read_shards(tmp_path / "data"))
     assert found.classes == ["0", "10", "20", "30", "40"]
@@ -177,32 +188,34 @@ def test_files_of_webdataset_say_their_class(tmp_path: Path, names: tuple[str, s
 
 
 @pytest.mark.parametrize(
-    ("files", "problem"),
+    "files",
     [
-        ({"a/b/c/d.jpg": b""}, "names must be CLASS/FILE or train/CLASS/FILE"),
-        ({"a.jpg": b""}, "no file in its shards lies in the folder of a class"),
-        ({"cat/a.jpg": b""}, "has 1 classes; at least two"),
-        ({"a.jpg": b"", "a.cls": b"1", "b.jpg": b""}, "b has 1 pictures, and no .cls"),
-        ({"a.jpg": b"", "a.png": b"", "a.cls": b"1"}, "a has 2 pictures, and a .cls"),
-        ({"a.cls": b"1"}, "a has 0 pictures"),
-        ({"a.jpg": b"", "a.cls": b""}, "a.cls in .* is not the name or the number of a class"),
-        ({"a.jpg": b"", "a.cls": b"x" * 300}, "is not the name or the number of a class"),
-        ({"a.jpg": b"", "a.cls": b"\x1b[2J"}, "is not the name or the number of a class"),
-        ({"train/cat/a.jpg": b"", "train/dog/a.jpg": b""}, "names must be CLASS/FILE"),
-        ({"train/cat/a.jpg": b"", "train/dog/a.jpg": b"", "val/cow/a.jpg": b""}, "cow is not in the training split"),
+        {"a/b/c/d.jpg": b""},
+        {"a.jpg": b""},
+        {"cat/a.jpg": b""},
+        {"a.jpg": b"", "a.cls": b"1", "b.jpg": b""},
+        {"a.jpg": b"", "a.png": b"", "a.cls": b"1"},
+        {"a.cls": b"1"},
+        {"a.jpg": b"", "a.cls": b""},
+        {"a.jpg": b"", "a.cls": b"x" * 300},
+        {"a.jpg": b"", "a.cls": b"\x1b[2J"},
+        {"train/cat/a.jpg": b"", "train/dog/a.jpg": b""},
+        {"train/cat/a.jpg": b"", "train/dog/a.jpg": b"", "val/cow/a.jpg": b""},
     ],
 )
-def test_names_that_say_no_class_are_refused(tmp_path: Path, files: dict[str, bytes], problem: str) -> None:
+def test_names_that_say_no_class_are_refused(tmp_path: Path, files: dict[str, bytes], approved: Approved) -> None:
     tar(tmp_path / "data" / "a.tar", files)
-    with pytest.raises(DataError, match=problem):
+    with pytest.raises(DataError) as raised:
         labelled(read_shards(tmp_path / "data"))
+    assert str(raised.value) == approved.of_row("message", tmp_path=tmp_path)
 
 
-def test_a_file_in_two_tars_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_two_tars_is_refused(tmp_path: Path, approved: Approved) -> None:
     for name in ("a.tar", "b.tar"):
         tar(tmp_path / "data" / name, {"cat/1.jpg": b"one"})
-    with pytest.raises(DataError, match=r"cat/1\.jpg is in a\.tar and in b\.tar"):
+    with pytest.raises(DataError) as raised:
         labelled(read_shards(tmp_path / "data"))
+    assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -234,16 +247,17 @@ def test_pairs_may_lie_in_different_tars_of_a_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "problem"),
+    "files",
     [
-        ({"images/a.jpg": b"", "masks/b.png": b""}, "a.jpg in .* has no partner in masks/"),
-        ({"images/a.jpg": b"", "images/a.png": b"", "masks/a.png": b""}, "has the same stem as images/a.jpg"),
-        ({"a.jpg": b"", "b.jpg": b"", "b.png": b""}, "a must have one picture and one mask"),
-        ({"a.png": b"", "a.jpg": b"", "a.webp": b""}, "a must have one picture and one mask"),
-        ({"a.txt": b""}, "a must have one picture and one mask"),
+        {"images/a.jpg": b"", "masks/b.png": b""},
+        {"images/a.jpg": b"", "images/a.png": b"", "masks/a.png": b""},
+        {"a.jpg": b"", "b.jpg": b"", "b.png": b""},
+        {"a.png": b"", "a.jpg": b"", "a.webp": b""},
+        {"a.txt": b""},
     ],
 )
-def test_names_that_make_no_pairs_are_refused(tmp_path: Path, files: dict[str, bytes], problem: str) -> None:
+def test_names_that_make_no_pairs_are_refused(tmp_path: Path, files: dict[str, bytes], approved: Approved) -> None:
     tar(tmp_path / "data" / "a.tar", files)
-    with pytest.raises(DataError, match=problem):
+    with pytest.raises(DataError) as raised:
         paired(read_shards(tmp_path / "data"))
+    assert str(raised.value) == approved.of_row("message", tmp_path=tmp_path)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.trainer.data.test_textfiles import file
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextDataConfig
@@ -68,13 +69,14 @@ def test_a_folder_may_have_its_own_split(tmp_path: Path) -> None:
     assert labelled(data.val, data) == [("d", "pos")]
 
 
-def test_a_class_without_training_texts_and_a_missing_split_are_named(tmp_path: Path) -> None:
+def test_a_class_without_training_texts_and_a_missing_split_are_named(tmp_path: Path, approved: Approved) -> None:
     folder(tmp_path / "train")
     with pytest.raises(DataError, match=f"there is no {tmp_path / 'val'}"):
         load_texts(tmp_path, config())
     file(tmp_path / "val" / "fair.txt", "fair")
-    with pytest.raises(DataError, match=r"val/fair\.txt: the class fair is not in .*/train"):
+    with pytest.raises(DataError) as raised:
         load_texts(tmp_path, config())
+    assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
 def test_classes_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Path) -> None:
@@ -84,13 +86,15 @@ def test_classes_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Path) ->
     assert load_texts(file(tmp_path / "a.jsonl", "\n".join(lines)), config()).classes == ["10", "2", "9", "x"]
 
 
-def test_a_single_class_and_an_empty_validation_split_are_errors(tmp_path: Path) -> None:
+def test_a_single_class_and_an_empty_validation_split_are_errors(tmp_path: Path, approved: Approved) -> None:
     file(tmp_path / "pos.txt", "good\nfine\n")
-    with pytest.raises(DataError, match=f"{tmp_path}: there is only the class pos; at least two are needed"):
+    with pytest.raises(DataError) as raised:
         load_texts(tmp_path, config())
+    assert str(raised.value) == approved("there only class", tmp_path=tmp_path)
     path = file(tmp_path / "a.csv", "text,label\ngood,pos\nbad,neg\n")
-    with pytest.raises(DataError, match=r"a\.csv: there is no text for validation"):
+    with pytest.raises(DataError) as raised:
         load_texts(path, config())
+    assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
 def test_repeated_texts_stay(tmp_path: Path) -> None:
@@ -99,7 +103,7 @@ def test_repeated_texts_stay(tmp_path: Path) -> None:
     assert sorted(data.train.texts + data.val.texts) == ["bad"] * 5 + ["good"] * 5
 
 
-def test_real_texts() -> None:
+def test_real_texts(approved: Approved) -> None:
     source = SHARED / "rt-polarity"
     if not source.exists():
         pytest.skip("rt-polarity is not in ../shared/data beside the checkout")
@@ -107,4 +111,4 @@ def test_real_texts() -> None:
     assert data.classes == ["neg", "pos"]
     assert (len(data.train.texts), len(data.val.texts)) == (9596, 1066)
     assert data.val.labels.sum() == 533
-    assert "simplistic , silly and tedious ." in data.train.texts + data.val.texts
+    assert data.train.texts + data.val.texts == approved("text")

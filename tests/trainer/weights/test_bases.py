@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests import forks
+from tests.approved import Approved
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
 from tests.trainer.ranks import environment, job, on_ranks, results
@@ -51,13 +52,13 @@ def hashed(root: Path) -> tuple[str, int]:
     return digest, len(files)
 
 
-def test_one_rank_hashes_the_base_and_tells_that_it_goes_on(base: Path, tmp_path: Path) -> None:
+def test_one_rank_hashes_the_base_and_tells_that_it_goes_on(base: Path, tmp_path: Path, approved: Approved) -> None:
     run = job(tmp_path / "run", {})
     first, second = results(on_ranks(2, hashed, base, env=environment(run, data=str(base))))
     assert first == (open_base(base).digest, 1)
     assert second == (first[0], 0)
     told = lines(run)
-    assert [line.text for line in told if isinstance(line, Message)] == [f"reads {base} for its digest"]
+    assert [line.text for line in told if isinstance(line, Message)] == [approved("text", base=base)]
     assert {line.step for line in told if isinstance(line, Progress)} == {7}
 
 
@@ -108,8 +109,8 @@ def fill_changed(base: Path, file: Path) -> None:
         make_strategy(task.model, config.distributed, world, unfilled=task.unfilled)
 
 
-def test_a_base_that_changes_before_the_shards_are_filled_is_refused(tmp_path: Path) -> None:
+def test_a_base_that_changes_before_the_shards_are_filled_is_refused(tmp_path: Path, approved: Approved) -> None:
     base, file = tiny_base(tmp_path / "tiny"), language.prompts(tmp_path / "data.jsonl")
     for error in on_ranks(2, fill_changed, base, file):
         assert isinstance(error, DataError)
-        assert error.message.endswith("tiny cannot be used: model.safetensors was changed while it was read")
+        assert error.message == approved("message", tmp_path=tmp_path)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.approved import Approved
 from torchyard.contract.errors import ConfigError
 from trainer.weights.initial import freeze, initialize, train_mode
 
@@ -85,20 +86,20 @@ def test_parameters_are_frozen_by_name_beginning_or_pattern(patterns: list[str],
 
 
 @pytest.mark.parametrize(
-    ("patterns", "message"),
+    "patterns",
     [
-        (["encoder.convv"], "did you mean encoder.conv"),
-        (["enc"], "no parameter matches 'enc'"),
-        (["zzzzzz"], "names begin with encoder, head"),
-        (["*"], "none is left to train"),
-        (["encoder", "head"], "none is left to train"),
+        ["encoder.convv"],
+        ["enc"],
+        ["zzzzzz"],
+        ["*"],
+        ["encoder", "head"],
     ],
 )
-def test_a_freeze_pattern_that_cannot_work_is_a_configuration_error(patterns: list[str], message: str) -> None:
+def test_a_freeze_pattern_that_cannot_work_is_a_configuration_error(patterns: list[str], approved: Approved) -> None:
     own = nn.ModuleDict({"encoder": nn.ModuleDict({"conv": nn.Linear(2, 2)}), "head": nn.Linear(2, 2)})
     with pytest.raises(ConfigError, match=r"model\.freeze") as caught:
         freeze(own, patterns)
-    assert message in caught.value.message
+    assert caught.value.message == approved.of_row("message")
 
 
 def test_frozen_batch_norms_keep_their_statistics() -> None:

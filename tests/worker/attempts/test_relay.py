@@ -430,12 +430,12 @@ def test_a_long_line_without_a_newline_ends_with_the_attempt(run: RunDir) -> Non
     assert drain(relay, final=True) == []
 
 
-def test_an_event_longer_than_a_chunk_gives_one_warning(run: RunDir) -> None:
+def test_an_event_longer_than_a_chunk_gives_one_warning(run: RunDir, approved: Approved) -> None:
     good = '{"type":"metric","step":1,"time":1,"values":{"a":1}}\n'
     run.events.write_text('{"type":"' + "x" * 5_000_000 + '"}\n' + good)
     batches = drain(relay_of(run))
     (text,) = texts(batches)
-    assert text.startswith('a line of events.jsonl is too long: {"type":"xxx')
+    assert text == approved("text")
     assert [point.key for batch in batches for point in batch.points] == ["a"]
 
 
@@ -600,15 +600,15 @@ def files_of(run: RunDir) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("size", "listed", "count", "reason"),
+    ("size", "listed", "count"),
     [
-        (6 << 30, 1, 1, "does not match its manifest"),
-        (1, 1, 1000, "lists a file twice"),
-        (1 << 42, 1 << 42, 1, "a checkpoint may have at most"),
+        (6 << 30, 1, 1),
+        (1, 1, 1000),
+        (1 << 42, 1 << 42, 1),
     ],
 )
 def test_a_checkpoint_with_a_wrong_size_is_refused_without_reading_it(
-    run: RunDir, size: int, listed: int, count: int, reason: str
+    run: RunDir, size: int, listed: int, count: int, approved: Approved
 ) -> None:
     folder = run.checkpoints / "one"
     folder.mkdir()
@@ -620,15 +620,15 @@ def test_a_checkpoint_with_a_wrong_size_is_refused_without_reading_it(
     before = time.process_time()
     (text,) = texts(drain(relay_of(run)))
     assert time.process_time() - before < 0.5
-    assert reason in text
+    assert text == approved.of_row("text")
     assert files_of(run) == []
 
 
-def test_a_checkpoint_whose_digest_is_wrong_leaves_no_blob(run: RunDir) -> None:
+def test_a_checkpoint_whose_digest_is_wrong_leaves_no_blob(run: RunDir, approved: Approved) -> None:
     write_checkpoint(run, "one", content=b"state", digest="0" * 64)
     announce(run, "one")
     (text,) = texts(drain(relay_of(run)))
-    assert "does not match its manifest" in text
+    assert text == approved("text")
     assert files_of(run) == []
 
 

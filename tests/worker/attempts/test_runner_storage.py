@@ -26,12 +26,14 @@ from torchyard.host.recordfiles import read_record
 from torchyard.run.publishing import publish
 
 
-def test_a_runner_waits_for_a_blob_store_that_cannot_be_written(simulated: SimulatedRunnerFixture) -> None:
+def test_a_runner_waits_for_a_blob_store_that_cannot_be_written(
+    simulated: SimulatedRunnerFixture, tmp_path: Path, approved: Approved
+) -> None:
     simulated.context.store.blobs.root.write_text("in the way")
     attempt = simulated.start_ranks()
     simulated.save_checkpoint(3)
     wait_for(simulated.messages, "the owner is told")
-    assert "cannot be stored now" in simulated.messages()[0]
+    assert simulated.messages()[0] == approved("messages", tmp_path=tmp_path)
     attempt.end()
     simulated.context.store.blobs.root.unlink()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
@@ -71,12 +73,12 @@ def small_disk(simulated: SimulatedRunnerFixture) -> Generator[Path]:
 
 
 def test_an_attempt_goes_on_while_the_disk_of_the_blobs_is_full(
-    simulated: SimulatedRunnerFixture, small_disk: Path
+    simulated: SimulatedRunnerFixture, small_disk: Path, tmp_path: Path, approved: Approved
 ) -> None:
     attempt = simulated.start_ranks()
     simulated.save_checkpoint(3)
     wait_for(simulated.messages, "the owner is told")
-    assert "No space left on device" in simulated.messages()[0]
+    assert simulated.messages()[0] == approved("messages", tmp_path=tmp_path)
     simulated.write_log("trained on")
     attempt.end()
     assert simulated.row.ended_at is None
@@ -128,11 +130,11 @@ def full_disk(simulated: SimulatedRunnerFixture) -> Generator[Path]:
 
 
 def test_an_attempt_waits_for_free_disk_space_before_it_starts(
-    simulated: SimulatedRunnerFixture, full_disk: Path
+    simulated: SimulatedRunnerFixture, full_disk: Path, approved: Approved
 ) -> None:
     simulated.start_runner()
     wait_for(simulated.messages, "the owner is told")
-    assert simulated.messages()[0].startswith("the attempt cannot be prepared now, and waits: [Errno 28] No space left")
+    assert simulated.messages()[0] == approved("messages")
     simulated.detach()
     assert simulated.row.ended_at is None
     full_disk.unlink()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from store.db.database import Database
+from tests.approved import Approved
 from tests.disks import mounted
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import Attempt, wait_for
@@ -126,7 +127,7 @@ def test_the_owner_sees_that_packages_are_installed(simulated: SimulatedRunnerFi
     assert lines[-1] == "hello"
 
 
-def test_a_cancel_ends_an_installation(simulated: SimulatedRunnerFixture, index: Index) -> None:
+def test_a_cancel_ends_an_installation(simulated: SimulatedRunnerFixture, index: Index, approved: Approved) -> None:
     index.add("alpha")
     index.released.clear()
     simulated.start_runner()
@@ -134,7 +135,7 @@ def test_a_cancel_ends_an_installation(simulated: SimulatedRunnerFixture, index:
     simulated.request_stop()
     job = simulated.wait_for_end()
     assert job.state == JobState.CANCELLED
-    assert "its packages were being installed" in job.reason_message
+    assert job.reason_message == approved("reason_message")
     assert [*(simulated.context.packages.root).glob("*/[0-9a-f]*/*")] == []
 
 
@@ -165,17 +166,19 @@ def test_packages_that_cannot_be_installed_fail_the_job_at_once(
 
 
 @pytest.mark.thorough
-def test_an_index_that_does_not_answer_costs_no_restart(simulated: SimulatedRunnerFixture, index: Index) -> None:
+def test_an_index_that_does_not_answer_costs_no_restart(
+    simulated: SimulatedRunnerFixture, index: Index, approved: Approved
+) -> None:
     index.status = 503
     simulated.start_runner()
     job = simulated.wait_for_end()
     assert (job.state, job.restarts) == (JobState.QUEUED, 0)
-    assert "the packages cannot be downloaded now" in job.reason_message
+    assert job.reason_message == approved("reason_message")
 
 
 @pytest.mark.parametrize("requirements", ["gamma\n"])
 def test_an_attempt_that_fills_its_disk_again_and_again_ends(
-    simulated: SimulatedRunnerFixture, index: Index, tmp_path: Path
+    simulated: SimulatedRunnerFixture, index: Index, tmp_path: Path, approved: Approved
 ) -> None:
     index.add_source("gamma", build=FILLS)
     root = simulated.context.packages.root
@@ -185,22 +188,22 @@ def test_an_attempt_that_fills_its_disk_again_and_again_ends(
         job = simulated.wait_for_end()
         remove_inside(tmp_path, root.name)
     assert (job.state, job.restarts) == (JobState.QUEUED, 0)
-    assert "the packages do not fit on the disk of this host: they have filled it 3 times" in job.reason_message
+    assert job.reason_message == approved.of_row("reason_message")
 
 
 @pytest.mark.parametrize(
-    ("rules", "why"),
+    "rules",
     [
-        (PackageRules(allowed=False), "this worker installs no packages (TORCHYARD_PACKAGES is forbid)"),
-        (
-            PackageRules(isolation=replace(isolation_of_this_host(), level="strict")),
-            "a worker with strict isolation installs no packages",
-        ),
+        PackageRules(allowed=False),
+        PackageRules(isolation=replace(isolation_of_this_host(), level="strict")),
     ],
 )
-def test_a_worker_that_installs_nothing_says_so(simulated: SimulatedRunnerFixture, why: str) -> None:
+def test_a_worker_that_installs_nothing_says_so(simulated: SimulatedRunnerFixture, approved: Approved) -> None:
     simulated.start_runner()
     job = simulated.wait_for_end()
     assert job.state == JobState.FAILED
     assert job.error is not None
-    assert (job.error["code"], job.error["message"].partition(": ")[0]) == (EndReason.CONFIG_ERROR, why)
+    assert (job.error["code"], job.error["message"].partition(": ")[0]) == (
+        EndReason.CONFIG_ERROR,
+        approved.of_row("message"),
+    )

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.approved import Approved
 from tests.databases import SQLiteDatabases
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team, serving_team
@@ -202,7 +203,7 @@ def test_the_commit_is_shown_and_the_diff_kept(team: Team, folder: Path) -> None
         assert line in _run(team, folder, command, done.stdout.strip()).stdout.splitlines()
 
 
-def test_pushed_data_is_named_by_its_contents(team: Team, folder: Path) -> None:
+def test_pushed_data_is_named_by_its_contents(team: Team, folder: Path, approved: Approved) -> None:
     done = _run(team, folder, "data", "push", "package")
     assert done.returncode == 0, done.stderr
     assert _files(team, done.stdout.strip()) == {"train.py"}
@@ -210,7 +211,7 @@ def test_pushed_data_is_named_by_its_contents(team: Team, folder: Path) -> None:
     assert json.loads(again.stdout)["url"] == done.stdout.strip()
     assert "nothing is sent" in again.stderr
     assert _run(team, folder, "data", "push", "nowhere").returncode == 2
-    assert "--max-size must be a size" in _run(team, folder, "data", "push", ".", "--max-size", "big").stderr
+    assert _run(team, folder, "data", "push", ".", "--max-size", "big").stderr == approved("errors")
 
 
 def test_a_terminal_has_a_bar_and_ctrl_c_leaves_the_job_alone(team: Team, folder: Path) -> None:

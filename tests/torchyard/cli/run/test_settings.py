@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from torchyard.cli.run.keys import KEYS
 from torchyard.cli.run.settings import Settings, read_settings
@@ -69,49 +70,49 @@ def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ("[run]\ndevcies = 2", "torchyard.toml: run.devcies is no key: did you mean devices? There are name,"),
-        ("devices = 2", "torchyard.toml: devices is no key: there is the table [run]"),
-        ("run = 2", "torchyard.toml: run must be a table"),
-        ('[run]\ndevices = "2"', "run.devices must be a whole number from 1 to 1024; it is '2'"),
-        ("[run]\ncpus = 0", "run.cpus must be a number above 0, at most 10000; it is 0"),
-        ("[run]\nmemory_gb = nan", "run.memory_gb must be a number of GiB above 0"),
-        ('[run]\nprofile = "5"', "run.profile must be START:STEPS, such as 20:5, with at most 100 steps; it is '5'"),
-        ('[run]\nprofile = "5:101"', "run.profile must be START:STEPS"),
-        ("[run]\ngpu = []", "run.gpu must be a list of at most 16 names"),
-        ('[run]\ngpu = "H100"', "run.gpu must be a list of at most 16 names"),
-        ("[run]\ndevices = true", "run.devices must be a whole number from 1 to 1024; it is True"),
-        ("[run]\nenv = {A = 1}", "run.env must be a table of texts"),
-        ('[run]\ntime_limit = "soon"', "run.time_limit must be a duration: 90s, 15m, 24h or 7d"),
-        ('[run]\nmax_size = "0"', "run.max_size must be a size"),
-        ('[run]\nlauncher = "slurm"', "run.launcher must be auto, warm or torchrun"),
-        ('[run]\nmounts = {data = "photos"}', "run.mounts must be a table from names to bundle:sha256"),
-        ('[run]\nenv = {A = "1"}\nsecrets = {A = "B"}', "run.secrets: A has a text as value, too"),
-        ("[run", "torchyard.toml is not TOML: "),
-        ("\udcff", "torchyard.toml is not TOML: "),
+        "[run]\ndevcies = 2",
+        "devices = 2",
+        "run = 2",
+        '[run]\ndevices = "2"',
+        "[run]\ncpus = 0",
+        "[run]\nmemory_gb = nan",
+        '[run]\nprofile = "5"',
+        '[run]\nprofile = "5:101"',
+        "[run]\ngpu = []",
+        '[run]\ngpu = "H100"',
+        "[run]\ndevices = true",
+        "[run]\nenv = {A = 1}",
+        '[run]\ntime_limit = "soon"',
+        '[run]\nmax_size = "0"',
+        '[run]\nlauncher = "slurm"',
+        '[run]\nmounts = {data = "photos"}',
+        '[run]\nenv = {A = "1"}\nsecrets = {A = "B"}',
+        "[run",
+        "\udcff",
     ],
 )
-def test_a_wrong_file_is_named_with_the_key_and_what_is_allowed(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_file_is_named_with_the_key_and_what_is_allowed(tmp_path: Path, text: str, approved: Approved) -> None:
     (tmp_path / "torchyard.toml").write_bytes(text.encode(errors="surrogateescape"))
     done = _run(tmp_path, "config")
     assert (done.returncode, done.stdout) == (1, "")
-    assert says in done.stderr
+    assert done.stderr == approved.of_row("errors")
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value"),
     [
-        ("TORCHYARD_RUN_DEVICES", "two", "TORCHYARD_RUN_DEVICES must be a whole number from 1 to 1024; it is 'two'"),
-        ("TORCHYARD_RUN_ENV", "A", "TORCHYARD_RUN_ENV must be a table"),
-        ("TORCHYARD_RUN_DETACH", "perhaps", "TORCHYARD_RUN_DETACH must be true or false"),
-        ("TORCHYARD_RUN_DEVICE", "2", "TORCHYARD_RUN_DEVICE is no key: did you mean TORCHYARD_RUN_DEVICES?"),
+        ("TORCHYARD_RUN_DEVICES", "two"),
+        ("TORCHYARD_RUN_ENV", "A"),
+        ("TORCHYARD_RUN_DETACH", "perhaps"),
+        ("TORCHYARD_RUN_DEVICE", "2"),
     ],
 )
-def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, says: str) -> None:
+def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, approved: Approved) -> None:
     done = _run(tmp_path, "config", **{name: value})
     assert done.returncode == 1
-    assert says in done.stderr
+    assert done.stderr == approved.of_row("errors")
 
 
 def test_the_run_directory_of_a_job_is_no_setting(tmp_path: Path) -> None:
@@ -126,14 +127,14 @@ def test_the_origin_of_each_value_is_shown_if_asked(tmp_path: Path) -> None:
     assert ["max_size", "200.0", "MiB", "default"] in shown
 
 
-def test_init_writes_a_file_of_comments_and_never_over_one(tmp_path: Path) -> None:
+def test_init_writes_a_file_of_comments_and_never_over_one(tmp_path: Path, approved: Approved) -> None:
     done = _run(tmp_path, "init")
     assert (done.returncode, done.stdout) == (0, "torchyard.toml\n")
     written = (tmp_path / "torchyard.toml").read_text()
     assert _config(tmp_path) == _config(tmp_path.parent / "nowhere")
     again = _run(tmp_path, "init")
     assert (again.returncode, again.stdout) == (1, "")
-    assert "there is a torchyard.toml here" in again.stderr
+    assert again.stderr == approved("errors")
     assert (tmp_path / "torchyard.toml").read_text() == written
     own = [line.removeprefix("# ") for line in written.splitlines() if re.match(r"\[|# \w+ = ", line)]
     examples = tomllib.loads("\n".join(own))["run"]

@@ -71,31 +71,37 @@ def test_a_change_of_a_byte_a_name_or_a_mode_changes_the_digest(tmp_path: Path) 
     assert len(digests) == len(trees)
 
 
-def test_names_are_in_normal_form_as_another_system_may_spell_them_otherwise(tmp_path: Path) -> None:
+def test_names_are_in_normal_form_as_another_system_may_spell_them_otherwise(
+    tmp_path: Path, approved: Approved
+) -> None:
     _write(tmp_path / "composed", {"\u00e9.py": (b"", False)})
     _write(tmp_path / "decomposed", {"e\u0301.py": (b"", False)})
     with pack(tmp_path / "composed") as one, pack(tmp_path / "decomposed") as other:
         assert one.sha256 == other.sha256 and one.files == ("\u00e9.py",)
     _write(tmp_path / "composed", {"e\u0301.py": (b"", False)})
-    with pytest.raises(InvalidBundle, match=r"two files have the name '\u00e9\.py'"):
+    with pytest.raises(InvalidBundle) as raised:
         pack(tmp_path / "composed")
+    assert str(raised.value) == approved("message")
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    "names",
     [
-        (["Data/a.txt", "data/A.txt"], r"'Data/a\.txt' and 'data/A\.txt' differ only in upper and lower case"),
-        (["Data/a.txt", "data/b.txt"], "'Data' and 'data' differ only in upper and lower case"),
-        (["README", "readme/now"], "'README' and 'readme' differ only in upper and lower case"),
-        (["A/b", "a"], "'A' and 'a' differ only in upper and lower case"),
-        (["a\nb"], "has a control character"),
-        ([os.fsdecode(b"\xff.py")], "is not UTF-8"),
+        ["Data/a.txt", "data/A.txt"],
+        ["Data/a.txt", "data/b.txt"],
+        ["README", "readme/now"],
+        ["A/b", "a"],
+        ["a\nb"],
+        [os.fsdecode(b"\xff.py")],
     ],
 )
-def test_names_that_not_every_machine_can_have_are_refused(tmp_path: Path, names: list[str], said: str) -> None:
+def test_names_that_not_every_machine_can_have_are_refused(
+    tmp_path: Path, names: list[str], approved: Approved
+) -> None:
     _write(tmp_path, dict.fromkeys(names, (b"", False)))
-    with pytest.raises(InvalidBundle, match=said):
+    with pytest.raises(InvalidBundle) as raised:
         pack(tmp_path)
+    assert str(raised.value) == approved.of_row("message")
 
 
 def test_what_is_never_code_is_not_packed(tmp_path: Path) -> None:
@@ -104,7 +110,7 @@ def test_what_is_never_code_is_not_packed(tmp_path: Path) -> None:
     assert _packed(tmp_path) == ("a/.envs", "a/b.py", "train.py")
 
 
-def test_files_with_passwords_are_left_out_and_told_unless_they_are_named(tmp_path: Path) -> None:
+def test_files_with_passwords_are_left_out_and_told_unless_they_are_named(tmp_path: Path, approved: Approved) -> None:
     names = [
         ".env",
         ".env.production",
@@ -120,14 +126,15 @@ def test_files_with_passwords_are_left_out_and_told_unless_they_are_named(tmp_pa
     with pack(tmp_path) as packed:
         assert [*packed.files] == ["a.py", "train.env"]
         assert [*packed.skipped] == [".env", ".env.production", "settings", "sub/.Env", "sub/.envrc", "venv/.env"]
-        assert packed.skipped[".env"] == "it may hold passwords; a line !NAME in .torchyardignore has it packed"
-        assert packed.skipped["settings"] == "it is a link to .env, which is left out"
+        assert packed.skipped[".env"] == approved("env")
+        assert packed.skipped["settings"] == approved("settings")
     (tmp_path / ".torchyardignore").write_text("*.py\n!/.env\n")
     with pack(tmp_path) as packed:
         assert [*packed.files] == [".env", ".torchyardignore", "settings", "train.env"]
         assert [*packed.skipped] == [".env.production", "sub/.Env", "sub/.envrc"]
-    with pytest.raises(ConfigError, match=r"\.envrc would not be in the bundle: it may hold passwords"):
+    with pytest.raises(ConfigError) as raised:
         pack(tmp_path, needed="sub/.envrc")
+    assert str(raised.value) == approved("message")
 
 
 def test_the_ignore_file_has_the_syntax_of_git(tmp_path: Path) -> None:
@@ -192,7 +199,7 @@ def test_a_file_or_folder_that_cannot_be_read_is_named(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is written", "is replaced", "is removed", "becomes a FIFO"])
 @pytest.mark.parametrize("moment", ["listed", "read"])
 def test_a_file_that_changes_meanwhile_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, moment: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, moment: str, approved: Approved
 ) -> None:
     _write(tmp_path, {"a.py": (b"before", False)}, mtime=1)
     step = {"listed": "_check_size", "read": "_check_unchanged"}[moment]
@@ -204,8 +211,9 @@ def test_a_file_that_changes_meanwhile_is_named(
 
     monkeypatch.setattr(bundle, step, changing)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"a\.py changed while it was packed"):
+    with pytest.raises(ConfigError) as raised:
         pack(tmp_path)
+    assert str(raised.value) == approved("message", tmp_path=tmp_path)
     assert not [*tmp_path.glob("torchyard-*.tar")]
 
 
@@ -228,7 +236,7 @@ def test_a_large_file_is_told(tmp_path: Path) -> None:
         assert packed.large == {"data.bin": (10 << 20) + 1}
 
 
-def test_a_program_that_would_not_be_there_is_told(tmp_path: Path) -> None:
+def test_a_program_that_would_not_be_there_is_told(tmp_path: Path, approved: Approved) -> None:
     _write(tmp_path, {"a.py": (b"", False), "ignored.py": (b"", False), ".venv/b.py": (b"", False)})
     (tmp_path / ".torchyardignore").write_text("ignored.py\n")
     (tmp_path / "linked.py").symlink_to("/dev/null")
@@ -242,8 +250,9 @@ def test_a_program_that_would_not_be_there_is_told(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             pack(tmp_path, needed=name)
-    with pytest.raises(ConfigError, match="is not a folder"):
+    with pytest.raises(ConfigError) as raised:
         pack(tmp_path / "a.py")
+    assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
 def _write(folder: Path, tree: Tree, *, umask: int = 0o022, mtime: int | None = None) -> None:

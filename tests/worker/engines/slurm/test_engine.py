@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.engines.slurm.engines import SlurmEngineFixture
 from torchyard.contract.errors import ConfigError
@@ -162,7 +163,7 @@ def test_slurm_that_answers_nothing_leaves_open_what_runs(found: SlurmEngineFixt
     assert later.runs(handle.key)
 
 
-def test_a_job_that_slurm_requeues_starts_nothing_again(found: SlurmEngineFixture) -> None:
+def test_a_job_that_slurm_requeues_starts_nothing_again(found: SlurmEngineFixture, approved: Approved) -> None:
     handle = found.engine.start(found.plan("waits"))
     found.wait_for_ranks(handle)
     found.kill_supervisor(handle)
@@ -173,7 +174,7 @@ def test_a_job_that_slurm_requeues_starts_nothing_again(found: SlurmEngineFixtur
     assert (report.reason, "requeued" in report.message) == (EndReason.PREEMPTED, True)
     found.slurm.hold(held=False)
     wait_for(lambda: found.slurm.jobs()[0].state == "COMPLETED", "the job that starts nothing")
-    assert "another job has started" in ClusterFiles(found.run(handle.key)).log.read_text()
+    assert ClusterFiles(found.run(handle.key)).log.read_text() == approved("log")
 
 
 def test_jobs_of_other_services_and_pools_are_left_alone(found: SlurmEngineFixture) -> None:
@@ -227,7 +228,7 @@ def test_a_plan_that_was_changed_on_the_disk_gets_no_secret(found: SlurmEngineFi
     assert (report.reason, "cannot be decrypted" in report.message) == (EndReason.CONFIG_ERROR, True)
 
 
-def test_a_node_of_another_version_starts_nothing(found: SlurmEngineFixture) -> None:
+def test_a_node_of_another_version_starts_nothing(found: SlurmEngineFixture, approved: Approved) -> None:
     found.slurm.hold()
     handle = found.engine.start(found.plan("completes"))
     plan = ClusterFiles(found.run(handle.key)).plan
@@ -236,7 +237,7 @@ def test_a_node_of_another_version_starts_nothing(found: SlurmEngineFixture) -> 
     report = report_of(found, handle)
     assert report.reason is EndReason.CONFIG_ERROR
     assert "n1" in report.message
-    assert "install the same on all nodes" in report.message
+    assert report.message == approved("message")
     assert not any(found.run(handle.key).ranks.iterdir())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.approved import Approved
 from tests.worker.engines.slurm.engines import SlurmEngineFixture
 from torchyard.contract.devices import PoolNodes, PoolReport
 from torchyard.contract.errors import ConfigError
@@ -66,9 +67,10 @@ def test_what_is_no_name_is_refused(plan: AttemptPlan, field: str, value: str) -
 
 
 @pytest.mark.parametrize("name", ["50%", "a\\b", "a\nb"])
-def test_a_path_that_slurm_would_change_is_refused(plan: AttemptPlan, name: str) -> None:
-    with pytest.raises(ConfigError, match="character that Slurm changes"):
+def test_a_path_that_slurm_would_change_is_refused(plan: AttemptPlan, name: str, approved: Approved) -> None:
+    with pytest.raises(ConfigError) as raised:
         options(plan, root=Path("/data") / name)
+    assert str(raised.value) == approved.of_row("message")
 
 
 class Answering:
@@ -112,11 +114,11 @@ def says(text: str) -> str:
         "More processors requested than permitted",
     ],
 )
-def test_what_slurm_refuses_for_ever_is_refused(answering: Answering, text: str) -> None:
+def test_what_slurm_refuses_for_ever_is_refused(answering: Answering, text: str, approved: Approved) -> None:
     with pytest.raises(Refused) as refused:
         answering.commands(says(text)).submit(SUBMISSION)
     assert not refused.value.passes
-    assert text in str(refused.value)
+    assert str(refused.value) == approved("message", text=text)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +153,11 @@ def test_every_other_answer_leaves_open_whether_there_is_a_job(answering: Answer
         answering.commands(script).submit(SUBMISSION)
 
 
-def test_a_missing_command_has_submitted_nothing(tmp_path: Path) -> None:
+def test_a_missing_command_has_submitted_nothing(tmp_path: Path, approved: Approved) -> None:
     commands = Commands({"PATH": str(tmp_path)})
-    with pytest.raises(Refused, match="sbatch cannot be started") as refused:
+    with pytest.raises(Refused) as refused:
         commands.submit(SUBMISSION)
+    assert str(refused.value) == approved("message")
     assert refused.value.passes
     with pytest.raises(NoAnswer, match="squeue"):
         commands.list_jobs()
