@@ -139,9 +139,13 @@ def file_of(test_file: Path) -> Path:
 
 
 def name_of(item: pytest.Item) -> tuple[str, str]:
-    """Returns the name of a test without its parameters, and the id of these without that of the database."""
+    """Returns the name of a test without its parameters, and the id of these without that of the database.
+
+    An id without a character, as that of an empty text, is `empty`.
+    """
     name, _, parameters = item.name.partition("[")
-    return name, _DATABASE.sub("", parameters.removesuffix("]")).strip("-")
+    row = _DATABASE.sub("", parameters.removesuffix("]"))
+    return name, row.strip("-") or ("empty" if row or item.name.endswith("[]") else "")
 
 
 @cache
