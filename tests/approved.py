@@ -143,9 +143,10 @@ def name_of(item: pytest.Item) -> tuple[str, str]:
 
     An id without a character, as that of an empty text, is `empty`.
     """
-    name, _, parameters = item.name.partition("[")
-    row = _DATABASE.sub("", parameters.removesuffix("]"))
-    return name, row.strip("-") or ("empty" if row or item.name.endswith("[]") else "")
+    name, bracket, parameters = item.name.partition("[")
+    parameters = parameters.removesuffix("]")
+    row = _DATABASE.sub("", parameters).strip("-")
+    return name, row or ("empty" if bracket and parameters not in {"sqlite", "postgresql"} else "")
 
 
 @cache
