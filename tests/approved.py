@@ -139,9 +139,14 @@ def file_of(test_file: Path) -> Path:
 
 
 def name_of(item: pytest.Item) -> tuple[str, str]:
-    """Returns the name of a test without its parameters, and the id of these without that of the database."""
-    name, _, parameters = item.name.partition("[")
-    return name, _DATABASE.sub("", parameters.removesuffix("]")).strip("-")
+    """Returns the name of a test without its parameters, and the id of these without that of the database.
+
+    An id without a character, as that of an empty text, is `empty`.
+    """
+    name, bracket, parameters = item.name.partition("[")
+    parameters = parameters.removesuffix("]")
+    row = _DATABASE.sub("", parameters).strip("-")
+    return name, row or ("empty" if bracket and parameters not in {"sqlite", "postgresql"} else "")
 
 
 @cache

@@ -16,7 +16,7 @@ TEST = """
 import pytest
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-@pytest.mark.parametrize("name", ["one", "two words"])
+@pytest.mark.parametrize("name", ["one", "two words", ""])
 def test_tells(approved, database, name):
     seen = {"code": "gone", "detail": f"No job has the name {name}."}
     assert seen == {"code": "gone", "detail": approved.of_row("detail")}
@@ -48,8 +48,8 @@ def test_each_approved_text_belongs_to_a_test(request: pytest.FixtureRequest) ->
 
 def test_texts_are_written_once_and_then_compared(tmp_path: Path) -> None:
     (tmp_path / "test_words.py").write_text(TEST)
-    assert _run(tmp_path) == {"failed": 5}
-    assert _run(tmp_path, "--approve") == {"passed": 5}
+    assert _run(tmp_path) == {"failed": 7}
+    assert _run(tmp_path, "--approve") == {"passed": 7}
     file = tmp_path / "approved/test_words.yaml"
     assert (
         file.read_text()
@@ -58,15 +58,16 @@ def test_texts_are_written_once_and_then_compared(tmp_path: Path) -> None:
     Job {job} is done.
     It took 170 s.
 test_tells:
+  detail[empty]: No job has the name .
   detail[one]: No job has the name one.
   detail[two words]: No job has the name two words.
 """
     )
-    assert _run(tmp_path) == {"passed": 5}
+    assert _run(tmp_path) == {"passed": 7}
     file.write_text(file.read_text().replace("name one", "name won"))
-    assert _run(tmp_path) == {"failed": 2, "passed": 3}
+    assert _run(tmp_path) == {"failed": 2, "passed": 5}
     file.write_text(file.read_text().replace("won", "one").replace("told: |-", "more: Nothing.\n  told: |-"))
-    assert _run(tmp_path) == {"failed": 1, "passed": 4}
+    assert _run(tmp_path) == {"failed": 1, "passed": 6}
 
 
 def test_a_text_is_not_approved_where_other_things_are_wrong(tmp_path: Path) -> None:

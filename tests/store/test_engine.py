@@ -40,7 +40,7 @@ def answer(session: Session, statement: str) -> Any:
     "address",
     [
         "nonsense",
-        "",
+        pytest.param("", id="empty"),
         "postgresql://ada:s3cret@box:port/db",
         "mysql://ada:s3cret@box/db",
         "postgresql+psycopg2://ada:s3cret@box/db",

@@ -10,7 +10,6 @@ import numpy as np
 from PIL import Image
 import pytest
 
-from tests.approved import Approved
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.runs import load, small_pictures
 from tests.trainer.walls import shifted
@@ -176,7 +175,7 @@ def attempt(root: Path, data: Path, *, stop_at: int | None = None, resume_from: 
 
 
 @pytest.mark.thorough
-def test_a_run_does_not_resume_when_a_mask_was_inverted(tmp_path: Path, approved: Approved) -> None:
+def test_a_run_does_not_resume_when_a_mask_was_inverted(tmp_path: Path) -> None:
     data = pairs(tmp_path / "data")
     first = attempt(tmp_path / "first", data, stop_at=4)
     (checkpoint,) = first.checkpoints.glob("step-*")
@@ -187,6 +186,5 @@ def test_a_run_does_not_resume_when_a_mask_was_inverted(tmp_path: Path, approved
     assert last["data_hash"] != last["data_listing"]
     mask = data / "masks" / "wall-3.png"
     change(mask, b"")
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match=f"^{mask} has changed since the checkpoint was saved"):
         attempt(tmp_path / "third", data, resume_from=whole)
-    assert str(raised.value) == approved("message", mask=mask)

@@ -174,7 +174,7 @@ def test_each_recipe_starts_from_a_checkpoint_and_measures_one(tmp_path: Path, r
 
 
 @pytest.mark.thorough
-def test_a_text_model_takes_the_tokenizer_of_its_weights(tmp_path: Path, approved: Approved) -> None:
+def test_a_text_model_takes_the_tokenizer_of_its_weights(tmp_path: Path) -> None:
     texts(tmp_path / "data")
     (tmp_path / "other").mkdir()
     for name in ("news", "sport", "weather"):
@@ -184,7 +184,7 @@ def test_a_text_model_takes_the_tokenizer_of_its_weights(tmp_path: Path, approve
     first = run_job(tmp_path / "1", str(tmp_path / "data"), config, recipe=recipe).checkpoints / "epoch-0001"
     second = run_job(tmp_path / "2", str(tmp_path / "other"), config, recipe=recipe, init_from=first)
     assert load(second.checkpoints / "epoch-0001")["tokenizer"] == load(first)["tokenizer"]
-    assert said(second) == approved("said")
+    assert "others, bad, good: the head is new" in said(second)
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2])

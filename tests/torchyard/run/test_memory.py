@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.approved import Approved
 from torchyard.run.memory import FreeMemory, describe_shortage, free_memory
 
 
@@ -41,8 +40,8 @@ def test_a_container_that_does_not_show_its_own_group_shows_the_top(tmp_path: Pa
     assert free_memory(tmp_path) == FreeMemory(free=3072, total=4096)
 
 
-def test_the_message_stays_where_it_does_not_say_how_much_was_wanted(approved: Approved) -> None:
-    assert describe_shortage("another rank has not the memory") == approved("describe_shortage")
+def test_the_message_stays_where_it_does_not_say_how_much_was_wanted() -> None:
+    assert describe_shortage("another rank has not the memory").startswith("another rank has not the memory, free ")
     assert describe_shortage("").startswith("free ")
     wanted = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 12884901888 bytes. Error code 12"
     assert describe_shortage(wanted).startswith("wanted 12.0 GiB, free ")

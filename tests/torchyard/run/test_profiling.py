@@ -53,13 +53,14 @@ def steps_in(path: Path) -> list[str]:
     return sorted(name for name in named if name.startswith("ProfilerStep#"))
 
 
-def test_the_steps_that_were_asked_for_are_in_the_trace(run_dir: RunDir, approved: Approved) -> None:
+def test_the_steps_that_were_asked_for_are_in_the_trace(run_dir: RunDir) -> None:
     run = start(run_dir)
     steps(run, *range(8))
     run.close()
     assert traces(run_dir) == {"steps-3-5.json.gz": [f"ProfilerStep#{step}" for step in (3, 4, 5)]}
     (text,) = told(run_dir)
-    assert text == approved("text")
+    assert text.startswith("profile of steps 3 to 5: of the CPUs' time in operations ")
+    assert text.endswith("; the trace is the artifact profile/steps-3-5.json.gz")
     assert "aten::mm " in text and "ProfilerStep" not in text
     assert 1 < text.count(" ms)") <= 5
 
@@ -99,12 +100,12 @@ def test_a_program_without_the_steps_is_told_so_once(run_dir: RunDir, reported: 
     assert traces(run_dir) == {}
 
 
-def test_a_program_that_ends_within_the_profile_keeps_what_there_is(run_dir: RunDir, approved: Approved) -> None:
+def test_a_program_that_ends_within_the_profile_keeps_what_there_is(run_dir: RunDir) -> None:
     run = start(run_dir)
     steps(run, 1, 2, 3, 4)
     run.close()
     assert [*traces(run_dir)] == ["steps-3-4.json.gz"]
-    assert told(run_dir)[0] == approved("told")
+    assert told(run_dir)[0].startswith("profile of steps 3 to 4, 2 of 3, as the program did no more of them: ")
 
 
 def test_a_resume_beyond_the_start_profiles_nothing_again(run_dir: RunDir, approved: Approved) -> None:

@@ -75,7 +75,7 @@ def test_json_lines_have_labels_of_text_or_number(tmp_path: Path, suffix: str) -
 @pytest.mark.parametrize(
     "content",
     [
-        "",
+        pytest.param("", id="empty"),
         "text,class\ngood,pos\n",
         "text,text,label\na,b,c\n",
         "text,label\n",

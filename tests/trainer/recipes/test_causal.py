@@ -115,12 +115,9 @@ def test_files_say_what_a_checkpoint_is(base: Path, data: Path) -> None:
     assert set(whole) == {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}
 
 
-def test_a_sequence_longer_than_the_base_takes_is_refused(
-    base: Path, data: Path, tmp_path: Path, approved: Approved
-) -> None:
-    with pytest.raises(ConfigError) as raised:
+def test_a_sequence_longer_than_the_base_takes_is_refused(base: Path, data: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data.max_length is 257, and .*tiny takes 256 tokens at most"):
         task(base, data, data={"max_length": 257})
-    assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
 def test_a_base_that_is_a_bundle_needs_its_folder(base: Path, data: Path, approved: Approved) -> None:

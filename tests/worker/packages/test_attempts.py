@@ -166,14 +166,12 @@ def test_packages_that_cannot_be_installed_fail_the_job_at_once(
 
 
 @pytest.mark.thorough
-def test_an_index_that_does_not_answer_costs_no_restart(
-    simulated: SimulatedRunnerFixture, index: Index, approved: Approved
-) -> None:
+def test_an_index_that_does_not_answer_costs_no_restart(simulated: SimulatedRunnerFixture, index: Index) -> None:
     index.status = 503
     simulated.start_runner()
     job = simulated.wait_for_end()
     assert (job.state, job.restarts) == (JobState.QUEUED, 0)
-    assert job.reason_message == approved("reason_message")
+    assert "the packages cannot be downloaded now" in job.reason_message
 
 
 @pytest.mark.parametrize("requirements", ["gamma\n"])

@@ -10,7 +10,6 @@ import sys
 
 import pytest
 
-from tests.approved import Approved
 from tests.disks import mounted
 from tests.worker.attempt import wait_for
 from tests.worker.packages.fixture import Packages, run_python
@@ -97,12 +96,12 @@ def test_what_cannot_be_resolved_fails_with_the_resolvers_words(packages: Packag
     assert packages.environments() == []
 
 
-def test_a_build_that_fails_is_shown(packages: Packages, index: Index, approved: Approved) -> None:
+def test_a_build_that_fails_is_shown(packages: Packages, index: Index) -> None:
     index.add_source("gamma", build=BROKEN_BUILD)
     found = packages.install("gamma\n")
     assert isinstance(found, NotInstalled)
     assert found.reason is EndReason.LAUNCH_FAILED
-    assert found.message == approved("message")
+    assert "command 'gcc' failed: No such file or directory" in found.message
     assert packages.environments() == []
 
 
@@ -195,27 +194,27 @@ def test_words_of_a_build_are_no_evidence(packages: Packages, index: Index, word
 
 
 @pytest.mark.thorough
-def test_an_index_that_does_not_answer_passes(packages: Packages, index: Index, approved: Approved) -> None:
+def test_an_index_that_does_not_answer_passes(packages: Packages, index: Index) -> None:
     index.status = 503
     found = packages.install("alpha\n")
     assert isinstance(found, NotInstalled)
     assert found.reason is EndReason.WORKER_LOST
-    assert found.message == approved("message")
+    assert found.message.startswith("the packages cannot be downloaded now:\n")
 
 
-def test_an_installation_has_a_time_limit(packages: Packages, index: Index, approved: Approved) -> None:
+def test_an_installation_has_a_time_limit(packages: Packages, index: Index) -> None:
     index.add("alpha")
     index.released.clear()
     packages.timeout = timedelta(seconds=1)
     found = packages.install("alpha\n")
     assert isinstance(found, NotInstalled)
     assert found.reason is EndReason.LAUNCH_FAILED
-    assert found.message == approved("message")
+    assert found.message.startswith("the packages were not installed within 1s (TORCHYARD_SETUP_TIMEOUT)")
     assert packages.installers() == []
 
 
 def test_code_that_builds_a_package_writes_nothing_of_others(
-    packages: Packages, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approved: Approved
+    packages: Packages, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHYARD_SECRET_KEY", "secret")
     index.add("alpha")
@@ -226,7 +225,7 @@ def test_code_that_builds_a_package_writes_nothing_of_others(
     found = packages.install("gamma\n")
     assert isinstance(found, NotInstalled)
     assert "nothing was written; secrets: TORCHYARD_INSTALL_INDEX" not in found.message
-    assert found.message == approved("message")
+    assert "nothing was written; secrets: " in found.message
 
 
 @pytest.mark.parametrize("session", [False, True])

@@ -45,11 +45,10 @@ def test_slow_text_ends_the_process_that_reads_it_while_the_worker_goes_on(
 
 
 @pytest.mark.thorough
-def test_text_that_needs_much_memory_is_refused(packages: Packages, approved: Approved) -> None:
+def test_text_that_needs_much_memory_is_refused(packages: Packages) -> None:
     installation = packages.begin_locked("0" * 64, lock="".join(f"[a{n}.b.c]\n" for n in range(1_100_000)))
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match=r"pyproject.toml needs more than 1 GiB of memory to be read"):
         packages.finish(installation)
-    assert str(raised.value) == approved("message")
 
 
 def test_text_that_is_nested_deeply_is_refused(packages: Packages, approved: Approved) -> None:

@@ -185,16 +185,13 @@ def test_what_computes_something_else_is_not_left(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_what_cannot_be_read_again_is_not_left(
-    loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approved: Approved
-) -> None:
+def test_what_cannot_be_read_again_is_not_left(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def torn(*_: object) -> bytes:
         return b"torn"
 
     monkeypatch.setattr(onnxfiles, "content", torn)
-    with pytest.raises(ExportError) as raised:
+    with pytest.raises(ExportError, match=r"^what was written cannot be read again: [^\n]+$"):
         export(loaded("image-classification"), to="onnx", path=tmp_path / "it")
-    assert str(raised.value) == approved("message", tmp_path=tmp_path)
     assert [*tmp_path.iterdir()] == []
 
 

@@ -37,16 +37,15 @@ def grey_squeezenet() -> Graph:
 
 
 @pytest.mark.parametrize("to", ["torch-export", pytest.param("onnx", marks=pytest.mark.thorough)])
-def test_what_is_read_again_computes_what_the_model_does(tmp_path: Path, to: str, approved: Approved) -> None:
+def test_what_is_read_again_computes_what_the_model_does(tmp_path: Path, to: str) -> None:
     torch.manual_seed(5)
     graph = grey_squeezenet()
     (tmp_path / "it").write_bytes(WRITTEN[to].content(graph, METADATA))
     run = WRITTEN[to].opened(tmp_path / "it")
     assert compare(run, graph.trials) < 1e-5
     wrong = [Trial([], trial.inputs, trial.expected + 1e-4) for trial in graph.trials]
-    with pytest.raises(ExportError) as raised:
+    with pytest.raises(ExportError, match=r"does not compute what the model does: logits differ by"):
         compare(run, wrong)
-    assert str(raised.value) == approved.of_row("message")
 
 
 class Branching(nn.Module):
@@ -57,10 +56,9 @@ class Branching(nn.Module):
 
 
 @pytest.mark.parametrize("to", ["torch-export", pytest.param("onnx", marks=pytest.mark.thorough)])
-def test_a_model_that_has_no_graph_is_refused_in_a_line(to: str, approved: Approved) -> None:
-    with pytest.raises(ExportError) as caught:
+def test_a_model_that_has_no_graph_is_refused_in_a_line(to: str) -> None:
+    with pytest.raises(ExportError, match=r"^the model cannot be exported: .*") as caught:
         WRITTEN[to].content(pictures(Branching(), channels=1, taken=1, side=8), METADATA)
-    assert str(caught.value) == approved.of_row("message")
     assert "\n" not in caught.value.message
 
 

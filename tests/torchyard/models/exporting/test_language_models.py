@@ -128,15 +128,12 @@ def test_large_weights_are_in_several_files(
 
 
 @pytest.mark.parametrize("to", ["hf", pytest.param("safetensors", marks=pytest.mark.thorough)])
-def test_a_full_disk_leaves_nothing(
-    models: Mapping[str, Generator], tmp_path: Path, to: Format, approved: Approved
-) -> None:
+def test_a_full_disk_leaves_nothing(models: Mapping[str, Generator], tmp_path: Path, to: Format) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     with mounted(disk, kibibytes=64):
-        with pytest.raises(OSError) as raised:
+        with pytest.raises(OSError, match=r"No space left on device: .*/disk"):
             export(models["whole"], to=to, path=disk / "it.safetensors")
-        assert str(raised.value) == approved.of_row("message", tmp_path=tmp_path)
         assert [*disk.iterdir()] == []
 
 

@@ -118,16 +118,14 @@ def test_a_node_whose_process_was_killed_is_lost_and_ends_its_ranks(found: Slurm
 
 
 @pytest.mark.thorough
-def test_a_supervisor_that_was_killed_leaves_nothing_and_its_node_says_so(
-    found: SlurmEngineFixture, approved: Approved
-) -> None:
+def test_a_supervisor_that_was_killed_leaves_nothing_and_its_node_says_so(found: SlurmEngineFixture) -> None:
     handle = started(found, WAITS)
     supervisor = read_record(found.run(handle.key).of_node(1).supervisor, ProcessIdentity)
     assert supervisor is not None
     process.send(supervisor, signal.SIGKILL)
     report = report_of(found, handle)
     assert report.reason is EndReason.WORKER_LOST
-    assert report.message == approved("message")
+    assert report.message.startswith("node 1 (n2): the supervisor ended with code -9")
     assert found.has_ended(handle)
 
 

@@ -221,9 +221,8 @@ def test_jobs_start_cold_with_a_note_if_the_warm_process_is_unusable(
             unusable.loaded_modules(wait_s=60)
         assert (unusable.status().mode, unusable.status().why) == ("cold", reason)
         plan = fixture.plan("completes")
-        with pytest.raises(ConfigError) as raised:
+        with pytest.raises(ConfigError, match=f"launcher: warm is not possible: {reason}. With auto, the job starts"):
             fixture.engine.start(plan)
-        assert str(raised.value) == approved.of_row("message", reason=reason)
         assert fixture.engine.find(plan.key, world_size=2, claimed_at=plan.claimed_at) is None
         handle = fixture.engine.start(_of_one_rank(plan, "auto"))
         assert handle.note == approved("note", reason=reason)
