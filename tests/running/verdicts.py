@@ -29,15 +29,17 @@ class Verdicts:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fails the run that has passed otherwise."""
-        if not self._whole or session.exitstatus != pytest.ExitCode.OK or not self._costs.files:
+        if not self._whole or not self._costs.files:
+            return
+        if self._records:
+            budget.write(self._costs)
+            self._told.append(f"the costs are recorded in {budget.COSTS}")
+        if session.exitstatus != pytest.ExitCode.OK:
             return
         skipped = skips.judge(self._skipped, skips.read(), in_ci=os.environ.get("CI", "") not in {"", "false"})
         self._failures += [f"{told}\nIt is not listed in tests/running/skips.toml." for told in skipped.failures]
         self._told += skipped.missing
         reasons = budget.read_reasons()
-        if self._records:
-            budget.write(self._costs)
-            self._told.append(f"the costs are recorded in {budget.COSTS}")
         cost = budget.compare(self._costs, budget.read(), reasons)
         self._failures += cost.failures
         self._told += cost.warnings

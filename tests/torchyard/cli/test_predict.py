@@ -236,13 +236,13 @@ def test_a_jobs_checkpoint_is_exported(tmp_path: Path, states: dict[str, Path], 
 
 
 def test_what_a_server_sends_instead_is_not_used(
-    tmp_path: Path, predict: Predict, states: dict[str, Path], server: FakeServer, approved: Approved
+    tmp_path: Path, predict: Predict, states: dict[str, Path], server: FakeServer
 ) -> None:
     picture(tmp_path / "a.png")
     state = states["digits"].read_bytes()
     serve(server, state, sent=b"other" * (len(state) // 5) + b"other"[: len(state) % 5])
     done = predict("job_1", "a.png", server=server)
-    assert done.returncode == 1 and done.stderr == approved("errors")
+    assert done.returncode == 1 and "the received bytes were removed" in done.stderr
     serve(server, state, sha256="../../evil")
     done = predict("job_1", "a.png", server=server)
     assert done.returncode == 1 and done.stdout == ""

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.approved import Approved
 from torchyard.contract.rundir import Env
 from torchyard.run.accelerator import own_device
 
@@ -13,13 +12,12 @@ pytestmark = pytest.mark.skipif(torch.accelerator.is_available(), reason="this m
 
 
 def test_a_rank_whose_gpu_torch_cannot_use_says_so_and_does_not_train_on_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, approved: Approved
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(Env.RUN_DIR, str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1d25b99f")
-    with pytest.raises(RuntimeError) as raised:
+    with pytest.raises(RuntimeError, match=r"this job has a GPU that PyTorch cannot use: .*(NVIDIA driver|CUDA)"):
         own_device(0)
-    assert str(raised.value) == approved("message")
 
 
 @pytest.mark.parametrize("visible", ["", None])

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from api.advice.output import last_frame
-from tests import forked, forks
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from torchyard.contract.events import Message, parse_line
@@ -25,8 +24,6 @@ from torchyard.contract.records import Manifest, ProcessIdentity, RankError, Sto
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.run.rank import _reason  # pyright: ignore[reportPrivateUsage]
-
-forks.preload("torch", "torchyard.run.rank")
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,9 @@ class Rank:
         command = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", *arguments]
         return subprocess.Popen(command, env=self._environment, cwd=self.code, stdin=subprocess.DEVNULL)
 
-    def execute(self, script: str, *arguments: str, fork: bool = False) -> int:
-        """Runs the script. A fork has imported torch already, which takes seconds."""
+    def execute(self, script: str, *arguments: str) -> int:
         path = self.code / "train.py"
         path.write_text(script)
-        if fork:
-            environment = {**self._environment, "PYTHONUNBUFFERED": "1"}
-            return forked.run("torchyard.run.rank", str(path), *arguments, env=environment, cwd=self.code).returncode
         with self.start([str(path), *arguments]) as started:
             return started.wait()
 
@@ -99,7 +92,7 @@ run = torchyard.init()
 for step in (1, 2):
     run.save_checkpoint({"step": step}, step=step, weights={"layer": torch.ones(2)})
 """
-    assert rank.execute(script, fork=True) == 0, rank.stderr
+    assert rank.execute(script) == 0, rank.stderr
     manifest = read_record(rank.run.checkpoints / "step-00000002" / "manifest.json", Manifest)
     assert manifest is not None
     assert [file.path for file in manifest.files] == ["state.pt"]
@@ -266,7 +259,7 @@ def test_a_gpus_allocator_is_quoted_and_a_recipe_told_what_to_set(rank: Rank, ap
     script = (
         f"import os, torch\nos.environ['{Env.DATA}'] = 'digits'\nraise torch.OutOfMemoryError({said!r} + 99 * '\\nat.')"
     )
-    assert rank.execute(script, fork=True) == 1
+    assert rank.execute(script) == 1
     assert _recorded(rank).reason is EndReason.OUT_OF_MEMORY
     assert _recorded(rank).message == approved("message", said=said)
 
@@ -338,7 +331,7 @@ def test_a_fault_of_the_device_is_told_from_one_of_the_program(text: str, reason
 
 def test_a_device_fault_is_recorded(rank: Rank) -> None:
     said = "CUDA error: uncorrectable ECC error encountered"
-    assert rank.execute(f"import torch\nraise torch.AcceleratorError({said!r})", fork=True) == 1
+    assert rank.execute(f"import torch\nraise torch.AcceleratorError({said!r})") == 1
     assert (_recorded(rank).reason, _recorded(rank).message) == (EndReason.DEVICE_FAULT, said)
 
 
