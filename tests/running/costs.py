@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from hashlib import sha256
+import os
 import re
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 import time
@@ -20,6 +21,7 @@ _OWN, _SHARED, _PACE = "processor_s", "shared_processor_s", "pace"
 _PACE_S = 10.0
 """How often the pace of the machine is measured."""
 _ROUNDS = 12_000
+_CORES = len(os.sched_getaffinity(0))
 
 
 class Meter:
@@ -80,7 +82,9 @@ class Costs:
             match value:
                 case float() if name in {_OWN, _SHARED}:
                     self.files[report.nodeid.partition("::")[0]] += value
-                    self._running[report.nodeid] = self._running.get(report.nodeid, 0) + value * (name == _OWN)
+                    # What it waited for may be a process of an earlier test, which has used more than there was time for.
+                    own = min(value, report.duration * _CORES) if name == _OWN else 0.0
+                    self._running[report.nodeid] = self._running.get(report.nodeid, 0) + own
                 case (float() as spent, float() as passed) if name == _PACE:
                     self.paces.append((spent, passed))
                 case _:

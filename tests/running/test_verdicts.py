@@ -67,8 +67,21 @@ def test_a_tests_cost_is_that_of_its_phases_without_what_is_shared() -> None:
         location = ("tests/test_x.py", 1, "test_it")
         name = "tests/test_x.py::test_it[sqlite-a]"
         properties = [("processor_s", own), ("shared_processor_s", shared), ("other", 9.0)]
-        told.add(pytest.TestReport(name, location, {}, "passed", None, phase, user_properties=properties))  # pyright: ignore[reportArgumentType]
+        told.add(pytest.TestReport(name, location, {}, "passed", None, phase, (), 10.0, user_properties=properties))  # pyright: ignore[reportArgumentType]
     assert (dict(told.files), dict(told.tests)) == ({"tests/test_x.py": 7.75}, {"tests/test_x.py::test_it[a]": 3.5})
+
+
+def test_a_test_costs_no_more_than_there_was_time_for() -> None:
+    told = Costs()
+    for phase in ("setup", "call", "teardown"):
+        properties = [("processor_s", 85.0)]
+        told.add(
+            pytest.TestReport(
+                "t.py::x", ("t.py", 1, "x"), {}, "passed", None, phase, (), 0.001, user_properties=properties
+            )
+        )  # pyright: ignore[reportArgumentType]
+    assert told.tests["t.py::x"] < 1
+    assert told.files["t.py"] == 255
 
 
 @pytest.mark.parametrize(
