@@ -82,7 +82,7 @@ class Costs:
             match value:
                 case float() if name in {_OWN, _SHARED}:
                     self.files[report.nodeid.partition("::")[0]] += value
-                    # What it waited for may be a process of an earlier test, which has used more than there was time for.
+                    # It may have waited for a process of an earlier test: this had more time.
                     own = min(value, report.duration * _CORES) if name == _OWN else 0.0
                     self._running[report.nodeid] = self._running.get(report.nodeid, 0) + own
                 case (float() as spent, float() as passed) if name == _PACE:
