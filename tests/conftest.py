@@ -14,11 +14,12 @@ import pytest
 
 from store import redis_client
 from store.db.database import Database
-from tests import approved, forks, repeats
+from tests import approved, forks, repeats, warm
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.shared import home, shared_service
 from tests.postgresql import postgresql_server
 from tests.running.quick import QUICK
+from worker.engines.local.warm.manager import WarmProcess
 
 __all__ = ["home", "shared_service"]
 
@@ -113,6 +114,13 @@ def postgresql() -> Generator[PostgreSQLDatabases]:
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
 def databases(request: pytest.FixtureRequest) -> Databases:
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def warm_process() -> Generator[WarmProcess]:
+    """The warm process of all tests in this pytest process. No test may end or stop it."""
+    with warm.warm_process() as started:
+        yield started
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@ import pytest
 from tests.api.conftest import redis_url, service
 from tests.security import strict_host
 from tests.worker.attempts.conftest import simulated, spec
-from tests.worker.conftest import attempt, warm_process
+from tests.worker.conftest import attempt
 
-__all__ = ["attempt", "redis_url", "service", "simulated", "spec", "warm_process"]
+__all__ = ["attempt", "redis_url", "service", "simulated", "spec"]
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,15 @@
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from store.db.database import Database
 from store.queue import Queue
-from tests import warm
 from tests.databases import Databases
 from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture, a_service
 from tests.worker.attempt import Attempt
 from tests.worker.schedulers import SchedulersFixture
-from worker.engines.local.warm.manager import WarmProcess
 from worker.host.untrusted import remove_inside
 
 
@@ -19,13 +17,6 @@ from worker.host.untrusted import remove_inside
 def databases(request: pytest.FixtureRequest) -> Databases:
     """SQLite. The store's own tests run on both databases, and a test that depends on the SQL uses `on_both`."""
     return request.getfixturevalue(getattr(request, "param", "sqlite"))
-
-
-@pytest.fixture(scope="session")
-def warm_process() -> Generator[WarmProcess]:
-    """The warm process of all tests in this pytest process. No test may end or stop it."""
-    with warm.warm_process() as started:
-        yield started
 
 
 @pytest.fixture

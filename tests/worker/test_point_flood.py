@@ -79,7 +79,7 @@ def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing
             ) as writer,
             little_memory(100),
         ):
-            wait_for(lambda: _size(run.events) > 1_000_000, "a backlog")
+            wait_for(lambda: _size(run.events) > 500_000, "a backlog")
             while writer.poll() is None:
                 _relay(relay, records)
                 time.sleep(0.01)
