@@ -42,7 +42,8 @@ TORCHRUN = (
     *("--max-restarts=0", "--nproc-per-node=2", "--no-python"),
 )
 """As `TorchrunLauncher` does it, for two ranks."""
-LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
+ROOT = Path(__file__).resolve().parents[2]
+LAUNCHER = ROOT / "tests" / "worker" / "launcher.py"
 
 
 def obstacle() -> str | None:
@@ -77,20 +78,25 @@ def helper_of(folder: Path, *, options: Sequence[str] = ()) -> Generator[tuple[s
 
 
 def as_service(stage: Path) -> list[str]:
-    """Returns the command that runs another one as the service's user, who can read this Python.
+    """Returns the command that runs another one as the service's user, who can read this Python and the sources.
 
     `stage`: an empty folder.
     """
     user = ["setpriv", f"--reuid={SERVICE}", f"--regid={SERVICE}", "--clear-groups", "--"]
-    base = Path(sys.base_prefix).resolve()
-    closed = next((path for path in reversed(base.parents) if not path.stat().st_mode & 0o001), None)
-    if closed is None:
+    needed = [path for path in {Path(sys.base_prefix).resolve(), ROOT} if _closed_above(path) is not None]
+    if not needed:
         return user
-    script = (
-        f"mount --bind {base} {stage} && mount -t tmpfs -o mode=755 none {closed} && mkdir -p {base}"
-        f' && mount --bind {stage} {base} && exec "$@"'
-    )
-    return ["unshare", "--mount", "sh", "-c", script, "sh", *user]
+    staged = {stage / str(number): path for number, path in enumerate(needed)}
+    steps = [f"mount -t tmpfs none {stage}"]
+    steps += [f"mkdir {kept} && mount --bind {path} {kept}" for kept, path in staged.items()]
+    steps += [f"mount -t tmpfs -o mode=755 none {closed}" for closed in {_closed_above(path) for path in needed}]
+    steps += [f"mkdir -p {path} && mount --bind {kept} {path}" for kept, path in staged.items()]
+    return ["unshare", "--mount", "sh", "-c", " && ".join([*steps, 'exec "$@"']), "sh", *user]
+
+
+def _closed_above(path: Path) -> Path | None:
+    """Returns the first folder of the path that other users may not enter."""
+    return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
 
 
 @contextmanager

@@ -169,7 +169,7 @@ def test_a_job_that_slurm_requeues_starts_nothing_again(found: SlurmEngineFixtur
     found.kill_supervisor(handle)
     wait_for(lambda: found.has_ended(handle), "the end of all processes")
     found.slurm.hold()
-    found.slurm.save(replace(found.slurm.jobs()[0], state="PENDING", nodes=""))
+    found.slurm.change(1, lambda job: replace(job, state="PENDING", nodes=""))
     report = report_of(found, handle)
     assert (report.reason, "requeued" in report.message) == (EndReason.PREEMPTED, True)
     found.slurm.hold(held=False)
