@@ -44,6 +44,10 @@ def _engine(address: str, *, program: str, pool: int, most: int) -> Engine:
     return made
 
 
+_documents: dict[str, dict[str, Any]] = {}
+"""The OpenAPI document of the usual settings, once it was made: it takes a second."""
+
+
 @cache
 def _usual_settings() -> Settings:
     """The settings of each service here but for its addresses. Made once: reading the environment takes long."""
@@ -69,6 +73,8 @@ class ApiFixture:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "create", _engine)
             self.app: FastAPI = create_app(self.settings)
+        make = self.app.openapi
+        vars(self.app)["openapi"] = lambda: _documents.get("") or _documents.setdefault("", make())
         self.database = database
         self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.worker_id = new_id("wrk")

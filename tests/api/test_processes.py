@@ -190,6 +190,7 @@ def status_of_stream(host: Host, job: str) -> int:
         return answer.status_code
 
 
+@pytest.mark.thorough
 def test_streams_and_uploads_are_limited_together_and_those_of_a_killed_process_end(
     tmp_path: Path, sqlite_url: str, redis_url: str
 ) -> None:
@@ -316,6 +317,7 @@ def test_no_process_outlives_a_killed_parent(tmp_path: Path, sqlite_url: str, re
         assert not any(process.is_running() for process in processes)
 
 
+@pytest.mark.thorough
 def test_a_killed_process_is_replaced_and_the_figures_of_all_are_summed(
     tmp_path: Path, sqlite_url: str, redis_url: str
 ) -> None:
@@ -348,6 +350,7 @@ def served(shown: str) -> float:
     return sum(float(line.removeprefix(name)) for line in shown.splitlines() if line.startswith(name))
 
 
+@pytest.mark.thorough
 def test_a_start_that_is_refused_ends_with_its_exit_code(tmp_path: Path, sqlite_url: str, redis_url: str) -> None:
     folder = tmp_path / "data"
     folder.mkdir()

@@ -99,6 +99,7 @@ def token_of(service: ApiFixture, name: str) -> dict[str, str]:
     return {"Authorization": str(service.client.headers["Authorization"])}
 
 
+@pytest.mark.thorough
 def test_forty_heavy_reads_of_one_user_leave_others_their_answers(
     service: ApiFixture, url: str, claim: Claim, slices: Slices, approved: Approved
 ) -> None:
@@ -182,7 +183,7 @@ def test_a_client_follows_a_search_that_was_cut_for_its_processor_time(
     assert found == [2, *range(11, 21), *range(101, 130)]
 
 
-@pytest.mark.parametrize("kind", ["log", "checkpoint"])
+@pytest.mark.parametrize("kind", ["log", pytest.param("checkpoint", marks=pytest.mark.thorough)])
 def test_a_download_ends_with_the_token(
     service: ApiFixture, url: str, claim: Claim, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -151,7 +151,7 @@ def url(tmp_path: Path, service: ApiFixture, redis_url: str) -> Iterator[str]:
 
 
 def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(service: ApiFixture, claim: Claim) -> None:
-    run(service, claim, 200)
+    run(service, claim, 60)
     answer = service.client.get(f"/v1/jobs/{claim.job_id}/stream")
     sent = parsed(answer.content)
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -161,7 +161,7 @@ def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(service:
     assert set(of_kind["metric"]) == {"key", "step", "value", "time", "attempt"}
     assert set(of_kind["log"]) == {"line", "time", "attempt", "rank", "stream", "text"}
     assert of_kind["state"]["data"]["to"] == "succeeded"
-    assert of_kind["progress"]["data"] == {"step": 199}
+    assert of_kind["progress"]["data"] == {"step": 59}
     assert "NaN" in [item.data["value"] for item in sent if item.event == "metric"]
     again = service.client.get(f"/v1/jobs/{claim.job_id}/stream", headers={"Last-Event-ID": str(sent[-1].id)})
     assert [item.event for item in parsed(again.content)] == ["end"]

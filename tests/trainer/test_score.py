@@ -104,7 +104,7 @@ def _accuracy(outputs: Tensor, targets: Tensor) -> list[float]:
 
 
 def _iou(outputs: Tensor, targets: Tensor) -> list[float]:
-    found, truth = outputs.sigmoid() > 0.5, targets.bool()
+    found, truth = outputs > 0, targets.bool()
     return [float((found * truth).sum()), float((found + truth).sum())]
 
 
