@@ -1,5 +1,11 @@
 type Value =
-  string | number | boolean | null | undefined | readonly Value[] | { readonly [key: string]: Value };
+  | string
+  | number
+  | boolean
+  | null
+  | undefined
+  | readonly Value[]
+  | { readonly [key: string]: Value };
 
 const BARE = /^(?!\.(\d|inf$|nan$))[A-Za-z_/.][\w /.:@-]*$/i;
 const WORDS = new Set(["true", "false", "yes", "no", "on", "off", "null", "y", "n"]);
