@@ -1,5 +1,7 @@
 """The server from which tests fork processes. It has imported what any of them needs."""
 
+import gc
+from importlib import import_module
 import logging
 from multiprocessing import connection, get_context
 import multiprocessing.forkserver
@@ -22,12 +24,15 @@ def preload(*modules: str) -> None:
 
 
 def start_server() -> None:
-    """Starts the server as a fork of this process, if a test may need it: all that it preloads is imported here.
+    """Imports here what the server preloads, and starts it as a fork of this process.
 
     Forks of this process use it too.
     """
     if not _modules:
         return
+    for name in _modules:
+        import_module(name)
+    gc.freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     with socket.socket(socket.AF_UNIX) as listener:

@@ -88,7 +88,8 @@ def test_masks_of_several_classes_are_the_largest_logits(tmp_path: Path) -> None
     assert (found == model.predict(picture).mask).mean() > 0.999
 
 
-@pytest.mark.parametrize("to", [pytest.param("torch-export", marks=pytest.mark.thorough), "onnx"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("to", GRAPHS)
 def test_a_graph_takes_the_tokens_of_texts(loaded: Loaded, tmp_path: Path, to: Format) -> None:
     model = loaded("text-classification")
     assert isinstance(model, TextClassifier)
