@@ -1,6 +1,7 @@
 """Programs of the service as forks of the fork server, which has imported what they import: Python starts but once."""
 
 from collections.abc import Mapping
+import gc
 from multiprocessing import connection
 import os
 from pathlib import Path
@@ -98,6 +99,7 @@ def _run(
     outputs: tuple[Path, Path],
     file_bytes: int | None,
 ) -> None:
+    gc.freeze()  # a collection would look through all that the server has imported
     for number, handler in _DEFAULTS.items():
         signal.signal(number, handler)
     for descriptor, path in enumerate(outputs, start=1):

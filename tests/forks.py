@@ -1,5 +1,7 @@
 """The server from which tests fork processes. It has imported what any of them needs."""
 
+import gc
+from importlib import import_module
 import logging
 from multiprocessing import connection, get_context
 import multiprocessing.forkserver
@@ -7,7 +9,7 @@ import os
 import socket
 import sys
 import threading
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TextIO, cast
 import warnings
 
 context = get_context("forkserver")
@@ -22,12 +24,15 @@ def preload(*modules: str) -> None:
 
 
 def start_server() -> None:
-    """Starts the server as a fork of this process, if a test may need it: all that it preloads is imported here.
+    """Imports here what the server preloads, and starts it as a fork of this process.
 
     Forks of this process use it too.
     """
     if not _modules:
         return
+    for name in _modules:
+        import_module(name)
+    gc.freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -55,13 +60,18 @@ def end_server() -> None:
 def _restore_defaults() -> None:
     """Takes back what pytest has set: forks are as new interpreters, but for what is imported."""
     sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
-    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115 - as long as the process
-    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stdout, sys.stderr = _output(1, "<stdout>"), _output(2, "<stderr>")
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     warnings.resetwarnings()
     for ignored in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
         warnings.simplefilter("ignore", ignored)
+
+
+def _output(descriptor: int, name: str) -> TextIO:
+    file = open(descriptor, "w", buffering=1, closefd=False)  # noqa: SIM115 - as long as the process
+    cast(Any, file.buffer).raw.name = name  # as Python names it
+    return file
 
 
 def _serve(listener: int, ended: int) -> NoReturn:

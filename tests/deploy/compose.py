@@ -1,6 +1,7 @@
 """docker-compose.yml, read as Docker Compose reads it."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 import json
 from pathlib import Path
 import re
@@ -20,7 +21,7 @@ class MissingVariableError(Exception):
 
 def load(variables: Mapping[str, str]) -> dict[str, Any]:
     """Returns the file with `variables` substituted. Raises MissingVariableError."""
-    return substituted(yaml.safe_load(TEXT), lambda text: _interpolated(text, variables))
+    return substituted(_parsed(), lambda text: _interpolated(text, variables))
 
 
 def substituted(node: Any, change: Callable[[str], str]) -> Any:
@@ -39,6 +40,11 @@ def image_health() -> list[str]:
     found = re.search(r"^HEALTHCHECK .*\\\n\s+CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     return ["CMD", *json.loads(found[1])]
+
+
+@cache
+def _parsed() -> Any:
+    return yaml.safe_load(TEXT)
 
 
 def _interpolated(text: str, variables: Mapping[str, str]) -> str:

@@ -25,15 +25,20 @@ SECRETS = ("TORCHYARD_TOKEN", "TORCHYARD_SECRET_KEY", "POSTGRES_PASSWORD", "REDI
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """The files of the project that `make env` needs."""
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
-    return tmp_path
+    return _copy_to(tmp_path)
 
 
-@pytest.fixture
-def config(checkout: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What `make env` writes."""
+    checkout = _copy_to(tmp_path_factory.mktemp("checkout"))
     assert _make_env(checkout).returncode == 0
-    return load(_variables(checkout))
+    return _variables(checkout)
+
+
+@pytest.fixture(scope="module")
+def config(variables: dict[str, str]) -> dict[str, Any]:
+    return load(variables)
 
 
 def test_make_env_writes_new_secrets_that_only_the_owner_reads(checkout: Path) -> None:
@@ -66,19 +71,16 @@ def test_secrets_stay_out_of_git_and_out_of_the_image() -> None:
 
 @pytest.mark.parametrize("name", [*SECRETS, "TORCHYARD_ALLOW_PATHS"])
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_its_env_file_compose_says_what_to_do(checkout: Path, name: str, value: str | None) -> None:
-    _make_env(checkout)
-    variables = _variables(checkout)
-    del variables[name]
-    if value is not None:
-        variables[name] = value
+def test_without_its_env_file_compose_says_what_to_do(
+    variables: dict[str, str], name: str, value: str | None
+) -> None:
+    given = {key: text for key, text in variables.items() if key != name}
     with pytest.raises(MissingVariableError, match="run `make env` first"):
-        load(variables)
+        load(given if value is None else {**given, name: value})
 
 
-def test_compose_passes_the_launcher_of_the_operator(checkout: Path) -> None:
-    _make_env(checkout)
-    config = load({**_variables(checkout), "TORCHYARD_LAUNCHER": "torchrun"})
+def test_compose_passes_the_launcher_of_the_operator(variables: dict[str, str]) -> None:
+    config = load({**variables, "TORCHYARD_LAUNCHER": "torchrun"})
     for name in ("worker-cpu", "worker-gpu"):
         assert config["services"][name]["environment"]["TORCHYARD_LAUNCHER"] == "torchrun"
 
@@ -172,6 +174,12 @@ def test_the_image_that_runs_has_the_compiler_that_torch_compile_looks_for() -> 
 def test_the_dockerfile_copies_every_installed_package() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"}
     assert {*packages, "pyproject.toml", "README.md", "deploy/server"} <= {*_copied()}
+
+
+def _copy_to(folder: Path) -> Path:
+    shutil.copy(ROOT / "Makefile", folder)
+    shutil.copytree(ROOT / "deploy", folder / "deploy")
+    return folder
 
 
 def _copied() -> list[str]:

@@ -58,6 +58,7 @@ def stack(tmp_path: Path, variables: dict[str, str]) -> Iterator[Stack]:
         yield stack
 
 
+@pytest.mark.thorough
 def test_the_declared_services_start_and_stop(stack: Stack, variables: dict[str, str]) -> None:
     _start(stack, variables)
     assert httpx2.get(f"{_url(stack)}/v1/jobs").status_code == 401

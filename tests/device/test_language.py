@@ -16,7 +16,7 @@ from tests.trainer.runs import lines, points, same, state
 from torchyard.contract.events import Message
 from torchyard.contract.rundir import RunDir
 
-forks.preload("transformers.models.llama.modeling_llama", "peft")
+forks.preload("tests.trainer.transformers_loaded")
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ def postgresql_url(postgresql: PostgreSQLDatabases) -> Generator[str]:
         yield url
 
 
+@pytest.mark.thorough
 def test_up_with_external_servers_starts_none_of_its_own(tmp_path: Path, postgresql_url: str, redis_url: str) -> None:
     with running(Service(tmp_path, database=postgresql_url, redis=redis_url, warm=False)) as service:
         until(lambda: "controller" in service.server["processes"], what="the controller runs")

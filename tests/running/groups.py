@@ -23,8 +23,9 @@ _SERVICE = (
     "e2e/test_secrets.py",
     "e2e/test_stacks.py",
     "security/test_attacks.py",
+    "torchyard/cli/test_service.py",
 )
-"""Their tests use the service that runs in `tests/e2e/conftest.py`."""
+"""Their tests use the service of `tests/e2e/shared.py`."""
 _LAUNCHES = (
     "worker/test_supervisor.py",
     "worker/test_supervisor_stops.py",

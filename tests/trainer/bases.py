@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 
+from tests import forks
 from torchyard.models.library import configure_transformers
+
+forks.preload("tests.trainer.transformers_loaded")
 
 TEXTS = ("The yard is open at noon. ", "A short film, and a fine one. ", "Who asks a question? ") * 8
 TEMPLATE = (

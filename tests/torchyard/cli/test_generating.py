@@ -1,5 +1,6 @@
 """`torchyard predict` with language models: from options, files and stdin, to pipes and terminals; and `export`."""
 
+from collections.abc import Iterator
 import json
 from pathlib import Path
 import shutil
@@ -17,8 +18,16 @@ from tests.torchyard.client.fake_server import TOKEN, FakeServer
 from tests.torchyard.models.languages import adapter, whole
 from tests.torchyard.models.test_loading import digits, films
 from tests.trainer.bases import tiny_base
+from tests.trainer.rendering import rendered_here
 import torchyard
 from torchyard.models import Generator
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rendered() -> Iterator[None]:
+    """Templates are rendered in this process."""
+    with rendered_here():
+        yield
 
 
 @pytest.fixture(scope="module")

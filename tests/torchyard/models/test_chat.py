@@ -5,11 +5,14 @@ import threading
 from typing import Any
 
 import pytest
+import torch
 
 from tests.approved import Approved
-from tests.trainer.bases import END, TEMPLATE
+from tests.torchyard.models.languages import whole
+from tests.trainer.bases import END, TEMPLATE, tiny_base
+import torchyard
 from torchyard.contract.errors import DataError
-from torchyard.models import chat
+from torchyard.models import Generator, chat
 from torchyard.models.chat import Message, Rendered, render
 
 CHATML = (
@@ -123,6 +126,17 @@ def test_a_template_that_does_what_it_must_not_is_refused(template: str, approve
     with pytest.raises(DataError) as raised:
         here(template)
     assert str(raised.value) == approved.of_row("message")
+
+
+@pytest.mark.thorough
+def test_a_model_whose_template_does_not_end_says_so(tmp_path: Path) -> None:
+    state = whole(tiny_base(tmp_path / "base"), form="messages")
+    state["tokenizer"]["chat_template"] = "{% for a in range(99999) %}{{ 'a' * 99999 }}{% endfor %}"
+    torch.save(state, tmp_path / "best.pt")
+    model = torchyard.load(tmp_path / "best.pt", device="cpu")
+    assert isinstance(model, Generator)
+    with pytest.raises(DataError, match="the chat template"):
+        model.generate("The yard")
 
 
 def test_a_template_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch, approved: Approved) -> None:

@@ -13,6 +13,7 @@ import torch
 from tests.approved import Approved
 from tests.torchyard.models.languages import State, adapter, whole
 from tests.trainer.bases import END, tiny_base
+from tests.trainer.rendering import rendered_here
 import torchyard
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.models import Generator, causal
@@ -22,6 +23,13 @@ from torchyard.models.text import own_config
 WEIGHTS = "model.safetensors"
 PROMPTS = ["The yard", "Who asks a question that is longer than the others?", "A"]
 CONVERSATION = [{"role": "user", "content": "The yard"}]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rendered() -> Iterator[None]:
+    """Templates are rendered in this process."""
+    with rendered_here():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +172,6 @@ def test_messages_need_a_chat_template(tmp_path: Path, approved: Approved) -> No
     with pytest.raises(DataError) as raised:
         model.generate(CONVERSATION)
     assert str(raised.value) == approved("message")
-
-
-def test_a_template_that_does_not_end_is_ended(base: Path, tmp_path: Path) -> None:
-    state = whole(base, form="messages")
-    state["tokenizer"]["chat_template"] = "{% for a in range(99999) %}{{ 'a' * 99999 }}{% endfor %}"
-    model = loaded(tmp_path / "best.pt", state)
-    with pytest.raises(DataError, match="the chat template"):
-        model.generate("The yard")
 
 
 def test_numbers_that_are_not_finite_are_refused(base: Path, tmp_path: Path, approved: Approved) -> None:

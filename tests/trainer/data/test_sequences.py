@@ -1,5 +1,6 @@
 """Sequences: which tokens are counted, and what the batches hold."""
 
+from collections.abc import Iterator
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from tests.approved import Approved
 from tests.trainer.bases import END, TEMPLATE, tiny_base
+from tests.trainer.rendering import rendered_here
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes.causal import CausalDataConfig
 from trainer.data import documents
@@ -18,6 +20,13 @@ from trainer.data.loading import TOKENS
 from trainer.data.sequences import SequenceData, Sequences, load_sequences
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rendered() -> Iterator[None]:
+    """Templates are rendered in this process."""
+    with rendered_here():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The task of causal-lm: batches, metrics, samples, and what a checkpoint has."""
 
+from collections.abc import Iterator
 import json
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch.nn import functional
 from tests.approved import Approved
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
+from tests.trainer.rendering import rendered_here
 from tests.trainer.shown import shown
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.rundir import RunDir
@@ -25,6 +27,13 @@ from trainer.weights.language import check_start
 from trainer.world import World
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rendered() -> Iterator[None]:
+    """Templates are rendered in this process."""
+    with rendered_here():
+        yield
 
 
 @pytest.fixture(scope="module")

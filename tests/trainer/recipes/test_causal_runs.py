@@ -22,7 +22,7 @@ from torchyard.contract.rundir import Env, RunDir
 from trainer import __main__ as trainer
 from trainer.evaluate import evaluate
 
-forks.preload("transformers.models.llama.modeling_llama", "peft")
+forks.preload("tests.trainer.transformers_loaded")
 NOBODY = f"job_{'0' * 32}"
 
 

@@ -24,7 +24,7 @@ from trainer.task import Unfilled
 from trainer.weights.home import without_weights
 from trainer.world import World, joined
 
-forks.preload("transformers.models.llama.modeling_llama", "peft")
+forks.preload("tests.trainer.transformers_loaded")
 
 ROWS = 6
 """The rows of a step, in micro-batches of one row, divided among the ranks."""

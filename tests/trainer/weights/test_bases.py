@@ -26,7 +26,7 @@ from trainer.strategies import make_strategy
 from trainer.weights.bases import digest_of
 from trainer.world import joined
 
-forks.preload("transformers.models.llama.modeling_llama", "peft")
+forks.preload("tests.trainer.transformers_loaded")
 
 
 @pytest.fixture(scope="module")

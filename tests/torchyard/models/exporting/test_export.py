@@ -47,8 +47,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 @pytest.mark.parametrize(
     ("trainer", "to"),
     [
-        ("image-classification", "onnx"),
         ("segmentation", "torch-export"),
+        pytest.param("image-classification", "onnx", marks=pytest.mark.thorough),
         pytest.param("image-classification", "torch-export", marks=pytest.mark.thorough),
         pytest.param("segmentation", "onnx", marks=pytest.mark.thorough),
     ],
@@ -75,6 +75,7 @@ def test_a_graph_takes_the_pixels_of_files(loaded: Loaded, tmp_path: Path, train
     assert done.difference < 1e-5
 
 
+@pytest.mark.thorough
 def test_masks_of_several_classes_are_the_largest_logits(tmp_path: Path) -> None:
     state = {**walls(), "classes": ["background", "wall", "sky"], "outputs": 3}
     state["model"] = unet.build("unet_small", outputs=3).state_dict()
@@ -87,7 +88,8 @@ def test_masks_of_several_classes_are_the_largest_logits(tmp_path: Path) -> None
     assert (found == model.predict(picture).mask).mean() > 0.999
 
 
-@pytest.mark.parametrize("to", [pytest.param("torch-export", marks=pytest.mark.thorough), "onnx"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("to", GRAPHS)
 def test_a_graph_takes_the_tokens_of_texts(loaded: Loaded, tmp_path: Path, to: Format) -> None:
     model = loaded("text-classification")
     assert isinstance(model, TextClassifier)
@@ -185,6 +187,7 @@ def test_what_computes_something_else_is_not_left(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_read_again_is_not_left(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def torn(*_: object) -> bytes:
         return b"torn"

@@ -1,6 +1,6 @@
 """Exports of language models, read again with transformers and peft as others would."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tests.approved import Approved
 from tests.disks import mounted
 from tests.torchyard.models.languages import adapter, whole
 from tests.trainer.bases import END, TEMPLATE, tiny_base
+from tests.trainer.rendering import rendered_here
 import torchyard
 from torchyard.contract.errors import ExportError
 from torchyard.contract.exports import Format
@@ -23,6 +24,13 @@ from torchyard.models.exporting.graphs import Run, Trial
 
 IDS = torch.tensor([[9, 40, 41, 12, 7, 33]])
 CONVERSATION = [{"role": "user", "content": "The yard"}]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rendered() -> Iterator[None]:
+    """Templates are rendered in this process."""
+    with rendered_here():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +72,7 @@ def assert_equal(found: Tensor, expected: Tensor) -> None:
     assert (found - expected).abs().max().item() <= 4e-7 * max(1, expected.abs().max().item())
 
 
-@pytest.mark.parametrize("name", ["adapter", "whole"])
+@pytest.mark.parametrize("name", ["adapter", pytest.param("whole", marks=pytest.mark.thorough)])
 def test_transformers_loads_the_folder(models: Mapping[str, Generator], tmp_path: Path, name: str) -> None:
     from transformers import AutoTokenizer
 
