@@ -289,6 +289,7 @@ def test_a_lock_of_another_index_is_installed_from_the_operators(
     packages: Packages, index: Index, other: Index
 ) -> None:
     lock = packages.begin_locked(index.add("alpha"))
+    index.add("alpha", "2.0")
     path = packages.folder / "code-0/uv.lock"
     path.write_text(path.read_text().replace(index.url.removesuffix("/simple"), other.url.removesuffix("/simple")))
     assert isinstance(packages.finish(lock), Installed)
