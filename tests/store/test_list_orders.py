@@ -12,7 +12,7 @@ from store.rows import listing
 from tests.store.fixture import StoreFixture
 from torchyard.contract.filters import JobQuery, JobSort
 
-MANY = 3000
+MANY = 1500
 _EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}
 _SORTS = {"sqlite": "TEMP B-TREE", "postgresql": "Sort"}
 _OF_TIMES = {"started", "finished"}

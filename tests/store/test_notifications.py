@@ -252,6 +252,7 @@ def test_sixty_messages_an_hour_and_then_one_digest(team: Team) -> None:
         commands.try_target(team.store, digest.target_id, owner="ada", caller=SERVICE)
 
 
+@pytest.mark.thorough
 @quick_on_sqlite
 def test_removing_a_target_does_not_make_room_for_more(team: Team) -> None:
     old = team.target()
@@ -439,6 +440,7 @@ def test_a_user_has_so_many_targets_at_most_and_each_name_once(team: Team, appro
     team.target("eve", "hook-0")
 
 
+@quick_on_sqlite
 def test_more_signals_than_anybody_makes_are_dropped(team: Team) -> None:
     team.target()
     team.target("eve")
