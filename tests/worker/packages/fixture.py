@@ -91,7 +91,7 @@ class Packages:
         return self.begin_in(*self._written(text, name), owner=owner)
 
     def read(self, text: str, *, name: str = "requirements.txt") -> None:
-        """Reads a file with this text, as the process does that a worker starts for it. Raises what its owner is told."""
+        """Reads a file with this text, as the process does that a worker starts. Raises what the owner is told."""
         self.read_in(*self._written(text, name))
 
     def read_in(self, code: Path, config: Script) -> None:

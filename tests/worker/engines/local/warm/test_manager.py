@@ -207,7 +207,8 @@ def test_a_warm_process_whose_code_changes_while_it_starts_is_replaced(
         warm.close()
 
 
-@pytest.mark.parametrize("change", [SECOND_THREAD, pytest.param(MISSING_MODULE, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("change", [SECOND_THREAD, MISSING_MODULE])
 def test_jobs_start_cold_with_a_note_if_the_warm_process_is_unusable(
     light: LightWarmProcess, tmp_path: Path, change: str, approved: Approved
 ) -> None:
