@@ -166,6 +166,7 @@ def test_torchrun_asks_no_name_server(paused: Paused) -> None:
         assert "a name server was asked" not in launcher.read_text()
 
 
+@pytest.mark.thorough
 def test_nodes_whose_ranks_have_all_finished_have_completed(nodes_of: MakeNodes) -> None:
     nodes = nodes_of(torch=False)
     nodes.start_job("")

@@ -178,6 +178,7 @@ def test_a_stop_request_that_cannot_be_written_reaches_the_job_as_a_signal(fixtu
     assert "saved" in fixture.lines()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("refused_stop")
 def test_a_stop_request_that_cannot_be_written_is_carried_out_by_force_when_it_is_overdue(
     fixture: ProcessRunnerFixture, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +253,7 @@ def test_the_run_directory_of_another_attempt_with_the_same_number_is_moved_asid
     assert kept == ({"1": False, ".stale.1": True} if earlier else {"1": True})
 
 
+@pytest.mark.thorough
 def test_leftover_processes_are_stopped_even_if_their_records_are_unreadable(fixture: ProcessRunnerFixture) -> None:
     fixture.attempt.start(READY + "ready()\nwhile True: time.sleep(1)")
     wait_for((fixture.run.job / "ready").exists, "the rank")

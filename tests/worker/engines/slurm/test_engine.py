@@ -259,6 +259,7 @@ def test_a_coordinator_that_is_gone_takes_its_ranks_along(found: SlurmEngineFixt
     assert (report.reason, "without a report" in report.message) == (EndReason.WORKER_LOST, True)
 
 
+@pytest.mark.thorough
 def test_the_stacks_of_all_ranks_are_asked_through_the_coordinator(found: SlurmEngineFixture) -> None:
     handle = found.engine.start(found.plan("waits"))
     found.wait_for_ranks(handle)
@@ -268,6 +269,7 @@ def test_the_stacks_of_all_ranks_are_asked_through_the_coordinator(found: SlurmE
     assert found.engine.kill(handle) is None
 
 
+@pytest.mark.thorough
 def test_a_folder_of_another_claim_is_not_taken_for_this_one(found: SlurmEngineFixture) -> None:
     plan = found.plan("completes")
     handle = found.engine.start(plan)

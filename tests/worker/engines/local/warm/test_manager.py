@@ -146,6 +146,7 @@ def test_a_job_is_started_once_if_the_warm_process_dies_before_it_replies(
         fixture.clean_up()
 
 
+@pytest.mark.thorough
 def test_jobs_go_on_when_the_warm_process_is_closed(
     light: LightWarmProcess, warm: WarmProcess, fixture: LocalEngineFixture, approved: Approved
 ) -> None:
