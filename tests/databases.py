@@ -28,6 +28,10 @@ quick_on_sqlite = pytest.mark.parametrize(
     "databases", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True
 )
 """Runs a slow test on SQLite, and on PostgreSQL only in `make test-thorough`. Quick tests run its statements there."""
+quick_on_postgresql = pytest.mark.parametrize(
+    "databases", ["postgresql", pytest.param("sqlite", marks=pytest.mark.thorough)], indirect=True
+)
+"""Runs a slow test of writers at once on PostgreSQL, where they hold each other up least."""
 
 _HEADS = b"SELECT version_num FROM alembic_version"
 _FILLED = b" UNION ALL ".join(

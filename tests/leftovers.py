@@ -10,6 +10,9 @@ import tempfile
 from worker.host.untrusted import remove_inside
 
 NOBODY = 65534
+DEPTH = 1100
+"""Deeper than Python recurses, and longer than the longest path by the names of `leave_depth`."""
+_NAME = "deep"
 
 
 def leave_everything(folder: Path, *, outside: Path) -> None:
@@ -17,7 +20,7 @@ def leave_everything(folder: Path, *, outside: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     outside.mkdir(parents=True)
     (outside / "kept").write_text("kept")
-    leave_depth(folder, 3000)
+    leave_depth(folder, DEPTH)
     _leave_odd(folder, outside)
     _leave_locked(folder)
 
@@ -26,8 +29,8 @@ def leave_depth(folder: Path, levels: int) -> None:
     """Leaves folders in folders, far beyond the longest path, and 1 MiB in the innermost."""
     inner = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
-        os.mkdir("d", dir_fd=inner)
-        outer, inner = inner, os.open("d", os.O_RDONLY, dir_fd=inner)
+        os.mkdir(_NAME, dir_fd=inner)
+        outer, inner = inner, os.open(_NAME, os.O_RDONLY, dir_fd=inner)
         os.close(outer)
     file = os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=inner)
     os.write(file, os.urandom(1 << 20))

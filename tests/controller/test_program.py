@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.forked import ForkedProgram
 from tests.worker.attempt import wait_for
 
 
@@ -26,16 +27,13 @@ def test_a_controller_without_a_database_says_so_once_and_a_signal_ends_it(
         "TORCHYARD_DATA_DIR": str(tmp_path / "data"),
         "TORCHYARD_DATABASE_URL": f"postgresql://nobody@/torchyard?host={tmp_path}",
     }
-    with log.open("wb") as output:
-        controller = subprocess.Popen(
-            [sys.executable, "-P", "-m", "controller"], env=env, stdout=output, stderr=output, cwd=tmp_path
-        )
+    log.touch()
+    controller = ForkedProgram("controller", env=env, cwd=tmp_path, log=log)
     try:
         wait_for(lambda: "trying again" in log.read_text(), what="the controller looks for its database")
         controller.send_signal(number)
         assert controller.wait(60) == 0
     finally:
         controller.kill()
-        controller.wait()
     assert log.read_text().count("trying again") == 1
     assert "Traceback" not in log.read_text()

@@ -3,6 +3,7 @@
 from contextlib import closing
 
 from alembic import command
+import pytest
 from sqlalchemy import text
 
 from migrations.actions import configuration
@@ -10,6 +11,7 @@ from store.db.database import Database
 from tests.store.fixture import StoreFixture
 
 
+@pytest.mark.thorough
 def test_jobs_without_a_shape_join_the_groups_of_jobs_like_them(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         first = StoreFixture(database).submit()

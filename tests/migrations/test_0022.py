@@ -3,6 +3,7 @@
 from contextlib import closing
 
 from alembic import command
+import pytest
 
 from migrations.actions import configuration
 from store.db.database import Database
@@ -10,6 +11,7 @@ from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 
 
+@pytest.mark.thorough
 def test_attempts_of_before_have_the_time_of_their_event(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)

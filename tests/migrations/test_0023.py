@@ -3,6 +3,7 @@
 from contextlib import closing
 
 from alembic import command
+import pytest
 from sqlalchemy import update
 
 from migrations.actions import configuration
@@ -12,6 +13,7 @@ from store.line.line import line_of
 from tests.store.fixture import StoreFixture
 
 
+@pytest.mark.thorough
 def test_jobs_that_wait_have_their_places_and_shapes(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)

@@ -28,6 +28,7 @@ def kept(db: StoreFixture) -> Kept:
     return db.read(look)
 
 
+@pytest.mark.thorough
 def test_what_was_used_of_late_is_kept(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         _live(StoreFixture(database))
@@ -43,6 +44,7 @@ def test_what_was_used_of_late_is_kept(database_url: str) -> None:
     assert kinds == {"cpu-0": "cpu", "cpu-1": "cpu", "cpu-2": "cpu", "GPU-1": "cuda", "GPU-2": "cuda"}
 
 
+@pytest.mark.thorough
 def test_what_was_used_long_ago_is_forgotten(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)

@@ -3,6 +3,7 @@
 from contextlib import closing
 
 from alembic import command
+import pytest
 
 from migrations.actions import configuration
 from store.db.database import Database
@@ -12,6 +13,7 @@ from tests.store.fixture import StoreFixture
 from torchyard.contract.job import JobState
 
 
+@pytest.mark.thorough
 def test_the_jobs_of_before_are_counted(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         StoreFixture(database).submit_many(3)

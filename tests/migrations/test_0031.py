@@ -4,6 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from alembic import command
+import pytest
 from sqlalchemy import select
 
 from migrations.actions import configuration
@@ -20,6 +21,7 @@ SHA256 = "0" * 64
 """Of the file of every such checkpoint."""
 
 
+@pytest.mark.thorough
 def test_a_downgrade_leaves_the_files_of_models_to_the_collector(database_url: str, tmp_path: Path) -> None:
     with closing(Database(database_url)) as database:
         db, store = StoreFixture(database), store_on(database, blobs=Blobs(tmp_path / "blobs"))

@@ -3,6 +3,7 @@
 from contextlib import closing
 
 from alembic import command
+import pytest
 
 from migrations.actions import configuration
 from store.db.database import Database
@@ -13,6 +14,7 @@ from store.rows import new_jobs, sweeps
 from tests.store.fixture import StoreFixture
 
 
+@pytest.mark.thorough
 def test_jobs_of_before_are_in_no_sweep(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)

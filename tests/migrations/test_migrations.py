@@ -22,7 +22,7 @@ from store.db import revision
 from store.db.database import Database
 from tests import forks
 from tests.approved import Approved
-from tests.databases import PostgreSQLDatabases, SQLiteDatabases
+from tests.databases import PostgreSQLDatabases, SQLiteDatabases, quick_on_sqlite
 from tests.forked import run
 from tests.store.fixture import StoreFixture, run_together
 
@@ -78,6 +78,7 @@ def test_the_programs_need_the_newest_revision() -> None:
     assert ScriptDirectory.from_config(configuration("sqlite://")).get_current_head() == revision.REVISION
 
 
+@quick_on_sqlite
 def test_an_upgrade_of_a_current_database_keeps_the_rows(empty_url: str) -> None:
     command.upgrade(configuration(empty_url), "head")
     with closing(Database(empty_url)) as database:
@@ -114,6 +115,7 @@ def start(*arguments: str, url: str, folder: Path) -> subprocess.CompletedProces
     return run("migrations", *arguments, env=environment, cwd=folder)
 
 
+@quick_on_sqlite
 def test_the_program_migrates_and_checks(empty_url: str, migrate: Migrate) -> None:
     assert migrate(url=empty_url)[0] == 0
     assert "jobs" in tables(empty_url)
@@ -222,6 +224,7 @@ def test_an_error_of_the_program_is_its_exit_code(tmp_path: Path) -> None:
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.thorough
 def test_an_upgrade_imports_neither_tables_nor_specs(tmp_path: Path) -> None:
     loaded = "{'store.db.tables', 'torchyard.contract.spec'} & set(sys.modules)"
     code = "import sys; from migrations.__main__ import main; sys.argv[1:] = ['upgrade']; assert not main()"

@@ -43,7 +43,7 @@ _LAUNCHES = (
     "worker/test_supervisor_pauses.py",
 )
 _WARM = "worker/engines/local/"
-"""Theirs, and those of `_LAUNCHES`, use the warm process of `tests/worker/conftest.py`."""
+"""Theirs, and those of `_LAUNCHES`, use one warm process, whose start takes five seconds of a processor."""
 _GUESS_S = 0.05
 """How long a test is taken to last whose file has no record."""
 
@@ -66,6 +66,4 @@ def _group(file: str) -> str:
     name = file.removeprefix("tests/")
     if name in _SERVICE:
         return "service"
-    if name in _LAUNCHES:
-        return "launches"
-    return "warm" if name.startswith(_WARM) else file
+    return "launches" if name in _LAUNCHES or name.startswith(_WARM) else file

@@ -14,11 +14,12 @@ import pytest
 from tests.security.expressions import PACKAGES, ROOT, expressions, of_the_page
 from tests.security.steps import Attack, Matcher, TooManyError
 
-SIZE = 64
 MOST_STEPS = 30_000
 """For the longer text. What needs more has failed."""
-FEW_STEPS = 16
-"""For a character of text: an expression that needs no more has no need of a second text."""
+FEW_STEPS = 0.25
+"""For each pair of characters of the shorter text: what needs no more for its double has no need of a second text."""
+SIZE, SURE = 32, 64
+"""Lengths of the shorter text. In one of `SIZE`, repeats of at most 20 look as if they grew too fast."""
 MOST_TIMES = 2.6
 """As many steps a text of twice the length may take. Repeats of at most 20 make it a little more than 2."""
 
@@ -100,11 +101,15 @@ def test_no_expression_escapes_the_search() -> None:
 
 def worst_attack(matcher: Matcher) -> tuple[Attack, float, float] | None:
     """Returns a text, and the steps that it takes and that one of twice the length takes, if they grow too fast."""
+    return attack_of(matcher, SURE) if attack_of(matcher, SIZE) is not None else None
+
+
+def attack_of(matcher: Matcher, size: int) -> tuple[Attack, float, float] | None:
     for attack in matcher.attacks():
-        long = steps(matcher, attack.of(2 * SIZE))
-        if long <= FEW_STEPS * 2 * SIZE:
+        long = steps(matcher, attack.of(2 * size))
+        if long <= FEW_STEPS * 2 * size * size:
             continue
-        short = steps(matcher, attack.of(SIZE))
+        short = steps(matcher, attack.of(size))
         if long == math.inf or long > MOST_TIMES * short:
             return attack, short, long
     return None

@@ -39,7 +39,12 @@ def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("wide", "level"),
-    [(".", isolation()), ("..", LANDLOCK), ("/", LANDLOCK), pytest.param("..", MOUNTS, marks=needs_mounts)],
+    [
+        (".", isolation()),
+        pytest.param("..", LANDLOCK, marks=pytest.mark.thorough),
+        ("/", LANDLOCK),
+        pytest.param("..", MOUNTS, marks=[needs_mounts, pytest.mark.thorough]),
+    ],
 )
 def test_no_attempt_gets_a_folder_that_contains_its_run_directory(
     attempt: Attempt, wide: str, level: IsolationReport
@@ -52,8 +57,20 @@ def test_no_attempt_gets_a_folder_that_contains_its_run_directory(
     assert "it contains the data directory or what others have in it" in report.message
 
 
-@pytest.mark.parametrize("level", [LANDLOCK, pytest.param(MOUNTS, marks=needs_mounts)], ids=["landlock", "mounts"])
-@pytest.mark.parametrize("name", ["runs/job_other/1/job", "caches/other", "environments/other", "token"])
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        pytest.param("runs/job_other/1/job", LANDLOCK, id="runs-landlock"),
+        pytest.param("token", LANDLOCK, id="token-landlock"),
+        pytest.param("caches/other", LANDLOCK, id="caches-landlock", marks=pytest.mark.thorough),
+        pytest.param("environments/other", LANDLOCK, id="environments-landlock", marks=pytest.mark.thorough),
+        pytest.param("runs/job_other/1/job", MOUNTS, id="runs-mounts", marks=needs_mounts),
+        *(
+            pytest.param(name, MOUNTS, id=f"{name}-mounts", marks=[needs_mounts, pytest.mark.thorough])
+            for name in ("caches/other", "environments/other", "token")
+        ),
+    ],
+)
 def test_no_attempt_gets_what_else_lies_in_the_data_directory(
     attempt: Attempt, name: str, level: IsolationReport
 ) -> None:

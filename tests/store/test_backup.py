@@ -36,7 +36,13 @@ from store.service_identity import ServiceIdentity
 from tests import forked, forks
 from tests.api.service import ApiFixture
 from tests.approved import Approved
-from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, quick_on_sqlite
+from tests.databases import (
+    Databases,
+    PostgreSQLDatabases,
+    SQLiteDatabases,
+    quick_on_postgresql,
+    quick_on_sqlite,
+)
 from tests.e2e.service import until
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
@@ -165,6 +171,7 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
     assert away.path(kept.main_file["sha256"]).read_bytes() == b"of a job that is gone"
 
 
+@quick_on_sqlite
 def test_a_restored_service_is_the_same_one(store: Store, databases: Databases) -> None:
     trained(store.db, store.blobs, STATE)
     service = ServiceIdentity(store.db.database, store.blobs).require()
@@ -188,6 +195,7 @@ def test_only_its_owner_can_read_a_backup(database_url: str, db: StoreFixture, b
     assert blob.stat().st_nlink == 2, "on one file system it costs no space"
 
 
+@quick_on_postgresql
 def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
     database_url: str, db: StoreFixture, blobs: Blobs, databases: Databases, tmp_path: Path
 ) -> None:
@@ -221,6 +229,7 @@ def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
                 assert_whole(away, blobs_listed(again), tmp_path / "scratch")
 
 
+@quick_on_sqlite
 def test_no_blob_of_the_snapshot_is_removed_before_it_is_copied(
     database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +249,7 @@ def test_no_blob_of_the_snapshot_is_removed_before_it_is_copied(
     assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
 
 
+@quick_on_sqlite
 def test_a_restored_running_job_resumes_and_its_old_worker_cannot_write(store: Store, databases: Databases) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     claim = db.running(db.submit(max_restarts=0), db.worker())

@@ -1,5 +1,6 @@
 """Checkpoints, their aliases and references."""
 
+import contextlib
 import math
 
 import pytest
@@ -120,22 +121,20 @@ def test_a_checkpoint_without_the_monitored_metric_is_not_best(db: StoreFixture,
     assert db.read(lambda session: checkpoints.best_of(session, db.job(claim.job_id))) is None
 
 
-@pytest.mark.parametrize(
-    "ref", ["epoch-1", "epoch-0001", "epoch-000000000000000001", "step-10", "step-0010", "best", "latest"]
-)
-def test_references_resolve_in_every_form(db: StoreFixture, claim: Claim, ref: str) -> None:
+def test_references_resolve_in_every_form(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
-    assert name_of(db, claim.job_id, ref) == "1/epoch-0001"
+    for ref in ("epoch-1", "epoch-0001", "epoch-000000000000000001", "step-10", "step-0010", "best", "latest"):
+        assert name_of(db, claim.job_id, ref) == "1/epoch-0001", ref
 
 
-@pytest.mark.parametrize(
-    "ref",
-    ["", "epoch-2", "epoch-", "epoch--1", "epoch-1 ", "Epoch-1", "step-1e1", "step-" + "9" * 400, "state", "../x", "é"],
-)
-def test_an_unknown_reference_is_not_found(db: StoreFixture, claim: Claim, ref: str) -> None:
+def test_an_unknown_reference_is_not_found(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
-    with pytest.raises(NotFound):
-        name_of(db, claim.job_id, ref)
+    unknown = ["", "epoch-2", "epoch-", "epoch--1", "epoch-1 ", "Epoch-1", "step-1e1", "step-" + "9" * 400, "state"]
+    found: list[str] = []
+    for ref in (*unknown, "../x", "é"):
+        with contextlib.suppress(NotFound):
+            found.append(name_of(db, claim.job_id, ref))
+    assert found == []
 
 
 def test_a_checkpoint_of_another_job_is_not_found_by_its_id(db: StoreFixture, claim: Claim) -> None:

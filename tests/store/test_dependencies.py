@@ -8,7 +8,7 @@ from sqlalchemy import insert, update
 
 from controller.dependencies import Dependencies
 from store.blobs import Blobs
-from store.commands import batches, requests, submission
+from store.commands import batches, dependencies, requests, submission
 from store.commands.batches import Refused
 from store.db.database import now_us
 from store.db.tables import HELD, Job, User
@@ -227,9 +227,10 @@ def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: Store
 
 @quick_on_sqlite
 def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(
-    db: StoreFixture, store: Store, approved: Approved
+    db: StoreFixture, store: Store, approved: Approved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 250)))
+    monkeypatch.setattr(dependencies, "AT_ONCE", 20)
+    ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 50)))
     end(db, ids[0], EndReason.DATA_ERROR)
     assert settle(store) <= 5
     assert {told(db, each)[:2] for each in ids[1:]} == {("failed", "dependency_failed")}
@@ -246,12 +247,13 @@ def test_a_chain_runs_one_after_the_other(db: StoreFixture, store: Store) -> Non
 
 
 @quick_on_sqlite
-def test_many_that_wait_for_one_go_on_in_parts(db: StoreFixture, store: Store) -> None:
+def test_many_that_wait_for_one_go_on_in_parts(db: StoreFixture, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependencies, "AT_ONCE", 20)
     first = db.submit(name="prep")
-    ids = batch(store, *({"name": f"n{n}", "after": [{"job": first}]} for n in range(250)))
+    ids = batch(store, *({"name": f"n{n}", "after": [{"job": first}]} for n in range(50)))
     end(db, first)
     assert Dependencies(store).run()
-    assert sum(waits(db, each) for each in ids) == 150
+    assert sum(waits(db, each) for each in ids) == 30
     settle(store)
     assert not any(waits(db, each) for each in ids)
 

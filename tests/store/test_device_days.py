@@ -164,7 +164,7 @@ class History:
 
 
 @quick_on_sqlite
-@pytest.mark.parametrize("seed", [1, 2, pytest.param(3, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (2, 3))])
 def test_the_days_of_an_owner_have_what_the_attempts_had(db: StoreFixture, seed: int) -> None:
     history = History(db, seed)
     for _ in range(60):

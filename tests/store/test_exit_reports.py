@@ -26,7 +26,9 @@ def test_a_stop_without_a_request_ends_as_worker_lost(db: StoreFixture, reason: 
     assert job.reason_message == approved("reason_message")
 
 
-@pytest.mark.parametrize("reason", STOPS)
+@pytest.mark.parametrize(
+    "reason", [STOPS[0], *(pytest.param(reason, marks=pytest.mark.thorough) for reason in STOPS[1:])]
+)
 @quick_on_sqlite
 def test_stops_without_a_request_end_at_the_crash_loop_cap(db: StoreFixture, reason: EndReason) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()

@@ -9,10 +9,10 @@ from sqlalchemy import Connection, event, insert, select, update
 from store.commands import cleanup
 from store.db.database import Database, in_us, now_us
 from store.db.tables import NEVER_TRIMMED, DeletedJob, Job
-from store.facts.output import NewEvent, NewLines, TrimLimits
+from store.facts.output import Batch, NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
 from store.queries import run_dirs
-from store.rows import deletion, logs, timeline, trimming
+from store.rows import attempts, deletion, logs, timeline, trimming
 from tests.approved import Approved
 from tests.databases import SQLiteDatabases, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
@@ -28,18 +28,22 @@ def trained(db: StoreFixture, *, end: EndReason | None = EndReason.COMPLETED) ->
     """Returns a job that stored two lines and a progress event in each batch."""
     job_id = db.submit(max_restarts=0)
     claim = db.running(job_id, db.worker(), job_id)
-    for seq in range(BATCHES):
-        db.record(
-            claim,
-            seq=seq,
-            points=[MetricPoint("train/loss", seq, float(seq), seq)],
-            lines=[NewLines(0, "stdout", [f"batch {seq:02}a", f"batch {seq:02}b"])],
-            events=[NewEvent("progress", {"step": seq}, 1), NewEvent("message", {"level": "info", "text": "hi"}, 1)],
-            checkpoints=[checkpoint(f"step-{seq}", step=seq)] if seq == 3 else [],
-        )
+    with db.database.write() as session:
+        for seq in range(BATCHES):
+            attempts.record(session, claim, batch_of(seq), seq=seq)
     if end is not None:
         db.end(claim, end)
     return job_id
+
+
+def batch_of(seq: int) -> Batch:
+    return Batch(
+        offsets={},
+        points=[MetricPoint("train/loss", seq, float(seq), seq)],
+        lines=[NewLines(0, "stdout", [f"batch {seq:02}a", f"batch {seq:02}b"])],
+        events=[NewEvent("progress", {"step": seq}, 1), NewEvent("message", {"level": "info", "text": "hi"}, 1)],
+        checkpoints=[checkpoint(f"step-{seq}", step=seq)] if seq == 3 else [],
+    )
 
 
 def age(db: StoreFixture, job_id: str, days: int) -> None:
@@ -207,12 +211,13 @@ def test_a_reader_continues_after_removed_rows(db: StoreFixture) -> None:
 
 
 @quick_on_sqlite
+@pytest.mark.parametrize("stops", [(2, 6, 20), pytest.param((1, 4, 7, 8, 19), marks=pytest.mark.thorough)])
 def test_a_later_pass_completes_an_interrupted_one(
-    db: StoreFixture, monkeypatch: pytest.MonkeyPatch, approved: Approved
+    db: StoreFixture, monkeypatch: pytest.MonkeyPatch, approved: Approved, stops: tuple[int, ...]
 ) -> None:
     monkeypatch.setattr(trimming, "ROWS_PER_TRANSACTION", 2)
     keep = TrimLimits(log_bytes=2 * CHUNK, events=DAY)
-    for steps in (1, 2, 4, 6, 7, 8, 19, 20):
+    for steps in stops:
         job_id = trained(db)
         age(db, job_id, 2)
         trim(db, keep, steps=steps)

@@ -87,7 +87,7 @@ def test_the_second_user_of_a_key_is_rolled_back(db: StoreFixture) -> None:
         idempotency.store_answer(session, request(), answer)
         return answer
 
-    for turn in range(20):
+    for turn in range(8):
         answers = run_together(*[lambda: db.write(both_look_first)] * 2)
         first = turn == 0
         assert sum(isinstance(answer, Answer) for answer in answers) == first, answers

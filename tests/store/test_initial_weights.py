@@ -178,7 +178,7 @@ def test_an_ended_job_leaves_the_files_of_a_source_that_is_there(db: StoreFixtur
 
 
 def test_a_submission_beside_a_deletion_has_the_files_or_is_refused(db: StoreFixture, store: Store) -> None:
-    for number in range(5):
+    for number in range(2):
         source = trained(db, store.blobs, b"content %d" % number)
         made, *_ = run_together(
             lambda source=source: submit(store, f"{source}/best"),

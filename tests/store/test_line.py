@@ -34,7 +34,7 @@ from torchyard.contract.patches import parse_patch
 from torchyard.contract.records import ExitReport
 from torchyard.contract.team import Role
 
-EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "5"))
+EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "3"))
 OWNERS, KINDS = ("ada", "bob", "eve:|é"), ("cuda", "cpu")
 HOUR = 3_600_000_000
 

@@ -29,7 +29,7 @@ from store.rows.groups import Groups
 from store.store import Store
 from tests import line, servers
 from tests.conftest import QUICK_S
-from tests.databases import quick_on_sqlite
+from tests.databases import quick_on_postgresql, quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, service_of, store_on
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
@@ -231,7 +231,7 @@ def test_a_sweep_costs_the_same_however_many_jobs_wait(at: Lined) -> None:
     at.submit()
     at.store.sweep_line()
     few = statements()
-    at.db.submit_many(3000)
+    at.db.submit_many(1500)
     at.age()
     line.clear(at.store.queue)
     at.redis.delete(f"{at.base}stamp")
@@ -327,12 +327,13 @@ def test_only_one_worker_fills_the_line_anew(at: Lined) -> None:
     at.check()
 
 
+@quick_on_postgresql
 def test_jobs_that_are_taken_and_submitted_while_the_line_is_filled_stand_as_they_are(at: Lined) -> None:
-    ids = at.db.submit_many(2500)
+    ids = at.db.submit_many(1200)
     worker = at.db.worker()
 
     def work() -> bool:
-        for number, job_id in enumerate(ids[::50]):
+        for number, job_id in enumerate(ids[::60]):
             at.db.claim(job_id, worker, f"slot-{number}")
             at.submit()
         return True

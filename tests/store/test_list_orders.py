@@ -12,7 +12,7 @@ from store.rows import listing
 from tests.store.fixture import StoreFixture
 from torchyard.contract.filters import JobQuery, JobSort
 
-MANY = 3000
+MANY = 1500
 _EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}
 _SORTS = {"sqlite": "TEMP B-TREE", "postgresql": "Sort"}
 _OF_TIMES = {"started", "finished"}
@@ -40,14 +40,14 @@ def test_to_leave_archived_jobs_out_reads_no_row(db: StoreFixture) -> None:
     assert [plan for plan in plans if "COVERING INDEX ix_jobs_listed" not in plan] == []
 
 
-@pytest.mark.parametrize("sort", get_args(JobSort))
-def test_a_page_that_begins_among_equal_jobs_goes_on_with_the_others(db: StoreFixture, sort: JobSort) -> None:
+def test_a_page_that_begins_among_equal_jobs_goes_on_with_the_others(db: StoreFixture) -> None:
     for name in "ab":
         db.submit_many(3, owner=name, name=name, priority=ord(name))
-    whole = _page(db, sort, limit=6)
-    for place in range(1, 6):
-        rest = _page(db, sort, limit=6, after=whole[place - 1])
-        assert [job.id for job in rest] == [job.id for job in whole[place:]]
+    for sort in get_args(JobSort):
+        whole = _page(db, sort, limit=6)
+        for place in range(1, 6):
+            rest = _page(db, sort, limit=6, after=whole[place - 1])
+            assert [job.id for job in rest] == [job.id for job in whole[place:]], sort
 
 
 def _page(db: StoreFixture, sort: JobSort, *, limit: int, after: Any = None) -> list[Any]:

@@ -1,5 +1,7 @@
 """A search of a log finds each matching line once, over any number of calls."""
 
+from itertools import product
+
 import pytest
 
 from store.facts.attempts import Claim
@@ -45,35 +47,34 @@ def numbers(found: FoundLines) -> list[int]:
     return [found_line.line.line for found_line in found.lines]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        (log_patterns.plain("oom", case=False), [2, 3, 6, 7, 10]),
-        (log_patterns.plain("oom", case=True), [3, 10]),
-        (log_patterns.plain("STRASSE", case=False), [5]),
-        (log_patterns.plain("\n", case=False), []),
-        (log_patterns.plain(".", case=False), []),
-        (log_patterns.regular("^(cuda )?oom", case=False), [2, 3, 10]),
-        (log_patterns.regular("^oom$", case=True), [10]),
-        (log_patterns.regular(r"\Aoom\z", case=True), [10]),
-        (log_patterns.regular("(?-m)^oom$", case=True), [10]),
-        (log_patterns.regular("^$", case=True), [4]),
-        (log_patterns.regular(r"\s", case=True), [1, 2, 3, 6, 8, 9]),
-        (log_patterns.regular(r"(?s)step.*end", case=True), []),
-        (log_patterns.regular("stra.e", case=False), [5]),
-        (log_patterns.regular("", case=False), [*range(1, 11)]),
-        (log_patterns.regular("[^x]*", case=False), [*range(1, 11)]),
-        (log_patterns.regular("1\\nCUDA", case=True), []),
-        (log_patterns.regular(r"(?s)1.CUDA|\Bm\b", case=True), [3, 7, 10]),
-    ],
+FOUND = (
+    (log_patterns.plain("oom", case=False), [2, 3, 6, 7, 10]),
+    (log_patterns.plain("oom", case=True), [3, 10]),
+    (log_patterns.plain("STRASSE", case=False), [5]),
+    (log_patterns.plain("\n", case=False), []),
+    (log_patterns.plain(".", case=False), []),
+    (log_patterns.regular("^(cuda )?oom", case=False), [2, 3, 10]),
+    (log_patterns.regular("^oom$", case=True), [10]),
+    (log_patterns.regular(r"\Aoom\z", case=True), [10]),
+    (log_patterns.regular("(?-m)^oom$", case=True), [10]),
+    (log_patterns.regular("^$", case=True), [4]),
+    (log_patterns.regular(r"\s", case=True), [1, 2, 3, 6, 8, 9]),
+    (log_patterns.regular(r"(?s)step.*end", case=True), []),
+    (log_patterns.regular("stra.e", case=False), [5]),
+    (log_patterns.regular("", case=False), [*range(1, 11)]),
+    (log_patterns.regular("[^x]*", case=False), [*range(1, 11)]),
+    (log_patterns.regular("1\\nCUDA", case=True), []),
+    (log_patterns.regular(r"(?s)1.CUDA|\Bm\b", case=True), [3, 7, 10]),
 )
-def test_a_search_finds_the_matching_lines(
-    db: StoreFixture, logged: Claim, pattern: Pattern, expected: list[int]
-) -> None:
-    found = find(db, logged, pattern)
-    assert numbers(found) == expected
-    assert [found_line.line.text for found_line in found.lines] == [TEXTS[number - 1] for number in expected]
-    assert (found.matches, found.first, found.last, found.complete, found.next) == (len(expected), 1, 10, True, None)
+
+
+def test_a_search_finds_the_matching_lines(db: StoreFixture, logged: Claim) -> None:
+    for pattern, expected in FOUND:
+        found = find(db, logged, pattern)
+        assert numbers(found) == expected, pattern
+        assert [found_line.line.text for found_line in found.lines] == [TEXTS[number - 1] for number in expected]
+        assert (found.matches, found.first, found.last) == (len(expected), 1, 10)
+        assert (found.complete, found.next) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -99,21 +100,20 @@ def test_a_search_looks_at_a_range_of_lines_only(db: StoreFixture, logged: Claim
             assert (found.first, found.last, found.complete) == (after + 1, max(before - 1, after), True)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 100])
-@pytest.mark.parametrize("most_chunks", [1, 2, 5000])
 def test_the_calls_of_a_search_find_each_line_once(
-    db: StoreFixture, logged: Claim, monkeypatch: pytest.MonkeyPatch, limit: int, most_chunks: int
+    db: StoreFixture, logged: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_search, "MOST_CHUNKS", most_chunks)
-    seen: list[int] = []
-    place: int | None = 0
-    while place is not None:
-        found = find(db, logged, log_patterns.plain("oom", case=False), after=place, limit=limit)
-        assert len(found.lines) == min(found.matches, limit)
-        assert found.complete == (found.last == 10)
-        seen += numbers(found)
-        place = found.next
-    assert seen == [2, 3, 6, 7, 10]
+    for limit, most_chunks in product((1, 2, 100), (1, 2, 5000)):
+        monkeypatch.setattr(log_search, "MOST_CHUNKS", most_chunks)
+        seen: list[int] = []
+        place: int | None = 0
+        while place is not None:
+            found = find(db, logged, log_patterns.plain("oom", case=False), after=place, limit=limit)
+            assert len(found.lines) == min(found.matches, limit)
+            assert found.complete == (found.last == 10)
+            seen += numbers(found)
+            place = found.next
+        assert seen == [2, 3, 6, 7, 10], (limit, most_chunks)
 
 
 def test_a_call_ends_behind_many_matches(db: StoreFixture, logged: Claim, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from sqlalchemy import insert, select
 
 from store.db.tables import Attempt, PointChunk, Series
@@ -62,13 +61,13 @@ def test_a_step_that_was_measured_twice_has_the_newest_value(db: StoreFixture) -
     assert db.read(lambda session: session.scalars(select(Series.count)).all()) == [4]
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.1, 5e-324, 1.7976931348623157e308, 2**53 + 1.0])
-def test_every_float_is_stored_exactly(db: StoreFixture, value: float) -> None:
+def test_every_float_is_stored_exactly(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
-    db.record(claim, seq=0, points=[point(1, value)])
-    ((_, stored),) = values(db, claim.job_id)["train/loss"]
-    newest = latest(db, claim.job_id)[claim.job_id]["train/loss"]
-    assert repr(float(stored)) == repr(float(newest)) == repr(value)
+    for seq, value in enumerate((math.nan, math.inf, -math.inf, 0.1, 5e-324, 1.7976931348623157e308, 2**53 + 1.0)):
+        db.record(claim, seq=seq, points=[point(seq, value)])
+        _, stored = values(db, claim.job_id)["train/loss"][-1]
+        newest = latest(db, claim.job_id)[claim.job_id]["train/loss"]
+        assert repr(float(stored)) == repr(float(newest)) == repr(value)
 
 
 def test_the_largest_step_is_stored(db: StoreFixture) -> None:

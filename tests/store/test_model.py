@@ -33,7 +33,7 @@ from tests.store.fixture import StoreFixture, a_service, checkpoint
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState, Reason
 
-EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "5"))
+EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "3"))
 DEVICES = ("slot-0", "slot-1", "slot-2")
 OPEN = {JobState.STARTING, JobState.RUNNING}
 ENDS = [reason for reason in EndReason if reason is not EndReason.CANCELLED]

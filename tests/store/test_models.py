@@ -406,7 +406,7 @@ def test_a_job_starts_only_from_a_model_that_its_owner_may_read(
 def test_a_job_beside_the_removal_of_its_model_has_the_files_or_is_refused(
     store: Store, blobs: Blobs, db: StoreFixture
 ) -> None:
-    for turn in range(4):
+    for turn in range(2):
         job = Trained(db, blobs)
         job.save(1, content := f"turn {turn}".encode())
         job.end()
@@ -463,7 +463,7 @@ def test_adds_at_once_get_different_numbers(store: Store, blobs: Blobs, db: Stor
 def test_an_add_beside_the_deletion_of_its_job_keeps_the_files_or_is_refused(
     store: Store, blobs: Blobs, db: StoreFixture
 ) -> None:
-    for turn in range(5):
+    for turn in range(2):
         job = Trained(db, blobs)
         job.save(1, content := f"turn {turn}".encode())
         job.end()

@@ -20,7 +20,7 @@ from store.facts.callers import SERVICE
 from store.facts.notifications import MessageFacts, NewTarget, TargetChange, TargetFacts
 from store.facts.output import NewEvent
 from store.queries import notifications as queries
-from store.rows import edits, signals, targets, users
+from store.rows import edits, fan_out, messages, signals, targets, users
 from store.secret_keys import SecretKeys
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
@@ -33,6 +33,8 @@ from torchyard.contract.team import Role
 
 ALL = tuple(EventKind)
 KEY = random.token_hex(32)
+FEW = 12
+"""As many as an hour of some tests has."""
 
 
 class Team:
@@ -86,6 +88,13 @@ class Team:
 @pytest.fixture
 def team(db: StoreFixture) -> Team:
     return Team(db)
+
+
+@pytest.fixture
+def few_messages_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (messages, fan_out, commands):
+        monkeypatch.setattr(module, "MESSAGES_AN_HOUR", FEW)
+    monkeypatch.setattr(fan_out, "_KEPT_FOR_OWN", FEW // 2)
 
 
 @quick_on_sqlite
@@ -252,10 +261,11 @@ def test_sixty_messages_an_hour_and_then_one_digest(team: Team) -> None:
         commands.try_target(team.store, digest.target_id, owner="ada", caller=SERVICE)
 
 
+@pytest.mark.usefixtures("few_messages_an_hour")
 @quick_on_sqlite
 def test_removing_a_target_does_not_make_room_for_more(team: Team) -> None:
     old = team.target()
-    for _ in range(MESSAGES_AN_HOUR):
+    for _ in range(FEW):
         team.cancelled()
     team.fan_out()
     commands.remove_target(team.store, old.id, owner="ada", caller=SERVICE)
@@ -267,23 +277,25 @@ def test_removing_a_target_does_not_make_room_for_more(team: Team) -> None:
     assert {row.error for row in team.messages()[:-1]} == {"the target was removed"}
 
 
+@pytest.mark.usefixtures("few_messages_an_hour")
 @quick_on_sqlite
 def test_the_hour_is_one_for_all_targets_of_a_user(team: Team) -> None:
     for number in range(3):
         team.target(name=f"hook-{number}")
-    for _ in range(MESSAGES_AN_HOUR // 3 + 1):
+    for _ in range(FEW // 3 + 1):
         team.cancelled()
     kinds = [kind for _, kind in team.told()]
-    assert (kinds.count("job.cancelled"), kinds.count("digest")) == (MESSAGES_AN_HOUR, 3)
+    assert (kinds.count("job.cancelled"), kinds.count("digest")) == (FEW, 3)
 
 
+@pytest.mark.usefixtures("few_messages_an_hour")
 @quick_on_sqlite
 def test_after_an_hour_the_digest_is_sent_and_messages_follow_again(team: Team) -> None:
     team.target()
-    for _ in range(MESSAGES_AN_HOUR + 1):
+    for _ in range(FEW + 1):
         team.cancelled()
     team.fan_out()
-    for _ in range(MESSAGES_AN_HOUR):
+    for _ in range(FEW):
         (message,) = team.claim()
         commands.mark_delivered(team.store, message.id)
     assert team.claim() == []
@@ -293,20 +305,21 @@ def test_after_an_hour_the_digest_is_sent_and_messages_follow_again(team: Team) 
     assert team.told()[-1] == ("ada", "job.cancelled")
 
 
+@pytest.mark.usefixtures("few_messages_an_hour")
 def test_fan_outs_at_once_tell_each_target_once_and_count_exactly(team: Team) -> None:
     team.target(name="one")
     team.target(name="two")
     team.target("root", scope="all")
-    for _ in range(MESSAGES_AN_HOUR):
+    for _ in range(FEW):
         team.cancelled(visibility="team")
     assert [error for error in run_together(*[team.fan_out] * 4) if error is not None] == []
     team.fan_out()
     rows = [row for row in team.messages() if row.kind == "job.cancelled"]
-    assert [row.owner for row in rows].count("ada") == MESSAGES_AN_HOUR
-    assert [row.owner for row in rows].count("root") == MESSAGES_AN_HOUR // 2
+    assert [row.owner for row in rows].count("ada") == FEW
+    assert [row.owner for row in rows].count("root") == FEW // 2
     assert len({(row.target_id, row.subject) for row in rows}) == len(rows)
     digests = [row.body["data"]["count"] for row in team.messages() if row.kind == "digest"]
-    assert sum(digests) == MESSAGES_AN_HOUR + MESSAGES_AN_HOUR // 2
+    assert sum(digests) == FEW + FEW // 2
 
 
 @quick_on_sqlite
@@ -439,6 +452,7 @@ def test_a_user_has_so_many_targets_at_most_and_each_name_once(team: Team, appro
     team.target("eve", "hook-0")
 
 
+@quick_on_sqlite
 def test_more_signals_than_anybody_makes_are_dropped(team: Team) -> None:
     team.target()
     team.target("eve")
@@ -492,10 +506,11 @@ def test_a_change_of_state_without_a_target_takes_no_statement_more(team: Team) 
     assert len([one for one in statements if "INTO signals" in one]) == 1
 
 
+@pytest.mark.usefixtures("few_messages_an_hour")
 @quick_on_sqlite
 def test_the_flood_of_a_user_leaves_an_administrator_room_for_their_own_jobs_and_lost_workers(team: Team) -> None:
     team.target("root", scope="all")
-    for _ in range(MESSAGES_AN_HOUR):
+    for _ in range(FEW):
         team.cancelled("eve", visibility="team")
     team.fan_out()
     team.cancelled("root")
@@ -504,4 +519,4 @@ def test_the_flood_of_a_user_leaves_an_administrator_room_for_their_own_jobs_and
     team.db.rescue(claim)
     kinds = [kind for _, kind in team.told()]
     assert (kinds.count("digest"), kinds.count("worker.lost")) == (1, 1)
-    assert kinds.count("job.cancelled") == MESSAGES_AN_HOUR // 2 + 1
+    assert kinds.count("job.cancelled") == FEW // 2 + 1

@@ -59,19 +59,17 @@ def expected(attempts: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("part", [1, 100, 120, 10_000])
 @pytest.mark.parametrize("second", [0, 1, 130, 254])
-def test_all_points_are_read_once_and_in_order(
-    db: StoreFixture, monkeypatch: pytest.MonkeyPatch, part: int, second: int
-) -> None:
-    monkeypatch.setattr(point_chunks, "PART_POINTS", part)
+def test_all_points_are_read_once_and_in_order(db: StoreFixture, monkeypatch: pytest.MonkeyPatch, second: int) -> None:
     monkeypatch.setattr(point_chunks, "_ROWS", 20)
     monkeypatch.setattr(point_chunks, "_MOST_ROWS", 50)
     attempts = [1] * second + [2] * (len(CHUNKS) - second)
     series = stored(db, attempts)
-    points, sizes = read(db, series)
-    assert points == expected(attempts)
-    assert len(sizes) > 1 or part == 10_000
-    assert all(size >= part for size in sizes[:-1])
-    for attempt in (1, 2, 3):
-        assert read(db, series, attempt)[0] == [point for point in points if point[0] == attempt]
+    for part in (1, 100, 120, 10_000):
+        monkeypatch.setattr(point_chunks, "PART_POINTS", part)
+        points, sizes = read(db, series)
+        assert points == expected(attempts)
+        assert len(sizes) > 1 or part == 10_000
+        assert all(size >= part for size in sizes[:-1])
+        for attempt in (1, 2, 3):
+            assert read(db, series, attempt)[0] == [point for point in points if point[0] == attempt]

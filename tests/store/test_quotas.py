@@ -15,6 +15,7 @@ from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.telemetry import MetricPoint
 from store.rows import deletion, edits, new_jobs, quotas, users
 from tests.approved import Approved
+from tests.databases import quick_on_postgresql, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import EndReason
@@ -62,6 +63,7 @@ def test_a_users_limit_replaces_that_of_the_role(team: StoreFixture) -> None:
     assert limits(team, "admin") == limits(team, "nobody") == {}
 
 
+@quick_on_sqlite
 def test_shares_are_those_of_a_thousand_users_or_their_role(team: StoreFixture) -> None:
     names = [f"user-{number}" for number in range(1000)]
     team.write(lambda session: session.add_all(User(name=name, role=Role.VIEWER) for name in names))
@@ -72,6 +74,7 @@ def test_shares_are_those_of_a_thousand_users_or_their_role(team: StoreFixture) 
     assert found == {"ada": 200, **dict.fromkeys(names, 50), "user-7": 10_000}
 
 
+@quick_on_postgresql
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     wanted=st.lists(st.integers(1, 3), min_size=2, max_size=6),
@@ -104,6 +107,7 @@ def claim_of(db: StoreFixture, job_id: str, worker: str, count: int) -> Callable
     return lambda: db.claim(job_id, worker, *slots)
 
 
+@quick_on_postgresql
 def test_concurrent_submissions_never_exceed_the_queued_jobs(team: StoreFixture) -> None:
     limit(team, "ada", queued=3)
     results = run_together(*(lambda: submit(team) for _ in range(6)))
@@ -112,6 +116,7 @@ def test_concurrent_submissions_never_exceed_the_queued_jobs(team: StoreFixture)
     assert submit(team, "bob")
 
 
+@quick_on_postgresql
 def test_concurrent_changes_of_a_limit_are_all_accepted(team: StoreFixture) -> None:
     assert run_together(*(partial(limit, team, "ada", running=number) for number in range(6))) == [None] * 6
     assert limits(team, "ada").keys() == {Resource.RUNNING}

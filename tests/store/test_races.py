@@ -16,7 +16,7 @@ from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 
-PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "8"))
+PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "4"))
 """Repetitions of each race; `make races` runs 10,000."""
 
 

@@ -83,7 +83,7 @@ ATTEMPTS = st.lists(st.tuples(st.integers(0, 9), BATCHES), min_size=1, max_size=
 
 @quick_on_sqlite
 @given(keep_last=st.integers(1, 3), keep_best=st.integers(1, 3), mode=st.sampled_from(["min", "max"]), runs=ATTEMPTS)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_sequence_leaves_the_checkpoints_of_the_policy(
     db: StoreFixture,
     keep_last: int,
@@ -246,7 +246,7 @@ def test_a_crash_before_the_commit_removes_nothing_and_after_it_is_recovered(db:
 
 def test_jobs_that_remove_the_same_blobs_together_leave_none(db: StoreFixture, blobs: Blobs) -> None:
     worker = db.worker()
-    for turn in range(5):
+    for turn in range(2):
         claims = [db.running(submitted(db, keep_last=1), worker, f"slot-{turn}-{place}") for place in range(3)]
         for claim, parts in zip(claims, ((b"a", b"b", b"c"), (b"c", b"b", b"a"), (b"b", b"c", b"a")), strict=True):
             add(db, claim, saved(blobs, 1, *parts))

@@ -194,7 +194,7 @@ def test_a_user_or_a_bundle_that_is_locked_holds_up_nobody_else(db: StoreFixture
 def test_transactions_that_share_keys_and_users_in_any_order_do_not_deadlock(db: StoreFixture) -> None:
     for owner in ("ada", "bob"):
         limit(db, owner, queued=1000)
-    for turn in range(5):
+    for turn in range(2):
         asked = [wanted(f"j{n}", owner=("ada", "bob")[n % 2], key=f"{turn}-{n}") for n in range(10)]
         shared = run_together(*[partial(together, db, *some) for some in (asked, asked[::-1], asked[5:])])
         assert not [found for found in shared if isinstance(found, Exception)], shared
@@ -206,7 +206,7 @@ def test_transactions_that_share_keys_and_users_in_any_order_do_not_deadlock(db:
 
 @on_postgresql
 def test_a_key_that_another_transaction_stores_meanwhile_is_answered_from_it(db: StoreFixture) -> None:
-    for turn in range(5):
+    for turn in range(2):
         asked = [wanted(f"j{n}", key=f"{turn}-{n}") for n in range(8)]
         both = run_together(lambda: together(db, *asked), lambda: together(db, *reversed(asked)))  # noqa: B023
         one, other = (found if not isinstance(found, Exception) else pytest.fail(str(found)) for found in both)

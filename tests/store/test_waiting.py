@@ -113,7 +113,7 @@ def test_workers_that_write_many_reasons_together_do_not_deadlock(db: StoreFixtu
     def forget(_: int) -> None:
         db.write(reasons.delete_unused)
 
-    for turn in range(5):
+    for turn in range(3):
         done = run_together(
             lambda: say(f"a{turn}", shapes),  # noqa: B023
             lambda: say(f"b{turn}", shapes[::-1]),  # noqa: B023

@@ -53,14 +53,16 @@ WARM_LAUNCH = pytest.mark.parametrize(
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 DEADLINE_S = 90.0
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Polls until `condition` holds. Fails with `what` after a deadline."""
-    deadline = time.monotonic() + DEADLINE_S
+    """Polls until `condition` holds, less often the longer it takes. Fails with `what` after a deadline."""
+    deadline, pause_s = time.monotonic() + DEADLINE_S, _SHORTEST_PAUSE_S
     while not condition():
         assert time.monotonic() < deadline, f"timed out while waiting for {what}"
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
 
 
 def named_inside(pid: int, supervisor: ProcessIdentity) -> ProcessIdentity:

@@ -32,7 +32,9 @@ def _script(code: str, **config: Any) -> dict[str, Any]:
 
 @WARM_LAUNCH
 @pytest.mark.parametrize(
-    "program", [{}, {"entrypoint": "a/b/train.py"}, {"module": "a.b.train"}], ids=["default", "entrypoint", "module"]
+    "program",
+    [pytest.param({}, marks=pytest.mark.thorough), {"entrypoint": "a/b/train.py"}, {"module": "a.b.train"}],
+    ids=["default", "entrypoint", "module"],
 )
 def test_a_bundle_runs_as_it_would_by_hand(attempt: Attempt, program: dict[str, str]) -> None:
     files = {"train.py": SHOWS_ITS_PLACE, "helper.py": "", "data.txt": "x"}
@@ -106,9 +108,9 @@ dist.destroy_process_group()
     "command",
     [
         "no-such-program",
-        "./no.sh",
+        pytest.param("./no.sh", marks=pytest.mark.thorough),
         "plain",
-        "bare.sh",
+        pytest.param("bare.sh", marks=pytest.mark.thorough),
     ],
 )
 def test_a_command_that_cannot_be_executed_is_an_error_of_the_spec(

@@ -123,6 +123,7 @@ def serving(daemon: Daemon) -> Generator[None]:
         assert not [left.name for left in threading.enumerate() if left is thread or left.name.startswith("job_")]
 
 
+@pytest.mark.thorough
 def test_a_job_that_fits_starts_behind_many_that_do_not(fixture: DaemonFixture, approved: Approved) -> None:
     gpus = fixture.store.submit_many(1001, resources={"device": "cuda"})
     rows = fixture.store.read(lambda session: session.scalars(select(Job).where(Job.id.in_(gpus))).all())
@@ -251,6 +252,7 @@ def test_a_cpu_slot_reports_what_its_job_uses(fixture: DaemonFixture) -> None:
         wait_for(lambda: fixture.state(claim.job_id) == JobState.CANCELLED, "the end of the job")
 
 
+@pytest.mark.thorough
 def test_a_gpu_is_in_quarantine_until_its_memory_was_released(fixture: DaemonFixture) -> None:
     nvml = FakeNvml({"GPU-aaaa": []}, used=21 << 30)
     daemon = fixture.daemon(inventory=discover(nvml=nvml, environ={}))

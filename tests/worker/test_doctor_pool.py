@@ -69,6 +69,7 @@ def test_a_refused_job_says_why(slurm: Slurm, checked: Checked) -> None:
     assert (status, "Invalid account or account/partition" in said) == (Status.FAILED, True)
 
 
+@pytest.mark.thorough
 def test_a_job_that_was_accepted_without_an_answer_is_followed(
     slurm: Slurm, checked: Checked, approved: Approved
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_job_that_was_lost_is_told_with_what_slurm_said(slurm: Slurm, checked:
     assert [job.state for job in slurm.jobs()] == ["CANCELLED"]
 
 
+@pytest.mark.thorough
 def test_a_slurm_that_lists_nothing_does_not_hide_what_the_nodes_tell(slurm: Slurm, checked: Checked) -> None:
     slurm.fault("squeue", "fails Unable to contact slurm controller")
     assert checked()["probe"][0] is Status.OK

@@ -21,7 +21,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.patches import parse_patch
 
 NAMES = ("one", "two", "three", "four")
-EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "5"))
+EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "2"))
 Event = Literal["pass", "all pass", "end", "cancel", "pause", "reprice", "lose", "return", "submit"]
 EVENTS: Sequence[Event] = ("pass", "pass", "all pass", "end", "end", "cancel", "pause", "reprice", "lose", "return")
 

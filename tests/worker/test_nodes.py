@@ -166,6 +166,7 @@ def test_torchrun_asks_no_name_server(paused: Paused) -> None:
         assert "a name server was asked" not in launcher.read_text()
 
 
+@pytest.mark.thorough
 def test_nodes_whose_ranks_have_all_finished_have_completed(nodes_of: MakeNodes) -> None:
     nodes = nodes_of(torch=False)
     nodes.start_job("")
@@ -345,6 +346,7 @@ def test_each_node_asks_its_own_ranks_for_their_stacks(nodes_of: MakeNodes) -> N
     assert [item.text is None for item in read_all()] == [True, False]
 
 
+@pytest.mark.thorough
 def test_the_time_limit_ends_every_node(nodes_of: MakeNodes) -> None:
     nodes = nodes_of(torch=False)
     nodes.start_job("import time\ntime.sleep(3600)\n", time_limit=2, grace=2)

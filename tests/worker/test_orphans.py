@@ -73,7 +73,7 @@ class Running:
             process.send(item, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "auto"])
+@pytest.mark.parametrize("launcher", [pytest.param("torchrun", marks=pytest.mark.thorough), "auto"])
 def test_the_processes_of_a_killed_supervisor_end_and_other_jobs_go_on(
     tmp_path: Path, sqlite: SQLiteDatabases, launcher: str
 ) -> None:

@@ -60,7 +60,8 @@ print(json.dumps({"grown": kibibytes("VmHWM") - before, "longest": longest}))
 prints the longest call of each block: one call of a block writes the buffered lines."""
 
 
-@pytest.mark.parametrize("steps", [4_000, pytest.param(20_000, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("steps", [4_000, 20_000])
 def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing_the_rank(
     tmp_path: Path, sqlite: SQLiteDatabases, steps: int
 ) -> None:

@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from store.db.database import Database
 from store.rows import logs, workers
+from tests import forked
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import LAUNCHER, wait_for
 from tests.worker.engines.slurm.stand_in import Slurm
@@ -33,21 +32,22 @@ class Service:
     slurm: Slurm
     environ: dict[str, str]
 
-    def program(self, **settings: str) -> "subprocess.Popen[str]":
-        argv = [sys.executable, "-P", "-m", "worker"]
-        env = self.environ | settings
-        return subprocess.Popen(argv, env=env, cwd=self.folder, stderr=subprocess.PIPE, text=True)
+    def refused(self, **settings: str) -> str:
+        """Runs the program, which does not start. Returns what it says."""
+        done = forked.run("worker", env=self.environ | settings, cwd=self.folder)
+        assert done.returncode == 1
+        return done.stderr
 
     @contextmanager
     def serving(self, *, ended_by: signal.Signals) -> Generator[None]:
         """Runs the program during the block, and then ends it by a signal."""
-        with (self.folder / "worker.log").open("a") as log:
-            argv = [sys.executable, "-P", "-m", "worker"]
-            with subprocess.Popen(argv, env=self.environ, cwd=self.folder, stderr=log) as program:
-                try:
-                    yield
-                finally:
-                    program.send_signal(ended_by)
+        log = self.folder / "worker.log"
+        program = forked.ForkedProgram("worker", env=self.environ, cwd=self.folder, log=log)
+        try:
+            yield
+        finally:
+            program.send_signal(ended_by)
+            program.wait()
         assert program.returncode == (0 if ended_by is not signal.SIGKILL else -signal.SIGKILL), self.log()
 
     def log(self) -> str:
@@ -105,15 +105,11 @@ def test_a_job_of_two_nodes_outlives_the_daemon_of_its_pool(service: Service, en
 def test_one_daemon_of_a_host_serves_a_pool(service: Service) -> None:
     with service.serving(ended_by=signal.SIGTERM):
         wait_for(lambda: service.store.read(workers.list_all) != [], "the first one")
-        second = service.program()
-        _, said = second.communicate(timeout=120)
-    assert second.returncode == 1
+        said = service.refused()
     assert "the pool in" in said and "belongs to another worker of this host" in said
 
 
 def test_a_pool_is_not_served_with_strict_isolation(service: Service) -> None:
-    program = service.program(TORCHYARD_ISOLATION="strict")
-    _, said = program.communicate(timeout=120)
-    assert program.returncode == 1
+    said = service.refused(TORCHYARD_ISOLATION="strict")
     assert "TORCHYARD_ISOLATION: strict is not possible with TORCHYARD_POOL" in said
     assert "Traceback" not in said

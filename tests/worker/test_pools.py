@@ -137,6 +137,7 @@ def test_a_daemon_waits_while_another_one_serves_the_pool(pool: PoolFixture, cap
     assert pool.store.job(claim.job_id).attempt == 1
 
 
+@pytest.mark.thorough
 def test_a_daemon_that_was_away_serves_the_pool_again_after_the_other_one(
     pool: PoolFixture, caplog: pytest.LogCaptureFixture
 ) -> None:

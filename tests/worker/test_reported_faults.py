@@ -36,7 +36,7 @@ def _running(fixture: DaemonFixture, daemon: Daemon) -> Attempt:
 @pytest.mark.parametrize(
     ("xids", "restarts", "quarantined"),
     [
-        ([31], 1, False),
+        pytest.param([31], 1, False, marks=pytest.mark.thorough),
         ([31, 48], 0, True),
     ],
 )

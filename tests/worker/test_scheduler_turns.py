@@ -111,7 +111,7 @@ class Box:
         return waits.priority > runs.priority or (waits.owner == runs.owner and one < started)
 
 
-@settings(max_examples=int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "3")))
+@settings(max_examples=int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "2")))
 @given(turns=TURNS, slots=st.integers(1, 4))
 def test_jobs_start_in_their_order_and_a_place_is_kept_for_the_first_that_does_not_fit(
     databases: Databases, turns: list[Turn], slots: int

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 import signal
 import subprocess
-import sys
 
 from alembic import command
 from pydantic import SecretStr
@@ -114,10 +113,7 @@ def test_an_api_that_meets_older_tables_says_so_once_and_serves_when_they_are_mi
 ) -> None:
     command.downgrade(configuration(database_url), "0020")
     log = data_dir / "api.log"
-    with log.open("wb") as output:
-        api = subprocess.Popen(
-            [sys.executable, "-P", "-m", "api"], env=environment(data_dir, database_url), stdout=output, stderr=output
-        )
+    api = forked.ForkedProgram("api", env=environment(data_dir, database_url), cwd=data_dir, log=log)
     try:
         wait_for(lambda: "run `python -P -m migrations`" in log.read_text(), "the sentence")
         command.upgrade(configuration(database_url), "head")

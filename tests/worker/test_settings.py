@@ -3,12 +3,11 @@
 from datetime import timedelta
 import os
 from pathlib import Path
-import subprocess
-import sys
 
 import pytest
 
 from store.facts.output import OutputLimits
+from tests import forked
 from tests.approved import Approved
 from torchyard.contract.devices import PoolRules
 from torchyard.contract.errors import ConfigError
@@ -89,8 +88,7 @@ def test_relative_paths_are_those_of_the_folder_where_it_was_started(
 
 def test_a_worker_does_not_start_where_jobs_may_name_its_own_files(tmp_path: Path) -> None:
     env = {**os.environ, "TORCHYARD_DATA_DIR": str(tmp_path / "data"), "TORCHYARD_ALLOW_PATHS": str(tmp_path)}
-    argv = [sys.executable, "-P", "-m", "worker"]
-    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    done = forked.run("worker", env=env, cwd=tmp_path)
     assert done.returncode == 1
     assert f"{tmp_path}: it contains the data directory {tmp_path / 'data'}" in done.stderr
     assert "Traceback" not in done.stderr

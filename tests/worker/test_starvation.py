@@ -9,8 +9,8 @@ SLOTS = 4
 ENDS = 12
 
 
-@on_both
 @pytest.mark.parametrize("owner", ["ada", "others"])
+@on_both
 def test_a_job_of_all_slots_starts_although_a_new_one_comes_at_each_end(
     schedulers: SchedulersFixture, owner: str
 ) -> None:

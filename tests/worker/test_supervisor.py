@@ -40,7 +40,7 @@ def test_a_rank_that_runs_out_of_memory_is_reported(attempt: Attempt) -> None:
     assert attempt.running_processes() == []
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_the_other_ranks_of_a_killed_one_can_save_before_they_end(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_SIGTERM.replace("    assert", "    #"), world_size=2)
     attempt.wait_for_file("ready-0")

@@ -46,8 +46,8 @@ def test_a_flood_of_messages_is_cut_and_what_follows_is_stored(simulated: Simula
     limit(simulated, OutputLimits(message_bytes=1000))
     attempt = simulated.start_ranks()
     with simulated.run.events.open("a") as events:
-        events.write((json.dumps({"type": "message", "text": "again", "time": 1}) + "\n") * 20_000)
-        events.write("not an event\n" * 20_000)
+        events.write((json.dumps({"type": "message", "text": "again", "time": 1}) + "\n") * 5_000)
+        events.write("not an event\n" * 5_000)
     simulated.save_checkpoint(3)
     attempt.end()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED

@@ -151,6 +151,7 @@ def test_a_job_that_deletes_its_run_directory_ends(fixture: ProcessRunnerFixture
     assert fixture.store.held() == {}
 
 
+@pytest.mark.thorough
 def test_a_job_without_its_run_directory_can_be_cancelled(fixture: ProcessRunnerFixture) -> None:
     fixture.start_script(EXITS_ON_SIGTERM)
     fixture.wait_until_ready()
@@ -177,6 +178,7 @@ def test_a_stop_request_that_cannot_be_written_reaches_the_job_as_a_signal(fixtu
     assert "saved" in fixture.lines()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("refused_stop")
 def test_a_stop_request_that_cannot_be_written_is_carried_out_by_force_when_it_is_overdue(
     fixture: ProcessRunnerFixture, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +222,7 @@ def test_a_forced_cancel_ends_a_stop_that_is_under_way_and_keeps_the_output(fixt
     assert fixture.attempt.running_processes() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("refused_stop")
 def test_the_processes_of_a_rescued_attempt_end_even_if_no_stop_request_can_be_written(
     fixture: ProcessRunnerFixture,
@@ -250,6 +253,7 @@ def test_the_run_directory_of_another_attempt_with_the_same_number_is_moved_asid
     assert kept == ({"1": False, ".stale.1": True} if earlier else {"1": True})
 
 
+@pytest.mark.thorough
 def test_leftover_processes_are_stopped_even_if_their_records_are_unreadable(fixture: ProcessRunnerFixture) -> None:
     fixture.attempt.start(READY + "ready()\nwhile True: time.sleep(1)")
     wait_for((fixture.run.job / "ready").exists, "the rank")
@@ -294,6 +298,7 @@ def test_an_attempt_with_unkillable_processes_keeps_its_devices_and_its_owner_is
     assert fixture.store.held() == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spec", [{"stop_grace": "1s"}])
 def test_a_cancelled_job_with_a_stopped_rank_is_killed_after_its_grace(
     fixture: ProcessRunnerFixture, approved: Approved

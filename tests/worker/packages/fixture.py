@@ -13,7 +13,7 @@ from torchyard.contract.devices import IsolationReport
 from torchyard.contract.recipes import Script
 from torchyard.contract.rundir import RunDir
 from worker.host import process
-from worker.packages import requirements
+from worker.packages import reading, requirements
 from worker.packages.cache import PackageCache
 from worker.packages.installation import Installation, Installed, NotInstalled
 from worker.packages.rules import PackageRules
@@ -88,14 +88,25 @@ class Packages:
 
     def begin(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installation:
         """Begins to install what a file with this text says."""
+        return self.begin_in(*self._written(text, name), owner=owner)
+
+    def read(self, text: str, *, name: str = "requirements.txt") -> None:
+        """Reads a file with this text, as the process does that a worker starts. Raises what the owner is told."""
+        self.read_in(*self._written(text, name))
+
+    def read_in(self, code: Path, config: Script) -> None:
+        order = requirements.order_of(code, config, self.cache.rules)
+        assert order is not None
+        reading.read(order)
+
+    def _written(self, text: str, name: str) -> tuple[Path, Script]:
         code = self.folder / f"code-{len(self.installations)}"
         code.mkdir(exist_ok=True)
         (code / name).write_text(text)
         entrypoint = name if name.endswith(".py") else None
         program = {"entrypoint": entrypoint} if entrypoint else {"module": "train"}
         wanted = "script" if entrypoint else name
-        config = Script.model_validate({"code": "file:///code", "requirements": wanted} | program)
-        return self.begin_in(code, config, owner=owner)
+        return code, Script.model_validate({"code": "file:///code", "requirements": wanted} | program)
 
     def begin_in(self, code: Path, config: Script, *, owner: str = OWNER) -> Installation:
         order = requirements.order_of(code, config, self.cache.rules)
@@ -107,13 +118,17 @@ class Packages:
 
     def begin_locked(self, digest: str, *, project: str = "", lock: str = "") -> Installation:
         """Begins to install the project that has locked alpha 1.0, with more at the end of its files."""
+        return self.begin_in(*self.locked(digest, project=project, lock=lock))
+
+    def locked(self, digest: str, *, project: str = "", lock: str = "") -> tuple[Path, Script]:
+        """Writes the project that has locked alpha 1.0, with more at the end of its files."""
         code = self.folder / f"code-{len(self.installations)}"
         code.mkdir()
         (code / "pyproject.toml").write_text(PROJECT + project)
         host = self.index.url.removesuffix("/simple")
         (code / "uv.lock").write_text(LOCKED.format(url=self.index.url, host=host, digest=digest) + lock)
         config = Script.model_validate({"code": "file:///code", "module": "train", "requirements": "pyproject.toml"})
-        return self.begin_in(code, config)
+        return code, config
 
     def reach_index(self, installation: Installation) -> None:
         """Polls until the installation has begun to download a file, of which the index keeps the half."""

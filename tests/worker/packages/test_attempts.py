@@ -139,6 +139,7 @@ def test_a_cancel_ends_an_installation(simulated: SimulatedRunnerFixture, index:
     assert [*(simulated.context.packages.root).glob("*/[0-9a-f]*/*")] == []
 
 
+@pytest.mark.thorough
 def test_another_daemon_installs_again(simulated: SimulatedRunnerFixture, index: Index) -> None:
     index.add("alpha")
     index.released.clear()
@@ -174,6 +175,7 @@ def test_an_index_that_does_not_answer_costs_no_restart(simulated: SimulatedRunn
     assert "the packages cannot be downloaded now" in job.reason_message
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("requirements", ["gamma\n"])
 def test_an_attempt_that_fills_its_disk_again_and_again_ends(
     simulated: SimulatedRunnerFixture, index: Index, tmp_path: Path, approved: Approved

@@ -43,7 +43,13 @@ def build_wheel(folder, *_):
 """
 
 
-@pytest.mark.parametrize(("name", "text"), [("requirements.txt", "alpha==1.0\n"), ("train.py", METADATA)])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "alpha==1.0\n"),
+        pytest.param("train.py", METADATA, marks=pytest.mark.thorough),
+    ],
+)
 def test_packages_are_installed_beside_the_workers(packages: Packages, index: Index, name: str, text: str) -> None:
     index.add("beta")
     index.add("alpha", needs="Requires-Dist: torch>=99\nRequires-Dist: beta\nRequires-Dist: torchyard\n")
@@ -57,6 +63,7 @@ def test_packages_are_installed_beside_the_workers(packages: Packages, index: In
     assert "+ alpha==1.0" in packages.log()
 
 
+@pytest.mark.thorough
 def test_a_lock_is_installed_as_it_is(packages: Packages, index: Index) -> None:
     digest = index.add("alpha")
     index.add("alpha", "2.0")
@@ -65,25 +72,15 @@ def test_a_lock_is_installed_as_it_is(packages: Packages, index: Index) -> None:
     assert run_python(found.environment, "import alpha; print(alpha.version)") == "1.0\n"
 
 
-def test_torch_is_installed_if_it_is_required_itself(packages: Packages, index: Index) -> None:
+def test_torch_is_installed_if_it_is_required_itself_and_a_second_start_installs_nothing(
+    packages: Packages, index: Index
+) -> None:
     index.add("torch", "99.0")
-    found = packages.installed("Torch==99.0\n")
-    assert run_python(found.environment, "import torch; print(torch.version)") == "99.0\n"
-
-
-def test_a_second_start_installs_nothing(packages: Packages, index: Index) -> None:
-    index.add("alpha")
-    first = packages.installed("alpha\n")
+    first = packages.installed("Torch==99.0\n")
+    assert run_python(first.environment, "import torch; print(torch.version)") == "99.0\n"
     asked = list(index.asked)
-    assert packages.installed("alpha\n") == Installed(first.environment, was_there=True)
+    assert packages.installed("Torch==99.0\n") == Installed(first.environment, was_there=True)
     assert index.asked == asked
-
-
-def test_owners_share_nothing(packages: Packages, index: Index) -> None:
-    index.add("alpha")
-    first, second = (packages.installed("alpha\n", owner=owner) for owner in ("usr_a", "usr_b"))
-    assert first.environment != second.environment
-    assert index.downloads() == ["alpha-1.0-py3-none-any.whl"] * 2
 
 
 def test_what_cannot_be_resolved_fails_with_the_resolvers_words(packages: Packages, index: Index) -> None:
@@ -96,6 +93,7 @@ def test_what_cannot_be_resolved_fails_with_the_resolvers_words(packages: Packag
     assert packages.environments() == []
 
 
+@pytest.mark.thorough
 def test_a_build_that_fails_is_shown(packages: Packages, index: Index) -> None:
     index.add_source("gamma", build=BROKEN_BUILD)
     found = packages.install("gamma\n")
@@ -105,14 +103,15 @@ def test_a_build_that_fails_is_shown(packages: Packages, index: Index) -> None:
     assert packages.environments() == []
 
 
-def test_a_file_with_another_hash_is_refused(packages: Packages, index: Index) -> None:
+@pytest.mark.parametrize("locked", [True, pytest.param(False, marks=pytest.mark.thorough)])
+def test_a_file_with_another_hash_is_refused(packages: Packages, index: Index, locked: bool) -> None:
     index.add("alpha")
     wrong = hashlib.sha256(b"").hexdigest()
-    locked = packages.finish(packages.begin_locked(wrong))
-    for found in (locked, packages.install(f"alpha==1.0 --hash=sha256:{wrong}\n")):
-        assert isinstance(found, NotInstalled)
-        assert found.reason is EndReason.LAUNCH_FAILED
-        assert "Hash mismatch" in found.message
+    required = packages.begin_locked(wrong) if locked else packages.begin(f"alpha==1.0 --hash=sha256:{wrong}\n")
+    found = packages.finish(required)
+    assert isinstance(found, NotInstalled)
+    assert found.reason is EndReason.LAUNCH_FAILED
+    assert "Hash mismatch" in found.message
 
 
 def test_two_at_once_install_once(packages: Packages, index: Index) -> None:
@@ -213,12 +212,14 @@ def test_an_installation_has_a_time_limit(packages: Packages, index: Index) -> N
     assert packages.installers() == []
 
 
-def test_code_that_builds_a_package_writes_nothing_of_others(
+def test_owners_share_nothing_and_code_that_builds_a_package_writes_nothing_of_others(
     packages: Packages, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHYARD_SECRET_KEY", "secret")
     index.add("alpha")
     own, others = packages.installed("alpha\n"), packages.installed("alpha\n", owner="usr_b")
+    assert own.environment != others.environment
+    assert index.downloads() == ["alpha-1.0-py3-none-any.whl"] * 2
     places = [tmp_path, own.environment, own.environment.parent, own.environment.parent.parent, others.environment]
     places += [packages.cache.root, packages.cache.downloads(owner="usr_b"), Path.home(), Path(sys.prefix)]
     index.add_source("gamma", build=WRITES.format(places=[str(place) for place in places]))
@@ -228,7 +229,7 @@ def test_code_that_builds_a_package_writes_nothing_of_others(
     assert "nothing was written; secrets: " in found.message
 
 
-@pytest.mark.parametrize("session", [False, True])
+@pytest.mark.parametrize("session", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_nothing_that_a_build_starts_outlives_it(packages: Packages, index: Index, session: bool) -> None:
     packages.isolation = replace(packages.isolation, own_mounts=False, own_pids=False)
     index.add_source("gamma", build=STARTS.format(session=session))

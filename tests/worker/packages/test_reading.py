@@ -24,7 +24,10 @@ def _script(content: str) -> str:
     return "# /// script\n" + "".join(f"# {line}\n" for line in content.splitlines()) + "# ///\n"
 
 
-@pytest.mark.parametrize(("name", "text"), [("train.py", _script(SLOW)), ("pyproject.toml", SLOW)])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("train.py", _script(SLOW)), pytest.param("pyproject.toml", SLOW, marks=pytest.mark.thorough)],
+)
 def test_slow_text_ends_the_process_that_reads_it_while_the_worker_goes_on(
     packages: Packages, name: str, text: str, approved: Approved
 ) -> None:
@@ -85,17 +88,18 @@ def test_what_is_too_large_is_refused_with_its_size(
     packages: Packages, name: str, text: str, approved: Approved
 ) -> None:
     with pytest.raises(DataError) as raised:
-        packages.install(text, name=name)
+        packages.read(text, name=name)
     assert str(raised.value) == approved.of_row("message")
 
 
 def test_a_lock_that_is_too_large_is_refused_with_its_size(packages: Packages, approved: Approved) -> None:
-    installation = packages.begin_locked("0" * 64, lock="#" * MAX_LOCK_BYTES)
+    code, config = packages.locked("0" * 64, lock="#" * MAX_LOCK_BYTES)
     with pytest.raises(DataError) as raised:
-        packages.finish(installation)
+        packages.read_in(code, config)
     assert str(raised.value) == approved("message", max_lock_bytes=MAX_LOCK_BYTES)
 
 
+@pytest.mark.thorough
 def test_a_large_script_with_little_metadata_is_read(packages: Packages, index: Index) -> None:
     index.add("alpha")
     packages.installed(_script('dependencies = ["alpha"]') + "x = 1\n" * 100_000, name="train.py")
@@ -135,7 +139,7 @@ def test_included_files_are_read_too(packages: Packages, index: Index, tmp_path:
     (code / "sets/limits.txt").write_text("-r ../../outside.txt\n")
     (packages.folder / "outside.txt").write_text("alpha\n")
     with pytest.raises(DataError) as raised:
-        packages.finish(packages.begin_in(code, _requirements()))
+        packages.read_in(code, _requirements())
     assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
@@ -228,7 +232,7 @@ def test_an_included_file_reaches_no_other_index(packages: Packages, other: Inde
     code.mkdir()
     (code / "more.txt").write_text(f"evil\n--extra-index-url {other.url}\n")
     with pytest.raises(ConfigError) as raised:
-        packages.install("-r more.txt\n")
+        packages.read("-r more.txt\n")
     assert str(raised.value) == approved("message")
     assert other.asked == []
 
@@ -256,7 +260,7 @@ def test_metadata_names_no_place_where_the_operator_has_chosen_the_index(
     packages: Packages, other: Index, toml: str, approved: Approved
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        packages.install(_script(toml.format(url=other.url, file=_file(other))), name="train.py")
+        packages.read(_script(toml.format(url=other.url, file=_file(other))), name="train.py")
     assert str(raised.value) == approved.of_row("message", url=other.url)
     assert other.asked == []
 
@@ -274,9 +278,9 @@ def test_projects_name_no_place_where_the_operator_has_chosen_the_index(
     packages: Packages, index: Index, other: Index, project: str, lock: str, *, approved: Approved
 ) -> None:
     project, lock = (text.format(url=other.url, file=_file(other)) for text in (project, lock))
-    installation = packages.begin_locked(index.add("alpha"), project=project, lock=lock)
+    code, config = packages.locked(index.add("alpha"), project=project, lock=lock)
     with pytest.raises(ConfigError) as raised:
-        packages.finish(installation)
+        packages.read_in(code, config)
     assert str(raised.value) == approved.of_row("message")
     assert other.asked == []
 
@@ -285,6 +289,7 @@ def test_a_lock_of_another_index_is_installed_from_the_operators(
     packages: Packages, index: Index, other: Index
 ) -> None:
     lock = packages.begin_locked(index.add("alpha"))
+    index.add("alpha", "2.0")
     path = packages.folder / "code-0/uv.lock"
     path.write_text(path.read_text().replace(index.url.removesuffix("/simple"), other.url.removesuffix("/simple")))
     assert isinstance(packages.finish(lock), Installed)
@@ -303,6 +308,7 @@ def test_another_index_is_used_where_the_operator_has_chosen_none(
     assert index.asked == []
 
 
+@pytest.mark.thorough
 def test_an_address_in_the_metadata_of_a_package_is_refused(packages: Packages, index: Index, other: Index) -> None:
     index.add("kappa", needs=f"Requires-Dist: evil @ {_file(other, 'evil')}\n")
     found = packages.install("kappa\n")
@@ -343,7 +349,7 @@ def test_no_job_has_a_package_built_where_the_operator_allows_wheels_alone(
     index.add_source("gamma", build="raise SystemExit('built')")
     place = f"--index-url {index.url}\n" if name == "requirements.txt" and not own_index else ""
     with pytest.raises(ConfigError, match=r"leave .*(no-binary|https://localhost|tool\.uv).* out"):
-        packages.install(place + text, name=name)
+        packages.read(place + text, name=name)
     assert index.asked == []
 
 
@@ -362,7 +368,7 @@ def test_what_cannot_be_read_is_said(packages: Packages) -> None:
         "bytes.txt": r"bytes.txt is not a text in UTF-8",
     }.items():
         with pytest.raises(DataError, match=message):
-            packages.finish(packages.begin_in(code, _requirements(name)))
+            packages.read_in(code, _requirements(name))
 
 
 def test_a_link_that_takes_the_place_of_the_folder_or_the_file_is_not_followed(

@@ -61,6 +61,7 @@ def test_a_job_that_waits_in_slurm_is_cancelled_there_when_it_is_stopped(found: 
     assert [job.state for job in found.slurm.jobs()] == ["CANCELLED"]
 
 
+@pytest.mark.thorough
 def test_a_job_that_others_cancel_while_it_waits_goes_back_to_the_queue(found: SlurmEngineFixture) -> None:
     found.slurm.hold()
     handle = found.engine.start(found.plan("waits"))
@@ -228,6 +229,7 @@ def test_a_plan_that_was_changed_on_the_disk_gets_no_secret(found: SlurmEngineFi
     assert (report.reason, "cannot be decrypted" in report.message) == (EndReason.CONFIG_ERROR, True)
 
 
+@pytest.mark.thorough
 def test_a_node_of_another_version_starts_nothing(found: SlurmEngineFixture, approved: Approved) -> None:
     found.slurm.hold()
     handle = found.engine.start(found.plan("completes"))
@@ -257,6 +259,7 @@ def test_a_coordinator_that_is_gone_takes_its_ranks_along(found: SlurmEngineFixt
     assert (report.reason, "without a report" in report.message) == (EndReason.WORKER_LOST, True)
 
 
+@pytest.mark.thorough
 def test_the_stacks_of_all_ranks_are_asked_through_the_coordinator(found: SlurmEngineFixture) -> None:
     handle = found.engine.start(found.plan("waits"))
     found.wait_for_ranks(handle)
@@ -266,6 +269,7 @@ def test_the_stacks_of_all_ranks_are_asked_through_the_coordinator(found: SlurmE
     assert found.engine.kill(handle) is None
 
 
+@pytest.mark.thorough
 def test_a_folder_of_another_claim_is_not_taken_for_this_one(found: SlurmEngineFixture) -> None:
     plan = found.plan("completes")
     handle = found.engine.start(plan)
@@ -275,6 +279,7 @@ def test_a_folder_of_another_claim_is_not_taken_for_this_one(found: SlurmEngineF
     assert engine.find(AttemptKey("job_strange name", 1), world_size=2, claimed_at=1) is None
 
 
+@pytest.mark.thorough
 def test_the_report_of_an_attempt_is_written_by_its_coordinator_alone(found: SlurmEngineFixture) -> None:
     handle = found.engine.start(found.plan("fails"))
     run = found.run(handle.key)

@@ -100,6 +100,7 @@ def test_an_attempt_pauses_by_itself_on_all_nodes(found: SlurmEngineFixture) -> 
     assert found.has_ended(handle)
 
 
+@pytest.mark.thorough
 def test_a_cancelled_job_is_killed_on_all_nodes_after_its_grace(found: SlurmEngineFixture) -> None:
     handle = started(found, "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAITS)
     found.engine.request_stop(handle, EndReason.CANCELLED, timedelta(seconds=20))

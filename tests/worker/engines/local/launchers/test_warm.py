@@ -127,7 +127,7 @@ def test_the_first_failed_rank_is_reported_and_not_one_that_sigterm_ended(attemp
     assert report.message == approved("message")
 
 
-@pytest.mark.parametrize("number", [1, 2], ids=["agent", "rank"])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.thorough), 2], ids=["agent", "rank"])
 def test_a_failed_fork_ends_the_attempt_as_worker_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -146,6 +146,7 @@ def test_a_job_is_started_once_if_the_warm_process_dies_before_it_replies(
         fixture.clean_up()
 
 
+@pytest.mark.thorough
 def test_jobs_go_on_when_the_warm_process_is_closed(
     light: LightWarmProcess, warm: WarmProcess, fixture: LocalEngineFixture, approved: Approved
 ) -> None:
@@ -207,7 +208,8 @@ def test_a_warm_process_whose_code_changes_while_it_starts_is_replaced(
         warm.close()
 
 
-@pytest.mark.parametrize("change", [SECOND_THREAD, pytest.param(MISSING_MODULE, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("change", [SECOND_THREAD, MISSING_MODULE])
 def test_jobs_start_cold_with_a_note_if_the_warm_process_is_unusable(
     light: LightWarmProcess, tmp_path: Path, change: str, approved: Approved
 ) -> None:
