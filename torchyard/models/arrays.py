@@ -1,5 +1,6 @@
 """Pictures as arrays."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torchyard.models.decoding import Resize, covering
 
 GREY = (0.299, 0.587, 0.114)
 """Shares of red, green and blue in a grey value (ITU-R BT.601)."""
+KINDS = "pictures are uint8 of 0…255, or floats of 0…1: convert them"
 _ROUNDING = 1e-3
 
 
@@ -30,6 +32,18 @@ def picture(array: Any, *, channels: int) -> Tensor:
     if 0 in values.shape:
         raise DataError(f"an array of shape {tuple(values.shape)} is an empty picture")
     return _with_channels(_checked(values), channels).contiguous()
+
+
+def check_range(values: Tensor, *, what: str) -> None:
+    """Raises DataError if floats of a picture are not 0…1, in training as in predictions. `what`: whose they are."""
+    low, high = (bound.item() for bound in values.aminmax())
+    if not math.isfinite(low - high):
+        raise DataError(f"{what} NaN or infinite values, and floats of a picture are 0…1: replace them")
+    if low < -_ROUNDING or high > 1 + _ROUNDING:
+        raise DataError(
+            f"{what} values from {low:g} to {high:g}, and floats of a picture are 0…1: scale them, or make them uint8 "
+            "of 0…255"
+        )
 
 
 def fitted(pictures: Tensor, size: tuple[int, int], *, resize: Resize, crop_fraction: float = 1.0) -> Tensor:
@@ -67,7 +81,9 @@ def resized(pictures: Tensor, size: int | tuple[int, int] | None) -> Tensor:
 def _tensor(array: Any) -> Tensor:
     values = np.asarray(array)
     if values.dtype.kind not in "uf" or values.dtype == np.longdouble:
-        raise DataError(f"an array of {values.dtype} is not a picture, which is uint8, or floats of 0…1")
+        raise DataError(
+            f"an array of {values.dtype} is not a picture, which is uint8 of 0…255, or floats of 0…1: convert it"
+        )
     return torch.from_numpy(np.array(values, dtype=values.dtype.newbyteorder("="), order="C"))  # torch wants its own
 
 
@@ -75,11 +91,11 @@ def _checked(values: Tensor) -> Tensor:
     if values.dtype == torch.uint8:
         return values
     if not values.is_floating_point():
-        raise DataError(f"an array of {values.dtype} is not a picture, which is uint8, or floats of 0…1")
+        raise DataError(
+            f"an array of {values.dtype} is not a picture, which is uint8 of 0…255, or floats of 0…1: convert it"
+        )
     floats = values.float()
-    low, high = floats.min().item(), floats.max().item()
-    if not (low >= -_ROUNDING and high <= 1 + _ROUNDING):
-        raise DataError(f"an array of floats has values from {low:g} to {high:g}, and a picture's are 0…1")
+    check_range(floats, what="an array of floats has")
     return floats
 
 

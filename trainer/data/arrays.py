@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
-from torchyard.models.arrays import fitted
+from torchyard.models.arrays import KINDS, check_range, fitted
 from trainer.data.digests import arrays_digest, split_digest
 from trainer.data.digits import read_digits
 from trainer.data.identity import Identity
@@ -89,7 +89,10 @@ def _read(path: Path) -> dict[str, Array]:
             return {name: file[name] for name in ARRAYS}
     except FileNotFoundError:
         raise DataError(f"there is no {path}") from None
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except ValueError as error:
+        why = "what is pickled in it is not read: save numbers or texts" if "pickle" in str(error) else error
+        raise DataError(f"{path} cannot be read as an .npz file of plain arrays: {why}") from error
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} cannot be read as an .npz file of plain arrays: {error}") from error
 
 
@@ -109,8 +112,10 @@ def _pictures(path: Path, name: str, array: Array) -> Tensor:
     if array.dtype == np.uint8:
         return torch.from_numpy(np.ascontiguousarray(array))
     if array.dtype.kind == "f":
-        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
-    raise DataError(f"{path}: {name} is {array.dtype}; pictures are uint8, or floats of 0…1")
+        pictures = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+        check_range(pictures, what=f"{path}: {name} has")
+        return pictures
+    raise DataError(f"{path}: {name} is {array.dtype}; {KINDS}")
 
 
 def _labels(path: Path, name: str, arrays: dict[str, Array], samples: int) -> Array:

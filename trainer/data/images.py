@@ -79,11 +79,8 @@ class InMemory:
 
 def choose_normalization(
     wanted: Normalization | Literal["auto", "none", "imagenet"], pictures: Pictures, *, in_memory: bool, workers: int
-) -> Normalization | None:
-    """Returns the normalization that a configuration asks for; `auto` measures the training `pictures`.
-
-    Returns None if `auto` finds a NaN or an infinity in them.
-    """
+) -> Normalization:
+    """Returns the normalization that a configuration asks for; `auto` measures the training `pictures`."""
     match wanted:
         case "auto":
             return measure(pictures, in_memory=in_memory, workers=workers)
@@ -95,11 +92,8 @@ def choose_normalization(
             return wanted
 
 
-def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalization | None:
-    """Returns mean and standard deviation of each channel over all pictures in memory, or over MEASURED on disk.
-
-    Returns None if the pictures hold a NaN or an infinity.
-    """
+def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalization:
+    """Returns mean and standard deviation of each channel over all pictures in memory, or MAX_MEASURED on disk."""
     count = len(pictures) if in_memory else min(len(pictures), MAX_MEASURED)
     # Pictures on disk may be large: 8 of 2048×2048 pixels take 0.8 GB in double precision.
     plan = list((torch.arange(count) * len(pictures) // count).split(256 if in_memory else 8))
@@ -112,8 +106,6 @@ def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalizati
         total = total + values.sum(1)
         squares = squares + values.square().sum(1)
         pixels += values.shape[1]
-    if not squares.isfinite().all():
-        return None
     mean = total / pixels
     std = (squares / pixels - mean.square()).clamp(min=0).sqrt()
     return Normalization(mean=mean.tolist(), std=torch.where(std > 1e-6, std, 1.0).tolist())

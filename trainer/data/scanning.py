@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import json
 from pathlib import Path
 import time
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 import zlib
 
 from torchyard.contract.bundles import digest_in
@@ -130,6 +130,12 @@ class Scan:
             self.alive()
         if self.run is not None:
             self.run.progress(step=self.step)
+
+    def note(self, notes: Sequence[str], level: Literal["info", "warning"] = "warning") -> None:
+        """Tells the job what is to be said once about its data: not again when it resumes."""
+        if self.run is not None and self.step == 0:
+            for note in notes:
+                self.run.message(note, level)
 
     def _tell(self, text: str) -> None:
         if self.alive is not None:

@@ -130,9 +130,14 @@ def _sample_classes(named: Mapping[str, InShard]) -> dict[str, tuple[str, InShar
 
 
 def _class(file: InShard) -> str:
-    label = read_file(file, _LONGEST_CLASS + 1).strip().decode("utf-8", "replace")
+    try:
+        label = read_file(file, _LONGEST_CLASS + 1).decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise DataError(f"{file} is not UTF-8, or longer than {_LONGEST_CLASS} bytes: save it as UTF-8") from None
     if not label.isprintable() or not 0 < len(label) <= _LONGEST_CLASS:
-        raise DataError(f"{file} is not the name or the number of a class")
+        raise DataError(
+            f"{file} is not the name or the number of a class: it holds one, of at most {_LONGEST_CLASS} letters"
+        )
     return label
 
 

@@ -15,6 +15,7 @@ from torchyard.models import textlines
 
 logger = logging.getLogger(__name__)
 
+Tell = Callable[[str], None]
 _Record = tuple[int, Any, Any]
 """The line of a record, counted from 1, its text and its label."""
 
@@ -56,30 +57,33 @@ def named_by_suffix(files: Sequence[Path]) -> bool:
     return len(files) > 1 and len({file.stem for file in files}) == 1 and all(file.suffix for file in files)
 
 
-def read_classes(files: Mapping[str, Path]) -> list[Sample]:
-    """Returns a sample for each line that is not blank, class by class. Raises DataError."""
+def read_classes(files: Mapping[str, Path], tell: Tell = logger.warning) -> list[Sample]:
+    """Returns a sample for each line that is not blank, class by class. `tell`: see `decoded`. Raises DataError."""
     samples: list[Sample] = []
     for label, file in files.items():
-        found = [Sample(text, label, file) for text in textlines.texts_in(textlines.content(file))]
+        found = [Sample(text, label, file) for text in textlines.texts_in(textlines.content(file, tell))]
         if not found:
             raise DataError(f"{file} is empty")
         samples += found
     return samples
 
 
-def read_table(file: Path) -> list[Sample]:
-    """Returns the samples of a CSV or JSON-lines file whose text is not blank. Raises DataError."""
+def read_table(file: Path, tell: Tell = logger.warning) -> list[Sample]:
+    """Returns the samples of a CSV or JSON-lines file whose text is not blank. Raises DataError.
+
+    `tell` gets a sentence for all that the file does not say itself: a guess, and what is left out.
+    """
     if not file.exists():
         raise DataError(f"there is no {file}")
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise DataError(f"{file} is not a folder, and its name does not end in {', '.join(_READERS)}")
-    read = [_sample(file, line, text, label) for line, text, label in reader(file, textlines.content(file))]
+    read = [_sample(file, line, text, label) for line, text, label in reader(file, textlines.content(file, tell))]
     samples = [sample for sample in read if sample.text]
     if not samples:
         raise DataError(f"{file} is empty")
     if len(samples) < len(read):
-        logger.info("%s: left out %d blank texts", file, len(read) - len(samples))
+        tell(f"{file}: {len(read) - len(samples):,} of {len(read):,} texts are blank, and are left out")
     return samples
 
 

@@ -14,7 +14,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextDataConfig
 from trainer.data.identity import Identity
 from trainer.data.images import split_indices
-from trainer.data.textfiles import Sample, class_files, named_by_suffix, read_classes, read_table
+from trainer.data.textfiles import Sample, Tell, class_files, named_by_suffix, read_classes, read_table
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,20 @@ class TextData:
     """Its digest is that of all texts and labels in their order."""
     split_hash: str
     """The digest of which texts train and which are held out."""
+    notes: list[str]
+    """What is to be said once about the files: a guessed encoding, blank texts that are left out."""
 
 
 def load_texts(path: Path, config: TextDataConfig) -> TextData:
     """Loads a folder with a file per class, `train/` and `val/` with such files, or one CSV or JSON-lines file.
 
     A class file has a text a line. The class is its stem, or its suffix if all stems are equal. A table has `text` and
-    `label`. Blank texts are left out, repeated ones stay. Files are UTF-8; a file that is not is read as cp1252. A
+    `label`. Blank texts are left out, repeated ones stay. Files are UTF-8; a file without any is read as cp1252. A
     source without its own split is split by the configuration's seed, with the same share of each class. Raises
     DataError.
     """
-    train, val = _split_folders(path) if _has_splits(path) else (_read(path), None)
+    notes: list[str] = []
+    train, val = _split_folders(path, notes.append) if _has_splits(path) else (_read(path, notes.append), None)
     samples = [*train, *(val or [])]
     classes = _classes(path, train)
     index = {name: number for number, name in enumerate(classes)}
@@ -63,6 +66,7 @@ def load_texts(path: Path, config: TextDataConfig) -> TextData:
         classes=classes,
         identity=Identity(digest=digest, root=path, digests=_digests(path, samples)),
         split_hash=hashlib.sha256(digest.encode() + held_out.numpy().tobytes()).hexdigest(),
+        notes=notes,
     )
 
 
@@ -70,7 +74,7 @@ def _has_splits(path: Path) -> bool:
     return (path / "train").is_dir() or (path / "val").is_dir()
 
 
-def _split_folders(root: Path) -> tuple[list[Sample], list[Sample]]:
+def _split_folders(root: Path, tell: Tell) -> tuple[list[Sample], list[Sample]]:
     for split in ("train", "val"):
         if not (root / split).is_dir():
             raise DataError(f"there is no {root / split}: a source with its own split has train/ and val/")
@@ -79,11 +83,11 @@ def _split_folders(root: Path) -> tuple[list[Sample], list[Sample]]:
     for name, file in val.items():
         if name not in train:
             raise DataError(f"{file}: the class {name} is not in {root / 'train'}")
-    return read_classes(train), read_classes(val)
+    return read_classes(train, tell), read_classes(val, tell)
 
 
-def _read(path: Path) -> list[Sample]:
-    return read_classes(class_files(path)) if path.is_dir() else read_table(path)
+def _read(path: Path, tell: Tell) -> list[Sample]:
+    return read_classes(class_files(path), tell) if path.is_dir() else read_table(path, tell)
 
 
 def _classes(path: Path, samples: list[Sample]) -> list[str]:

@@ -169,8 +169,6 @@ def make_task(
         base=origin.name,
         on_chunk=scan.beat,
     )
-    if scan.run is not None and scan.step == 0:
-        for note in data.notes:
-            scan.run.message(note)
+    scan.note(data.notes, "info")
     language = make_language_model(origin, config, metadata=metadata, device=device, scan=scan)
     return LanguageTask(origin=origin, language=language, config=config, data=data, device=device)

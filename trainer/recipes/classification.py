@@ -197,7 +197,7 @@ def make_task(
     if metadata:
         normalization = Normalization.model_validate(metadata["normalization"])
     else:
-        normalization = _normalization(config, data, channels=channels, source=source, workers=workers)
+        normalization = _normalization(config, data, channels=channels, workers=workers)
     for part in (data.train, data.val):
         if isinstance(part, InMemory):
             part.place(device)  # before anything is tried in the memory that is left
@@ -284,12 +284,8 @@ def _weights(model: nn.Module, name: str, weights: str) -> dict[str, Tensor]:
     return picture_state(model, path) if name.startswith(HF) and path.is_dir() else file_state(weights)
 
 
-def _normalization(
-    config: ImageClassification, data: ImageData, *, channels: int, source: str, workers: int
-) -> Normalization:
+def _normalization(config: ImageClassification, data: ImageData, *, channels: int, workers: int) -> Normalization:
     values = choose_normalization(config.data.normalize, data.train, in_memory=data.in_memory, workers=workers)
-    if values is None:
-        raise DataError(f"{source}: the training pictures hold NaN or infinite values")
     if len(values.mean) not in {1, channels}:
         raise ConfigError(
             f"data.normalize has {len(values.mean)} channels, the pictures have {channels} for {config.model.name}"

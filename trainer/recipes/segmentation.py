@@ -233,7 +233,6 @@ def make_task(
     workers = loader_count(config.data.workers, local_size=local_size, batches=batches)
     if metadata is None:
         normalization = choose_normalization(config.data.normalize, data.train, in_memory=False, workers=workers)
-        assert normalization is not None, "bytes are finite"
     else:
         normalization = Normalization.model_validate(metadata["normalization"])
     marking = make_marking(config, data.train, source=source, workers=workers, device=device, metadata=metadata)

@@ -166,6 +166,7 @@ def make_task(
     weights are random and its tokenizer is trained on the training texts. Raises DataError and ConfigError.
     """
     data = load_texts(local_path(source), config.data)
+    scan.note(data.notes)
     with paused():  # this imports transformers
         model, tokenizer = _rebuilt(metadata, data, source) if metadata is not None else _new(config, data, weights)
     freeze(model, config.model.freeze)

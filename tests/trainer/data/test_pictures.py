@@ -1,6 +1,7 @@
 """Sources of pictures: their batches, and the errors for bad sources."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 import tarfile
 from typing import Any
@@ -14,6 +15,7 @@ from tests.approved import Approved
 from tests.trainer.ranks import recipe
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
+from torchyard.models.arrays import picture as picture_of
 from trainer.data import digests
 from trainer.data import folders as class_folders
 from trainer.data.arrays import load_digits, load_npz
@@ -116,6 +118,10 @@ def test_an_npz_file_of_colours_may_have_texts_as_labels_and_is_resized(tmp_path
         {"y_train": np.zeros(6, dtype=np.int64)},
         {"y_test": np.array([5, 9])},
         {"y_train": np.array([None] * 6)},
+        {"x_train": np.full((6, 8, 8), 255.0)},
+        {"x_train": np.full((6, 8, 8), -1.0, dtype=np.float16)},
+        {"x_train": np.zeros((6, 8, 8)), "x_test": np.full((2, 8, 8), 255.0)},
+        {"x_train": np.full((6, 8, 8), np.nan)},
     ],
 )
 def test_a_bad_npz_file_is_named_with_what_is_wrong(
@@ -126,6 +132,18 @@ def test_a_bad_npz_file_is_named_with_what_is_wrong(
         load_npz(path, config())
     assert caught.value.message.startswith(str(path))
     assert caught.value.message == approved.of_row("message", tmp_path=tmp_path)
+
+
+def test_the_floats_that_train_are_those_that_are_predicted(tmp_path: Path) -> None:
+    for highest, taken in ((1.0, True), (1.0005, True), (1.01, False), (255.0, False)):
+        pictures = np.linspace(0, highest, 6 * 64, dtype=np.float32).reshape(6, 8, 8)
+        path = arrays(tmp_path / "a.npz", x_train=pictures, x_test=pictures[:2])
+        for read in (partial(load_npz, path, config()), partial(picture_of, pictures[5], channels=1)):
+            if taken:
+                read()
+            else:
+                with pytest.raises(DataError, match=f"to {highest:g}, and floats of a picture are 0…1: scale them"):
+                    read()
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 torn"])
@@ -243,11 +261,9 @@ def test_auto_normalization_gives_training_pictures_mean_0_and_deviation_1(tmp_p
     data = load_digits(config())
     values = measure(data.train, in_memory=True, workers=0)
     pictures = everything(data.train)[0]
-    assert values is not None
     assert values.mean == pytest.approx([pictures.mean().item()], abs=1e-5)
     assert values.std == pytest.approx([pictures.std().item()], abs=1e-4)
     onfile = measure(load_folders(folders(tmp_path), config()).train, in_memory=False, workers=0)
-    assert onfile is not None
     assert onfile.mean == pytest.approx([sum((0, 1, 2, 100, 101, 102)) / 6 / 255])
 
 

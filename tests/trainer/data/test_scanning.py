@@ -11,13 +11,14 @@ import torch
 
 from tests.approved import Approved
 from tests.trainer.data.test_pictures import folders
+from tests.trainer.data.test_textfiles import file
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines
 from tests.trainer.walls import walls
 import torchyard
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import Message, Progress
-from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig
+from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig, TextClassification
 from torchyard.models.decoding import Header
 from trainer.data import digests, pairs, scanning
 from trainer.data import folders as class_folders
@@ -25,6 +26,7 @@ from trainer.data.folders import load_folders
 from trainer.data.pairs import load_pairs
 from trainer.data.picturefiles import PictureFile, header_of
 from trainer.data.scanning import Scan
+from trainer.recipes import make_task
 from trainer.world import joined
 
 MINUTE = timedelta(minutes=1)
@@ -114,6 +116,24 @@ def test_a_long_look_is_told_and_keeps_the_run_alive(tmp_path: Path, approved: A
     told = lines(run)
     assert [line.text for line in told if isinstance(line, Message)] == [approved("text")]
     assert {line.step for line in told if isinstance(line, Progress)} == {7}
+
+
+def noting(source: Path, step: int) -> None:
+    run = torchyard.init()
+    config = TextClassification.model_validate({"data": {"source": source.as_uri(), "vocabulary": 300}})
+    make_task(config, source=str(source), device=torch.device("cpu"), scan=Scan(run=run, step=step))
+    run.message("loaded")
+    run.close()
+
+
+@pytest.mark.parametrize("step", [0, 7])
+def test_the_job_is_told_at_its_first_start_what_was_guessed(tmp_path: Path, step: int) -> None:
+    source = file(tmp_path / "a.csv", b"text,label\n" + b"caf\xe9,pos\nbad,neg\n" * 9)
+    run = job(tmp_path / "run", {"data": {"source": source.as_uri()}}, trainer="text-classification")
+    results(on_ranks(1, noting, source, step, env=environment(run, data=str(source))))
+    told = [(line.level, line.text) for line in lines(run) if isinstance(line, Message)]
+    guess = f"{source} is not UTF-8 (line 2) and is read as cp1252: if it is not, save it as UTF-8"
+    assert told == [*([] if step else [("warning", guess)]), ("info", "loaded")]
 
 
 def cached(root: Path, cache: str, bundle: str | None) -> bool:

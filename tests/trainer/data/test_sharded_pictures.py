@@ -108,6 +108,18 @@ def test_a_mask_that_is_none_is_named_with_its_tar(tmp_path: Path) -> None:
         load_pairs(sharded(folder), pair_config())
 
 
+@pytest.mark.parametrize("label", ["café".encode("cp1252"), b"", "é".encode() * 101])
+def test_the_name_of_a_class_that_is_not_utf8_or_too_long_is_refused(
+    tmp_path: Path, label: bytes, approved: Approved
+) -> None:
+    shards = tmp_path / "shards"
+    picture = encoded(1)
+    tar(shards / "a.tar", {"1.png": picture, "1.cls": label, "2.png": picture, "2.cls": b"tea"})
+    with pytest.raises(DataError) as raised:
+        load_folders(shards, config())
+    assert str(raised.value) == approved.of_row("message", tmp_path=tmp_path)
+
+
 def test_an_index_with_the_offset_of_another_file_is_refused_when_it_is_read(
     tmp_path: Path, approved: Approved
 ) -> None:

@@ -1,6 +1,5 @@
 """Text files: the samples in them, and the errors for bad files."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -51,11 +50,43 @@ def test_only_line_breaks_end_a_line(tmp_path: Path) -> None:
     assert len(read_classes(class_files(tmp_path))) == 2
 
 
-def test_a_file_that_is_not_utf8_is_read_as_cp1252_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_a_file_in_which_nothing_is_utf8_is_read_as_cp1252_and_that_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
     path = file(tmp_path / "a.txt", b"plain\ncaf\xe9 \x93so\x94\x85 \x81\n")
-    assert pairs(read_classes({"a": path})) == [("plain", "a"), ("café “so”… �", "a")]
-    assert f"{path} is not UTF-8 (line 2): reading it as cp1252" in caplog.text
+    assert pairs(read_classes({"a": path}, told.append)) == [("plain", "a"), ("café “so”… �", "a")]
+    assert told == [f"{path} is not UTF-8 (line 2) and is read as cp1252: if it is not, save it as UTF-8"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-32-be"])
+def test_a_byte_order_mark_says_the_encoding(tmp_path: Path, encoding: str) -> None:
+    mark = "\ufeff" if encoding.endswith("-be") else ""
+    rows = f'{mark}text,label\n"a café, größer",pos\n東京,neg\n'
+    assert pairs(read_table(file(tmp_path / "a.csv", rows.encode(encoding)))) == [
+        ("a café, größer", "pos"),
+        ("東京", "neg"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("café\n".encode() * 3 + b"caf\xe9\n", id="one wrong byte"),
+        pytest.param("\ufeffplain\n".encode() + b"caf\xe9\n", id="behind a mark"),
+        pytest.param("plain\n東京\n".encode()[:-2], id="cut off"),
+        pytest.param("plain\n".encode("utf-16") + b"\x00\xd8", id="half a surrogate"),
+        pytest.param("plain\ntext\n".encode("utf-16-le"), id="without a mark"),
+        pytest.param(b"plain\nte\0xt\n", id="NUL"),
+    ],
+)
+def test_a_wrong_byte_is_named_with_its_line_and_nothing_is_guessed(
+    tmp_path: Path, content: bytes, approved: Approved
+) -> None:
+    path = file(tmp_path / "a.txt", content)
+    told: list[str] = []
+    with pytest.raises(DataError) as caught:
+        read_classes({"a": path}, told.append)
+    assert caught.value.message == approved.of_row("message", tmp_path=tmp_path)
+    assert not told
 
 
 def test_a_csv_file_may_quote_have_more_columns_and_a_byte_order_mark(tmp_path: Path, approved: Approved) -> None:

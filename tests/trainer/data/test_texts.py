@@ -97,6 +97,12 @@ def test_a_single_class_and_an_empty_validation_split_are_errors(tmp_path: Path,
     assert str(raised.value) == approved("message", tmp_path=tmp_path)
 
 
+def test_what_the_files_do_not_say_themselves_is_noted(tmp_path: Path, approved: Approved) -> None:
+    table = file(tmp_path / "a.csv", b"text,label\n" + b"caf\xe9,pos\nbad,neg\n" * 4 + b" ,neg\n")
+    assert "\n".join(load_texts(table, config()).notes) == approved("notes", tmp_path=tmp_path)
+    assert load_texts(folder(tmp_path / "plain"), config()).notes == []
+
+
 def test_repeated_texts_stay(tmp_path: Path) -> None:
     path = file(tmp_path / "a.csv", "text,label\n" + "good,pos\n" * 5 + "bad,neg\n" * 5)
     data = load_texts(path, config(val_fraction=0.2))
