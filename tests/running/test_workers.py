@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+from tests import forked, forks
+
+forks.preload("pytest", "tests.running.plugin", "pytest_timeout")
+
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("-p", "tests.running.plugin", "-p", "no:cacheprovider", "-W", "error", "--strict-markers")
@@ -20,10 +24,12 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(pytester: pytest.Pytester, *arguments: str, **files: str) -> pytest.RunResult:
-    """Runs pytest on files in a process of its own."""
+    """Runs pytest on files in a process of its own, a fork of one that has imported the plugin."""
     if files:
         pytester.makepyfile(**files)
-    return pytester.runpytest_subprocess(*OPTIONS, *arguments)
+    known = ("-W", "ignore::pytest.PytestAssertRewriteWarning", f"--basetemp={pytester.path / 'temporary'}")
+    done = forked.run("pytest", *OPTIONS, *known, *arguments, env=os.environ, cwd=pytester.path)
+    return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), duration=0.0)
 
 
 def test_outcomes_output_warnings_and_durations_of_workers_are_reported(pytester: pytest.Pytester) -> None:
