@@ -106,6 +106,7 @@ def _run(
         output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(output, descriptor)
         os.close(output)
+    sys.stdout, sys.stderr = forks.open_output(1, "<stdout>"), forks.open_output(2, "<stderr>")
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)

@@ -57,21 +57,22 @@ def end_server() -> None:
         os.waitpid(_servers.pop(), 0)
 
 
+def open_output(descriptor: int, name: str) -> TextIO:
+    """Opens stdout or stderr as Python does when it starts."""
+    file = open(descriptor, "w", buffering=1, closefd=False)  # noqa: SIM115 - as long as the process
+    cast(Any, file.buffer).raw.name = name  # as Python names it
+    return file
+
+
 def _restore_defaults() -> None:
     """Takes back what pytest has set: forks are as new interpreters, but for what is imported."""
     sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
-    sys.stdout, sys.stderr = _output(1, "<stdout>"), _output(2, "<stderr>")
+    sys.stdout, sys.stderr = open_output(1, "<stdout>"), open_output(2, "<stderr>")
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     warnings.resetwarnings()
     for ignored in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
         warnings.simplefilter("ignore", ignored)
-
-
-def _output(descriptor: int, name: str) -> TextIO:
-    file = open(descriptor, "w", buffering=1, closefd=False)  # noqa: SIM115 - as long as the process
-    cast(Any, file.buffer).raw.name = name  # as Python names it
-    return file
 
 
 def _serve(listener: int, ended: int) -> NoReturn:

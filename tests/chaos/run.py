@@ -33,6 +33,8 @@ class Options:
     database: DatabaseKind
     kinds: Sequence[Kind]
     trials: int
+    forks: bool = False
+    """Whether programs are forks of a process that has imported them."""
 
 
 def run(folder: Path, options: Options) -> Report:
@@ -40,7 +42,7 @@ def run(folder: Path, options: Options) -> Report:
 
     Raises TimeoutError if the service does not start, and unexpected exceptions of the run's threads.
     """
-    with deployed(folder, database=options.database) as made, made.client() as client:
+    with deployed(folder, database=options.database, forks=options.forks) as made, made.client() as client:
         say = _Clock()
         say(f"chaos: seed {options.seed}, {options.kills} kills in {options.minutes:g} min; references first")
         made.receiver.listen(client)

@@ -222,7 +222,7 @@ def test_a_checkpoint_predicts_and_is_exported_where_the_extras_are_installed(
     _run([_UV, "pip", "check", "--python", str(python)], cwd=tmp_path)
 
 
-@pytest.mark.parametrize("pydantic", [None, "1"])
+@pytest.mark.parametrize("pydantic", [None, pytest.param("1", marks=pytest.mark.thorough)])
 def test_a_script_runs_in_an_environment_without_our_pydantic(
     built: Distributions, tmp_path: Path, pydantic: str | None
 ) -> None:

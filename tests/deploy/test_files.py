@@ -71,9 +71,7 @@ def test_secrets_stay_out_of_git_and_out_of_the_image() -> None:
 
 @pytest.mark.parametrize("name", [*SECRETS, "TORCHYARD_ALLOW_PATHS"])
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_its_env_file_compose_says_what_to_do(
-    variables: dict[str, str], name: str, value: str | None
-) -> None:
+def test_without_its_env_file_compose_says_what_to_do(variables: dict[str, str], name: str, value: str | None) -> None:
     given = {key: text for key, text in variables.items() if key != name}
     with pytest.raises(MissingVariableError, match="run `make env` first"):
         load(given if value is None else {**given, name: value})

@@ -14,6 +14,7 @@ import sys
 from tests.e2e.service import is_running, processes_naming, until
 from torchyard.client import Client
 
+ROOT = Path(__file__).parents[2]
 _HERE_DOCUMENT = re.compile(r"<<'?END'?\n.*?^END$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
 _BEFORE_PROGRAM = re.compile(r"do|\w+=.*", re.DOTALL)
@@ -39,6 +40,13 @@ def commands_in(block: str, program: str) -> list[list[str]]:
         elif found[-1] or not _BEFORE_PROGRAM.fullmatch(word):
             found[-1].append(word)
     return [command[1:] for command in found if command and Path(command[0]).name == program]
+
+
+def started_by(goal: str) -> str:
+    """Returns the command with which a goal of make ends, once all is installed and built."""
+    command = ["make", "--dry-run", "--no-print-directory", "--old-file=.venv/.complete", *goal.split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1]
 
 
 def run_blocks(commands: list[str], folder: Path, environment: dict[str, str]) -> str:

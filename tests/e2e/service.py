@@ -29,6 +29,7 @@ class Service:
 
     Without addresses of a database and a Redis it has its own. `warm`: whether its worker keeps a warm process, which
     costs seconds of a processor. `prefix`: a command that runs another one. `python`: that of the environment.
+    `command`: what runs in place of `python -m torchyard.cli up`, with the same options.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Service:
         env: Mapping[str, str] = MappingProxyType({}),
         prefix: Sequence[str] = (),
         python: Path = Path(sys.executable),
+        command: Sequence[str] = (),
     ) -> None:
         self.data = folder / "data"
         self.code = folder / "code"
@@ -49,7 +51,7 @@ class Service:
         self.database = database or f"sqlite:///{self.data / 'torchyard.db'}"
         self._slots = slots
         self._prefix = prefix
-        self._python = str(python)
+        self._command = [*command] or [str(python), "-P", "-m", "torchyard.cli", "up"]
         self._env = {**os.environ, **({} if warm else {"TORCHYARD_LAUNCHER": "torchrun"}), **env}
         self._elsewhere = [
             *(("--database", database) if database is not None else ()),
@@ -77,7 +79,7 @@ class Service:
             self._up = subprocess.Popen(
                 [
                     *self._prefix,
-                    *(self._python, "-P", "-m", "torchyard.cli", "up", "--port", str(free_port())),
+                    *(*self._command, "--port", str(free_port())),
                     *("--data-dir", str(self.data), "--cpu-slots", str(self._slots), "--allow-path", str(self.code)),
                     *self._elsewhere,
                 ],

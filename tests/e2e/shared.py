@@ -3,10 +3,12 @@
 from collections.abc import Generator
 import contextlib
 from pathlib import Path
+import shlex
 
 import pytest
 
 from tests.databases import Databases, SQLiteDatabases
+from tests.e2e.documented import ROOT, started_by
 from tests.e2e.service import Service, running, until
 
 HOME_FILES = (".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", ".aws/credentials", ".cache/huggingface/token")
@@ -24,10 +26,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shared_service(databases: Databases, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    """Runs a service on each kind of database. On SQLite it is the file that `up` makes."""
+    """Runs a service on each kind of database by the command of `make up`. On SQLite it is the file that `up` makes."""
     with contextlib.ExitStack() as stack:
         url = None if isinstance(databases, SQLiteDatabases) else stack.enter_context(databases.empty())
-        service = Service(tmp_path_factory.mktemp("service"), database=url, env={"HOME": str(home)})
+        command = shlex.split(started_by("up"))
+        command[0] = str(ROOT / command[0])
+        service = Service(tmp_path_factory.mktemp("service"), database=url, env={"HOME": str(home)}, command=command)
         stack.enter_context(running(service))
         until(lambda: _starts_warm(service), what="jobs start warm")  # those that start cold cost more
         yield service

@@ -3,16 +3,15 @@
 from itertools import takewhile
 from pathlib import Path
 import re
-import subprocess
 import sys
 
 import pytest
 
-from tests.e2e.documented import blocks, commands_in, environment_in, run_blocks, running_by
+from tests.e2e.documented import ROOT, blocks, commands_in, environment_in, run_blocks, running_by, started_by
+from tests.e2e.service import Service
 from tests.servers import free_port
 from tests.torchyard.cli.reading import commands, read
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 DOCUMENTS = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
@@ -43,13 +42,16 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return environment_in(tmp_path)
 
 
-def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path, environment: dict[str, str]) -> None:
-    """`make demo` uses the service that `make up` starts."""
-    port = free_port()
+@pytest.mark.parametrize("databases", ["sqlite"], ids=[pytest.HIDDEN_PARAM], indirect=True, scope="session")
+def test_the_commands_of_the_readme_do_what_it_says(
+    tmp_path: Path, environment: dict[str, str], shared_service: Service
+) -> None:
+    """They use the service of tests/e2e, which the command of `make up` has started, as one started here."""
+    port = int(shared_service.server["url"].rpartition(":")[2])
+    (tmp_path / ".torchyard").symlink_to(shared_service.data)
     program = next(block for block in blocks(README, "python") if block.startswith("from torchyard import Client"))
     shown = [_here(block, port) for block in _run(blocks(README, "sh"))]
-    with running_by(_started_by(f"up PORT={port}"), tmp_path, environment):
-        said = run_blocks([_started_by("demo"), *shown, f"python - <<'END'\n{program}END"], tmp_path, environment)
+    said = run_blocks([started_by("demo"), *shown, f"python - <<'END'\n{program}END"], tmp_path, environment)
     assert "val/accuracy" in said
     assert len(list(tmp_path.glob("*.pt"))) >= 2
 
@@ -125,13 +127,6 @@ def test_a_wrong_command_in_a_document_is_found(line: str, wrong: str) -> None:
     with pytest.raises(Exception, match=wrong):
         for arguments in commands_in(line, "torchyard"):
             read(arguments)
-
-
-def _started_by(goal: str) -> str:
-    """Returns the command with which a goal of make ends, once all is installed and built."""
-    command = ["make", "--dry-run", "--no-print-directory", "--old-file=.venv/.complete", *goal.split()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1]
 
 
 def _run(found: list[str]) -> list[str]:

@@ -84,7 +84,10 @@ def _codes(outer: CodeType) -> Iterator[CodeType]:
 @cache
 def _holding(mutation: Mutation) -> list[Path]:
     found: list[Path] = []
+    named = f"def {mutation.function.rpartition('.')[2]}"
     for path in sorted(path.relative_to(ROOT) for folder in SEARCHED for path in (ROOT / folder).rglob("*.py")):
+        if named not in (ROOT / path).read_text(encoding="utf-8"):
+            continue
         if mutation.function in functions_of(path):
             try:
                 code(path, mutation)

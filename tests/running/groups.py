@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 _SERVICE = (
+    "browser/test_page.py",
     "e2e/test_after.py",
     "e2e/test_artifacts.py",
     "e2e/test_asha.py",
     "e2e/test_cut_connections.py",
+    "e2e/test_documented_commands.py",
     "e2e/test_forged_records.py",
     "e2e/test_init_from.py",
     "e2e/test_intents.py",

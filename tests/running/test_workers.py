@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+from tests import forked, forks
+
+forks.preload("pytest", "tests.running.plugin", "pytest_timeout")
+
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("-p", "tests.running.plugin", "-p", "no:cacheprovider", "-W", "error", "--strict-markers")
@@ -20,10 +24,12 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(pytester: pytest.Pytester, *arguments: str, **files: str) -> pytest.RunResult:
-    """Runs pytest on files in a process of its own."""
+    """Runs pytest on files in a process of its own, a fork of one that has imported the plugin."""
     if files:
         pytester.makepyfile(**files)
-    return pytester.runpytest_subprocess(*OPTIONS, *arguments)
+    known = ("-W", "ignore::pytest.PytestAssertRewriteWarning", f"--basetemp={pytester.path / 'temporary'}")
+    done = forked.run("pytest", *OPTIONS, *known, *arguments, env=os.environ, cwd=pytester.path)
+    return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), duration=0.0)
 
 
 def test_outcomes_output_warnings_and_durations_of_workers_are_reported(pytester: pytest.Pytester) -> None:
@@ -109,6 +115,7 @@ def test_a_worker_that_ends_fails_its_test_and_the_others_run(pytester: pytest.P
     result.stdout.fnmatch_lines(["*test_2*", "gw0, *ended by SIGKILL", "*test_3*", "gw1, *exited with 0"])
 
 
+@pytest.mark.thorough
 def test_an_error_in_the_teardown_of_what_is_shared_is_the_last_tests(pytester: pytest.Pytester) -> None:
     code = """
         import pytest
@@ -122,6 +129,7 @@ def test_an_error_in_the_teardown_of_what_is_shared_is_the_last_tests(pytester: 
     result.assert_outcomes(passed=1, errors=1)
 
 
+@pytest.mark.thorough
 def test_it_stops_after_the_first_failure(pytester: pytest.Pytester) -> None:
     code = "def test_1(): pass\ndef test_2(): assert False\ndef test_3(): pass"
     result = run(pytester, "-n1", "-x", test_it=code, test_other=code)
@@ -136,7 +144,7 @@ def test_a_test_that_hangs_is_ended_in_its_worker(pytester: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(["*Timeout*0.2*"])
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.thorough), 2])
 def test_where_there_is_no_test_or_no_test_can_be_collected_pytest_says_so(
     pytester: pytest.Pytester, workers: int
 ) -> None:
@@ -146,7 +154,7 @@ def test_where_there_is_no_test_or_no_test_can_be_collected_pytest_says_so(
     broken.stdout.fnmatch_lines(["*1 error during collection*"])
 
 
-@pytest.mark.parametrize("to_all", [False, True])
+@pytest.mark.parametrize("to_all", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_ctrl_c_ends_the_workers_and_tears_down(pytester: pytest.Pytester, to_all: bool) -> None:
     """A terminal sends it to all processes. One sent to pytest alone reaches the workers too."""
     pytester.makepyfile(
@@ -192,6 +200,7 @@ def test_a_run_of_all_quick_tests_fails_by_a_skip_that_is_not_listed(pytester: p
     assert run(pytester, "-n1", "test_it.py").ret == pytest.ExitCode.OK
 
 
+@pytest.mark.thorough
 def test_each_test_runs_in_one_shard(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it="import pytest\n@pytest.mark.parametrize('value', range(20))\ndef test_it(value): pass")
     passed = [run(pytester, "-n0", "--shard", f"{number}/2").parseoutcomes()["passed"] for number in (1, 2)]
@@ -199,6 +208,7 @@ def test_each_test_runs_in_one_shard(pytester: pytest.Pytester) -> None:
     assert run(pytester, "--shard", "3/2").ret == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.thorough
 def test_children_of_tests_begin_with_the_default_handlers_in_the_background_too(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it="""

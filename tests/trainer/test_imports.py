@@ -37,6 +37,7 @@ for module in {(*MODULES, *PRELOADED)!r}:
 """
 
 
+@pytest.mark.thorough
 def test_the_imports_start_no_thread_and_no_cuda_and_draw_no_random_numbers() -> None:
     _run(f"""{RECORDING}
 assert found == ["_cuda_getDeviceCount", "_cuda_init"]

@@ -40,12 +40,14 @@ let browser: Browser;
 /** Two that were trained, with other learning rates. */
 let careful: Job;
 let bold: Job;
-const folder = mkdtempSync(join(tmpdir(), "torchyard-code-"));
+/** Of a service that runs, such as that of the other tests: its data, and where its jobs may read code. */
+const { BROWSER_SERVICE: running, BROWSER_CODE: readable = tmpdir() } = process.env;
+const folder = mkdtempSync(join(readable, "torchyard-code-"));
 const gate = join(folder, "gate");
 
 before(async () => {
   writeFileSync(join(folder, "train.py"), PROGRAM);
-  service = await Service.start({ allow: folder });
+  service = running === undefined ? await Service.start({ allow: folder }) : Service.runningIn(running);
   [careful, bold] = await Promise.all([trained("careful", 0.001), trained("bold", 0.1)]);
   browser = await launch();
 });

@@ -16,11 +16,16 @@ export interface Facts {
 
 export class Service {
   readonly folder: string;
-  private readonly child: ChildProcess;
+  private readonly child: ChildProcess | undefined;
 
-  private constructor(child: ChildProcess, folder: string) {
+  private constructor(folder: string, child?: ChildProcess) {
     this.child = child;
     this.folder = folder;
+  }
+
+  /** Uses the service that runs with data in `folder`, which does not end with the test. */
+  static runningIn(folder: string): Service {
+    return new Service(folder);
   }
 
   /** Starts `torchyard up` with data of its own on a free port. Jobs may name code below the folder `allow`. */
@@ -36,9 +41,9 @@ export class Service {
       stdio: ["ignore", "pipe", "pipe"],
       env: { ...process.env, ...settings },
     });
-    const service = new Service(child, folder);
+    const service = new Service(folder, child);
     try {
-      await service.ready();
+      await ready(child);
     } catch (error) {
       await service.stop();
       throw error;
@@ -75,24 +80,26 @@ export class Service {
 
   /** Ends the service with its jobs, and removes its data. */
   async stop(): Promise<void> {
-    if (this.child.exitCode === null && this.child.signalCode === null) {
-      const ended = new Promise<void>((done) => this.child.once("exit", () => done()));
-      this.child.kill("SIGINT");
+    const { child } = this;
+    if (child === undefined) return;
+    if (child.exitCode === null && child.signalCode === null) {
+      const ended = new Promise<void>((done) => child.once("exit", () => done()));
+      child.kill("SIGINT");
       await ended;
     }
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
 
-  /** Waits until it says that it can be used. Throws if it ends before, or takes too long. */
-  private async ready(): Promise<void> {
-    let said = "";
-    this.child.stderr?.on("data", (text: Buffer) => (said += text.toString()));
-    await new Promise<void>((ready, failed) => {
-      this.child.stdout?.on("data", (text: Buffer) => {
-        if (text.includes("token")) ready();
-      });
-      this.child.once("exit", () => failed(new Error(`the service ended: ${said}`)));
-      setTimeout(() => failed(new Error(`the service did not start: ${said}`)), START_MS).unref();
+/** Waits until it says that it can be used. Throws if it ends before, or takes too long. */
+async function ready(child: ChildProcess): Promise<void> {
+  let said = "";
+  child.stderr?.on("data", (text: Buffer) => (said += text.toString()));
+  await new Promise<void>((done, failed) => {
+    child.stdout?.on("data", (text: Buffer) => {
+      if (text.includes("token")) done();
     });
-  }
+    child.once("exit", () => failed(new Error(`the service ended: ${said}`)));
+    setTimeout(() => failed(new Error(`the service did not start: ${said}`)), START_MS).unref();
+  });
 }

@@ -2,17 +2,23 @@
 
 from collections.abc import Generator, Mapping, Sequence
 import contextlib
+from dataclasses import dataclass
 from functools import cache
 import io
 import os
 from pathlib import Path
 import subprocess
 import sys
+import tempfile
+from typing import IO
 from unittest.mock import patch
 
 import typer.main
 
+from tests import forked, forks
 from torchyard.cli import main
+
+forks.preload("torchyard.cli")
 
 COMMAND = (sys.executable, "-P", "-m", "torchyard.cli")
 
@@ -36,30 +42,33 @@ def run_in_process(
 
 
 def run_process(
-    arguments: Sequence[str], environment: Mapping[str, str], *, stdin: str = "", cwd: Path | None = None
+    arguments: Sequence[str], environment: Mapping[str, str], *, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command as a process of its own, to its end."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        cwd=cwd,
-        timeout=240,
-    )
+    return forked.run("torchyard.cli", *arguments, env=environment, cwd=cwd or Path.cwd())
+
+
+@dataclass(frozen=True)
+class Started:
+    """A process of the command. Its output is read as it writes it."""
+
+    program: forked.ForkedProgram
+    stdout: IO[str]
+    stderr: IO[str]
 
 
 @contextlib.contextmanager
-def start_process(arguments: Sequence[str], environment: Mapping[str, str]) -> Generator[subprocess.Popen[str]]:
+def start_process(arguments: Sequence[str], environment: Mapping[str, str]) -> Generator[Started]:
     """Runs the command as a process of its own for the duration of the block, and kills it then."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*COMMAND, *arguments], stdout=pipe, stderr=pipe, text=True, env=environment) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        out, err = Path(folder, "stdout"), Path(folder, "stderr")
+        for path in (out, err):
+            os.mkfifo(path)
+        program = forked.ForkedProgram(
+            "torchyard.cli", *arguments, env=environment, cwd=Path.cwd(), log=out, stderr=err
+        )
+        stack.callback(program.kill)
+        yield Started(program, *(stack.enter_context(path.open()) for path in (out, err)))
 
 
 def exit_code() -> int:

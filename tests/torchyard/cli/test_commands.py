@@ -101,7 +101,8 @@ def test_download_requests_the_chosen_checkpoint(server: FakeServer, option: lis
 def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", log_page([{**line(1), "text": "1×8×8"}]))
-    done = run_process(["logs", "job_1"], {**environment_of(server), "PYTHONIOENCODING": "ascii"})
+    env = {**environment_of(server), "PYTHONIOENCODING": "ascii"}  # Python reads it at its start
+    done = subprocess.run([*COMMAND, "logs", "job_1"], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1?8?8" in done.stdout
 

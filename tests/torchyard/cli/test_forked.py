@@ -85,6 +85,7 @@ def test_each_finds_what_a_program_finds_that_was_started_and_nothing_of_the_oth
         }
 
 
+@pytest.mark.thorough
 def test_its_failpoints_are_those_of_its_own_variables(folder: Path) -> None:
     (folder / "two.py").write_text("from torchyard.host.failpoints import failpoint\nfailpoint('store.claim.after')")
     with starting(folder) as starter:
@@ -95,6 +96,7 @@ def test_its_failpoints_are_those_of_its_own_variables(folder: Path) -> None:
         assert [program.wait(30) for program in programs] == [7, -signal.SIGKILL]
 
 
+@pytest.mark.thorough
 def test_one_that_runs_is_stopped_by_a_signal(folder: Path) -> None:
     with starting(folder) as starter:
         program = start(starter, folder, "one", WAIT="1")

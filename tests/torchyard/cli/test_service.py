@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.approved import Approved
-from tests.e2e.service import Service, running, until
+from tests.e2e.service import Service, until
 from tests.torchyard.cli.invocation import environment, run_in_process, start_process
 from tests.torchyard.cli.proxy import breaking_proxy
 from tests.torchyard.cli.terminal import in_terminal
@@ -28,7 +28,7 @@ from torchyard.contract.views.jobs import JobView
 
 DIGITS = """
 trainer: image-classification
-name: digits
+name: numerals
 labels: {team: bridges}
 config: {data: {source: digits}, training: {epochs: 2}}
 """
@@ -42,10 +42,13 @@ for number in range(300):
 """
 
 
+pytestmark = pytest.mark.parametrize("databases", ["sqlite"], ids=[pytest.HIDDEN_PARAM], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with running(Service(tmp_path_factory.mktemp("service"))) as service:
-        yield service
+def service(shared_service: Service) -> Service:
+    """The service of tests/e2e, on SQLite."""
+    return shared_service
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def trained(service: Service) -> JobView:
     assert "epoch 2/2" in done.stdout
     assert "succeeded" in done.stderr.splitlines()[-1]
     assert "val/accuracy" in done.stderr
-    return service.client.get("digits").view
+    return service.client.get("numerals").view
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +117,7 @@ def test_ps_filters_jobs(service: Service, trained: JobView, failed: JobView) ->
         return {job["id"] for job in json.loads(_run(service, "ps", "--json", *options).stdout)}
 
     assert {trained.id, failed.id} <= listed("--all")
-    assert listed("--name", "digits", "--state", "succeeded", "--since", "1h") >= {trained.id}
+    assert listed("--name", "numerals", "--state", "succeeded", "--since", "1h") >= {trained.id}
     assert failed.id not in listed("--label", "team=bridges", "--all")
     assert listed("--since", "2199-01-01T00:00:00Z") == set()
     lines = _run(service, "ps", "--name", "fails").stdout.splitlines()
@@ -180,19 +183,19 @@ def test_workers_lists_each_device(service: Service) -> None:
 
 
 def test_metrics_prints_a_table_a_curve_csv_or_json(service: Service, trained: JobView) -> None:
-    heading, *rows = _run(service, "metrics", "digits").stdout.splitlines()
+    heading, *rows = _run(service, "metrics", "numerals").stdout.splitlines()
     assert heading.split() == ["METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "SOURCE"]
     assert {row.split()[0] for row in rows} == set(trained.metrics)
-    points = [*csv.DictReader(io.StringIO(_run(service, "metrics", "digits", "-k", "val/accuracy", "--csv").stdout))]
+    points = [*csv.DictReader(io.StringIO(_run(service, "metrics", "numerals", "-k", "val/accuracy", "--csv").stdout))]
     assert [point["key"] for point in points] == ["val/accuracy"] * 2
     assert float(points[-1]["value"]) == trained.metrics["val/accuracy"]
-    view = json.loads(_run(service, "metrics", "digits", "--key", "val/loss", "--json").stdout)
+    view = json.loads(_run(service, "metrics", "numerals", "--key", "val/loss", "--json").stdout)
     assert [series["key"] for series in view["data"]] == ["val/loss"]
-    plot = _run(service, "metrics", "digits", "-k", "train/loss", "--plot", env={"COLUMNS": "60"}).stdout
+    plot = _run(service, "metrics", "numerals", "-k", "train/loss", "--plot", env={"COLUMNS": "60"}).stdout
     assert "train/loss" in plot and "┤" in plot and "\x1b" not in plot
     assert max(len(line) for line in plot.splitlines()) == 60
-    assert "This job has" in _run(service, "metrics", "digits", "-k", "other").stderr
-    assert _run(service, "metrics", "digits", "--plot", "--json").returncode == 2
+    assert "This job has" in _run(service, "metrics", "numerals", "-k", "other").stderr
+    assert _run(service, "metrics", "numerals", "--plot", "--json").returncode == 2
 
 
 def test_logs_since_starts_at_a_time(service: Service, trained: JobView) -> None:
@@ -207,11 +210,11 @@ def test_logs_since_starts_at_a_time(service: Service, trained: JobView) -> None
 
 
 def test_checkpoints_are_listed_with_their_aliases(service: Service, trained: JobView) -> None:
-    heading, newest, oldest = _run(service, "checkpoints", "digits").stdout.splitlines()
+    heading, newest, oldest = _run(service, "checkpoints", "numerals").stdout.splitlines()
     assert heading.split()[:5] == ["CHECKPOINT", "EPOCH", "STEP", "SIZE", "ALIASES"]
     assert "latest" in newest and "epoch-1" in oldest
-    assert [item["epoch"] for item in json.loads(_run(service, "checkpoints", "digits", "--json").stdout)] == [2, 1]
-    assert trained.id in _run(service, "show", "digits").stdout
+    assert [item["epoch"] for item in json.loads(_run(service, "checkpoints", "numerals", "--json").stdout)] == [2, 1]
+    assert trained.id in _run(service, "show", "numerals").stdout
 
 
 def test_a_download_continues_over_a_connection_that_breaks(service: Service, trained: JobView, tmp_path: Path) -> None:
@@ -223,7 +226,7 @@ def test_a_download_continues_over_a_connection_that_breaks(service: Service, tr
         assert proxy.broken >= 3
         assert proxy.sent < listed.size + 100_000
     assert _holds(Path(done.stdout.strip()), listed)
-    assert [path.name for path in tmp_path.iterdir()] == [f"digits-epoch-{listed.epoch}.pt"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"numerals-epoch-{listed.epoch}.pt"]
 
 
 def test_a_stopped_download_continues_with_the_next_command(
@@ -235,10 +238,9 @@ def test_a_stopped_download_continues_with_the_next_command(
         proxy.limit, proxy.hangs = half, True
         with start_process(["download", trained.id, "-o", str(target)], _environment(service, proxy.url)) as process:
             until(lambda: any(path.stat().st_size > half // 2 for path in tmp_path.iterdir()), what="half has arrived")
-            process.send_signal(signal.SIGINT)
-            assert process.stderr is not None
+            process.program.send_signal(signal.SIGINT)
             shown = process.stderr.read()
-            assert process.wait(30) == 130
+            assert process.program.wait(30) == 130
         assert shown == approved("shown")
         proxy.limit, already = None, proxy.sent
         done = _run(service, "download", trained.id, "-o", str(target), url=proxy.url)
@@ -262,12 +264,11 @@ def test_follow_loses_and_repeats_nothing_over_broken_connections_and_a_restarte
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit = 6000
         with start_process(["logs", job.id, "-f"], _environment(service, proxy.url)) as process:
-            assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(151)]
             os.kill(service.server["processes"]["api"], signal.SIGKILL)
             (service.code / "prints" / "gate").touch()
             lines += process.stdout.readlines()
-            assert process.wait(60) == 0
+            assert process.program.wait(60) == 0
         assert proxy.broken >= 5
     assert lines == [f"rank 0 | line {number}\n" for number in range(300)]
 
@@ -321,7 +322,7 @@ def test_top_shows_devices_queue_and_what_ended(
     assert "large" in queue and "needs 999 devices" in queue
     assert ended.startswith("ENDED TODAY  ")
     [line] = [line for line in ended.splitlines() if trained.name in line]
-    assert line.split()[:2] == ["✓", "digits"]
+    assert line.split()[:2] == ["✓", "numerals"]
     again = _run(service, "top").stdout
     assert _without_seconds(again) == _without_seconds(done.stdout), "a pipe gets it once"
 
@@ -333,19 +334,19 @@ def _without_seconds(shown: str) -> list[str]:
 def test_top_redraws_until_q(service: Service, trained: JobView) -> None:
     code, screen = _in_terminal(service, "top", answer="q", shown="ENDED TODAY")
     assert code == 0
-    assert "FLOOR" in screen and "digits" in screen
+    assert "FLOOR" in screen and "numerals" in screen
 
 
 def test_ps_watch_redraws_until_ctrl_c(service: Service, trained: JobView) -> None:
-    code, screen = _in_terminal(service, "ps", "--watch", answer="\x03", shown="digits")
+    code, screen = _in_terminal(service, "ps", "--watch", answer="\x03", shown="numerals")
     assert code == 0
     assert screen.count("\x1b[?1049h") == screen.count("\x1b[?1049l") == 1
     assert trained.name in screen
 
 
 def test_the_shell_completes_jobs_and_stays_silent_without_a_server(service: Service, trained: JobView) -> None:
-    asked = {"_TORCHYARD_COMPLETE": "complete_bash", "COMP_WORDS": "torchyard show dig", "COMP_CWORD": "2"}
-    assert _run(service, env=asked).stdout.split() == ["digits"]
+    asked = {"_TORCHYARD_COMPLETE": "complete_bash", "COMP_WORDS": "torchyard show numer", "COMP_CWORD": "2"}
+    assert _run(service, env=asked).stdout.split() == ["numerals"]
     by_id = {**asked, "COMP_WORDS": f"torchyard logs {trained.id[:-2]}"}
     assert _run(service, env=by_id).stdout.split() == [trained.id]
     done = _run(service, url="http://127.0.0.1:1", env=asked)

@@ -1,14 +1,22 @@
-"""`torchyard up`, for real: its processes, its files, and how it ends. What jobs live through is in tests/e2e."""
+"""`torchyard up`, for real: its processes, its files, what it gives to whom, and how it ends.
+
+What jobs live through is in tests/e2e.
+"""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 import os
 from pathlib import Path
 import signal
 import stat
 import subprocess
 import sys
+from typing import Any
 
+import psutil
 import pytest
+from redis import Redis
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from tests import forks
 from tests.e2e.service import Service, processes_naming, running, until
@@ -16,15 +24,47 @@ from tests.forked import run
 from torchyard.cli.up import redis_server
 from torchyard.cli.up.child import Child
 from torchyard.contract.errors import ServerUnreachable
+from torchyard.host.datadir import redis_password_file
 
 forks.preload("torchyard.cli", "torchyard.cli.up.service")
+
+SHELLS_TOKEN = "the-token-of-another-server"
+MAIL_PASSWORD = "the-password-of-the-mail-server"
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service whose parts may die, as they come back."""
-    with running(Service(tmp_path_factory.mktemp("service"), slots=1, warm=False)) as service:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHYARD_TOKEN", SHELLS_TOKEN)
+        patch.setenv("TORCHYARD_SMTP_PASSWORD", MAIL_PASSWORD)
+        patch.setenv("TORCHYARD_URL", "http://another.example.com")
+        started = Service(tmp_path_factory.mktemp("service"), slots=1, warm=False)
+    with running(started) as service:
         yield service
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """What `server.json` said before each part was killed, and when all were started again."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    environments: dict[str, dict[str, str]]
+    """Those of the parts that were started again. Those that were forked show that of the process that forked them."""
+
+
+@pytest.fixture(scope="module")
+def restarted(service: Service) -> Restarted:
+    until(lambda: "controller" in service.server["processes"], what="the controller runs")
+    before = service.server
+    for pid in (before["pid"], *before["processes"].values()):
+        assert before["token"] not in " ".join(_environ(pid).values())
+    for name, pid in before["processes"].items():
+        os.kill(pid, signal.SIGKILL)
+        until(lambda name=name, pid=pid: service.server["processes"][name] != pid, what=f"{name} is started again")
+    after = service.server
+    return Restarted(before, after, {name: _environ(pid) for name, pid in after["processes"].items()})
 
 
 def test_its_files_are_the_owners_alone_and_it_is_found_by_them(service: Service) -> None:
@@ -40,12 +80,8 @@ def test_its_files_are_the_owners_alone_and_it_is_found_by_them(service: Service
         assert client.ready().status == "ok"
 
 
-def test_whatever_dies_comes_back_at_the_same_address(service: Service) -> None:
-    before = service.server
-    for name, pid in before["processes"].items():
-        os.kill(pid, signal.SIGKILL)
-        until(lambda name=name, pid=pid: service.server["processes"][name] != pid, what=f"{name} is started again")
-    after = service.server
+def test_whatever_dies_comes_back_at_the_same_address(service: Service, restarted: Restarted) -> None:
+    before, after = restarted.before, restarted.after
     assert (after["url"], after["token"], after["pid"]) == (before["url"], before["token"], before["pid"])
     assert not {*after["processes"].values()} & {*before["processes"].values()}
 
@@ -57,6 +93,54 @@ def test_whatever_dies_comes_back_at_the_same_address(service: Service) -> None:
             return False
 
     until(ready, what="the service is ready again")
+
+
+def test_no_process_shows_the_token_and_only_the_api_gets_it(restarted: Restarted) -> None:
+    token, variables = restarted.after["token"], restarted.environments
+    assert variables["api"]["TORCHYARD_TOKEN"] == token
+    for name in ("worker", "controller", "redis"):
+        text = " ".join(variables[name].values())
+        assert token not in text and SHELLS_TOKEN not in text, name
+    assert [name for name, own in variables.items() if MAIL_PASSWORD in own.values()] == ["controller"]
+    assert not [name for name in variables["redis"] if name.startswith("TORCHYARD_")]
+    assert not {"TORCHYARD_HOST", "TORCHYARD_PORT"} & variables["worker"].keys()
+    assert not {"TORCHYARD_ALLOW_PATHS", "TORCHYARD_CPU_SLOTS", "TORCHYARD_UMASK"} & variables["api"].keys()
+
+
+def test_redis_lets_in_only_who_knows_the_password(service: Service) -> None:
+    path = service.data / "redis" / "redis.sock"
+    for user in ("", "default:@", "torchyard:wrong@"):
+        with Redis.from_url(f"unix://{user}{path}") as stranger, pytest.raises(AuthenticationError):
+            stranger.ping()
+    for file in (redis_password_file(service.data / "redis"), service.data / "redis" / "users.acl"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert len(_password(service)) >= 43  # 256 bits
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("SCRIPT FLUSH", "CONFIG GET *", "ACL LIST", "SHUTDOWN", "DEBUG SLEEP 0"),
+        *("FLUSHALL", "KEYS *", "SAVE", "MODULE LIST", "REPLICAOF NO ONE", "CLIENT LIST", "MONITOR", "GET other"),
+        *("ZADD other 1 a", "PUBLISH other a", "DEL torchyard:queue"),
+    ],
+)
+def test_redis_does_only_what_the_service_needs(service: Service, command: str) -> None:
+    with _redis(service) as redis, pytest.raises(NoPermissionError):
+        redis.execute_command(*command.split())  # pyright: ignore[reportUnknownMemberType]
+
+
+@pytest.mark.parametrize("command", ["'GET', 'other'", "'CONFIG', 'GET', '*'", "'FLUSHALL'", "'PUBLISH', 'other', 'a'"])
+def test_a_script_in_redis_does_no_more(service: Service, command: str) -> None:
+    with _redis(service) as redis, pytest.raises(ResponseError, match=r"can.t (run|access|publish)|not allowed"):
+        redis.eval(f"return redis.call({command})", 0)
+
+
+def test_the_password_of_redis_is_in_no_command_line_and_no_log(service: Service) -> None:
+    processes = [psutil.Process(pid) for pid in (service.server["pid"], *service.server["processes"].values())]
+    shown = " ".join(part for process in processes for part in process.cmdline())
+    logs = [service.data.parent / "up.log", *(service.data / "logs").iterdir()]
+    assert _password(service) not in shown + "".join(path.read_text() for path in logs)
 
 
 def test_a_second_one_is_refused(service: Service, tmp_path: Path) -> None:
@@ -180,6 +264,19 @@ def test_the_last_error_of_a_child_is_of_its_newest_process(tmp_path: Path, prog
     child.start()
     until(lambda: child.died() is not None, what="its end")
     assert child.last_error() == error
+
+
+def _redis(service: Service) -> Redis:
+    path = service.data / "redis" / "redis.sock"
+    return Redis(unix_socket_path=str(path), username="torchyard", password=_password(service))
+
+
+def _password(service: Service) -> str:
+    return redis_password_file(service.data / "redis").read_text()
+
+
+def _environ(pid: int) -> dict[str, str]:
+    return psutil.Process(pid).environ()
 
 
 def _pid(service: Service) -> int | None:

@@ -2,16 +2,17 @@
 
 from datetime import datetime
 import json
+from pathlib import Path
 import re
 import signal
-import subprocess
 from typing import Any
 
 import pytest
 
 from tests.approved import Approved
+from tests.forked import ForkedProgram
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
-from tests.torchyard.cli.invocation import COMMAND, start_process
+from tests.torchyard.cli.invocation import start_process
 from tests.torchyard.cli.reading import read
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import JOB, NOW, event, job, line, live, log_page, page, point, sse, stacks
@@ -140,7 +141,6 @@ def test_a_closed_pipe_is_not_an_error(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", log_page([line(number) for number in range(1, 20_000)]))
     with start_process(["logs", "job_1"], environment_of(server)) as process:
-        assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "rank 0 | text 1\n"
         process.stdout.close()
         assert process.stderr.read() == ""
@@ -186,7 +186,9 @@ def test_a_line_without_an_end_is_shown_in_its_place_in_a_terminal_alone(
 
 
 @pytest.mark.parametrize("logged", [True, pytest.param(False, marks=pytest.mark.thorough)])
-def test_a_traceback_that_the_log_has_shown_is_not_shown_again(server: FakeServer, logged: bool) -> None:
+def test_a_traceback_that_the_log_has_shown_is_not_shown_again(
+    server: FakeServer, tmp_path: Path, logged: bool
+) -> None:
     frames = ['  File "train.py", line 7', "    load()", "ValueError: blue"]
     error = {**ERROR, "traceback": "\n".join(["Traceback (most recent call last):", *frames, ""])}
     texts = ["Traceback (most recent call last):", frames[0], '  File "ours.py", line 1', *frames[1:]]
@@ -199,16 +201,10 @@ def test_a_traceback_that_the_log_has_shown_is_not_shown_again(server: FakeServe
     apart = run(server, *command)
     assert apart.stderr.count("ValueError: blue") == 1  # stdout may go to a file
     code, screen = in_terminal(command, environment_of(server))
-    together = subprocess.run(
-        [*COMMAND, *command],
-        env=environment_of(server),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert (code, together.returncode) == (1, 1)
-    for shown in (screen, together.stdout):
+    together = tmp_path / "together"
+    program = ForkedProgram("torchyard.cli", *command, env=environment_of(server), cwd=tmp_path, log=together)
+    assert (code, program.wait(120)) == (1, 1)
+    for shown in (screen, together.read_text()):
         assert shown.count("ValueError: blue") == 1
         assert shown.count("train.py") == (1 if logged else 2)
         assert "rank 1 raised ValueError" in shown
@@ -218,10 +214,9 @@ def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server:
     server.on(JOB, job(state="running"))
     server.on(f"{JOB}/stream", sse(("log", 1, line(1))))
     with start_process(["logs", "job_1", "-f"], environment_of(server)) as process:
-        assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "rank 0 | text 1\n"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        process.program.send_signal(signal.SIGINT)
+        assert process.program.wait(20) == 130
         assert "torchyard logs job_1 -f" in process.stderr.read()
     assert all(request.method == "GET" for request in server.requests)
 

@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import jsonschema_rs
-from pydantic import SecretStr
 
-from api.app import create_app
-from api.settings import Settings
+from tests import forks
+
+forks.preload("tests.torchyard.client.openapi")  # it is made once, before the tests' processes are forked
 
 _JSON = "application/json"
 
@@ -45,4 +45,6 @@ def _paths() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
 
 @cache
 def _document() -> dict[str, Any]:
-    return create_app(Settings(token=SecretStr("for-the-document-only-0123456789"))).openapi()
+    from tests.torchyard.client.openapi import DOCUMENT
+
+    return DOCUMENT

@@ -86,7 +86,9 @@ def test_two_downloads_of_the_same_file_do_not_mix(server: FakeServer, client: C
     assert client.download("job_1", to="mine.pt").read_bytes() == DATA
 
 
-@pytest.mark.parametrize("driver", list(DRIVERS))
+@pytest.mark.parametrize(
+    "driver", [pytest.param(name, marks=[pytest.mark.thorough] if name == "asyncio" else []) for name in DRIVERS]
+)
 def test_a_write_that_fails_reports_how_much_is_kept(server: FakeServer, driver: str) -> None:
     serve_checkpoint(server, DATA)
     code = (

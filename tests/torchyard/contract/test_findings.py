@@ -112,9 +112,9 @@ def test_a_request_has_the_keys_that_it_may_have() -> None:
 
 
 def test_unknown_keys_are_compared_and_listed_within_bounds() -> None:
-    many = {f"{'n' * 90_000}{number}": 1 for number in range(2_000)}
+    many = {f"{'n' * 20_000}{number}": 1 for number in range(1_000)}
     found = errors(script(**many))
-    assert found.pop() == ("", "and 1950 more")
+    assert found.pop() == ("", "and 950 more")
     assert len(found) == 50
     assert "there are resources" in found[9][1]
     assert {message for _, message in found[10:]} == {"is no key"}

@@ -51,7 +51,7 @@ def test_a_checkpoint_needs_its_file_and_nothing_of_the_server(tmp_path: Path, t
     """The data is gone, and so is the tree: -S keeps the editable installation of this one away."""
     packages, folder = tmp_path / "packages", tmp_path / "fresh"
     package = Path(torchyard.__file__).parent
-    shutil.copytree(package, packages / "torchyard", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(package, packages / "torchyard")
     folder.mkdir()
     for trainer in trainers.split():
         data = tmp_path / trainer

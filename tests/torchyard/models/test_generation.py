@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 PROMPTS = [[9, 40, 41], [12, 13, 14, 15, 16, 17, 18, 19, 20], [33]]
 
 
-@pytest.fixture(scope="module", params=["llama", "gpt2", "gemma3_text"])
+@pytest.fixture(scope="module", params=["llama", pytest.param("gpt2", marks=pytest.mark.thorough), "gemma3_text"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from transformers import AutoModelForCausalLM
 
@@ -88,9 +88,9 @@ def fixed(*shares: float) -> Forward:
     ],
 )
 def test_tokens_are_drawn_by_their_probabilities(how: dict[str, float], shares: list[float]) -> None:
-    (tokens,) = texts(fixed(0.1, 0.2, 0.3, 0.4), [[0]], stops=set(), most=2000, seed=0, **how)
+    (tokens,) = texts(fixed(0.1, 0.2, 0.3, 0.4), [[0]], stops=set(), most=800, seed=0, **how)
     counts = Counter(tokens)
-    assert [counts[token] / len(tokens) for token in range(4)] == pytest.approx(shares, abs=0.04)
+    assert [counts[token] / len(tokens) for token in range(4)] == pytest.approx(shares, abs=0.06)
 
 
 def test_numbers_that_are_no_probabilities_are_refused(approved: Approved) -> None:

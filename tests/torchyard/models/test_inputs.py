@@ -196,7 +196,7 @@ def large(path: Path, number: int) -> None:
     Image.fromarray(values).resize((643, 481)).save(path, exif=exif)
 
 
-@pytest.mark.parametrize("resize", ["crop", "squash"])
+@pytest.mark.parametrize("resize", ["crop", pytest.param("squash", marks=pytest.mark.thorough)])
 def test_files_are_prepared_as_for_the_evaluation_of_a_classifier(tmp_path: Path, resize: str) -> None:
     files = [
         tmp_path / "data" / label / f"{number}.{end}" for label in "ab" for number, end in enumerate(("jpg", "png"))
@@ -215,7 +215,7 @@ def test_files_are_prepared_as_for_the_evaluation_of_a_classifier(tmp_path: Path
     assert _pixels_of(task) == sorted(model.read(file).pixels.tolist() for file in files)
 
 
-@pytest.mark.parametrize("resize", ["crop", "squash"])
+@pytest.mark.parametrize("resize", ["crop", pytest.param("squash", marks=pytest.mark.thorough)])
 def test_files_are_prepared_as_for_the_evaluation_of_masks(tmp_path: Path, resize: str) -> None:
     files = [tmp_path / "data" / "images" / f"{number}.{end}" for number, end in enumerate(("jpg", "png"))]
     for number, file in enumerate(files):

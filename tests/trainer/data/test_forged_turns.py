@@ -1,5 +1,6 @@
 """Attacks by a user's message that imitates the assistant's turn: the loss must not count it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,15 @@ import pytest
 
 from tests.trainer.bases import END, tiny_base
 from tests.trainer.data.test_sequences import batch, learned, load, source, twice
+from tests.trainer.rendering import rendered_here
 from torchyard.models.base import open_base
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rendered() -> Iterator[None]:
+    """Templates are rendered in this process."""
+    with rendered_here():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def test_each_batch_draws_from_the_global_generators() -> None:
     assert first.sum(1).tolist() == pytest.approx([1.0] * 8)
 
 
-@pytest.mark.parametrize("alpha", [0.2, 1.0])
+@pytest.mark.parametrize("alpha", [0.2, pytest.param(1.0, marks=pytest.mark.thorough)])
 def test_shares_have_the_mean_and_the_variance_of_a_beta_distribution(alpha: float) -> None:
     random.seed(0)
     shares = torch.tensor(list(_shares(alpha, count=4000)))

@@ -51,7 +51,7 @@ def task(base: Path, file: Path, *, metadata: dict[str, Any] | None = None, **ch
     return make_task(language.recipe(base, file, **changes), source=str(file), device=CPU, metadata=metadata)
 
 
-@pytest.mark.parametrize("method", ["lora", "full"])
+@pytest.mark.parametrize("method", ["lora", pytest.param("full", marks=pytest.mark.thorough)])
 def test_the_loss_is_the_mean_over_counted_tokens_for_any_batch(base: Path, data: Path, method: str) -> None:
     found = task(base, data, model={"method": method})
     model: Any = found.model
@@ -91,7 +91,7 @@ def test_what_is_counted_is_said(base: Path, data: Path) -> None:
     assert "padding" not in task(base, data, data={"packing": False}).description
 
 
-@pytest.mark.parametrize("method", ["lora", "full"])
+@pytest.mark.parametrize("method", ["lora", pytest.param("full", marks=pytest.mark.thorough)])
 def test_a_checkpoint_makes_the_same_task_again(base: Path, data: Path, method: str) -> None:
     before = task(base, data, model={"method": method})
     with torch.no_grad():
@@ -107,7 +107,7 @@ def test_a_checkpoint_makes_the_same_task_again(base: Path, data: Path, method: 
     assert ("tokenizer" in before.metadata, "adapter" in before.metadata) == (method == "full", method == "lora")
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.thorough)])
 def test_an_adapter_goes_on_its_own_base_alone(base: Path, data: Path, tmp_path: Path, kind: str) -> None:
     before = task(base, data)
     other = tiny_base(tmp_path / "other", kind=kind, seed=8)
@@ -136,7 +136,7 @@ def test_a_base_that_is_a_bundle_needs_its_folder(base: Path, data: Path, approv
     assert str(raised.value) == approved("message")
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.thorough)])
 def test_the_operations_of_a_model_without_weights_are_those_of_one_with_them(
     kind: str, data: Path, tmp_path: Path
 ) -> None:
@@ -241,7 +241,7 @@ def gradient(found: LanguageTask) -> dict[str, torch.Tensor]:
     return {name: item.grad for name, item in found.model.named_parameters() if item.grad is not None}
 
 
-@pytest.mark.parametrize("method", ["lora", "full"])
+@pytest.mark.parametrize("method", ["lora", pytest.param("full", marks=pytest.mark.thorough)])
 def test_packed_documents_have_the_gradient_of_separate_ones(base: Path, data: Path, method: str) -> None:
     packed, separate = (
         task(base, data, model={"method": method}, data={"packing": packing}) for packing in (True, False)

@@ -137,7 +137,7 @@ def trained(task: Segmenter, *, epochs: int = 10) -> None:
             optimizer.step()
 
 
-@pytest.mark.parametrize("loss", [{}, {"class_weights": "auto", "dice": 1.0}])
+@pytest.mark.parametrize("loss", [pytest.param({}, marks=pytest.mark.thorough), {"class_weights": "auto", "dice": 1.0}])
 def test_shapes_are_told_apart_after_a_few_steps(tmp_path: Path, loss: dict[str, Any]) -> None:
     task = segmenter(shapes(tmp_path, ignored=True, count=16), config(loss=loss, data={"augment": ["hflip"]}))
     trained(task)
