@@ -10,9 +10,9 @@ import tempfile
 from worker.host.untrusted import remove_inside
 
 NOBODY = 65534
-DEPTH = 1100
-"""Deeper than Python recurses, and longer than the longest path by the names of `leave_depth`."""
-_NAME = "deep"
+LEVELS = 120
+"""Of folders in folders whose path is longer than the longest that the system takes."""
+_NAME = "d" * 40
 
 
 def leave_everything(folder: Path, *, outside: Path) -> None:
@@ -20,13 +20,13 @@ def leave_everything(folder: Path, *, outside: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     outside.mkdir(parents=True)
     (outside / "kept").write_text("kept")
-    leave_depth(folder, DEPTH)
+    leave_depth(folder, LEVELS)
     _leave_odd(folder, outside)
     _leave_locked(folder)
 
 
 def leave_depth(folder: Path, levels: int) -> None:
-    """Leaves folders in folders, far beyond the longest path, and 1 MiB in the innermost."""
+    """Leaves folders in folders, beyond the longest path, and 1 MiB in the innermost."""
     inner = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
         os.mkdir(_NAME, dir_fd=inner)

@@ -17,7 +17,7 @@ from store.facts.attempts import Claim
 from store.ids import new_id
 from store.rows import deletion
 from tests.databases import on_both
-from tests.leftovers import DEPTH, leave_depth, leave_everything
+from tests.leftovers import LEVELS, leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
@@ -269,7 +269,7 @@ def test_whatever_an_attempt_left_goes_with_its_run_directory(
         if job_id != ended:
             host.make(job_id, 1)
         leave_everything(host.runs / job_id / "1" / "job" / "work", outside=tmp_path / f"outside-{number}")
-        leave_depth(host.runs / job_id / "1" / "job" / "checkpoints" / ".epoch-0002.77", DEPTH)
+        leave_depth(host.runs / job_id / "1" / "job" / "checkpoints" / ".epoch-0002.77", LEVELS)
     for _ in range(2):  # the second time over the first
         rundirs.move_aside(RunDir(host.runs / waiting / "1"))
         host.make(waiting, 1)
@@ -286,9 +286,9 @@ def test_whatever_an_attempt_left_goes_with_its_run_directory(
 @pytest.mark.usefixtures("removed_afterwards")
 def test_depth_does_not_hide_the_size_of_a_run_directory(host: RunDirsFixture) -> None:
     small, deep = host.ended(days=1), host.ended(days=2)
-    leave_depth(host.runs / deep / "1", DEPTH)
+    leave_depth(host.runs / deep / "1", LEVELS)
     measured = rundirs.size(host.runs / deep / "1", unlock=False)
-    assert measured > 2 * MIB + DEPTH * (host.runs / deep / "1").stat().st_blocks * 512
+    assert measured > 2 * MIB + LEVELS * (host.runs / deep / "1").stat().st_blocks * 512
     host.sweep(keep_bytes=measured)
     assert host.existing() == {f"{small}/1"}
 

@@ -16,7 +16,7 @@ from store.service_identity import ServiceIdentity
 from tests.approved import Approved
 from tests.databases import unavailable
 from tests.disks import mounted
-from tests.leftovers import DEPTH, leave_depth
+from tests.leftovers import LEVELS, leave_depth
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
@@ -221,7 +221,7 @@ def test_an_outage_of_the_database_delays_the_end_and_loses_nothing(
 @pytest.mark.usefixtures("removed_afterwards")
 def test_a_damaged_checkpoint_is_skipped_and_its_owner_is_told(simulated: SimulatedRunnerFixture) -> None:
     simulated.run.resume.mkdir(parents=True)
-    leave_depth(simulated.run.resume, DEPTH)  # whatever lies there is removed
+    leave_depth(simulated.run.resume, LEVELS)  # whatever lies there is removed
     for seq, content in enumerate((b"older", b"newer")):
         blob = simulated.context.store.blobs.add(BytesIO(content))
         files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
