@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchyard.contract.errors import DataError
+from torchyard.models.depth import eight_bits, is_deep, largest
 
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError)
 """The exceptions of Pillow for a file that it cannot read as a picture."""
@@ -30,6 +31,8 @@ class Header(NamedTuple):
     size: tuple[int, int]
     """Width and height of the upright picture, after its EXIF orientation is applied."""
     grey: bool
+    deep: bool = False
+    """Whether it has more than 8 bits a value: see `torchyard.models.depth`."""
 
 
 def header(file: File) -> Header:
@@ -37,7 +40,7 @@ def header(file: File) -> Header:
     try:
         with Image.open(file) as image:
             size = (image.height, image.width) if _on_its_side(image) else image.size
-            return Header(size, image.mode in {"1", "L", "I", "F"} or image.mode.startswith("I;16"))
+            return Header(size, image.mode in {"1", "L"} or is_deep(image.mode), is_deep(image.mode))
     except UNREADABLE as error:
         raise unreadable(file, error) from error
 
@@ -72,7 +75,16 @@ def load(file: File, *, channels: int, wanted: tuple[int, int] | None = None) ->
             if wanted is not None:
                 _draft(opened, wanted)
             ImageOps.exif_transpose(opened, in_place=True)  # in place, as a copy of all pixels takes time
-            return converted(opened, channels=channels)
+            return converted(opened, channels=channels, kind=opened.format)
+    except UNREADABLE as error:
+        raise unreadable(file, error) from error
+
+
+def largest_value(file: File) -> int | None:
+    """Returns the largest value of a picture of 16 bits. None: it is another one. Raises DataError."""
+    try:
+        with Image.open(file) as opened:
+            return largest(opened, opened.format)
     except UNREADABLE as error:
         raise unreadable(file, error) from error
 
@@ -83,10 +95,13 @@ def unreadable(file: File, error: BaseException) -> DataError:
     return DataError(f"{_name(file)} cannot be read as a picture: {why}")
 
 
-def converted(image: Image.Image, *, channels: int) -> Image.Image:
-    """Returns the picture with 8 bits a value and 1 or 3 channels."""
+def converted(image: Image.Image, *, channels: int, kind: str | None) -> Image.Image:
+    """Returns the picture with 8 bits a value and 1 or 3 channels. `kind`: the format of its file, if it was one.
+
+    Raises ValueError for values of which nobody knows which one is white.
+    """
     mode = "L" if channels == 1 else "RGB"
-    image = _eight_bits(image)
+    image = _eight_bits(image, kind)
     return image if image.mode == mode else image.convert(mode)
 
 
@@ -148,12 +163,11 @@ def _enlarged(size: tuple[int, int], crop_fraction: float) -> tuple[int, int]:
     return (max(width, round(width / crop_fraction)), max(height, round(height / crop_fraction)))
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    if "transparency" in image.info:
-        return image.convert("RGBA")  # Pillow warns if a palette with transparency is converted to RGB directly
-    if image.mode != "I" and not image.mode.startswith("I;16"):
-        return image
-    return Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
+def _eight_bits(image: Image.Image, kind: str | None) -> Image.Image:
+    if is_deep(image.mode):
+        return eight_bits(image, kind)
+    # By way of RGBA, as Pillow warns if a palette with transparency is converted to RGB directly.
+    return image.convert("RGBA") if "transparency" in image.info else image
 
 
 def _name(file: File) -> str:

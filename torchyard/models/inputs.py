@@ -11,7 +11,8 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.models import arrays
-from torchyard.models.decoding import UNREADABLE, Resize, converted, fit, header, load, pixels
+from torchyard.models.decoding import UNREADABLE, Resize, converted, fit, header, largest_value, load, pixels
+from torchyard.models.depth import SAVE_8_BITS, largest, looks_black
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """The files in a folder that are pictures."""
@@ -60,9 +61,12 @@ def read(source: Any, form: Form) -> Picture:
     """
     size = (form.width, form.height)
     if isinstance(source, Path | str):
+        own_header = header(source)
+        _expect_bright(str(source), largest_value(source) if own_header.deep else None)
         image = load(source, channels=form.channels, wanted=_wanted(form))
-        own = _own_size(Path(source), image)
+        own = _own_size(own_header.size, image)
     elif isinstance(source, Image.Image):
+        _expect_bright("the image", largest(source, source.format))
         image = _opened(source, channels=form.channels)
         own = image.size
     else:
@@ -118,9 +122,15 @@ def _wanted(form: Form) -> tuple[int, int]:
     return (round(form.width / scale), round(form.height / scale))
 
 
-def _own_size(file: Path, image: Image.Image) -> tuple[int, int]:
+def _expect_bright(what: str, value: int | None) -> None:
+    """Raises DataError for values of 8 bits in a picture of 16: training refuses them, too."""
+    if value is not None and looks_black(value):
+        raise DataError(f"{what} has 16 bits a value, and the largest one is {value}, so it is black: {SAVE_8_BITS}")
+
+
+def _own_size(size: tuple[int, int], image: Image.Image) -> tuple[int, int]:
     """Returns the size of an upright file. `image` is its picture, of which a large JPEG was decoded smaller."""
-    width, height = header(file).size
+    width, height = size
     if (width - height) * (image.width - image.height) < 0:
         return (height, width)  # the header of a PNG does not say that it lies on its side
     return (width, height)
@@ -128,6 +138,6 @@ def _own_size(file: Path, image: Image.Image) -> tuple[int, int]:
 
 def _opened(image: Image.Image, *, channels: int) -> Image.Image:
     try:
-        return converted(ImageOps.exif_transpose(image), channels=channels)
+        return converted(ImageOps.exif_transpose(image), channels=channels, kind=image.format)
     except UNREADABLE as error:
         raise DataError(f"the image cannot be read: {error}") from error

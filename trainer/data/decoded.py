@@ -21,7 +21,7 @@ import zlib
 
 from torch import Tensor
 
-FORMAT = 1
+FORMAT = 2
 """Counts up when the same settings give other pixels."""
 MOST_BYTES = 32 << 30
 """All files of an owner take at most this much of a host's disk,"""

@@ -13,6 +13,7 @@ from torch import Tensor
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig
 from torchyard.models.decoding import Resize, decode
+from trainer.data.brightness import expect_bright
 from trainer.data.decoded import Decoded, fill
 from trainer.data.digests import split_digest
 from trainer.data.images import ImageData, split_indices
@@ -79,6 +80,7 @@ def load_folders(
     found = scan.share(partial(_look_through, root, config, channels, scan))
     files = Files(root, found["files"], digest=found["digest"], stamp=found["stamp"])
     scan.compare(files)
+    scan.note(found["notes"])
     members, names = found.get("members"), found.get("names", files.names)
     sources = [str(root / name) for name in names] if members is None else shared_files(files, members)
     labels = torch.tensor(found["labels"])
@@ -173,17 +175,21 @@ def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -
     return files, labels
 
 
-def _inspect(files: Sequence[PictureFile], image_size: int | None, channels: int | None, scan: Scan) -> dict[str, int]:
-    first, _ = header_of(files[0])
+def _inspect(files: Sequence[PictureFile], image_size: int | None, channels: int | None, scan: Scan) -> dict[str, Any]:
+    first = header_of(files[0]).size
     grey = True
+    deep: list[PictureFile] = []
     checked = files[:: max(1, len(files) // MAX_CHECKED)]
     for file in scan.each(checked, "reads the headers"):
-        size, is_grey = header_of(file)
-        grey = grey and is_grey
-        if image_size is None and size != first:
-            raise DataError(_differs(str(file), size, first))
+        found = header_of(file)
+        grey = grey and found.grey
+        if found.deep:
+            deep.append(file)
+        if image_size is None and found.size != first:
+            raise DataError(_differs(str(file), found.size, first))
     width, height = (image_size, image_size) if image_size else first
-    return {"channels": channels or (1 if grey else 3), "height": height, "width": width}
+    form = {"channels": channels or (1 if grey else 3), "height": height, "width": width}
+    return {**form, "notes": expect_bright(deep, scan)}
 
 
 def _pictures(form: _Format, cache: Decoded | None, files: Sequence[tuple[PictureFile, int]]) -> Tensor:

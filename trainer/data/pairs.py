@@ -13,6 +13,7 @@ from torch import Tensor
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import SegmentationDataConfig
 from torchyard.models.decoding import fit_box, header, load, pixels
+from trainer.data.brightness import expect_bright
 from trainer.data.decoded import Decoded, fill
 from trainer.data.digests import split_digest
 from trainer.data.identity import Identity
@@ -76,6 +77,19 @@ class Pairs:
         counts = load_batches(read, self._chosen(plan), workers=workers, device=torch.device("cpu"))
         return torch.stack(list(counts)).sum(0).tolist()
 
+    def are_of_one_class(self) -> bool:
+        """Returns whether no mask that `count_classes` counts has a second class. Raises DataError.
+
+        It ends with the first second class.
+        """
+        count = min(len(self), MAX_MEASURED)
+        total = torch.zeros(1)
+        for single in (torch.arange(count) * len(self) // count).tolist():
+            total = total + _class_counts(self._config, [self.pairs[single]])
+            if (total > 0).sum() > 1:
+                return False
+        return True
+
     def _chosen(self, plan: Sequence[Tensor]) -> Iterator[list[Pair]]:
         return ([self.pairs[index] for index in batch.tolist()] for batch in plan)
 
@@ -100,6 +114,7 @@ def load_pairs(root: Path, config: SegmentationDataConfig, *, scan: Scan = ALONE
     found = scan.share(partial(_look_through, root, config, scan))
     files = Files(root, found["files"], digest=found["digest"], stamp=found["stamp"])
     scan.compare(files)
+    scan.note(found["notes"])
     members = found.get("members")
     sources = [root / name for name in files.names] if members is None else shared_files(files, members)
     named = zip(found["names"], sources[::2], sources[1::2], strict=True)
@@ -134,18 +149,19 @@ def _look_through(root: Path, config: SegmentationDataConfig, scan: Scan) -> dic
     else:
         pairs = _pairs(root)
         _expect_two(root, pairs)
-    _inspect(pairs, config, scan)
+    inspected = _inspect(pairs, config, scan)
     files = [Path(str(file)).relative_to(root).as_posix() for pair in pairs for file in (pair.picture, pair.mask)]
-    return {"names": [pair.name for pair in pairs], "train": train, **scan.listing(files, root)}
+    return {"names": [pair.name for pair in pairs], "train": train, **inspected, **scan.listing(files, root)}
 
 
 def _look_through_shards(root: Path, config: SegmentationDataConfig, scan: Scan) -> dict[str, Any]:
     shards = read_shards(root, scan)
     found = paired(shards)
     _expect_two(root, found.files)
-    _inspect([Pair(name, *both, 0) for name, both in zip(found.names, found.files, strict=True)], config, scan)
+    pairs = [Pair(name, *both, 0) for name, both in zip(found.names, found.files, strict=True)]
+    inspected = _inspect(pairs, config, scan)
     files = [file for both in found.files for file in both]
-    return {"names": found.names, "train": found.train, **listing(shards, files, scan)}
+    return {"names": found.names, "train": found.train, **inspected, **listing(shards, files, scan)}
 
 
 def _expect_two(root: Path, pairs: Sequence[Any]) -> None:
@@ -181,11 +197,16 @@ def _by_stem(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _inspect(pairs: Sequence[Pair], config: SegmentationDataConfig, scan: Scan) -> None:
+def _inspect(pairs: Sequence[Pair], config: SegmentationDataConfig, scan: Scan) -> dict[str, Any]:
+    deep: list[PictureFile] = []
     for pair in scan.each(pairs[:: max(1, len(pairs) // MAX_CHECKED)], "reads the headers"):
-        if header_of(pair.picture).size != header_of(pair.mask).size:
+        found = header_of(pair.picture)
+        if found.deep:
+            deep.append(pair.picture)
+        if found.size != header_of(pair.mask).size:
             # Raises, unless an orientation that is not in the header makes the sizes equal.
             _picture_and_mask(pair, config)
+    return {"notes": expect_bright(deep, scan)}
 
 
 def _pictures_and_masks(config: SegmentationDataConfig, cache: Decoded | None, pairs: Sequence[Pair]) -> Tensor:

@@ -19,6 +19,7 @@ from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
 from trainer.data.batch import Batch
+from trainer.data.brightness import expect_spread
 from trainer.data.folders import load_folders
 from trainer.data.identity import Identity
 from trainer.data.images import ImageData, InMemory, choose_normalization
@@ -197,6 +198,7 @@ def make_task(
     if metadata:
         normalization = Normalization.model_validate(metadata["normalization"])
     else:
+        expect_spread(data.train, source)
         normalization = _normalization(config, data, channels=channels, workers=workers)
     for part in (data.train, data.val):
         if isinstance(part, InMemory):

@@ -19,6 +19,7 @@ from torchyard.run import Run
 from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
 from trainer.data.batch import Batch
+from trainer.data.brightness import expect_spread
 from trainer.data.identity import Identity
 from trainer.data.images import choose_normalization
 from trainer.data.loading import loader_count, to_device
@@ -232,10 +233,13 @@ def make_task(
     batches = -(-len(data.train) // config.training.per_device_batch_size)
     workers = loader_count(config.data.workers, local_size=local_size, batches=batches)
     if metadata is None:
+        expect_spread(data.train, source)
         normalization = choose_normalization(config.data.normalize, data.train, in_memory=False, workers=workers)
     else:
         normalization = Normalization.model_validate(metadata["normalization"])
     marking = make_marking(config, data.train, source=source, workers=workers, device=device, metadata=metadata)
+    if metadata is None and data.train.are_of_one_class():
+        scan.note([f"{source}: no training mask has a second class: see data.mask_threshold, or data.classes"])
     model = unet.build(config.model.name, outputs=outputs(config))
     if metadata is None:
         initialize(model, _fill(model, config.model.name, weights), config.model.init)

@@ -16,8 +16,15 @@ from torchyard.models.decoding import decode, fit, header, load, pixels
 def test_a_picture_of_16_bits_keeps_the_upper_eight(tmp_path: Path) -> None:
     path = tmp_path / "deep.png"
     Image.fromarray(np.array([[0, 256, 65535]], dtype=np.uint16)).save(path)
-    assert header(path) == ((3, 1), True)
+    assert header(path) == ((3, 1), True, True)
     assert decode(path, channels=1).tolist() == [[[0, 1, 255]]]
+
+
+def test_floats_of_0_to_1_become_0_to_255(tmp_path: Path) -> None:
+    path = tmp_path / "floats.tif"
+    Image.fromarray(np.array([[0, 0.5, 1]], dtype=np.float32)).save(path)
+    assert header(path) == ((3, 1), True, True)
+    assert decode(path, channels=1).tolist() == [[[0, 128, 255]]]
 
 
 def test_a_rotated_photograph_is_turned_upright(tmp_path: Path) -> None:
@@ -25,7 +32,7 @@ def test_a_rotated_photograph_is_turned_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (8, 4)).save(path, exif=exif)
-    assert header(path) == ((4, 8), False)
+    assert header(path) == ((4, 8), False, False)
     assert decode(path, channels=3).shape == (3, 8, 4)
 
 

@@ -109,6 +109,23 @@ def test_an_array_that_is_no_picture_is_refused(grey: PictureModel[Any], array: 
         grey.predict(array)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.arange(64, dtype=np.uint16), "has 16 bits a value, and the largest one is 63, so it is black: save it"),
+        (np.arange(64, dtype=np.int32), "its values have 32 bits, and nobody knows which one is white"),
+        (np.arange(64, dtype=np.float32), "its floats are 0 to 63, and those of a picture 0…1: scale them"),
+    ],
+)
+def test_a_picture_of_which_nobody_knows_what_is_white_is_refused(
+    tmp_path: Path, grey: PictureModel[Any], values: Any, message: str
+) -> None:
+    path = saved(tmp_path, Image.fromarray(values.reshape(8, 8)), "a.tif")
+    for source in (path, Image.fromarray(values.reshape(8, 8))):
+        with pytest.raises(DataError, match=message):
+            grey.predict(source)
+
+
 def test_a_cut_picture_has_the_first_class_where_it_is_cut(tmp_path: Path) -> None:
     state = walls()
     state["model"]["head.weight"][:], state["model"]["head.bias"][:] = 0, 1  # every pixel is the second class
