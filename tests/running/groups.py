@@ -13,6 +13,7 @@ _SERVICE = (
     "e2e/test_cut_connections.py",
     "e2e/test_documented_commands.py",
     "e2e/test_forged_records.py",
+    "e2e/test_hostile_media.py",
     "e2e/test_init_from.py",
     "e2e/test_intents.py",
     "e2e/test_jobs.py",

@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
+from tests import forks
 from tests.approved import Approved
-from tests.trainer.ranks import environment
+from tests.trainer.ranks import DEADLINE_S, environment
 from torchyard.contract.rundir import RunDir
 
+forks.preload(__name__, "api.app")
+
 ROOT = Path(__file__).parents[3]
+
+PACKAGES = ("torchyard", "scheduling", "store", "api", "worker", "trainer")
 
 SCHEMA = '''
 """The configuration of `line-fit`."""
@@ -119,7 +124,7 @@ print(json.dumps({
 def source(tmp_path: Path) -> Path:
     """A copy of the project's packages to which the recipe is added."""
     folder = tmp_path / "source"
-    for package in ("torchyard", "scheduling", "store", "api", "worker", "trainer"):
+    for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package)  # with what was compiled, which takes seconds
     (folder / "torchyard/contract/recipes/line.py").write_text(SCHEMA)
     (folder / "trainer/recipes/line.py").write_text(TRAINER)
@@ -130,21 +135,41 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def run(source: Path, folder: Path, spec: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def run(source: Path, folder: Path, spec: dict[str, Any]) -> str:
+    """Runs SCRIPT in a fork of a process that has imported torch. Returns what it printed."""
     run_dir = RunDir(folder / "run")
     run_dir.create()
     env = {
         **os.environ,
         **environment(run_dir, data="generated"),
-        "PYTHONPATH": str(source),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "0",
         "GLOO_SOCKET_IFNAME": "lo",
         **dict.fromkeys(("RANK", "LOCAL_RANK"), "0"),
         **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1"),
     }
-    command = [sys.executable, "-P", "-c", SCRIPT, json.dumps(spec)]
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    said = folder / "said"
+    process = forks.context.Process(target=_run_script, args=(source, folder, env, json.dumps(spec), said))
+    process.start()
+    process.join(DEADLINE_S)
+    assert process.exitcode == 0, said.read_text()
+    return said.read_text()
+
+
+def _run_script(source: Path, folder: Path, env: dict[str, str], spec: str, said: Path) -> None:
+    """Imports the packages of `source` anew, which wait for a recipe that ours have not."""
+    for descriptor in (1, 2):
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), descriptor)
+    sys.stdout, sys.stderr = forks.open_output(1, "<stdout>"), forks.open_output(2, "<stderr>")
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+        del sys.modules[name]
+    sys.path.insert(0, str(source))
+    sys.argv = ["script", spec]
+    exec(compile(SCRIPT, "script", "exec"), {"__name__": "__main__"})
+    sys.stdout.flush()
 
 
 def test_an_added_recipe_validates_is_listed_trains_and_its_checkpoint_evaluates(
@@ -152,9 +177,7 @@ def test_an_added_recipe_validates_is_listed_trains_and_its_checkpoint_evaluates
 ) -> None:
     config = {"slope": 3.0, "training": {"epochs": 1, "per_device_batch_size": 4}}
     spec = {"trainer": "line-fit", "config": config, "checkpoint": {"monitor": "val/slope_error"}}
-    done = run(source, tmp_path, spec)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(run(source, tmp_path, spec).splitlines()[-1])
     assert found["names"] == [
         "image-classification",
         "segmentation",

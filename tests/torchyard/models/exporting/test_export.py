@@ -47,7 +47,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 @pytest.mark.parametrize(
     ("trainer", "to"),
     [
-        ("segmentation", "torch-export"),
+        pytest.param("segmentation", "torch-export", marks=pytest.mark.thorough),
         pytest.param("image-classification", "onnx", marks=pytest.mark.thorough),
         pytest.param("image-classification", "torch-export", marks=pytest.mark.thorough),
         pytest.param("segmentation", "onnx", marks=pytest.mark.thorough),
