@@ -181,8 +181,8 @@ def test_nobody_is_stopped_without_a_warning_before(holder: Holder) -> None:
     [
         ("2h", "1h", "1h"),
         ("30m", "1h", "30m"),
-        (None, "1h", "1h"),
-        ("2h", None, "2h"),
+        pytest.param(None, "1h", "1h", marks=pytest.mark.thorough),
+        pytest.param("2h", None, "2h", marks=pytest.mark.thorough),
     ],
 )
 @quick_on_sqlite
@@ -328,7 +328,16 @@ def test_the_request_stands_if_the_gpus_are_used_again(holder: Holder) -> None:
     assert holder.stop is EndReason.IDLE_TIMEOUT
 
 
-@pytest.mark.parametrize("reason", [EndReason.PREEMPTED, EndReason.WORKER_LOST, EndReason.USER_ERROR, EndReason.HANG])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        EndReason.WORKER_LOST,
+        *(
+            pytest.param(reason, marks=pytest.mark.thorough)
+            for reason in (EndReason.PREEMPTED, EndReason.USER_ERROR, EndReason.HANG)
+        ),
+    ],
+)
 @quick_on_sqlite
 def test_no_retry_follows_however_the_stopped_attempt_ends(
     holder: Holder, reason: EndReason, approved: Approved

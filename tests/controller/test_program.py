@@ -12,6 +12,7 @@ from tests.forked import ForkedProgram
 from tests.worker.attempt import wait_for
 
 
+@pytest.mark.thorough
 def test_an_idle_controller_has_loaded_neither_optuna_nor_numpy() -> None:
     code = "import sys, controller.duties; print(*{'optuna', 'numpy', 'croniter', 'torch'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

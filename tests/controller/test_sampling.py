@@ -44,7 +44,7 @@ def bowl(point: Point) -> float:
 BOWL: dict[str, Any] = {"lr": {"min": 1e-6, "max": 1.0, "log": True}, "units": {"min": 8, "max": 512, "integer": True}}
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2))])
 def test_it_comes_nearer_to_the_best_than_chance(seed: int) -> None:
     asked = spec(seed=seed, **BOWL)
     ours = history(asked, bowl, count=40)

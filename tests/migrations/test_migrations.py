@@ -65,6 +65,7 @@ def test_the_migrations_create_the_declared_tables(empty_url: str) -> None:
     command.check(configuration(empty_url))
 
 
+@quick_on_sqlite
 def test_a_downgrade_and_an_upgrade_restore_the_schema(empty_url: str) -> None:
     command.upgrade(configuration(empty_url), "head")
     before = schema(empty_url)

@@ -84,7 +84,6 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
 @pytest.mark.parametrize(
     ("swap", "level"),
     [
-        ("its parts", HERE),
         ("the environment, later", LANDLOCK),
         *(pytest.param(swap, level, marks=pytest.mark.thorough) for swap in SWAPS for level in (HERE, LANDLOCK)),
     ],

@@ -136,6 +136,7 @@ def opened(url: str) -> Generator[StoreFixture]:
         yield StoreFixture(database)
 
 
+@quick_on_postgresql
 def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases: Databases) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     job_id = trained(db, blobs, STATE, b"later")

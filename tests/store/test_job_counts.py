@@ -83,6 +83,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2, 3))])
+@quick_on_sqlite
 def test_the_counts_are_those_of_the_jobs_at_every_point_of_a_history(db: StoreFixture, seed: int) -> None:
     history = History(db, seed)
     for _ in range(15):

@@ -151,6 +151,7 @@ def test_a_pass_that_was_interrupted_anywhere_is_completed_by_the_next(db: Store
     assert db.read(joining.jobs_to_join) == []
 
 
+@quick_on_sqlite
 def test_workers_may_join_at_the_same_time_while_the_job_writes(db: StoreFixture) -> None:
     job_id = two_attempts(db)
     claim = db.running(db.submit(), db.worker("box-b"), "slot-1")

@@ -194,8 +194,10 @@ def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
 ) -> None:
     monkeypatch.setattr(point_chunks, "PART_POINTS", 5)
     monkeypatch.setattr(series, "GROUP_POINTS", 5)
-    for seq in range(210):  # a part reads at least 100 rows
-        db.record(claim, seq=seq, points=[MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)])
+    with db.database.write() as session:
+        for seq in range(210):  # a part reads at least 100 rows
+            two = [MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)]
+            attempts.record(session, claim, Batch(offsets={}, points=two), seq=seq)
     parts = 0
     with recorded_statements(db.database) as statements:
         for found in series.read(db.database, claim.job_id, PointFilter()):

@@ -277,7 +277,13 @@ def test_what_a_process_says_long_after_its_commit_is_not_heard(at: Lined) -> No
     assert at.queued() == [second]
 
 
-@pytest.mark.parametrize("lost", ["groups", "buckets", "group", "held back", "bucket:0:auto:ada"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        *("groups", "bucket:0:auto:ada"),
+        *(pytest.param(lost, marks=pytest.mark.thorough) for lost in ("buckets", "group", "held back")),
+    ],
+)
 def test_keys_that_redis_evicted_are_missed_by_the_next_sweep(at: Lined, lost: str) -> None:
     waiting, held_back = at.db.submit(), at.db.submit()
     at.db.hold_back(held_back, seconds=3600)
@@ -290,7 +296,10 @@ def test_keys_that_redis_evicted_are_missed_by_the_next_sweep(at: Lined, lost: s
     at.check()
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    "key",
+    [*KEYS[:2], *(pytest.param(key, marks=pytest.mark.thorough) for key in KEYS[2:-2]), *KEYS[-2:]],
+)
 def test_a_key_of_another_type_is_replaced(at: Lined, key: str) -> None:
     job_id = at.submit()
     at.store.sweep_line()

@@ -357,6 +357,7 @@ def test_a_run_directory_that_cannot_be_removed_does_not_prevent_other_removals(
     assert stuck in caplog.text
 
 
+@pytest.mark.thorough
 def test_what_a_pass_with_claims_has_left_is_done_although_nothing_happens_then(fixture: DaemonFixture) -> None:
     daemon = fixture.daemon()
     fixture.running(daemon, "cpu-0")

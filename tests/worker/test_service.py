@@ -113,6 +113,7 @@ def test_an_api_that_meets_older_tables_says_so_once_and_serves_when_they_are_mi
 ) -> None:
     command.downgrade(configuration(database_url), "0020")
     log = data_dir / "api.log"
+    log.touch()
     api = forked.ForkedProgram("api", env=environment(data_dir, database_url), cwd=data_dir, log=log)
     try:
         wait_for(lambda: "run `python -P -m migrations`" in log.read_text(), "the sentence")

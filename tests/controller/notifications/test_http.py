@@ -70,7 +70,17 @@ def test_a_second_address_is_tried_where_the_first_does_not_answer() -> None:
     assert len(found.requests) == 1
 
 
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
+@pytest.mark.parametrize(
+    "status",
+    [
+        "302 Found",
+        "308 Permanent",
+        *(
+            pytest.param(status, marks=pytest.mark.thorough)
+            for status in ("301 Moved", "303 See Other", "307 Temporary")
+        ),
+    ],
+)
 def test_a_redirect_is_not_followed(status: str, approved: Approved) -> None:
     with receiver() as other:
         location = f"Location: http://127.0.0.1:{other.port}/latest/meta-data/"

@@ -40,8 +40,10 @@ def test_a_mail_says_what_happened_and_where_to_look() -> None:
     assert mail.get_content().replace("\r\n", "\n") == text
 
 
-@pytest.mark.parametrize("implicit", [False, True])
-@pytest.mark.parametrize("login", [False, True])
+@pytest.mark.parametrize(
+    ("implicit", "login"),
+    [(False, True), (True, True), *(pytest.param(how, False, marks=pytest.mark.thorough) for how in (False, True))],
+)
 def test_a_mail_goes_over_tls_with_a_login(tmp_path: Path, implicit: bool, login: bool) -> None:
     authority, server = certificate(tmp_path, "localhost")
     account = {"smtp_user": USER, "smtp_password": PASSWORD} if login else {}

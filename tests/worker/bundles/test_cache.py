@@ -44,7 +44,7 @@ def _fits(tree: Tree) -> bool:
     return len({name.casefold() for name in every}) == len(every)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tree=_TREES.filter(_fits))
 def test_what_was_packed_comes_out_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, tree: Tree) -> None:
     folder = tmp_path_factory.mktemp("packed")
