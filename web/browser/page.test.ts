@@ -235,16 +235,16 @@ test("the web server of a job gets a visitor's cookie, and can do nothing with i
 });
 
 test("a link of somebody else does not change the account unasked", async () => {
-  await service.ask("v1/users", { method: "POST", body: { name: "eve" } });
+  await service.ask("v1/users", { method: "POST", body: { name: "matilda" } });
   const { token } = await service.ask<{ token: string }>("v1/tokens", {
     method: "POST",
-    body: { user: "eve" },
+    body: { user: "matilda" },
   });
   const link = async (): Promise<string> => `${service.url}/#code=${await code(service, token)}`;
   const stranger = await freshContext(browser);
   const first = await stranger.newPage();
   await first.goto(await link());
-  await first.getByRole("button", { name: "Continue as eve" }).waitFor();
+  await first.getByRole("button", { name: "Continue as matilda" }).waitFor();
   assert.deepEqual(await stranger.cookies(), []);
   await first.keyboard.press("Enter");
   await first.getByRole("button", { name: "Do not sign in" }).click();
@@ -262,8 +262,8 @@ test("a link of somebody else does not change the account unasked", async () => 
   await own.getByLabel("Menu of admin").waitFor();
   await page.goto("about:blank");
   await page.goto(await link());
-  await page.getByRole("button", { name: "Continue as eve" }).click();
-  await page.getByLabel("Menu of eve").waitFor();
+  await page.getByRole("button", { name: "Continue as matilda" }).click();
+  await page.getByLabel("Menu of matilda").waitFor();
   await leave(visited);
 });
 

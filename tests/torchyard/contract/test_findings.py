@@ -145,7 +145,13 @@ def counted(call: Callable[..., Any], steps: Counter[str]) -> Callable[..., Any]
     return counting
 
 
-@pytest.mark.parametrize("trainer", [*CONFIGS])
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] if name in {"segmentation", "text-classification"} else [])
+        for name in CONFIGS
+    ],
+)
 def test_no_wrong_value_of_a_spec_is_answered_in_words_of_a_library(trainer: str) -> None:
     config: dict[str, Any] = {"data": {"source": CODE}, "ema": {}, "early_stopping": {}}
     if trainer == "script":
