@@ -29,7 +29,7 @@ def expect_bright(deep: Sequence[PictureFile], scan: Scan) -> list[str]:
     if looks_black(value):
         raise DataError(f"{file} has 16 bits a value, and the largest one is {value}, so it is black: {SAVE_8_BITS}")
     steps = value // (WIDEST + 1) + 1
-    if 0 < value and steps < FEW_STEPS:
+    if value > 0 and steps < FEW_STEPS:
         dark = f"they are dark, up to {value:,} of 65,535, and the model sees {steps} steps of 256"
         return [f"the pictures have 16 bits a value: {dark}; scale them for more"]
     return []
