@@ -36,7 +36,7 @@ def class_folders(root: Path) -> Path:
     for name in ("cat/1.png", "cat/2.png", "cat/3.png", "dog/1.png", "dog/2.png", "dog/3.png"):
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((8, 8), len(name), dtype=np.uint8)).save(file, format="BMP")
+        Image.fromarray(np.full((8, 8), ord(name[0]), dtype=np.uint8)).save(file, format="BMP")
     return root
 
 

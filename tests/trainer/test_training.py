@@ -195,11 +195,11 @@ def test_checkpoints_and_the_end_may_be_set_by_steps(tmp_path: Path, small: str)
 
 
 def test_a_nonfinite_loss_is_logged_and_fails_every_rank(tmp_path: Path, approved: Approved) -> None:
-    source = tmp_path / "nan.npz"
-    pictures = np.full((64, 8, 8), math.nan, dtype=np.float32)
+    source = tmp_path / "small.npz"
+    pictures = np.linspace(0, 1, 64 * 64, dtype=np.float32).reshape(64, 8, 8)
     np.savez(source, x_train=pictures, y_train=np.arange(64) % 2, x_test=pictures, y_test=np.arange(64) % 2)
     config = {
-        "data": {"normalize": "none"},
+        "data": {"normalize": {"mean": [0.0], "std": [1e-45]}},  # 1 / std overflows
         "training": {"per_device_batch_size": 4, "max_nonfinite_steps": 2},
         "logging": {"every_steps": 3},
     }
@@ -230,7 +230,7 @@ def test_a_configuration_that_cannot_work_fails_with_a_message(
 
 def test_an_unmeasured_monitor_is_a_configuration_error(tmp_path: Path, approved: Approved) -> None:
     source = tmp_path / "two.npz"
-    pictures = np.zeros((8, 8, 8), dtype=np.uint8)
+    pictures = np.arange(8 * 64, dtype=np.uint8).reshape(8, 8, 8)
     np.savez(source, x_train=pictures, y_train=np.arange(8) % 2, x_test=pictures, y_test=np.arange(8) % 2)
     run = job(tmp_path / "run", {}, checkpoint={"monitor": "val/accuracy_top5", "mode": "max"})
     (outcome,) = on_ranks(1, train, env=environment(run, data=str(source)))

@@ -13,6 +13,7 @@ import tempfile
 from typing import IO
 
 from torchyard.contract.errors import DataError, InvalidBundle
+from torchyard.contract.hidden import is_hidden
 from torchyard.contract.shards import INDEX, MOST_FILE_BYTES, MOST_FILES, SUFFIX, Entry, Index, index_lines
 from torchyard.contract.tar import END, header, padding
 
@@ -72,7 +73,7 @@ def write_shards(found: Found, out: Path, *, most: int, on_bytes: Callable[[int]
 
 def _walk(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as found:
-        entries = [entry for entry in found if not entry.name.startswith(".")]
+        entries = [entry for entry in found if not is_hidden(entry.name)]
     for entry in entries:
         if entry.is_symlink() and entry.is_dir():
             raise DataError(f"{entry.path} is a link to a folder: a shard has the files of the folder itself only")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchyard.contract.errors import DataError
+from torchyard.contract.hidden import is_hidden
 from torchyard.models import arrays
 from torchyard.models.decoding import UNREADABLE, Resize, converted, fit, header, largest_value, load, pixels
 from torchyard.models.depth import SAVE_8_BITS, largest, looks_black
@@ -110,7 +111,7 @@ def _in_folder(folder: Path) -> list[Path]:
         for path in inside
         if path.suffix.lower() in SUFFIXES
         and path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and not any(map(is_hidden, path.relative_to(folder).parts))
     ]
     if not found:
         raise DataError(f"{folder} has no picture")

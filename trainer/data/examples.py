@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from torchyard.contract.errors import DataError
 from torchyard.models.chat import Message
+from trainer.data.splits import TRAIN, VALIDATION
 
 Form = Literal["text", "prompt", "messages"]
 
@@ -54,7 +55,7 @@ def source_files(path: Path) -> tuple[Path, Path | None]:
     if not path.exists():
         raise DataError(f"there is no {path}")
     if path.is_dir():
-        return _split_file(path, "train"), _split_file(path, "val")
+        return _split_file(path, (TRAIN,)), _split_file(path, VALIDATION)
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path} is not a folder, and its name does not end in {', '.join(SUFFIXES)}")
     return path, None
@@ -75,12 +76,15 @@ def read_examples(file: Path) -> Iterator[Example]:
         raise DataError(f"{file} is empty")
 
 
-def _split_file(root: Path, split: str) -> Path:
-    found = [root / f"{split}{suffix}" for suffix in SUFFIXES if (root / f"{split}{suffix}").is_file()]
+def _split_file(root: Path, words: Sequence[str]) -> Path:
+    files = [root / f"{word}{suffix}" for word in words for suffix in SUFFIXES]
+    found = [file for file in files if file.is_file()]
     if len(found) > 1:
-        raise DataError(f"{root} has {found[0].name} and {found[1].name}: one file is for {split}")
+        raise DataError(f"{root} has {found[0].name} and {found[1].name}: one file is for {words[0]}")
     if not found:
-        raise DataError(f"there is no {root / split}.jsonl: a folder has train.jsonl and val.jsonl; or name one file")
+        raise DataError(
+            f"there is no {root / words[0]}.jsonl: a folder has train.jsonl and val.jsonl; or name one file"
+        )
     return found[0]
 
 

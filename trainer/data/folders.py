@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchyard.contract.errors import DataError
+from torchyard.contract.hidden import is_hidden
 from torchyard.contract.recipes import ImageDataConfig
 from torchyard.models.decoding import Resize, decode
 from trainer.data.brightness import expect_bright
@@ -22,6 +23,7 @@ from trainer.data.picturefiles import PictureFile, header_of, opened
 from trainer.data.scanning import ALONE, Files, Scan
 from trainer.data.shardnames import labelled
 from trainer.data.shards import is_sharded, listing, read_shards, shared_files
+from trainer.data.splits import left_out, split_names
 
 MAX_CHECKED = 10_000
 """At most this many headers are read before training, evenly spaced. Other files are checked when they are decoded."""
@@ -120,22 +122,25 @@ def _look_through(root: Path, config: ImageDataConfig, channels: int | None, sca
     """Returns what the ranks share; `train`: how many files are for training, the first ones. None: all are split."""
     if is_sharded(root):
         return _look_through_shards(root, config, channels, scan)
-    has_splits = (root / "train").is_dir() and (root / "val").is_dir()
-    parent = root / "train" if has_splits else root
-    classes = _folders(parent)
+    folders = _folders(root)
+    splits = split_names(folders, root)
+    parent = root / splits[0] if splits else root
+    classes = _folders(parent) if splits else folders
     if len(classes) < 2:
         raise DataError(f"{parent} has {len(classes)} class folders; at least two are needed")
     files, labels = _files(parent, classes)
-    train = len(files) if has_splits else None
-    if has_splits:
-        unknown = sorted(set(_folders(root / "val")) - set(classes))
+    train = len(files) if splits else None
+    if splits:
+        held_out = root / splits[1]
+        unknown = sorted(set(_folders(held_out)) - set(classes))
         if unknown:
-            raise DataError(f"{root / 'val' / unknown[0]}: this class is not in {root / 'train'}")
-        val_files, val_labels = _files(root / "val", classes, may_be_absent=True)
+            raise DataError(f"{held_out / unknown[0]}: this class is not in {parent}")
+        val_files, val_labels = _files(held_out, classes, may_be_absent=True)
         if not val_files:
             raise DataError(f"{root}: there is no picture for validation")
         files, labels = [*files, *val_files], [*labels, *val_labels]
     form = _inspect(files, config.image_size, channels, scan)
+    form["notes"] += left_out(folders, root) if splits else []
     listing = scan.listing([file.relative_to(root).as_posix() for file in files], root)
     return {"classes": classes, "labels": labels, "train": train, **form, **listing}
 
@@ -151,7 +156,7 @@ def _look_through_shards(root: Path, config: ImageDataConfig, channels: int | No
 def _folders(root: Path) -> list[str]:
     try:
         with os.scandir(root) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+            names = sorted(entry.name for entry in entries if entry.is_dir() and not is_hidden(entry.name))
     except OSError as error:
         raise DataError(f"{root} cannot be read: {error.strerror}") from error
     return names
@@ -165,7 +170,7 @@ def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -
         if may_be_absent and not folder.exists():
             continue
         try:
-            found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+            found = sorted(path for path in folder.iterdir() if not is_hidden(path.name))
         except OSError as error:
             raise DataError(f"{folder} cannot be read: {error.strerror}") from error
         if not found and not may_be_absent:

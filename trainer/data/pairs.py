@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchyard.contract.errors import DataError
+from torchyard.contract.hidden import is_hidden
 from torchyard.contract.recipes import SegmentationDataConfig
 from torchyard.models.decoding import fit_box, header, load, pixels
 from trainer.data.brightness import expect_bright
@@ -24,6 +25,7 @@ from trainer.data.picturefiles import PictureFile, header_of, opened
 from trainer.data.scanning import ALONE, Files, Scan
 from trainer.data.shardnames import paired
 from trainer.data.shards import is_sharded, listing, read_shards, shared_files
+from trainer.data.splits import left_out, split_names
 
 MAX_CHECKED = 5_000
 """At most this many pairs of headers are read before training, evenly spaced. Others are checked when decoded."""
@@ -142,14 +144,17 @@ def _look_through(root: Path, config: SegmentationDataConfig, scan: Scan) -> dic
     if is_sharded(root):
         return _look_through_shards(root, config, scan)
     train = None
-    if (root / "train" / "images").is_dir() and (root / "val" / "images").is_dir():
-        pairs = _pairs(root / "train", prefix="train/")
+    folders = sorted(path.name for path in root.iterdir() if (path / "images").is_dir())
+    splits = split_names(folders, root)
+    if splits:
+        pairs = _pairs(root / splits[0], prefix="train/")
         train = len(pairs)
-        pairs += _pairs(root / "val", prefix="val/")
+        pairs += _pairs(root / splits[1], prefix="val/")
     else:
         pairs = _pairs(root)
         _expect_two(root, pairs)
     inspected = _inspect(pairs, config, scan)
+    inspected["notes"] += left_out(folders, root) if splits else []
     files = [Path(str(file)).relative_to(root).as_posix() for pair in pairs for file in (pair.picture, pair.mask)]
     return {"names": [pair.name for pair in pairs], "train": train, **inspected, **scan.listing(files, root)}
 
@@ -182,7 +187,7 @@ def _pairs(root: Path, *, prefix: str = "") -> list[Pair]:
 
 def _by_stem(folder: Path) -> dict[str, Path]:
     try:
-        files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        files = sorted(path for path in folder.iterdir() if not is_hidden(path.name))
     except OSError as error:
         raise DataError(
             f"{folder} cannot be read: {error.strerror}; a source has images/ and masks/, or train/ and val/ with both"

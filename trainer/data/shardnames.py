@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchyard.contract.errors import DataError
-from trainer.data.shards import SPLITS, Shards, split_of
+from trainer.data.shards import Shards, split_of
+from trainer.data.splits import split_names
 from trainer.data.tars import InShard, read_file
 
 CLASS = "cls"
@@ -80,23 +81,26 @@ def _named(shards: Shards) -> tuple[dict[str, InShard], bool]:
 
     The split is in a file's name or in that of its tar. Where both splits are there, other files belong to neither.
     """
-    splits = [split_of(shard) for shard in shards.names]
-    if not set(SPLITS) <= set(splits):
-        splits = [None] * len(splits)
+    words = [split_of(shard) for shard in shards.names]
+    own = split_names({word for word in words if word is not None}, shards.root)
+    canonical = {own[0]: "train", own[1]: "val"} if own else {}
     seen: dict[str, int] = {}
     named: dict[str, InShard] = {}
     for entry in shards.index.entries:
-        split = splits[entry.shard]
-        name = entry.name if split is None or entry.name.startswith(f"{split}/") else f"{split}/{entry.name}"
+        word = words[entry.shard]
+        split = canonical.get(word) if word is not None else None
+        name = entry.name if split is None else f"{split}/{entry.name.removeprefix(f'{word}/')}"
         if name in seen:
             raise DataError(
                 f"{name} is in {shards.names[seen[name]]} and in {shards.names[entry.shard]}: {shards.root}"
             )
         seen[name], named[name] = entry.shard, shards.file(entry)
-    parts = {name.partition("/")[0] for name in named}
-    if not set(SPLITS) <= parts:
+    inside = split_names({name.partition("/")[0] for name in named if "/" in name}, shards.root)
+    if inside is None:
         return named, False
-    return {name: file for name, file in named.items() if name.partition("/")[0] in SPLITS}, True
+    prefixes = {inside[0]: "train", inside[1]: "val"}
+    parts = ((name.partition("/"), file) for name, file in named.items())
+    return {f"{prefixes[word]}/{rest}": file for (word, _, rest), file in parts if word in prefixes}, True
 
 
 def _trains(name: str) -> bool:

@@ -13,12 +13,13 @@ import time
 from typing import Any
 
 from torchyard.contract.errors import DataError
+from torchyard.contract.hidden import is_hidden
 from torchyard.contract.shards import INDEX, SUFFIX, Entry, Index, index_lines, parse_index
 from trainer.data.hashing import SETTLED_NS, identity_of
 from trainer.data.scanning import ALONE, Files, Scan
+from trainer.data.splits import TRAIN, VALIDATION, WORDS
 from trainer.data.tars import InShard, scan_tar, tar_size
 
-SPLITS = ("train", "val")
 MOST_KEPT = 16
 """Indexes that are kept in the owner's cache."""
 _LONGEST_LINE = 1 << 26
@@ -50,8 +51,8 @@ def is_sharded(root: Path) -> bool:
         return True
     if not any(_tars(root)):
         return False
-    folders = [path for path in _listed(root) if path.is_dir() and not path.name.startswith(".")]
-    return all(folder.name in SPLITS and not any(path.is_dir() for path in _listed(folder)) for folder in folders)
+    folders = [path for path in _listed(root) if path.is_dir() and not is_hidden(path.name)]
+    return all(folder.name in WORDS and not any(path.is_dir() for path in _listed(folder)) for folder in folders)
 
 
 def read_shards(root: Path, scan: Scan = ALONE) -> Shards:
@@ -90,14 +91,14 @@ def shared_files(files: Files, members: Sequence[tuple[int, str, int, int]]) -> 
 
 
 def split_of(shard: str) -> str | None:
-    """Returns the split that the name of a tar says: `train/0.tar` and `train-0.tar` are for training."""
-    return next((split for split in SPLITS if shard.startswith((f"{split}/", f"{split}-", f"{split}_"))), None)
+    """Returns the word of WORDS that the name of a tar begins with: `train/0.tar` and `train-0.tar` say `train`."""
+    return next((split for split in WORDS if shard.startswith((f"{split}/", f"{split}-", f"{split}_"))), None)
 
 
 def _tars(root: Path) -> Iterator[str]:
-    for folder in (root, *(root / split for split in SPLITS)):
+    for folder in (root, *(root / split for split in (TRAIN, *VALIDATION))):
         for path in _listed(folder) if folder.is_dir() else ():
-            if path.suffix == SUFFIX and not path.name.startswith("."):
+            if path.suffix == SUFFIX and not is_hidden(path.name):
                 yield path.relative_to(root).as_posix()
 
 

@@ -9,6 +9,7 @@ import stat
 from typing import NamedTuple
 
 from torchyard.contract.errors import DataError
+from torchyard.contract.hidden import is_hidden
 from torchyard.contract.shards import MOST_FILE_BYTES, MOST_FILES, Entry, is_plain, name_problem
 from torchyard.contract.tar import BLOCK
 
@@ -99,7 +100,7 @@ def scan_tar(path: Path, *, shard: int, size: int) -> Iterator[Entry]:
             raise DataError(f"{path} has more than {MOST_FILES:,} files")
         entry = Entry(shard, name, headers.at + BLOCK, headers.size(block))
         headers.skip(entry.size)
-        if not any(part.startswith(".") for part in name.split("/")):
+        if not any(map(is_hidden, name.split("/"))):
             yield entry
 
 

@@ -14,6 +14,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextDataConfig
 from trainer.data.identity import Identity
 from trainer.data.images import split_indices
+from trainer.data.splits import TRAIN, VALIDATION, left_out, split_names
 from trainer.data.textfiles import Sample, Tell, class_files, named_by_suffix, read_classes, read_table
 
 
@@ -49,7 +50,8 @@ def load_texts(path: Path, config: TextDataConfig) -> TextData:
     DataError.
     """
     notes: list[str] = []
-    train, val = _split_folders(path, notes.append) if _has_splits(path) else (_read(path, notes.append), None)
+    splits = _splits(path, notes.append)
+    train, val = _split_folders(*splits, notes.append) if splits else (_read(path, notes.append), None)
     samples = [*train, *(val or [])]
     classes = _classes(path, train)
     index = {name: number for number, name in enumerate(classes)}
@@ -70,19 +72,27 @@ def load_texts(path: Path, config: TextDataConfig) -> TextData:
     )
 
 
-def _has_splits(path: Path) -> bool:
-    return (path / "train").is_dir() or (path / "val").is_dir()
+def _splits(path: Path, tell: Tell) -> tuple[Path, Path] | None:
+    """Returns the folders for training and for validation; None: there are none. Raises DataError for one of them."""
+    folders = sorted(folder.name for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else []
+    splits = split_names(folders, path)
+    if splits is not None:
+        for note in left_out(folders, path):
+            tell(note)
+        return path / splits[0], path / splits[1]
+    for name in folders:
+        if name.casefold() in {TRAIN, *VALIDATION}:
+            other = path / ("val" if name.casefold() == TRAIN else "train")
+            raise DataError(f"there is no {other}: a source with its own split has train/ and val/")
+    return None
 
 
-def _split_folders(root: Path, tell: Tell) -> tuple[list[Sample], list[Sample]]:
-    for split in ("train", "val"):
-        if not (root / split).is_dir():
-            raise DataError(f"there is no {root / split}: a source with its own split has train/ and val/")
-    train = class_files(root / "train")
-    val = class_files(root / "val", by_suffix=named_by_suffix(list(train.values())))
+def _split_folders(training: Path, validation: Path, tell: Tell) -> tuple[list[Sample], list[Sample]]:
+    train = class_files(training)
+    val = class_files(validation, by_suffix=named_by_suffix(list(train.values())))
     for name, file in val.items():
         if name not in train:
-            raise DataError(f"{file}: the class {name} is not in {root / 'train'}")
+            raise DataError(f"{file}: the class {name} is not in {training}")
     return read_classes(train, tell), read_classes(val, tell)
 
 

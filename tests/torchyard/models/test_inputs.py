@@ -195,8 +195,9 @@ def test_a_file_that_is_no_picture_is_named(
 def test_a_folder_is_its_pictures_in_order(tmp_path: Path, grey: PictureModel[Any]) -> None:
     with pytest.raises(DataError, match="has no picture"):
         grey.predict(tmp_path)
-    (tmp_path / "b").mkdir()
-    for name in ("b/1.png", "c.JPG", "a.png", ".hidden.png"):
+    for folder in ("b", "__MACOSX"):
+        (tmp_path / folder).mkdir()
+    for name in ("b/1.png", "c.JPG", "a.png", ".hidden.png", "__MACOSX/1.png"):
         saved(tmp_path, Image.fromarray(GREY), name)
     (tmp_path / "notes.txt").write_text("no picture")
     found = [prediction.source for prediction in grey.predict(str(tmp_path))]
