@@ -1,6 +1,7 @@
 """Stands in for the commands of Slurm: jobs are real processes of this host, and a folder is what Slurm remembers.
 
-`install` makes the executables. A test says what Slurm does wrong by `Slurm.fault`.
+`install` makes the executables. A test says what Slurm does wrong by `Slurm.fault`. Most commands end at once, so that
+they import nothing of ours.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -14,8 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-
-from worker.host import process
 
 _ROOT = Path(__file__).parents[4]
 _KILL_WAIT_S = 3.0
@@ -117,6 +116,8 @@ class Slurm:
 
     def end(self) -> None:
         """Ends all that runs."""
+        from worker.host import process
+
         for job in self.jobs():
             for pid in (job.runner, job.batch):
                 for item in process.descendants(pid) if pid else []:
@@ -193,6 +194,8 @@ def _launch(slurm: Slurm, job: Job) -> None:
 
 def _run(slurm: Slurm, job_id: int) -> None:
     """Runs one job, as slurmd does: when its batch script ends, all that it has left is killed."""
+    from worker.host import process
+
     process.become_subreaper()
     stored = json.loads((slurm.folder / f"job-{job_id}").read_text())
     options, script = stored["options"], slurm.folder / f"script-{job_id}"
@@ -231,6 +234,8 @@ def _scancel(slurm: Slurm, options: Mapping[str, str]) -> None:
 
 def _terminate(job: Job) -> None:
     """Ends all processes of a job: by SIGTERM, and after a while by SIGKILL. Does not wait."""
+    from worker.host import process
+
     if os.fork():
         return
     for number, wait_s in ((signal.SIGTERM, _KILL_WAIT_S), (signal.SIGKILL, 0.0)):
