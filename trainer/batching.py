@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage] the base of all of them
+
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes import Recipe
 from torchyard.run import Run
@@ -34,10 +36,16 @@ def make_sampler(
     if state is not None:
         global_batch, wanted = state["sampler"]["global_batch"], min(wanted, state["sampler"]["batch_size"])
     wanted = min(wanted, -(-global_batch // world.size))
-    batch_size = wanted
+    batch_size, batch_norm = wanted, any(isinstance(module, _BatchNorm) for module in task.model.modules())
     if training.auto_batch:
         fitting = largest_fitting_batch(
-            task, batch_size=wanted, global_batch=global_batch, config=config, precision=precision, world=world
+            task,
+            batch_size=wanted,
+            global_batch=global_batch,
+            batch_norm=batch_norm,
+            config=config,
+            precision=precision,
+            world=world,
         )
         words = config.batch_in_words
         _tell(run, f"a micro-batch of {words(wanted)} does not fit in memory", (wanted, fitting), global_batch, words)
@@ -49,7 +57,8 @@ def make_sampler(
                 f"distributed.static_graph cannot accumulate gradients, which a global batch of {global_batch} needs "
                 f"on {world.size} processes: resume on more of them, or submit a new job without static_graph"
             )
-        batch_size += 2  # the last window of an epoch may take up to two more samples, in one micro-batch
+        if batch_norm:
+            batch_size = max(batch_size, 2)  # a sample that joins the window before takes no micro-batch of its own
     return TrainSampler(
         task.samples,
         global_batch=global_batch,
@@ -59,6 +68,7 @@ def make_sampler(
         seed=training.seed,
         lengths=task.lengths,
         counts=task.counts,
+        batch_norm=batch_norm,
     )
 
 

@@ -9,7 +9,7 @@ from torchyard.contract.recipes import Recipe
 from torchyard.models.checkpoint import FORMAT
 from torchyard.run import Run
 from trainer.contents import Contents
-from trainer.finiteness import nonfinite_weights
+from trainer.finiteness import names_to_check, nonfinite_weights
 from trainer.state import RunState
 from trainer.task import Evaluation, Task
 
@@ -23,7 +23,7 @@ class Checkpoints:
         self._task, self._trainer, self._run, self._state = task, trainer, run, state
         self._contents = contents
         self._config = config.model_dump(mode="json")
-        self._parameters = frozenset(name for name, _ in task.model.named_parameters(remove_duplicate=False))
+        self._checked = names_to_check(task.model)
 
     def save(self, *, at_stop: bool = False, evaluation: Evaluation | None = None) -> None:
         """Publishes a checkpoint, with the result of an evaluation of these weights. A collective.
@@ -52,7 +52,7 @@ class Checkpoints:
             files={**self._task.files, **evaluation.files},
             card={**card, "trainer": self._trainer, "config": self._config},
             background=not at_stop,
-            unfit=partial(nonfinite_weights, parameters=self._parameters),
+            unfit=partial(nonfinite_weights, names=self._checked),
         )
 
     def _identity(self) -> dict[str, Any]:

@@ -1,46 +1,50 @@
-"""Checks that the weights and moments in a checkpoint are finite."""
+"""Checks that the weights, buffers and moments in a checkpoint are finite."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 _MAX_NAMES = 3  # in a message
 
 
-def nonfinite_weights(state: Mapping[str, Any], *, parameters: Collection[str]) -> str | None:
+def names_to_check(model: nn.Module) -> frozenset[str]:
+    """Returns the names of parameters and buffers that must be finite: not buffers that are infinite by design."""
+    infinite = {name for name, buffer in model.named_buffers() if bool(buffer.isinf().any())}
+    return frozenset(model.state_dict().keys() - infinite)
+
+
+def nonfinite_weights(state: Mapping[str, Any], *, names: Collection[str]) -> str | None:
     """Returns why nothing should resume from a checkpoint's `state`, or None if its tensors are finite.
 
-    Weights, averages of weights and the optimizer's moments must be finite. `parameters` names the weights in the
-    model's state: buffers are not checked.
+    Weights and buffers, their averages and the optimizer's moments must be finite. `names`: those of the model's state
+    that are checked.
     """
-    checked = list(_checked(state, parameters))
+    checked = list(_checked(state, names))
     wrong = [name for name, tensor in checked if not bool(tensor.isfinite().all())]
     if not wrong:
         return None
     verb = "is" if len(wrong) == 1 else "are"
     shown = ", ".join([*wrong[:_MAX_NAMES], *(["…"] if len(wrong) > _MAX_NAMES else [])])
-    return f"{len(wrong)} of its {len(checked)} tensors of weights and moments {verb} not finite ({shown})"
+    return f"{len(wrong)} of its {len(checked)} tensors of weights, buffers and moments {verb} not finite ({shown})"
 
 
-def _checked(state: Mapping[str, Any], parameters: Collection[str]) -> Iterator[tuple[str, Tensor]]:
+def _checked(state: Mapping[str, Any], names: Collection[str]) -> Iterator[tuple[str, Tensor]]:
     """Yields each tensor that must be finite, with its name in a message."""
-    yield from _weights("", state["model"], parameters)
-    yield from _weights("raw ", state["raw"], parameters)
-    yield from _weights("slow ", state["slow"], parameters)
+    yield from _weights("", state["model"], names)
+    yield from _weights("raw ", state["raw"], names)
+    yield from _weights("slow ", state["slow"], names)
     yield from _moments("", state["optimizer"])
     for rank, own in enumerate(state["own"] or ()):
-        yield from _weights(f"rank {rank}'s ", own["model"], parameters)
-        yield from _weights(f"rank {rank}'s average ", own["ema"], parameters)
-        yield from _weights(f"rank {rank}'s slow ", own["lookahead"], parameters)
+        yield from _weights(f"rank {rank}'s ", own["model"], names)
+        yield from _weights(f"rank {rank}'s average ", own["ema"], names)
+        yield from _weights(f"rank {rank}'s slow ", own["lookahead"], names)
         yield from _moments(f" of rank {rank}", own["optimizer"])
 
 
-def _weights(
-    prefix: str, tensors: Mapping[str, Tensor] | None, parameters: Collection[str]
-) -> Iterator[tuple[str, Tensor]]:
+def _weights(prefix: str, tensors: Mapping[str, Tensor] | None, names: Collection[str]) -> Iterator[tuple[str, Tensor]]:
     for name, tensor in (tensors or {}).items():
-        if name in parameters:
+        if name in names:
             yield prefix + name, tensor
 
 

@@ -20,6 +20,7 @@ from trainer.precision import Precision
 from trainer.sampler import Window
 from trainer.schedule import set_lr
 from trainer.skipping import take_step
+from trainer.statistics import Statistics
 from trainer.strategies import make_strategy
 from trainer.strategies.strategy import Strategy
 from trainer.task import Task
@@ -49,17 +50,20 @@ class Learner:
         wanted = config.optimizer.lookahead
         self.lookahead = Lookahead(task.model, wanted) if wanted else None
         self.ema = ExponentialAverage(task.model, config.ema) if config.ema else None
+        self._statistics = Statistics(task.model)
         self._in_sync = False
         """Whether `sync_ranks` was called after the last step."""
 
     def step(self, number: int, window: Window, batches: Iterator[Batch], *, lr: float) -> Step:
         """Takes optimizer step `number` along the gradient of the mean loss over what all ranks' samples count.
 
-        If the loss or the gradient norm is not finite, the step changes no weights, moments or averages. Waits for the
-        device only with an optimizer that is not fused.
+        If the loss or the gradient norm is not finite, the step changes nothing: no weights, moments, statistics of
+        batch norms or averages, and it does not count in the score. Waits for the device only with an optimizer that
+        is not fused.
         """
         self._in_sync = False
         set_lr(self.optimizer, lr)
+        self._statistics.keep()
         loss = self._backward(window, batches)
         if self._meeting is not None:
             self._meeting.leave()
@@ -70,6 +74,9 @@ class Learner:
             self.strategy.clip(self._clip, norm=norm)
         skipped = take_step(self.optimizer, norm=norm)
         self.precision.update(skipped)
+        self._statistics.restore(skipped=skipped)
+        if self._score is not None:
+            self._score.end_step(skipped=skipped)
         self.optimizer.zero_grad(set_to_none=True)
         # In this order, so that the average follows the weights after Lookahead.
         if self.lookahead:
@@ -162,9 +169,10 @@ class Learner:
         total: Tensor | None = None
         weights = window.weights(self._world.size)
         scale = 1.0 if self.precision.scale is None else self.precision.scale
-        for index, weight in enumerate(weights, start=1):
+        for index, (micro_batch, weight) in enumerate(zip(window.micro_batches, weights, strict=True), start=1):
             batch = next(batches)
-            with self.strategy.micro_batch(last=index == len(weights)):
+            counts = nullcontext() if micro_batch.counts else self._statistics.untouched()
+            with self.strategy.micro_batch(last=index == len(weights)), counts:
                 with self.precision.autocast():
                     outputs = self.strategy.model(batch.inputs)
                     loss = self._task.loss(outputs, batch.targets)

@@ -16,7 +16,7 @@ from trainer.learner import Learner
 from trainer.optimization import scaled_lr
 from trainer.position import Position
 from trainer.precision import Precision
-from trainer.randomness import random_state, seed_everything, set_random_state
+from trainer.randomness import derived_seed, random_state, seed_everything, set_random_state
 from trainer.report import Report
 from trainer.schedule import Schedule
 from trainer.state import RunState
@@ -66,7 +66,7 @@ class Training:
         self.checkpoints = Checkpoints(
             task, trainer=trainer, config=config, run=run, state=self.state, contents=self.contents
         )
-        seed_everything(training.seed + 1 + world.rank)
+        seed_everything(derived_seed(training.seed, world.rank))
         if state is not None:
             self.state.load_state_dict(state)
 

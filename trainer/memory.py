@@ -14,6 +14,7 @@ from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.optimization import make_optimizer
 from trainer.precision import Precision
 from trainer.randomness import random_state, set_random_state
+from trainer.sampler import micro_batch_limits
 from trainer.skipping import take_step
 from trainer.strategies import uses_ddp
 from trainer.task import Task
@@ -27,10 +28,18 @@ _COMPRESSED = {"none": 0.0, "fp16": 0.5, "bf16": 0.5, "powersgd": 1.0}
 
 
 def largest_fitting_batch(
-    task: Task, *, batch_size: int, global_batch: int, config: Recipe, precision: Precision, world: World
+    task: Task,
+    *,
+    batch_size: int,
+    global_batch: int,
+    batch_norm: bool,
+    config: Recipe,
+    precision: Precision,
+    world: World,
 ) -> int:
     """Returns the largest of batch_size, half of it, … with which a step fits in the memory of every rank.
 
+    With `batch_norm` a micro-batch may have one sample more, and that is tried (see `TrainSampler`).
     Each is tried with all that the step of a run has: gradients in buckets, the optimizer's moments and the averages.
     The model, its gradients and the random generators are unchanged afterwards. A collective. Call it before the model
     is wrapped: a pass must not contain a collective, as one rank alone may fail in it. Raises the out-of-memory error
@@ -42,7 +51,8 @@ def largest_fitting_batch(
     train_mode(model)
     while True:
         accumulates = global_batch > size * world.size
-        attempt = partial(_take_step, task, size, accumulates, config=config, precision=precision, world=world)
+        _, most = micro_batch_limits(size, batch_norm=batch_norm)
+        attempt = partial(_take_step, task, most, accumulates, config=config, precision=precision, world=world)
         failure = _out_of_memory(attempt)
         model.zero_grad(set_to_none=True)
         set_random_state(numbers)

@@ -1,5 +1,6 @@
 """The random generators of one rank: seeds them, and saves and restores their state."""
 
+import hashlib
 import os
 import random
 from typing import Any
@@ -15,6 +16,12 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+
+
+def derived_seed(*parts: int) -> int:
+    """Returns a seed of 63 bits that other `parts` do not share: the job's seed, the rank, the step of a resume."""
+    digest = hashlib.sha256(" ".join(str(part) for part in parts).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def use_deterministic_algorithms() -> None:

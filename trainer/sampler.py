@@ -43,10 +43,14 @@ class Window:
 class TrainSampler:
     """Shuffles `size` samples in every epoch and divides them into windows of `global_batch`, each sample once.
 
-    The windows depend on the seed, the epoch and the `lengths` alone, so a run can resume at any window on any number
-    of ranks. All ranks get equally many micro-batches of at most `batch_size` samples, or one more sample if a single
-    one would be left. The last window of an epoch is shorter. If it had less than two samples for each rank, which are
-    too few for batch norm, the window before it takes its samples.
+    The windows depend on the seed, the epoch, the `lengths` and `batch_norm` alone, so a run has the same ones on any
+    number of ranks, and can resume at any of them. The last window of an epoch is shorter. All ranks get equally many
+    micro-batches of at most `batch_size` samples: as many as the largest share needs. A rank that has too few samples
+    for them stands in with a sample that counts nothing.
+
+    With `batch_norm` no micro-batch has a single sample, but with a `batch_size` of 1: a window's samples go to as many
+    ranks as can have two each, a micro-batch may have one sample more than `batch_size`, and a single sample at the end
+    of an epoch joins the window before it.
 
     With `lengths`, the samples of a window are of like lengths, those of the last one excepted, and every rank gets
     equal shares of the short and the long ones.
@@ -62,6 +66,8 @@ class TrainSampler:
     """The length of each sample. None: all take the same work."""
     counts: Tensor | None = None
     """What each sample counts in the loss. None: 1."""
+    batch_norm: bool = False
+    """Whether the model computes statistics over the samples of a micro-batch."""
 
     def count(self, start: int = 0) -> int:
         """Returns the number of windows from sample `start` to the end of an epoch."""
@@ -92,26 +98,34 @@ class TrainSampler:
     def _sizes(self, start: int) -> list[int]:
         full, tail = divmod(self.size - start, self.global_batch)
         sizes = [self.global_batch] * full
-        if full and 0 < tail < 2 * self.world_size:
+        if full and tail == 1 and self.batch_norm:
             sizes[-1] += tail
         elif tail:
             sizes.append(tail)
         return sizes
 
     def _window(self, samples: Tensor) -> Window:
-        smallest, more = divmod(len(samples), self.world_size)
-        largest = smallest + bool(more)
-        # As few as the batch size allows, and none with a single sample unless the batch size is 1.
-        parts = max(1, min(-(-largest // self.batch_size), smallest // min(self.batch_size, 2)))
-        own = self._by_length(samples)[self.rank :: self.world_size].tensor_split(parts)
+        least, most = micro_batch_limits(self.batch_size, batch_norm=self.batch_norm)
+        sharers = max(1, min(self.world_size, len(samples) // least))
+        largest = -(-len(samples) // sharers)
+        parts = max(1, min(-(-(largest - most + self.batch_size) // self.batch_size), largest // least))
+        own = self._by_length(samples)[self.rank :: sharers] if self.rank < sharers else samples[:0]
+        filled = own.tensor_split(max(1, min(parts, len(own) // least))) if len(own) else ()
+        micro_batches = [MicroBatch(part, total=self._total(part)) for part in filled]
+        stand_in = MicroBatch(samples[:1], total=0)
         return Window(
             samples=len(samples),
             total=self._total(samples),
-            micro_batches=[MicroBatch(part if len(part) else samples[:1], total=self._total(part)) for part in own],
+            micro_batches=micro_batches + [stand_in] * (parts - len(micro_batches)),
         )
 
     def _total(self, samples: Tensor) -> int:
         return len(samples) if self.counts is None else int(self.counts[samples].sum())
+
+
+def micro_batch_limits(batch_size: int, *, batch_norm: bool) -> tuple[int, int]:
+    """Returns the least samples of a micro-batch, where a window has so many, and the most."""
+    return (2, batch_size + 1) if batch_norm and batch_size > 1 else (1, batch_size)
 
 
 def evaluation_batches(

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from trainer.data.loading import to_device
 from trainer.data.masks import IGNORED
 
 KEPT_BATCHES = 64
@@ -24,8 +25,12 @@ class Score(Protocol):
         """Adds a training batch. Does not wait for the device."""
         ...
 
+    def end_step(self, *, skipped: Tensor) -> None:
+        """Ends the step of the batches since the last call. They do not count if `skipped` is 1, and do if it is 0."""
+        ...
+
     def take(self) -> Tensor:
-        """Returns what was right and of how much, (2,) in float64 on the device, since the last `take`.
+        """Returns what was right and of how much, (2,) in float64 on the device, in the steps since the last `take`.
 
         Their sums over all ranks make the share; it is 1 of nothing.
         """
@@ -33,12 +38,18 @@ class Score(Protocol):
 
 
 class _Kept:
-    """Keeps a pair of tensors of each batch, and adds many up at once. `_count` is the subclass's."""
+    """Keeps a pair of tensors of each batch, and adds up those of many steps at once. `_count` is the subclass's."""
 
     def __init__(self, device: torch.device) -> None:
         self._ones: list[Tensor] = []
         self._others: list[Tensor] = []
+        self._skipped: list[Tensor] = []
         self._sums = torch.zeros(2, dtype=torch.float64, device=device)
+
+    def end_step(self, *, skipped: Tensor) -> None:
+        self._skipped += [skipped] * (len(self._ones) - len(self._skipped))
+        if len(self._ones) >= KEPT_BATCHES:
+            self._add_up()
 
     def take(self) -> Tensor:
         self._add_up()
@@ -48,17 +59,17 @@ class _Kept:
     def _keep(self, one: Tensor, other: Tensor) -> None:
         self._ones.append(one)
         self._others.append(other)
-        if len(self._ones) == KEPT_BATCHES:
-            self._add_up()
 
     def _add_up(self) -> None:
         if self._ones:
-            self._sums += self._count(self._ones, self._others)
+            taken = 1 - torch.stack(self._skipped)
+            self._sums += self._count(self._ones, self._others, taken)
             self._ones.clear()
             self._others.clear()
+            self._skipped.clear()
 
-    def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
-        """Returns what was right and of how much, (2,), in all kept batches."""
+    def _count(self, ones: list[Tensor], others: list[Tensor], taken: Tensor) -> Tensor:
+        """Returns what was right and of how much, (2,), in all kept batches. `taken` is 1 for each that counts."""
         raise NotImplementedError
 
 
@@ -74,9 +85,11 @@ class Accuracy(_Kept):
         """Adds logits (samples, classes) and class indices (samples,) or probabilities (samples, classes)."""
         self._keep(outputs.argmax(1), targets if targets.ndim == 1 else targets.argmax(1))
 
-    def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
+    def _count(self, ones: list[Tensor], others: list[Tensor], taken: Tensor) -> Tensor:
         right = torch.cat(ones) == torch.cat(others)
-        return torch.stack([right.sum(), right.new_full((), len(right), dtype=torch.long)])
+        sizes = to_device(torch.tensor([len(one) for one in ones]), right.device)
+        counts = taken.repeat_interleave(sizes, output_size=len(right))
+        return torch.stack([(right * counts).sum(), counts.sum()])
 
 
 class Iou(_Kept):
@@ -93,8 +106,8 @@ class Iou(_Kept):
         predicted = outputs > self._cut
         self._keep(predicted.logical_and(targets).sum(), predicted.logical_or(targets).sum())
 
-    def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
-        return torch.stack([torch.stack(ones).sum(), torch.stack(others).sum()])
+    def _count(self, ones: list[Tensor], others: list[Tensor], taken: Tensor) -> Tensor:
+        return torch.stack([torch.stack(ones), torch.stack(others)]).double() @ taken.double()
 
 
 class ClassIou(_Kept):
@@ -109,5 +122,5 @@ class ClassIou(_Kept):
         right = true.logical_and(guessed == targets).sum()
         self._keep(right, true.sum() + guessed.gt(0).logical_and(counted).sum() - right)
 
-    def _count(self, ones: list[Tensor], others: list[Tensor]) -> Tensor:
-        return torch.stack([torch.stack(ones).sum(), torch.stack(others).sum()])
+    def _count(self, ones: list[Tensor], others: list[Tensor], taken: Tensor) -> Tensor:
+        return torch.stack([torch.stack(ones), torch.stack(others)]).double() @ taken.double()

@@ -8,7 +8,7 @@ from typing import Any
 from trainer.best import Best
 from trainer.learner import Learner
 from trainer.position import Position
-from trainer.randomness import random_state, seed_everything, set_random_state
+from trainer.randomness import derived_seed, random_state, seed_everything, set_random_state
 from trainer.report import Report
 from trainer.schedule import Schedule
 from trainer.stopping import EarlyStopping
@@ -65,7 +65,7 @@ class RunState:
         if before == world.size:
             set_random_state(state["random"][world.rank])
             return
-        seed_everything(self.seed + 1 + world.rank + step)
+        seed_everything(derived_seed(self.seed, world.rank, step))
         self.report.warn(
             f"resumed at step {step} with {world.size} processes instead of {before}: the global batch stays "
             f"{state['sampler']['global_batch']}, no sample of the epoch is repeated or left out, but dropout draws "

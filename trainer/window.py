@@ -41,9 +41,11 @@ class _Sums:
     norms: float = 0.0
     normed: int = 0
     """The steps whose norms were added: those that did not overflow."""
+    taken: int = 0
+    """The steps that were not skipped."""
     right: float = 0.0
     scored: float = 0.0
-    """What was right by the score, and of how much."""
+    """What was right by the score, and of how much, in the steps that were not skipped."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,10 @@ class LossWindow:
         sums = self._sums
         for at, (loss, norm, scale, total) in enumerate(steps, start=last - len(losses) + 1):
             overflowed = scale > 1 and not math.isfinite(norm)
-            sums.losses += loss * total
-            sums.counted += total
+            if math.isfinite(loss):  # a skipped step leaves the mean alone
+                sums.losses += loss * total
+                sums.counted += total
+            sums.taken += math.isfinite(norm)
             if not overflowed:
                 sums.norms += norm
                 sums.normed += 1
@@ -181,7 +185,7 @@ class LossWindow:
 
     @property
     def mean(self) -> float:
-        """The mean loss over what the samples of the counted steps since the last `reset` count."""
+        """The mean loss over what the samples of the steps since the last `reset` count, where it is finite."""
         return self._sums.losses / self._sums.counted if self._sums.counted else float("nan")
 
     @property
@@ -191,9 +195,10 @@ class LossWindow:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The score of the counted steps since the last `reset` by its name, if there is one."""
+        """The score of the steps since the last `reset` that were taken, by its name, if there is one."""
         sums = self._sums
-        return {} if self.score is None else {self.score.name: sums.right / sums.scored if sums.scored else 1.0}
+        of_nothing = 1.0 if sums.taken else math.nan
+        return {} if self.score is None else {self.score.name: sums.right / sums.scored if sums.scored else of_nothing}
 
     @property
     def samples(self) -> int:
@@ -213,6 +218,7 @@ class LossWindow:
             "norm_total": self._sums.norms,
             "norms": self._sums.normed,
             "nonfinite": self.nonfinite,
+            "taken": self._sums.taken,
             "right": self._sums.right,
             "scored": self._sums.scored,
         }
@@ -226,6 +232,7 @@ class LossWindow:
             samples=state["count"],
             norms=state["norm_total"],
             normed=state["norms"],
+            taken=state.get("taken", state["norms"]),
             right=state["right"],
             scored=state["scored"],
         )

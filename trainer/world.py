@@ -1,6 +1,6 @@
 """The process group of a run: this rank's place in it, and collectives over host memory."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -62,6 +62,13 @@ class World:
         if self.size > 1 and values:
             distributed.broadcast(numbers, src=0, group=self.host)
         return dict(zip(values, numbers.tolist(), strict=True))
+
+    def integers_from_rank_0(self, values: Sequence[int]) -> list[int]:
+        """Returns the integers of rank 0. All ranks have equally many. A collective."""
+        integers = torch.tensor(values, dtype=torch.int64)
+        if self.size > 1 and values:
+            distributed.broadcast(integers, src=0, group=self.host)
+        return integers.tolist()
 
     def from_rank_0(self, value: T) -> T:
         """Returns the `value` of rank 0, so that all ranks decide the same. A collective."""

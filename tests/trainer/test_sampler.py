@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.sampler import MicroBatch, TrainSampler, Window, evaluation_batches
+from trainer.sampler import MicroBatch, TrainSampler, Window, evaluation_batches, micro_batch_limits
 
 sizes = st.integers(1, 200)
 worlds = st.integers(1, 7)
@@ -24,11 +24,18 @@ def of_all_ranks(
     epoch: int = 1,
     start: int = 0,
     lengths: Tensor | None = None,
+    batch_norm: bool = False,
 ) -> list[list[Window]]:
     """Returns the windows of each rank."""
     samplers = [
         TrainSampler(
-            size, global_batch=global_batch, batch_size=batch_size, world_size=world, rank=rank, lengths=lengths
+            size,
+            global_batch=global_batch,
+            batch_size=batch_size,
+            world_size=world,
+            rank=rank,
+            lengths=lengths,
+            batch_norm=batch_norm,
         )
         for rank in range(world)
     ]
@@ -57,16 +64,55 @@ def test_every_sample_counts_once_an_epoch(size: int, global_batch: int, world: 
     assert sorted(index for window in windows for index in window) == list(range(size))
     assert [len(window) for window in windows] == [window.samples for window in ranks[0]]
     assert all(len(window) == global_batch for window in windows[:-1])
+    assert len(windows) == -(-size // global_batch)
 
 
-@given(sizes, global_batches, worlds, batch_sizes)
+@given(sizes, global_batches, worlds, batch_sizes, st.booleans())
 def test_all_ranks_have_equally_many_micro_batches_and_none_is_empty(
-    size: int, global_batch: int, world: int, batch_size: int
+    size: int, global_batch: int, world: int, batch_size: int, batch_norm: bool
 ) -> None:
-    ranks = of_all_ranks(size, global_batch, world, batch_size=batch_size)
+    ranks = of_all_ranks(size, global_batch, world, batch_size=batch_size, batch_norm=batch_norm)
     for windows in zip(*ranks, strict=True):
         assert len({len(window.micro_batches) for window in windows}) == 1
         assert all(len(micro_batch.indices) for window in windows for micro_batch in window.micro_batches)
+        for place in zip(*(window.micro_batches for window in windows), strict=True):
+            assert any(micro_batch.counts for micro_batch in place)
+
+
+@given(sizes, global_batches, worlds, batch_sizes, st.booleans())
+def test_no_micro_batch_has_more_samples_than_memory_was_measured_for(
+    size: int, global_batch: int, world: int, batch_size: int, batch_norm: bool
+) -> None:
+    ranks = of_all_ranks(size, global_batch, world, batch_size=batch_size, batch_norm=batch_norm)
+    _, largest = micro_batch_limits(batch_size, batch_norm=batch_norm)
+    assert largest == batch_size + (batch_norm and batch_size > 1)
+    assert all(
+        len(micro_batch.indices) <= largest
+        for windows in ranks
+        for window in windows
+        for micro_batch in window.micro_batches
+    )
+
+
+@given(sizes, global_batches, worlds, batch_sizes, st.booleans())
+def test_the_windows_are_the_same_on_any_number_of_ranks(
+    size: int, global_batch: int, world: int, batch_size: int, batch_norm: bool
+) -> None:
+    together = counted(of_all_ranks(size, global_batch, world, batch_size=batch_size, batch_norm=batch_norm))
+    alone = counted(of_all_ranks(size, global_batch, 1, batch_size=global_batch, batch_norm=batch_norm))
+    assert [sorted(window) for window in together] == [sorted(window) for window in alone]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 6])
+def test_seventeen_samples_with_a_global_batch_of_six_are_three_steps(world: int) -> None:
+    ranks = of_all_ranks(17, 6, world, batch_size=6 // world)
+    assert [window.samples for window in ranks[0]] == [6, 6, 5]
+
+
+def test_a_rank_without_a_sample_stands_in_while_no_other_has_two_in_a_micro_batch() -> None:
+    ranks = of_all_ranks(4 + 3, 4, 4, batch_size=1)
+    assert [[len(batch.indices) for batch in windows[1].micro_batches] for windows in ranks] == [[1]] * 4
+    assert [[batch.counts for batch in windows[1].micro_batches] for windows in ranks] == [[True]] * 3 + [[False]]
 
 
 @given(st.integers(1, 6), st.integers(1, 20), worlds, st.integers(0, 300))
@@ -79,12 +125,14 @@ def test_full_windows_have_the_configured_micro_batches(
             assert [len(micro_batch.indices) for micro_batch in windows[0].micro_batches] == [batch_size] * accumulate
 
 
-@given(st.integers(8, 200), st.integers(2, 60), worlds, st.integers(2, 20))
-def test_no_rank_is_left_with_a_single_sample(size: int, per_rank: int, world: int, batch_size: int) -> None:
-    ranks = of_all_ranks(max(size, 2 * world), per_rank * world, world, batch_size=batch_size)
-    assert all(
-        len(micro_batch.indices) > 1 for windows in ranks for window in windows for micro_batch in window.micro_batches
-    )
+@given(st.integers(2, 200), st.integers(2, 60), worlds, st.integers(2, 20))
+def test_with_batch_norm_no_sample_that_counts_is_alone_in_its_micro_batch(
+    size: int, global_batch: int, world: int, batch_size: int
+) -> None:
+    ranks = of_all_ranks(size, global_batch, world, batch_size=batch_size, batch_norm=True)
+    counting = [batch for windows in ranks for window in windows for batch in window.micro_batches if batch.counts]
+    assert all(len(batch.indices) > 1 for batch in counting)
+    assert sum(len(batch.indices) for batch in counting) == size
 
 
 @given(sizes, global_batches, worlds, st.data())

@@ -22,6 +22,7 @@ from trainer.score import KEPT_BATCHES, Accuracy, Iou
 from trainer.world import joined
 
 CPU = torch.device("cpu")
+TAKEN, SKIPPED = torch.zeros(()), torch.ones(())
 
 
 class Operations(TorchDispatchMode):
@@ -41,6 +42,7 @@ def test_accuracy_is_the_share_of_largest_logits_in_the_right_place() -> None:
     for number in range(KEPT_BATCHES + 7):
         logits, classes = torch.randn(number % 5 + 1, 4), torch.randint(4, (number % 5 + 1,))
         score.add(logits, classes)
+        score.end_step(skipped=TAKEN)
         right += sum(int(row.argmax()) == int(own) for row, own in zip(logits, classes, strict=True))
         samples += len(logits)
     assert score.take().tolist() == [right, samples]
@@ -50,6 +52,7 @@ def test_accuracy_is_the_share_of_largest_logits_in_the_right_place() -> None:
 def test_a_blend_of_samples_counts_as_the_larger_one() -> None:
     score = Accuracy(CPU)
     score.add(torch.tensor([[3.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.6, 0.4], [0.6, 0.4]]))
+    score.end_step(skipped=TAKEN)
     assert score.take().tolist() == [1, 2]
 
 
@@ -60,9 +63,27 @@ def test_iou_is_of_the_pixels_of_all_pictures_together() -> None:
     for _ in range(KEPT_BATCHES):
         for picture, mask in zip(logits.split(1), masks.split(1), strict=True):
             score.add(picture, mask)
+        score.end_step(skipped=TAKEN)
     score.add(logits, masks)
+    score.end_step(skipped=TAKEN)
     assert score.take().tolist() == [2 * (KEPT_BATCHES + 1), 5 * (KEPT_BATCHES + 1)]
     assert score.take().tolist() == [0, 0]
+
+
+def test_the_batches_of_a_skipped_step_do_not_count() -> None:
+    right = torch.tensor([[3.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 1])
+    for score, batch, of_nothing in (
+        (Accuracy(CPU), right, [0, 0]),
+        (Iou(cut=0.5, device=CPU), (torch.ones(1, 1, 2, 1), torch.ones(1, 1, 2, 1, dtype=torch.uint8)), [0, 0]),
+    ):
+        for skipped in (SKIPPED, TAKEN, SKIPPED):
+            score.add(*batch)
+            score.add(*batch)
+            score.end_step(skipped=skipped)
+        assert score.take().tolist() == [4, 4]
+        score.add(*batch)
+        score.end_step(skipped=SKIPPED)
+        assert score.take().tolist() == of_nothing
 
 
 def test_a_step_costs_one_operation() -> None:
@@ -70,6 +91,7 @@ def test_a_step_costs_one_operation() -> None:
     with Operations() as counted:
         for _ in range(KEPT_BATCHES - 1):
             score.add(logits, classes)
+            score.end_step(skipped=TAKEN)
     assert counted.count == KEPT_BATCHES - 1
 
 
@@ -135,6 +157,9 @@ class Seen:
 
     def add(self, outputs: Tensor, targets: Tensor) -> None:
         self.batches += 1
+
+    def end_step(self, *, skipped: Tensor) -> None:
+        assert skipped == 0
 
     def take(self) -> Tensor:
         return torch.zeros(2, dtype=torch.float64)

@@ -36,6 +36,9 @@ class Sampling:
         return torch.Generator().manual_seed(secrets.randbits(63) if self.seed is None else self.seed)
 
 
+NO_TOKEN = -1
+"""Is chosen where a model gives no probabilities."""
+
 Forward = Callable[..., tuple[Tensor, Any]]
 """Takes `input_ids`, `attention_mask`, `position_ids` and `past_key_values` as models of transformers do.
 
@@ -51,10 +54,14 @@ def continued(
     stops: Sequence[Collection[int]],
     sampling: Sampling,
     device: torch.device,
+    agree: Callable[[list[int]], list[int]] = list,
 ) -> Iterator[list[int | None]]:
     """Yields the next token of each prompt, `most` times or until all have ended: with a token of its `stops`.
 
     A prompt that has ended gets None. No prompt is empty. Raises DataError if the model gives no probabilities.
+
+    `agree`: returns the tokens that count instead of those that were chosen, which are all NO_TOKEN if there are no
+    probabilities. Where several processes call one model together, all of them then end after the same token.
     """
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     width = int(lengths.max())
@@ -67,7 +74,9 @@ def continued(
     running = [True] * len(prompts)
     for _ in range(most):
         logits, past = forward(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=past)
-        tokens = _chosen(logits, sampling, randoms)
+        tokens = agree(_chosen(logits, sampling, randoms))
+        if NO_TOKEN in tokens:
+            raise DataError("the model gives numbers that are not finite: its weights cannot be used")
         yield [token if runs else None for token, runs in zip(tokens, running, strict=True)]
         running = [runs and token not in own for token, runs, own in zip(tokens, running, stops, strict=True)]
         if not any(running):
@@ -79,7 +88,7 @@ def continued(
 
 def _chosen(logits: Tensor, sampling: Sampling, randoms: Sequence[torch.Generator]) -> list[int]:
     if not bool(logits.isfinite().all()):
-        raise DataError("the model gives numbers that are not finite: its weights cannot be used")
+        return [NO_TOKEN] * len(logits)
     if sampling.temperature == 0:
         return logits.argmax(-1).tolist()
     # On the CPU, in double precision: the same seed gives the same text on all devices that give the same logits.

@@ -123,6 +123,7 @@ class LanguageTask:
             origin=self.origin,
             new_tokens=wanted.new_tokens,
             device=self.device,
+            world=world,
             on_tokens=on_batch,
         )
         return Evaluation(

@@ -16,6 +16,7 @@ from torchyard.run import Run
 from trainer.data.sequences import Prompt
 from trainer.weights.initial import train_mode
 from trainer.weights.language import Origin
+from trainer.world import World
 
 KEY = "samples"
 CALL_TOKENS = 8
@@ -40,12 +41,14 @@ def continue_prompts(
     origin: Origin,
     new_tokens: int,
     device: torch.device,
+    world: World | None,
     on_tokens: Callable[[], None],
 ) -> list[Continuation]:
     """Continues the prompts by the likeliest tokens, at most `new_tokens`, to the end of the text or of the turn.
 
-    All ranks call the model and `on_tokens` equally often. Draws no random numbers. Leaves the model in training mode.
-    Where the model gives no probabilities, its continuation ends: the loss says that, too.
+    All ranks call the model and `on_tokens` equally often: rank 0's tokens are everybody's. Draws no random numbers.
+    Leaves the model in training mode. Where the model gives no probabilities, its continuation ends: the loss says
+    that, too.
     """
     if not prompts:
         return []
@@ -56,7 +59,7 @@ def continue_prompts(
     try:
         # A compiled model would be compiled again for each prompt's length, and for its cache.
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-            made = _continued(model, begun, most=most, stops=stops, device=device, on_tokens=on_tokens)
+            made = _continued(model, begun, most=most, stops=stops, device=device, world=world, on_tokens=on_tokens)
     finally:
         train_mode(model)
     decode = partial(origin.tokenizer.decode, clean_up_tokenization_spaces=False)
@@ -90,6 +93,7 @@ def _continued(
     most: int,
     stops: Sequence[frozenset[int]],
     device: torch.device,
+    world: World | None,
     on_tokens: Callable[[], None],
 ) -> list[list[int]]:
     def forward(**inputs: Any) -> tuple[Tensor, Any]:
@@ -97,8 +101,8 @@ def _continued(
         return outputs.logits[:, -1], outputs.past_key_values
 
     made: list[list[int]] = [[] for _ in prompts]
-    calls = 0
-    steps = continued(forward, prompts, most=most, stops=stops, sampling=Sampling(), device=device)
+    agree = list[int] if world is None else world.integers_from_rank_0
+    steps = continued(forward, prompts, most=most, stops=stops, sampling=Sampling(), device=device, agree=agree)
     with suppress(DataError):
         for count, row in enumerate(steps, start=1):
             for tokens, token, own in zip(made, row, stops, strict=True):
@@ -106,9 +110,6 @@ def _continued(
                     tokens.append(token)
             if count % CALL_TOKENS == 0:
                 on_tokens()
-                calls += 1
-    for _ in range(calls, most // CALL_TOKENS):  # another rank may have made more tokens
-        on_tokens()
     return made
 
 

@@ -123,6 +123,7 @@ def test_only_classes_that_occur_count_and_without_a_pixel_all_ratios_are_one() 
 def test_the_score_in_training_is_of_all_classes_but_the_background() -> None:
     score, counted = ClassIou(CPU), MASKS[:, 0] != IGNORED
     score.add(*tensors())
+    score.end_step(skipped=torch.zeros(()))
     truth, predicted = MASKS[:, 0][counted], LOGITS.argmax(1)[counted]
     right = ((truth == predicted) & (truth > 0)).sum()
     assert score.take().tolist() == [right, (truth > 0).sum() + (predicted > 0).sum() - right]

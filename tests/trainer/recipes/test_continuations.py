@@ -1,0 +1,67 @@
+"""Ranks that compute different numbers continue prompts by rank 0's tokens: each call of a sharded model needs all."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+from tests.trainer.ranks import on_ranks, results
+from trainer.data.sequences import Prompt
+from trainer.recipes.continuations import CALL_TOKENS, continue_prompts
+from trainer.world import joined
+
+END, NEW_TOKENS = 0, 3 * CALL_TOKENS
+
+
+class Together(nn.Module):
+    """A model whose calls are collectives. On each rank it gives one likeliest token after another."""
+
+    def __init__(self, tokens: Sequence[int | None]) -> None:
+        super().__init__()
+        self._tokens = iter(tokens)
+
+    def forward(self, input_ids: Tensor, **_: Any) -> SimpleNamespace:
+        distributed.all_reduce(torch.ones(1))
+        token = next(self._tokens)
+        logits = torch.zeros(len(input_ids), 1, 9)
+        logits[:, :, token or 0] = 1.0 if token is not None else math.nan
+        return SimpleNamespace(logits=logits, past_key_values=None)
+
+
+class Tokenizer:
+    """Writes tokens as digits."""
+
+    eos_token_id = END
+    all_special_ids = (END,)
+    added_tokens_decoder = {END: ""}
+
+    def decode(self, tokens: Sequence[int], **_: Any) -> str:
+        return "".join(str(token) for token in tokens)
+
+
+def continue_one(tokens: Sequence[Sequence[int | None]]) -> tuple[list[str], int]:
+    """Returns the continuation of a prompt, and how often progress was told."""
+    told: list[None] = []
+    origin: Any = SimpleNamespace(tokenizer=Tokenizer(), config=SimpleNamespace(eos_token_id=END), context=99)
+    with joined(timedelta(seconds=20)) as world:
+        found = continue_prompts(
+            Together(tokens[world.rank]),
+            [Prompt([3, 4], [5])],
+            origin=origin,
+            new_tokens=NEW_TOKENS,
+            device=world.device,
+            world=world,
+            on_tokens=lambda: told.append(None),
+        )
+    return [each.continuation for each in found], len(told)
+
+
+def test_all_ranks_end_after_rank_0s_last_token() -> None:
+    for first, text in (([7, 7, END], "77"), ([1] * 9 + [None], "1" * 9), ([2] * NEW_TOKENS, "2" * NEW_TOKENS)):
+        others = [5, END, None, *[6] * NEW_TOKENS]
+        one, other = results(on_ranks(2, continue_one, [first, others]))
+        assert one == other == ([text], len(text) // CALL_TOKENS)
