@@ -290,7 +290,6 @@ def test_the_helper_starts_only_what_the_service_may_read(host: StrictHost) -> N
     assert "PermissionError" in attempt.report().message
 
 
-@pytest.mark.thorough
 def test_the_worker_refuses_to_start_without_its_helper(host: StrictHost) -> None:
     command = [*as_service(host.stage), sys.executable, "-P", "-m", "worker"]
     own = {"TORCHYARD_ISOLATION": "strict", "TORCHYARD_DATA_DIR": str(host.data), "PATH": os.environ["PATH"]}
