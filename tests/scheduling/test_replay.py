@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 import sys
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +39,13 @@ def test_a_default_limit_is_no_length_so_what_starts_after_such_a_job_is_unknown
     snapshot = seen(*line, hosts=hosts, running=[known, unknown])
     assert _starts(snapshot) == {"job_1": NOW + HOUR}
     assert _starts(snapshot, by_limits=True).keys() == {"job_1", "job_2"}
-    for told in ({"fraction": 0.2}, {"usual_us": 9 * HOUR}, {"limit_us": 20 * HOUR}, {"stopping": True}):
+    tellings: list[dict[str, Any]] = [
+        {"fraction": 0.2},
+        {"usual_us": 9 * HOUR},
+        {"limit_us": 20 * HOUR},
+        {"stopping": True},
+    ]
+    for told in tellings:
         assert "job_2" in _starts(replace(snapshot, running=(known, replace(unknown, **told)))), told
 
 
