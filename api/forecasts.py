@@ -62,7 +62,10 @@ def starts_if(waits: Waits, budget: Budget) -> Generator[None, None, tuple[Alter
 def _start_of(
     waits: Waits, budget: Budget, read: Callable[[Waiting], Ahead]
 ) -> Generator[None, None, tuple[EstimateFacts | None, int | None]]:
-    """Returns the estimate of the job, or the moment before which it does not start; neither if it never does."""
+    """Returns the estimate of the job, or the moment before which it does not start.
+
+    Neither if it never does, or if it waits for a job of which nobody knows how long it runs.
+    """
     if budget.left_s < FOR_READING_S:
         return None, waits.around.now
     with budget.counted():

@@ -5,10 +5,21 @@ import math
 
 from scheduling.shapes import limit_rounded_up
 from scheduling.snapshot import Running, Waiting
+from torchyard.contract.durations import DEFAULT_TIME_LIMIT
 
 _US = timedelta(microseconds=1)
 _LEAST_US = timedelta(minutes=1) // _US
 """What a job that runs is believed to need at least: it said that it is done before, and is not."""
+_DEFAULT_LIMIT_US = DEFAULT_TIME_LIMIT // _US
+
+
+def is_unknown(job: Running | Waiting) -> bool:
+    """Returns whether nothing says how long the job runs: no progress, no run of its owner's, no limit but the default.
+
+    The plan believes that it runs to its limit, which is safe. That is no estimate: most end long before.
+    """
+    told = (job.fraction is not None and job.fraction > 0) or (job.usual_us is not None and job.usual_us > 0)
+    return not told and job.limit_us == _DEFAULT_LIMIT_US and not (isinstance(job, Running) and job.stopping)
 
 
 def limit_left(job: Running, now: int) -> int:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 import heapq
 
-from scheduling.belief import believed_left, limit_left
+from scheduling.belief import believed_left, is_unknown, limit_left
 from scheduling.credit import OwnerKind
 from scheduling.snapshot import (
     OVERDUE_AFTER,
@@ -43,6 +43,8 @@ class Future:
         self._held: dict[str, tuple[OwnerKind, int]] = {}
         """Whose devices each running job holds, and how many."""
         self._ends: list[tuple[int, str]] = []
+        self._unknown: set[str] = set()
+        """The running jobs of which nobody knows how long they run."""
         for job in snapshot.running:
             self._run(job)
         self._end_due()
@@ -77,6 +79,10 @@ class Future:
         ends = [self._ends[0][0]] if self._ends else []
         return min([*ends, *([] if again_at is None else [again_at])], default=None)
 
+    def is_guess(self, at: int) -> bool:
+        """Returns whether a job ends by then of which nobody knows how long it runs."""
+        return any((self._running[job_id].ends or at) <= at for job_id in self._unknown)
+
     def pass_to(self, at: int) -> None:
         """Lets time pass, and ends what ends then."""
         passed = at - self.now
@@ -110,6 +116,8 @@ class Future:
         ends = self.now + believed_left(job, self.now)
         self._running[job.job_id] = replace(job, ends=ends)
         heapq.heappush(self._ends, (ends, job.job_id))
+        if is_unknown(job):
+            self._unknown.add(job.job_id)
         host = self._hosts.get(job.worker_id)
         held: list[Kind] = (
             [] if host is None else [device.kind for device in host.devices if device.job_id == job.job_id]
@@ -147,6 +155,7 @@ class Future:
 
     def _leave(self, job: Running) -> None:
         del self._running[job.job_id]
+        self._unknown.discard(job.job_id)
         self._held.pop(job.job_id, None)
         if (host := self._hosts.get(job.worker_id)) is not None:
             self._hosts[host.id] = _without_job(host, job.job_id)

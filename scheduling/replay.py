@@ -27,10 +27,11 @@ def replay(
     """Runs the plan forward, and returns when each waiting job starts first; those that never do are not in it.
 
     Running jobs end when they are believed to, and waiting ones run as long as they are believed to; each end makes a
-    new plan. Nobody submits anything meanwhile. It yields after each small piece of work, and ends when all of `only`
+    new plan. It ends before the first end of a job of which nobody knows how long it runs: later starts are unknown.
+    Nobody submits anything meanwhile. It yields after each small piece of work, and ends when all of `only`
     have started (None: all that wait), or when nothing more can start.
 
-    `by_limits`: jobs run as long as they may.
+    `by_limits`: jobs run as long as they may, so all ends are known.
     """
     future = Future(_by_limits(snapshot) if by_limits else snapshot)
     missing: set[str] = set()
@@ -43,7 +44,7 @@ def replay(
         again_at = yield from _plan(future)
         missing -= future.starts.keys()
         at = future.next_moment(again_at)
-        if at is None:
+        if at is None or (not by_limits and future.is_guess(at)):
             break
         future.pass_to(at)
         yield Reached(future.now, future.starts)

@@ -202,7 +202,7 @@ def test_each_user_may_ask_at_a_rate_and_a_submission_goes_on_without(service: A
     limits = ForecastLimits(state.services.forecasts.turns, Rates(per_second=1e-3, burst=2))
     state.services = replace(state.services, forecasts=limits)
     service.act_as("bob")
-    wide = {"resources": {"devices_per_node": 2}}
+    wide = {"resources": {"devices_per_node": 2}, **LONG}
     for _ in range(2):
         assert "estimate" in foreseen(service, **wide)
     answer = service.client.post("/v1/jobs/validate?forecast=true", json=SPEC)
@@ -236,8 +236,11 @@ def test_a_forecast_in_a_huge_line_ends_with_its_budget(service: ApiFixture, mon
 
 def test_a_forecast_that_ends_early_says_what_it_has_reached() -> None:
     """Each look at the clock counts as a millisecond, so that all has less than 200 pieces."""
-    others = [runs(f"r{number}", on="wrk_here", limit_us=(2 + number) * HOUR) for number in range(64)]
-    line = [waits(f"j{number}", 8, owner=f"u{number % 100}", submitted=NOW - HOUR + number) for number in range(200)]
+    others = [runs(f"r{number}", on="wrk_here", limit_us=(2 + number) * HOUR + 1) for number in range(64)]
+    told: dict[str, Any] = {"limit_us": 23 * HOUR}
+    line = [
+        waits(f"j{number}", 8, owner=f"u{number % 100}", submitted=NOW - HOUR + number, **told) for number in range(200)
+    ]
     job = waits("new", 1, submitted=NOW, priority=-1)
     snapshot = seen(*line, job, hosts=[host(slots(*(one.job_id for one in others)))], running=others)
     found = Foresight(Prospect(Reason("devices_busy", ""), 201), Waits(job, snapshot))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scheduling.belief import believed_left
+from scheduling.belief import believed_left, is_unknown
 from scheduling.credit import OwnerKind
 from scheduling.plan import plan
 from scheduling.snapshot import OVERDUE_AFTER, Device, Host, OwnerUse, Running, Snapshot, Waiting, started
@@ -30,6 +30,9 @@ class Playing:
             again_at = self._plan()
             ends = [job.ends for job in self._now.running if job.ends is not None]
             at = min([*ends, *([] if again_at is None else [again_at])], default=None)
+            ended = [job for job in self._now.running if job.ends is not None and at is not None and job.ends <= at]
+            if any(map(is_unknown, ended)):
+                break  # what starts later is unknown
         return self.starts
 
     def _plan(self) -> int | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 import sys
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +29,24 @@ def test_waiting_jobs_start_when_those_before_them_are_believed_to_end() -> None
     assert _starts(snapshot) == {"job_1": NOW + 3 * HOUR, "job_2": NOW + 5 * HOUR}
     assert _starts(snapshot, only=["job_1"]) == {"job_1": NOW + 3 * HOUR}
     assert _starts(snapshot, by_limits=True) == {"job_1": NOW + 23 * HOUR, "job_2": NOW + 47 * HOUR}
+
+
+def test_a_default_limit_is_no_length_so_what_starts_after_such_a_job_is_unknown() -> None:
+    """job_1 starts on a host of which something is known, and job_2 behind a job of which nothing is."""
+    known, unknown = runs("job_a", fraction=0.5), runs("job_b", on="wrk_2")
+    hosts = [host(slots("job_a")), replace(host(slots("job_b")), id="wrk_2")]
+    line = (waits("job_1"), waits("job_2", owner="eve"))
+    snapshot = seen(*line, hosts=hosts, running=[known, unknown])
+    assert _starts(snapshot) == {"job_1": NOW + HOUR}
+    assert _starts(snapshot, by_limits=True).keys() == {"job_1", "job_2"}
+    tellings: list[dict[str, Any]] = [
+        {"fraction": 0.2},
+        {"usual_us": 9 * HOUR},
+        {"limit_us": 20 * HOUR},
+        {"stopping": True},
+    ]
+    for told in tellings:
+        assert "job_2" in _starts(replace(snapshot, running=(known, replace(unknown, **told)))), told
 
 
 @given(st.integers(0, 1 << 32))
@@ -70,12 +88,12 @@ def test_a_plan_in_pieces_is_the_plan_whatever_happens_between_them(seed: int) -
 
 @given(st.lists(st.tuples(st.sampled_from(FRACTIONS), st.sampled_from(FRACTIONS)), min_size=1, max_size=8))
 def test_whatever_jobs_tell_all_start_within_the_limits_of_those_before_them(told: list[tuple[float, float]]) -> None:
-    running = [runs(f"job_r{number}", fraction=one[0]) for number, one in enumerate(told)]
-    line = [waits(f"job_w{number}", fraction=one[1]) for number, one in enumerate(told)]
+    running = [runs(f"job_r{number}", fraction=one[0], limit_us=23 * HOUR) for number, one in enumerate(told)]
+    line = [waits(f"job_w{number}", fraction=one[1], limit_us=23 * HOUR) for number, one in enumerate(told)]
     snapshot = seen(*line, hosts=[host(slots(*(job.job_id for job in running)))], running=running)
     starts = _starts(snapshot)
     assert starts.keys() == {job.id for job in line}
-    assert all(NOW <= at <= NOW + 24 * HOUR for at in starts.values())
+    assert all(NOW <= at <= NOW + 23 * HOUR for at in starts.values())
 
 
 def test_a_job_that_was_stopped_for_another_comes_back_with_its_work() -> None:

@@ -99,8 +99,9 @@ class SchedulersFixture:
     def scheduler(self, name: str, *devices: DeviceReport) -> SchedulerFixture:
         return SchedulerFixture(self.store, self.queue, name, devices)
 
-    def submit(self, count: int = 1, *, priority: int = 0, device: str = "auto") -> str:
-        return self.store.submit(priority=priority, resources={"devices_per_node": count, "device": device})
+    def submit(self, count: int = 1, *, priority: int = 0, device: str = "auto", **spec: Any) -> str:
+        resources = {"devices_per_node": count, "device": device}
+        return self.store.submit(priority=priority, resources=resources, **spec)
 
     def preempted(self) -> dict[str, str]:
         """Returns the preempted jobs, each with the job that needs its devices."""

@@ -116,8 +116,8 @@ class Scene:
 @pytest.fixture
 def scene(database: Database, schedulers: SchedulersFixture) -> Scene:
     busy = schedulers.scheduler("busy", slot(0), slot(1))
-    running = busy.start_job("cpu-0")
-    jobs = [schedulers.submit(2), schedulers.submit(2)]
+    running = busy.start_job("cpu-0", time_limit="23h")  # the default says nothing
+    jobs = [schedulers.submit(2, time_limit="23h") for _ in range(2)]
     making = Making(database, busy.id, busy.devices)
     other = Making(database, schedulers.scheduler("other").id, ())
     return Scene(schedulers.store, busy, running, jobs, making, other)

@@ -7,6 +7,8 @@ from typing import Any
 LONGEST = timedelta(days=3650)
 """Of all durations that a user may ask for."""
 
+DEFAULT_TIME_LIMIT = timedelta(hours=24)
+"""The `time_limit` of a spec that says none."""
 LONGEST_STOP_GRACE = timedelta(hours=1)
 """Of a job, unless the operator sets another maximum."""
 

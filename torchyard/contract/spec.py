@@ -16,7 +16,7 @@ from pydantic import (
 
 from torchyard.contract import recipes
 from torchyard.contract.after import MOST_AFTER, After
-from torchyard.contract.durations import above_zero
+from torchyard.contract.durations import DEFAULT_TIME_LIMIT, above_zero
 from torchyard.contract.environment import Env, SecretRef
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.findings import field_errors
@@ -76,7 +76,7 @@ class _Common(Schema):
         default=False, description="may be stopped, with a checkpoint, so that another job can start"
     )
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
-    time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
+    time_limit: Duration = Field(default=DEFAULT_TIME_LIMIT, description="over all attempts")
     stall_timeout: Duration = Field(
         default=STALL_TIMEOUT, description="without progress; that of a script counts from its first event"
     )

@@ -27,6 +27,7 @@ from trainer.data.loading import loader_count, to_device
 from trainer.data.mixup import mixup
 from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
+from trainer.recipes.batchofone import expect_more_than_one
 from trainer.recipes.measuring import measure
 from trainer.recipes.mistakes import Mistakes, show_confusion, show_pictures
 from trainer.recipes.tally import Tally
@@ -195,6 +196,9 @@ def make_task(
     workers = 0 if data.in_memory else loader_count(config.data.workers, local_size=local_size, batches=batches)
     model = _model(config, data, weights=None if metadata else weights)
     channels = vision.channels_for(config.model.name, data.channels)
+    if not metadata:
+        shape = (channels, data.height, data.width)
+        expect_more_than_one(model, shape, config, samples=len(data.train), scan=scan)
     if metadata:
         normalization = Normalization.model_validate(metadata["normalization"])
     else:

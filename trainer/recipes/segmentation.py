@@ -26,6 +26,7 @@ from trainer.data.loading import loader_count, to_device
 from trainer.data.pairs import PairData, load_pairs
 from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
+from trainer.recipes.batchofone import expect_more_than_one
 from trainer.recipes.marking import Marking, make_marking, outputs
 from trainer.recipes.measuring import measure
 from trainer.recipes.mistakes import show_confusion
@@ -243,6 +244,8 @@ def make_task(
     model = unet.build(config.model.name, outputs=outputs(config))
     if metadata is None:
         initialize(model, _fill(model, config.model.name, weights), config.model.init)
+        side = config.data.image_size
+        expect_more_than_one(model, (CHANNELS, side, side), config, samples=len(data.train), scan=scan)
     freeze(model, config.model.freeze)
     return Segmenter(
         config=config,

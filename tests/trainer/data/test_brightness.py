@@ -89,7 +89,7 @@ def test_pictures_of_16_bits_may_be_dark_and_the_job_is_told(
     values = (STEPS * largest).astype(np.uint16)
     source = classes(tmp_path / "data", values, ".png")
     Image.fromarray(values // 256).save(source / "cat" / "0.png")  # one black picture is none of our business
-    assert notes(source) == ([approved("text")] if told else [])
+    assert notes(source) == ([approved.of_row("text")] if told else [])
 
 
 @pytest.mark.parametrize("classes", [None, ["background", "wall"]])
@@ -99,7 +99,7 @@ def test_masks_without_a_second_class_are_told_where_they_are_not_refused(
     black = np.full((8, 8), 0 if classes else 1, dtype=np.uint8)
     source = walls(tmp_path / "data", (STEPS * 255).astype(np.uint8), black)
     extra = {"data": {"classes": classes}} if classes else {"loss": {"pos_weight": 2.0}}
-    assert notes(source, **extra) == [approved("text", tmp_path=tmp_path)]
+    assert notes(source, **extra) == [approved.of_row("text", tmp_path=tmp_path)]
 
 
 @dataclass

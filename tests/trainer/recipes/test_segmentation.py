@@ -56,7 +56,8 @@ def test_the_positive_weight_balances_the_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "which"), [(False, "no pixel"), (True, "every pixel")])
 def test_masks_of_a_single_value_are_refused(tmp_path: Path, value: bool, which: str, approved: Approved) -> None:
     for stem in ("a", "b", "c"):
-        pair(tmp_path, stem, mask=np.full((32, 32), value))
+        _, mask = pair(tmp_path, stem)  # a picture with more than one value
+        Image.fromarray(np.full(blob().shape, 255 * value, dtype=np.uint8)).save(mask)
     with pytest.raises(DataError) as raised:
         segmenter(tmp_path)
     assert str(raised.value) == approved("message", tmp_path=tmp_path, which=which)

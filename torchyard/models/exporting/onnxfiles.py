@@ -12,6 +12,8 @@ from torchyard.models.exporting.graphs import OUTPUT, Graph, Run, Trial, quiet, 
 
 LARGEST = (1 << 31) - (1 << 20)
 """Bytes of weights in one file: protobuf has no message of 2 GiB."""
+_OPSET, _IR = 20, 9
+"""Up to this opset a file of this version holds all: runtimes of 2023 read it, not what torch writes."""
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
@@ -36,6 +38,8 @@ def content(graph: Graph, metadata: Mapping[str, str]) -> bytes:
             raise ExportError(f"the model cannot be written as ONNX: {reason(error)}") from error
     assert converted is not None, "it is only None where it writes the file itself"
     converted.model.metadata_props.update(metadata)
+    if converted.model.opset_imports[""] <= _OPSET:
+        converted.model.ir_version = _IR
     return converted.model_proto.SerializeToString()
 
 

@@ -36,6 +36,15 @@ def grey_squeezenet() -> Graph:
     return pictures(model, channels=1, taken=3, side=32)
 
 
+@pytest.mark.thorough
+def test_a_file_of_onnx_has_a_version_that_older_runtimes_read() -> None:
+    import onnx
+
+    written = onnx.load_from_string(onnxfiles.content(small_cnn(), METADATA))
+    assert (written.ir_version, [one.version for one in written.opset_import if not one.domain]) == (9, [20])
+    onnx.checker.check_model(written)
+
+
 @pytest.mark.parametrize("to", ["torch-export", pytest.param("onnx", marks=pytest.mark.thorough)])
 def test_what_is_read_again_computes_what_the_model_does(tmp_path: Path, to: str) -> None:
     torch.manual_seed(5)
