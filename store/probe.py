@@ -13,9 +13,11 @@ from store import service_identity
 from store.blobs import Blobs
 from store.db.database import Database, now_us
 from store.db.revision import REVISION, revision_of
+from store.db.tables import Worker
 from store.queue import missing_permissions, server_info
-from store.rows import controllers, secrets, targets
+from store.rows import controllers, secrets, targets, workers
 from store.service_identity import Known
+from torchyard.contract.devices import StartsReport, TroubleReport
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}
 _OLDEST_REDIS = (6, 2)
@@ -99,6 +101,15 @@ def controller_age_s(url: str) -> float | None:
     with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
         age = controllers.age(session)
     return None if age is None else age / 1_000_000
+
+
+def worker_troubles(url: str, worker_id: str) -> Sequence[TroubleReport] | None:
+    """Returns what goes wrong in the worker's own work; None if it is not alive. Raises Unavailable."""
+    with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
+        found = session.execute(select(Worker.starts).where(Worker.id == worker_id, workers.is_alive())).first()
+    if found is None:
+        return None
+    return () if found.starts is None else StartsReport.from_dict(found.starts).troubles
 
 
 def inspect_redis(url: str, *, service: str) -> RedisInfo:

@@ -8,7 +8,7 @@ import time
 
 from store.queue import WakeupListener
 from store.store import NotMigrated, Store
-from torchyard.contract.errors import Conflict, Unavailable
+from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from torchyard.host.identity import boot_id
 from worker.attempts.context import WorkerContext
 from worker.attempts.runners import AttemptRunners
@@ -26,6 +26,7 @@ from worker.pools import Pool
 from worker.registration import HostRegistration, PoolRegistration, Registration
 from worker.sandbox import levels
 from worker.settings import Settings
+from worker.troubles import Troubles
 
 _CLAIM_INTERVAL_S = 2.0
 _WAKEUP_WAIT_S = 1.0
@@ -39,6 +40,10 @@ _LONGEST_REST_S = 10.0
 """A pass that nothing has caused comes so many times later than the last one took, but no later than this."""
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
+_ERROR_REST_S, _LONGEST_ERROR_REST_S = 1.0, 8.0
+"""Pause after an unexpected error of the loop: the first, and the longest after more in a row."""
+_ERROR_LOOK_S = 0.1
+_TURN, _PASS = "a turn of the daemon", "the pass over the line"
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +73,7 @@ class Daemon:
             engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
         )
         self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
+        self._troubles = Troubles()
         housekeeper = Housekeeper(
             settings.home, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
         )
@@ -79,6 +85,7 @@ class Daemon:
             registration=self._registration,
             leases=self._leases,
             housekeeper=housekeeper,
+            troubles=self._troubles,
             clock=clock,
         )
         self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace, holder=holder)
@@ -90,6 +97,11 @@ class Daemon:
             clock=clock,
         )
         self._stopping = self._leaving = False
+        self._claim_interval = Interval(_CLAIM_INTERVAL_S, clock)
+        self._deadline: float | None = None
+        """Until when jobs may take to save themselves, once they are stopped."""
+        self._woken: bool | None = None
+        """What the last wait returned."""
 
     @property
     def name(self) -> str:
@@ -120,7 +132,7 @@ class Daemon:
 
     def _registration_of(self, settings: Settings, pool: Pool | None, housekeeper: Housekeeper) -> Registration:
         if pool is not None:
-            return PoolRegistration(self.id, pool, store=self._store, devices=self._devices)
+            return PoolRegistration(self.id, pool, store=self._store, devices=self._devices, troubles=self._troubles)
         shared = boot_id() if settings.cpu_slots is None else None
         return HostRegistration(
             self.id,
@@ -128,6 +140,7 @@ class Daemon:
             store=self._store,
             devices=self._devices,
             housekeeper=housekeeper,
+            troubles=self._troubles,
             shares_cpus_of=shared,
         )
 
@@ -164,33 +177,52 @@ class Daemon:
         self._register()
 
     def _loop(self, wakeups: WakeupListener) -> None:
-        claim_interval = Interval(_CLAIM_INTERVAL_S, self._clock)
-        deadline: float | None = None
-        woken: bool | None = None
+        """Takes turns until the daemon leaves or has stopped its jobs, whatever error a turn meets."""
         while not self._leaving:
-            self._duties.run_due()
-            if self._registration.superseded:
-                self._stand_by()
-                if self._stopping:
+            try:
+                if self._stopping and self._has_stopped():
                     return
-                continue
-            attempt_ended = self._reap()
-            if self._stopping or self._duties.draining:
-                self._runners.preempt(urgent=self._stopping)
-            if self._stopping:
-                deadline = deadline or self._clock() + _SHUTDOWN_S
-                if not self._runners or self._clock() > deadline:
-                    return
-            elif claim_interval.due(early=attempt_ended or self._placer.postponed.is_due(self._clock())):
-                took = self._claim()
-                if took is not None and woken is not None:
-                    claim_interval.rest(min(_REST_FACTOR * took, _LONGEST_REST_S))
-            woken = self._wait(wakeups)
-            if woken or self._runners.ended.is_set():
-                claim_interval.make_due()
-                self._forecaster.notice()
+                self._take_turn(wakeups)
+            except (NotMigrated, ConfigError):
+                raise
+            except Exception as error:
+                logger.exception("%s failed; the next one follows", _TURN)
+                self._rest_after_error(self._troubles.note_failure(_TURN, error))
             else:
-                self._forecast()
+                self._troubles.note_success(_TURN)
+
+    def _take_turn(self, wakeups: WakeupListener) -> None:
+        self._duties.run_due()
+        if self._registration.superseded:
+            self._stand_by()
+            return
+        attempt_ended = self._reap()
+        if self._stopping or self._duties.draining:
+            self._runners.preempt(urgent=self._stopping)
+        early = attempt_ended or self._placer.postponed.is_due(self._clock())
+        if not self._stopping and self._claim_interval.due(early=early):
+            with self._troubles.noted(_PASS):
+                took = self._claim()
+                if took is not None and self._woken is not None:
+                    self._claim_interval.rest(min(_REST_FACTOR * took, _LONGEST_REST_S))
+        self._woken = self._wait(wakeups)
+        if self._woken or self._runners.ended.is_set():
+            self._claim_interval.make_due()
+            self._forecaster.notice()
+        else:
+            self._forecast()
+
+    def _has_stopped(self) -> bool:
+        """Returns whether all jobs have stopped, or have had their time to."""
+        self._deadline = self._deadline or self._clock() + _SHUTDOWN_S
+        return not self._runners or self._registration.superseded or self._clock() > self._deadline
+
+    def _rest_after_error(self, times: int) -> None:
+        """Pauses for longer after each error in a row, but no longer than until the daemon is to leave or to stop."""
+        ends = self._clock() + min(_ERROR_REST_S * 2.0 ** min(times - 1, 10), _LONGEST_ERROR_REST_S)
+        was_stopping = self._stopping
+        while self._clock() < ends and not self._leaving and self._stopping == was_stopping:
+            time.sleep(_ERROR_LOOK_S)
 
     def _forecast(self) -> None:
         """Does a slice of the estimates. Not while jobs start one after the other: they would be old at once."""

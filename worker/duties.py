@@ -13,6 +13,7 @@ from torchyard.contract.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper
 from worker.leases import Leases
 from worker.registration import Registration
+from worker.troubles import Troubles
 
 _RENEW_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 5.0
@@ -58,6 +59,7 @@ class Duties:
         registration: Registration,
         leases: Leases,
         housekeeper: Housekeeper,
+        troubles: Troubles,
         clock: Callable[[], float],
     ) -> None:
         self.draining = False
@@ -68,12 +70,13 @@ class Duties:
         self._registration = registration
         self._leases = leases
         self._housekeeper = housekeeper
+        self._troubles = troubles
         self._drain_interval = Interval(_DRAIN_CHECK_INTERVAL_S, clock)
         self._schedule = (
-            (Interval(_RENEW_INTERVAL_S, clock), leases.renew),
-            (Interval(_HEARTBEAT_INTERVAL_S, clock), self._send_heartbeat),
-            (Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
-            (self._drain_interval, self._check_drain),
+            ("the renewal of leases", Interval(_RENEW_INTERVAL_S, clock), leases.renew),
+            ("the heartbeat", Interval(_HEARTBEAT_INTERVAL_S, clock), self._send_heartbeat),
+            ("the sweep", Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
+            ("the look whether this worker drains", self._drain_interval, self._check_drain),
         )
 
     def stop(self, timeout: float) -> None:
@@ -81,11 +84,12 @@ class Duties:
         self._housekeeper.stop(timeout)
 
     def run_due(self) -> None:
-        """Runs the duties that are due. A duty that meets no database is done again after its interval."""
-        for interval, duty in self._schedule:
+        """Runs the duties that are due. One that fails, whatever the error, is done again after its interval."""
+        for work, interval, duty in self._schedule:
             if interval.due():
                 try:
-                    duty()
+                    with self._troubles.noted(work):
+                        duty()
                 except Unavailable as error:
                     logger.warning("%s", error.message)
                     self._leases.database_was_away()

@@ -18,6 +18,12 @@ def worker_id(path: Path) -> str:
     return record.id
 
 
+def known_worker_id(path: Path) -> str | None:
+    """Returns the id that a daemon has kept there, or None."""
+    record = read_record(path, _Identity)
+    return None if record is None else record.id
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Identity(Record):
     id: str

@@ -70,6 +70,22 @@ class CachesReport(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TroubleReport(Record):
+    """What goes wrong in a worker's own work."""
+
+    work: str
+    """Such as `the heartbeat`."""
+    state: Literal["failed", "failing"]
+    """`failing`: three times in a row or more, until now. `failed`: less often, or it works again."""
+    since: datetime
+    """When it last failed; if it is failing, when it began to."""
+    problem: str
+    """The newest error, in one line. The worker's log has its traceback."""
+    times: int = 1
+    """How often it failed in a row."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StartsReport(Record):
     """How a worker starts jobs now."""
 
@@ -90,6 +106,8 @@ class StartsReport(Record):
     """Memory of the host, in GiB, that they may use together."""
     caches: CachesReport | None = None
     """None until they were measured, and where nothing limits them."""
+    troubles: list[TroubleReport] = field(default_factory=list)
+    """What goes wrong in the worker's own work now, or did within the last hour."""
 
 
 @dataclass(frozen=True, kw_only=True)

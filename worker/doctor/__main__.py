@@ -15,7 +15,7 @@ import textwrap
 
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import terminal
-from worker.doctor import disk, gpus, host, pool, pytorch, services, starts
+from worker.doctor import daemon, disk, gpus, host, pool, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
 from worker.doctor.isolation import check_isolation
 from worker.doctor.packages import check_packages
@@ -60,6 +60,7 @@ def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Fi
         yield from _guarded("packages", lambda: [check_packages(settings)])
         yield from _guarded("pool", lambda: pool.check_pool(settings, partition))
     yield from _guarded("database", lambda: [services.check_database(settings)])
+    yield from _guarded("worker", lambda: daemon.check_daemon(settings))
     yield from _guarded("service", lambda: [services.check_service(settings)])
     yield from _guarded("secrets", lambda: services.check_secrets(settings))
     yield from _guarded("redis", lambda: [services.check_redis(settings, embedded=embedded_redis)])

@@ -83,6 +83,21 @@ class CachesView(View):
     """Of all together."""
 
 
+class TroubleView(View):
+    """What goes wrong in a worker's own work."""
+
+    work: str
+    """Such as `the heartbeat`."""
+    state: Literal["failed", "failing"]
+    """`failing`: three times in a row or more, until now. `failed`: less often, or it works again."""
+    since: datetime
+    """When it last failed; if it is failing, when it began to."""
+    problem: str
+    """The newest error, in one line. The worker's log has its traceback."""
+    times: int = 1
+    """How often it failed in a row."""
+
+
 class StartsView(View):
     """How a worker starts jobs now."""
 
@@ -104,6 +119,8 @@ class StartsView(View):
     """Memory of the host, in GiB, that they may use together."""
     caches: CachesView | None = None
     """What its host keeps for the next jobs; null until it was measured, and where nothing limits it."""
+    troubles: list[TroubleView] = []
+    """What goes wrong in the worker's own work now, or did within the last hour."""
 
 
 class KeptView(View):

@@ -188,14 +188,17 @@ class SlurmEngine:
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         """Has Slurm cancel each job of this service and pool that belongs to none of `keep`. Waits for nothing."""
+        with self._lock:  # attempts that start meanwhile are added by their own threads
+            tracked = dict(self._tracked)
+        done = {key: item for key, item in tracked.items() if key not in keep and (item.report or not item.fresh)}
         with self._lock:
-            done = [key for key, item in self._tracked.items() if key not in keep and (item.report or not item.fresh)]
-            self._listings.forget([self._tracked.pop(key).name for key in done])
+            forgotten = [key for key, item in done.items() if self._tracked.get(key) is item]
+            self._listings.forget([self._tracked.pop(key).name for key in forgotten])
         listing = self._listings.newest
         if listing is None:
             self._listings.refresh(wait_s=0)
             return
-        names = {key: item.name for key, item in self._tracked.items() if key in keep}
+        names = {key: item.name for key, item in tracked.items() if key in keep}
         for name in self._others.found_in(listing, keep=keep, names=names):
             self._stopping.cancel(name)
 

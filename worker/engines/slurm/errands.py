@@ -41,3 +41,5 @@ class Errands:
                 command()
             except (NoAnswer, OSError) as error:
                 logger.warning("a command of Slurm has no answer: %s", error)
+            except Exception:  # the next ones are called whatever happens
+                logger.exception("a command of Slurm failed")

@@ -182,9 +182,10 @@ class Listings:
     def _take(self, begun_at: float) -> None:
         try:
             listing = Listing(begun_at, parse(self._ask()))
-        except (NoAnswer, OSError) as error:  # the thread goes on whatever happens
+        except Exception as error:  # the thread goes on whatever happens
             if self.problem is None:
-                logger.warning("Slurm does not list its jobs: %s", error)
+                unexpected = None if isinstance(error, NoAnswer | OSError) else error
+                logger.warning("Slurm does not list its jobs: %s", error, exc_info=unexpected)
             with self._changed:
                 self._failed = (begun_at, str(error))
                 self._changed.notify_all()

@@ -1,5 +1,6 @@
 """The newest report of a pool, asked again and again by one thread."""
 
+import logging
 import threading
 
 from torchyard.contract.devices import PoolReport
@@ -10,6 +11,8 @@ _EVERY_S = 60.0
 _AGAIN_S = 5.0
 _FIRST_S = 10.0
 """How long the first call waits for the first answer."""
+
+logger = logging.getLogger(__name__)
 
 
 class PoolReports:
@@ -45,7 +48,9 @@ class PoolReports:
     def _ask(self) -> bool:
         try:
             self._newest = read_pool(self._commands, self._settings)
-        except NoAnswer as error:
+        except Exception as error:  # the thread goes on whatever happens
+            if not isinstance(error, NoAnswer):
+                logger.exception("the description of the partition cannot be read")
             newest, obstacle = self._newest, f"Slurm does not describe the partition: {error}"
             self._newest = PoolReport.from_dict({**newest.to_dict(), "obstacle": obstacle})
             return False

@@ -131,11 +131,12 @@ class WarmProcess:
             began = time.monotonic()
             self._problem = ""
             try:
-                child = self._start()
+                self._wait_for_end(self._start())
             except OSError as error:
                 self._problem = f"the warm process cannot be started: {error}"
-            else:
-                self._wait_for_end(child)
+            except Exception as error:  # without this thread, no other would ever start one
+                logger.exception("the warm process cannot be kept")
+                self._problem = f"the warm process cannot be kept: {type(error).__name__}: {error}"
             early = bool(self._problem) or time.monotonic() - began < _EARLY_END_S
             early_ends = early_ends + 1 if early else 0
             delay = _RESTART_DELAYS_S[min(early_ends, len(_RESTART_DELAYS_S) - 1)]
