@@ -94,7 +94,8 @@ class DaemonFixture:
     def running(self, daemon: Daemon, *devices: str) -> tuple[Claim, Attempt]:
         """Starts an attempt with the stand-in for torchrun. `daemon` finds it when it starts."""
         self.store.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
-        claim = self.store.starting(self.store.submit(), daemon.id, *devices)
+        job_id = self.store.submit(time_limit="23h")  # the default says nothing of how long it runs
+        claim = self.store.starting(job_id, daemon.id, *devices)
         run = RunDir(self.folder / "worker" / "runs" / claim.job_id / "1")
         run.create()
         attempt = Attempt(run, claim.job_id, 1, claimed_at=self.store.attempt(claim).started_at)
