@@ -35,8 +35,10 @@ def make_sampler(
     global_batch = wanted * training.gradient_accumulation_steps * world.size
     if state is not None:
         global_batch, wanted = state["sampler"]["global_batch"], min(wanted, state["sampler"]["batch_size"])
-    wanted = min(wanted, -(-global_batch // world.size))
-    batch_size, batch_norm = wanted, any(isinstance(module, _BatchNorm) for module in task.model.modules())
+    batch_norm = any(isinstance(module, _BatchNorm) for module in task.model.modules())
+    # On more ranks than before, some stand in rather than that each has a single sample for its batch norms.
+    wanted = min(wanted, max(-(-global_batch // world.size), 2 if batch_norm else 1))
+    batch_size = wanted
     if training.auto_batch:
         fitting = largest_fitting_batch(
             task,

@@ -32,7 +32,13 @@ PRELOADED = (
 forks.preload(*PRELOADED)
 
 
-def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict[str, str] | None = None) -> list[Any]:
+def on_ranks(
+    size: int,
+    function: Callable[..., Any],
+    *arguments: Any,
+    env: dict[str, str] | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> list[Any]:
     """Returns what `function` returned or raised on each rank."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {
@@ -56,7 +62,7 @@ def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict
         pipes.append(ours)
         processes.append(process)
     try:
-        return [_receive(pipe) for pipe in pipes]
+        return [_receive(pipe, deadline_s) for pipe in pipes]
     finally:
         for process in processes:
             process.kill()
@@ -114,7 +120,7 @@ def _pickled(outcome: Any) -> bytes:
         return pickle.dumps(RuntimeError("".join(traceback.format_exception(outcome))))
 
 
-def _receive(pipe: Connection) -> Any:
-    if not pipe.poll(DEADLINE_S):
-        raise TimeoutError(f"a rank has not answered within {DEADLINE_S} s")
+def _receive(pipe: Connection, deadline_s: float) -> Any:
+    if not pipe.poll(deadline_s):
+        raise TimeoutError(f"a rank has not answered within {deadline_s} s")
     return pickle.loads(pipe.recv_bytes())
