@@ -86,10 +86,10 @@ class Accuracy(_Kept):
         self._keep(outputs.argmax(1), targets if targets.ndim == 1 else targets.argmax(1))
 
     def _count(self, ones: list[Tensor], others: list[Tensor], taken: Tensor) -> Tensor:
+        sizes = [len(one) for one in ones]
         right = torch.cat(ones) == torch.cat(others)
-        sizes = to_device(torch.tensor([len(one) for one in ones]), right.device)
-        counts = taken.repeat_interleave(sizes, output_size=len(right))
-        return torch.stack([(right * counts).sum(), counts.sum()])
+        counts = to_device(torch.tensor(sizes, dtype=torch.double), right.device)
+        return torch.stack([torch.stack([part.sum() for part in right.split(sizes)]).double(), counts]) @ taken.double()
 
 
 class Iou(_Kept):

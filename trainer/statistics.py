@@ -7,12 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage] the base of all that have them
 
-from torchyard.run.accelerator import is_accelerator
 from trainer.strategies.batchnorm import Synchronized
 
 
 class Statistics:
-    """Make it when the model is on its device, and in its shards. Nothing in it waits for an accelerator."""
+    """Make it when the model is on its device, and in its shards. Nothing in it waits for the device."""
 
     def __init__(self, model: nn.Module) -> None:
         self._norms = [module for module in model.modules() if isinstance(module, _NormBase)]
@@ -32,13 +31,9 @@ class Statistics:
         """Gives the statistics the values that were kept, if `skipped` is 1; leaves them alone if it is 0."""
         if not self._lives:
             return
-        if not is_accelerator(skipped.device):
-            if skipped.item():
-                _copy(self._lives, self._kept_parts)
-        else:
-            _copy(self._now_parts, self._lives)
-            torch.where(skipped > 0, self._kept, self._now, out=self._now)
-            _copy(self._lives, self._now_parts)
+        _copy(self._now_parts, self._lives)
+        torch.where(skipped > 0, self._kept, self._now, out=self._now)
+        _copy(self._lives, self._now_parts)
 
     @contextmanager
     def untouched(self) -> Generator[None]:
