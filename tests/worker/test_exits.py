@@ -91,7 +91,7 @@ def test_the_thread_ends_with_its_watcher() -> None:
     del watcher
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
-    assert open_descriptors() == before
+    assert open_descriptors() <= before, "other threads may have closed theirs"
 
 
 def test_cancelling_a_watch_twice_does_not_cancel_another() -> None:

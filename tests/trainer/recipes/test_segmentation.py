@@ -189,7 +189,7 @@ def test_weights_by_name_fill_the_encoder(tmp_path: Path, monkeypatch: pytest.Mo
     tensors = {"conv1.weight": torch.ones(64, 3, 7, 7), "fc.bias": torch.zeros(1000)}
     cache_as(monkeypatch, tmp_path / "home", ResNet34_Weights.DEFAULT, tensors)
     wanted = config(model={"name": "unet_resnet34", "weights": "DEFAULT", "freeze": ["encoder.conv1"]})
-    model = segmenter(walls(tmp_path / "data", count=2), wanted, weights="DEFAULT").model
+    model = segmenter(walls(tmp_path / "data", count=4), wanted, weights="DEFAULT").model
     parameters = dict(model.named_parameters())
     assert (parameters["encoder.conv1.weight"] == 1).all()
     frozen = [name for name, parameter in parameters.items() if not parameter.requires_grad]
