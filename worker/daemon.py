@@ -1,4 +1,4 @@
-"""The daemon of one host: its parts and one loop. Each attempt has a thread of its own."""
+"""The daemon of one host: its parts, and the loop that starts jobs. docs/operating/worker.md has its threads."""
 
 from collections.abc import Callable
 import logging
@@ -6,19 +6,24 @@ import socket
 import threading
 import time
 
+from store.commands import placement
+from store.queries import workers
 from store.queue import WakeupListener
 from store.store import NotMigrated, Store
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from torchyard.host.identity import boot_id
+from worker.aside import Aside
 from worker.attempts.context import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health
-from worker.duties import Duties, Interval
+from worker.duties import Duties, Duty, Interval
 from worker.engines.base import Engine
 from worker.identity import worker_id
+from worker.keeping import Keeper
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
+from worker.observation import Observation
 from worker.placement.apply import Placer
 from worker.placement.forecaster import Forecaster
 from worker.placement.postponed import QUIET_S
@@ -27,6 +32,7 @@ from worker.registration import HostRegistration, PoolRegistration, Registration
 from worker.sandbox import levels
 from worker.settings import Settings
 from worker.troubles import Troubles
+from worker.watch import Turns
 
 _CLAIM_INTERVAL_S = 2.0
 _WAKEUP_WAIT_S = 1.0
@@ -40,6 +46,10 @@ _LONGEST_REST_S = 10.0
 """A pass that nothing has caused comes so many times later than the last one took, but no later than this."""
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
+_HANGING_S = 2.0
+"""How long the end of a daemon waits for a thread whose call may hang."""
+_SWEEP_INTERVAL_S = 10.0
+_DRAIN_CHECK_INTERVAL_S = 2.0
 _ERROR_REST_S, _LONGEST_ERROR_REST_S = 1.0, 8.0
 """Pause after an unexpected error of the loop: the first, and the longest after more in a row."""
 _ERROR_LOOK_S = 0.1
@@ -69,34 +79,46 @@ class Daemon:
         holder = None if pool is None else pool.holder
         self._runners = AttemptRunners(_context(settings, engine, store=self._store, health=health, pool=pool))
         capacity = settings.capacity if pool is None else None
+        self._troubles = Troubles()
         self._devices = DeviceMonitor(
             engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
         )
+        self._seen = Observation(
+            self._devices, identity=identity, troubles=self._troubles, looked=self._report_soon, clock=clock
+        )
         self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
-        self._troubles = Troubles()
-        housekeeper = Housekeeper(
+        self._housekeeper = Housekeeper(
             settings.home, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
         )
-        self._registration = self._registration_of(settings, pool, housekeeper)
-        self._duties = Duties(
-            self.id,
-            identity=identity,
-            store=self._store,
-            registration=self._registration,
-            leases=self._leases,
-            housekeeper=housekeeper,
+        self._registration = self._registration_of(settings, pool)
+        self._draining = False
+        self._drain_interval = Interval(_DRAIN_CHECK_INTERVAL_S, clock)
+        self._duties = self._duties_of(
+            ("the sweep", Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
+            ("the look whether this worker drains", self._drain_interval, self._check_drain),
+        )
+        cleaning = self._duties_of(("the housekeeping", Interval(_SWEEP_INTERVAL_S, clock), self._housekeeper.sweep))
+        self._cleaner = Aside("the housekeeping", lambda _: cleaning.run_due(), troubles=self._troubles)
+        self._turns = Turns("the thread that starts jobs")
+        self._keeper = Keeper(
+            self._leases,
+            self._registration,
+            self._runners,
             troubles=self._troubles,
+            threads=(self._turns, self._seen.aside.turns, self._cleaner.turns),
             clock=clock,
         )
         self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace, holder=holder)
         self._forecaster = Forecaster(
             self._store,
             worker_id=self.id,
-            observe=self._devices.observe,
+            observe=self._seen.known,
             max_stop_grace=settings.max_stop_grace,
             clock=clock,
         )
         self._stopping = self._leaving = False
+        self._others_ended = False
+        """Whether what an earlier daemon has left of attempts that are not ours was ended. No job starts before."""
         self._claim_interval = Interval(_CLAIM_INTERVAL_S, clock)
         self._deadline: float | None = None
         """Until when jobs may take to save themselves, once they are stopped."""
@@ -124,25 +146,49 @@ class Daemon:
             self._loop(wakeups)
         finally:
             self._runners.detach(_LEAVE_S, clock=self._clock)
-            self._duties.stop(_LEAVE_S)
+            self._keeper.stop(_LEAVE_S)
+            self._housekeeper.stop(_LEAVE_S)
+            for aside in (self._cleaner, self._seen.aside):
+                aside.stop(_HANGING_S)
             self._forecaster.leave()
             self._registration.release()
             wakeups.close()
             self._store.close()
 
-    def _registration_of(self, settings: Settings, pool: Pool | None, housekeeper: Housekeeper) -> Registration:
+    def _registration_of(self, settings: Settings, pool: Pool | None) -> Registration:
         if pool is not None:
-            return PoolRegistration(self.id, pool, store=self._store, devices=self._devices, troubles=self._troubles)
+            return PoolRegistration(self.id, pool, store=self._store, seen=self._seen, troubles=self._troubles)
         shared = boot_id() if settings.cpu_slots is None else None
         return HostRegistration(
             self.id,
             name=self.name,
             store=self._store,
             devices=self._devices,
-            housekeeper=housekeeper,
+            seen=self._seen,
+            housekeeper=self._housekeeper,
             troubles=self._troubles,
             shares_cpus_of=shared,
         )
+
+    def _duties_of(self, *schedule: Duty) -> Duties:
+        return Duties(schedule, troubles=self._troubles, database_was_away=self._leases.database_was_away)
+
+    def _report_soon(self) -> None:
+        self._keeper.report_soon()
+
+    def _sweep(self) -> None:
+        self._leases.rescue_expired()
+        self._leases.continue_lost()
+        if self._store.sweep_line():
+            self._store.wake_workers()
+        placement.delete_unused_reasons(self._store)
+        placement.free_idle_places(self._store)
+
+    def _check_drain(self) -> None:
+        draining = workers.is_draining(self._store, self.id)
+        if draining != self._draining:
+            self._draining = draining
+            logger.info("this worker %s", "drains and gives its jobs back" if draining else "takes jobs again")
 
     def _register(self) -> None:
         """Registers the worker as soon as the database answers, and adopts the attempts of an earlier daemon.
@@ -160,19 +206,25 @@ class Daemon:
                 if error.message != told:
                     logger.warning("%s; trying again", error.message)
                 told = error.message
+                self._turns.note()
                 self._runners.ended.wait(_WAKEUP_WAIT_S)
                 continue
             self._devices.name = name
             self._runners.adopt(claims)
+            self._seen.adopted()
+            self._others_ended = False
+            self._keeper.start()
+            self._cleaner.start()
             return
 
     def _stand_by(self) -> None:
         """Leaves all attempts to the daemon that serves the pool now, and waits until that one is gone."""
         logger.warning("another daemon serves the pool %s now; this one waits", self.name)
         self._forecaster.forget()
-        self._runners.abandon_others(())
+        self._runners.abandon_all()
         while self._runners and not self._leaving and not self._stopping:
             self._runners.ended.wait(_WAKEUP_WAIT_S)
+            self._turns.note()
             self._reap()
         self._register()
 
@@ -192,12 +244,13 @@ class Daemon:
                 self._troubles.note_success(_TURN)
 
     def _take_turn(self, wakeups: WakeupListener) -> None:
+        self._turns.note()
         self._duties.run_due()
         if self._registration.superseded:
             self._stand_by()
             return
         attempt_ended = self._reap()
-        if self._stopping or self._duties.draining:
+        if self._stopping or self._draining:
             self._runners.preempt(urgent=self._stopping)
         early = attempt_ended or self._placer.postponed.is_due(self._clock())
         if not self._stopping and self._claim_interval.due(early=early):
@@ -226,7 +279,7 @@ class Daemon:
 
     def _forecast(self) -> None:
         """Does a slice of the estimates. Not while jobs start one after the other: they would be old at once."""
-        if self._stopping or self._duties.draining:
+        if self._stopping or self._draining:
             self._forecaster.leave()
         elif not self._placer.postponed.pending:
             self._forecaster.work(self._is_idle)
@@ -238,8 +291,7 @@ class Daemon:
         """Forgets the attempts that are closed. Returns whether an attempt has ended since the last call."""
         attempt_ended = self._runners.ended.is_set()
         self._runners.ended.clear()
-        for use in self._runners.reap(_LEAVE_S):
-            self._devices.note_use(use)
+        self._runners.reap(_LEAVE_S, note=self._seen.note_use)
         return attempt_ended
 
     def _claim(self) -> float | None:
@@ -249,9 +301,14 @@ class Daemon:
         postponed = self._placer.postponed
         may_postpone = postponed.may_postpone(began)
         try:
+            if not self._others_ended:
+                self._runners.end_others()
+                self._others_ended = True
             if self._placer.anything_waits():
-                devices = self._devices.observe()
-                full = self._devices.all_in_use(devices)
+                devices = self._seen.look_now()
+                if devices is None:
+                    return None
+                full = self._runners.have_all(devices)
                 for claim in self._placer.claims(devices, may_claim=self._may_claim, may_postpone=may_postpone):
                     self._runners.start(claim)
                     claimed = True
@@ -272,7 +329,7 @@ class Daemon:
         return took
 
     def _may_claim(self) -> bool:
-        if self._stopping or self._leaving or not self._leases.fresh or self._devices.obstacle() is not None:
+        if self._stopping or self._leaving or not self._leases.fresh or self._seen.obstacle is not None:
             return False
         return self._leases.confirm()
 
@@ -289,7 +346,7 @@ class Daemon:
             return None
         if woken and wakeups.asked:
             self._runners.recheck_intents()
-            self._duties.check_drain_soon()
+            self._drain_interval.make_due()
         elif woken and self._runners.any_ending():
             self._runners.ended.wait(_ENDING_WAIT_S)
         return woken

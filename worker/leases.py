@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Leases:
-    """Every method raises Unavailable."""
+    """Every method raises Unavailable. One thread calls `renew`, another one the others."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Leases:
         began = self._clock()
         attempt_ids = self._runners.attempt_ids()
         if attempt_ids:
-            self._runners.abandon_others(self._renew(attempt_ids))
+            self._runners.abandon({*attempt_ids} - self._renew(attempt_ids))
         self._renewed_at = began
 
     def confirm(self) -> bool:
@@ -58,7 +58,7 @@ class Leases:
         if not attempt_ids:
             return True
         ours = {claim.attempt_id for claim in self._owned()}
-        self._runners.abandon_others(ours)
+        self._runners.abandon(attempt_ids - ours)
         return attempt_ids <= ours | self._runners.done_ids()
 
     def continue_lost(self) -> None:
@@ -68,6 +68,7 @@ class Leases:
         """
         if self._holder is not None and self.fresh:
             self._runners.adopt(self._owned())
+            self._runners.end_others()
 
     def rescue_expired(self) -> int:
         """Ends the attempts whose lease has expired. Returns their number.

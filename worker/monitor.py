@@ -1,6 +1,6 @@
 """Observes the devices of this worker, and says why one of them is not offered."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 import logging
 from pathlib import Path
@@ -8,6 +8,7 @@ import shutil
 import time
 
 from torchyard.contract.devices import DeviceReport, StartsReport
+from torchyard.host.failpoints import failpoint
 from worker.attempts.runners import AttemptRunners
 from worker.devices.quarantine import DeviceUse, Quarantine
 from worker.engines.base import Engine
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeviceMonitor:
-    """Only the daemon's thread may call it.
+    """Only the thread of the observation may call it, but for `share_cpus`.
 
     `capacity`: what jobs may request of this host. None: they run on others.
     """
@@ -40,7 +41,8 @@ class DeviceMonitor:
         """The worker's name as other users may read it."""
         self._engine = engine
         self._runners = runners
-        self._place, self._workers = 0, 1
+        self._sharing = (0, 1)
+        """The place among the workers that share the host's CPUs, and their number."""
         self._runs = runs
         self._capacity = capacity
         self._quarantine = Quarantine(clock=clock)
@@ -56,11 +58,6 @@ class DeviceMonitor:
             views = [_blocked(view, reason) for view in views]
         return views
 
-    def all_in_use(self, devices: Sequence[DeviceReport]) -> bool:
-        """Returns whether attempts of this worker have all of `devices`, as `observe` has returned them."""
-        used = {uuid for use in self._runners.device_uses() for uuid in use.devices or ()}
-        return bool(devices) and all(device.uuid in used for device in devices)
-
     def report(self) -> list[DeviceReport]:
         """Returns the devices as `observe` does, and for CPU slots what the jobs on them have used since this call."""
         usage = self._engine.usage()
@@ -75,9 +72,9 @@ class DeviceMonitor:
 
     def share_cpus(self, *, place: int, workers: int) -> None:
         """Offers from now on each CPU slot whose index is `place` modulo `workers`, and those that jobs still hold."""
-        if workers != self._workers:
+        if workers != self._sharing[1]:
             logger.info("%s workers of this service share the CPUs of this host", workers)
-        self._place, self._workers = place, workers
+        self._sharing = (place, workers)
 
     def starts(self) -> StartsReport:
         """Returns how jobs on these devices start, and what of the host they may use together."""
@@ -85,7 +82,8 @@ class DeviceMonitor:
         if self._capacity is None:
             return starts
         try:
-            cpus, memory_gb = self._capacity.cpus_of(self._workers), self._capacity.memory_gb_of(self._workers)
+            workers = self._sharing[1]
+            cpus, memory_gb = self._capacity.cpus_of(workers), self._capacity.memory_gb_of(workers)
         except (OSError, ValueError) as error:
             logger.warning("the CPUs and the memory of this host cannot be read: %s", error)
             return starts
@@ -102,15 +100,12 @@ class DeviceMonitor:
         return None
 
     def _offered(self) -> list[DeviceReport]:
+        place, workers = self._sharing
         views, uses = self._engine.capacity(), self._runners.device_uses()
-        if self._workers == 1 or any(use.devices is None for use in uses):
+        if workers == 1 or any(use.devices is None for use in uses):
             return views
         held = {uuid for use in uses for uuid in use.devices or ()}
-        return [
-            view
-            for view in views
-            if view.kind != "cpu" or view.index % self._workers == self._place or view.uuid in held
-        ]
+        return [view for view in views if view.kind != "cpu" or view.index % workers == place or view.uuid in held]
 
     def _still_running(self, view: DeviceReport) -> str | None:
         """Returns a reason if an attempt that was rescued may still run on the device."""
@@ -125,6 +120,7 @@ def _blocked(view: DeviceReport, reason: str) -> DeviceReport:
 
 
 def _free_bytes(runs: Path) -> int:
+    failpoint("disk.space")
     try:
         existing = next(folder for folder in (runs, *runs.parents) if folder.exists())  # the first run makes `runs`
         return shutil.disk_usage(existing).free

@@ -2,19 +2,19 @@
 
 import contextlib
 from dataclasses import replace
+import threading
 from typing import Protocol
 
 from store.commands import workers
 from store.facts.attempts import Claim
 from store.store import Store
-from torchyard.contract.devices import DeviceReport, PoolReport, StartsReport
+from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper
 from worker.monitor import DeviceMonitor
+from worker.observation import Observation
 from worker.pools import Pool
 from worker.troubles import Troubles
-
-_OBSERVATION = "the observation of the devices"
 
 
 class Registration(Protocol):
@@ -53,6 +53,7 @@ class HostRegistration:
         name: str,
         store: Store,
         devices: DeviceMonitor,
+        seen: Observation,
         housekeeper: Housekeeper,
         troubles: Troubles,
         shares_cpus_of: str | None,
@@ -61,26 +62,20 @@ class HostRegistration:
         self._name = name
         self._store = store
         self._devices = devices
+        self._seen = seen
         self._housekeeper = housekeeper
         self._troubles = troubles
         self._shares_cpus_of = shares_cpus_of
-        self._views: list[DeviceReport] = []
-        self._starts = StartsReport(mode="cold")
 
     def register(self) -> tuple[str, list[Claim]]:
-        self._views = self._devices.observe_before_adoption()
-        views = [view.to_dict() for view in self._views]
+        views = [view.to_dict() for view in self._seen.first()]
         return workers.register(
             self._store, self._worker_id, name=self._name, devices=views, shares_cpus_of=self._shares_cpus_of
         )
 
     def report(self) -> None:
-        seen = False
-        with self._troubles.noted(_OBSERVATION):
-            self._views, self._starts = self._devices.report(), self._devices.starts()
-            seen = True
-        views = self._views if seen else [self._unseen(view) for view in self._views]
-        starts = replace(self._starts, caches=self._housekeeper.caches, troubles=self._troubles.told())
+        views, seen = self._seen.report()
+        starts = replace(seen, caches=self._housekeeper.caches, troubles=self._troubles.told())
         devices = [view.to_dict() for view in views]
         sharers = workers.heartbeat(self._store, self._worker_id, devices=devices, starts=starts.to_dict())
         if self._worker_id in sharers:
@@ -89,34 +84,36 @@ class HostRegistration:
     def release(self) -> None:
         pass
 
-    def _unseen(self, view: DeviceReport) -> DeviceReport:
-        return replace(view, blocked=f"worker {self._name} cannot see its devices: its page says why", returning=False)
-
 
 class PoolRegistration:
     """Of all daemons that may serve the pool, one is registered at a time."""
 
-    def __init__(self, worker_id: str, pool: Pool, *, store: Store, devices: DeviceMonitor, troubles: Troubles) -> None:
+    def __init__(self, worker_id: str, pool: Pool, *, store: Store, seen: Observation, troubles: Troubles) -> None:
         self.superseded = False
         self._worker_id = worker_id
         self._pool = pool
         self._store = store
-        self._devices = devices
+        self._seen = seen
+        self._lock = threading.Lock()
+        """Held while the rows are written: what was true before a registration must not be taken for its outcome."""
         self._troubles = troubles
 
     def register(self) -> tuple[str, list[Claim]]:
         pool = self._pool
-        claims = workers.register_pool(
-            self._store, self._worker_id, name=pool.name, holder=pool.holder, pool=self._offer()
-        )
-        self.superseded = False
+        self._seen.first()
+        with self._lock:
+            claims = workers.register_pool(
+                self._store, self._worker_id, name=pool.name, holder=pool.holder, pool=self._offer()
+            )
+            self.superseded = False
         return pool.name, claims
 
     def report(self) -> None:
-        starts = replace(self._devices.starts(), troubles=self._troubles.told()).to_dict()
-        self.superseded = not workers.pool_heartbeat(
-            self._store, self._worker_id, holder=self._pool.holder, pool=self._offer(), starts=starts
-        )
+        starts = replace(self._seen.report()[1], troubles=self._troubles.told()).to_dict()
+        with self._lock:
+            self.superseded = not workers.pool_heartbeat(
+                self._store, self._worker_id, holder=self._pool.holder, pool=self._offer(), starts=starts
+            )
 
     def release(self) -> None:
         if not self.superseded:
@@ -125,4 +122,4 @@ class PoolRegistration:
 
     def _offer(self) -> PoolReport:
         report = self._pool.report()
-        return replace(report, obstacle=report.obstacle or self._devices.obstacle())
+        return replace(report, obstacle=report.obstacle or self._seen.obstacle)

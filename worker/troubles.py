@@ -1,6 +1,6 @@
 """What goes wrong in the daemon's own work, for whoever looks at its page, asks `doctor`, or reads its log."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +16,7 @@ FAILING = 3
 _KEPT = timedelta(hours=1)
 """How long a failure is told that has not come again."""
 _LONGEST = 300
+_SILENT = "what it calls does not return: a driver, a disk or a process hangs"
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Troubles:
         self._now = now
         self._lock = threading.Lock()
         self._failures: dict[str, _Failures] = {}
+        self._silent: list[TroubleReport] = []
 
     @contextmanager
     def noted(self, work: str) -> Generator[None]:
@@ -69,12 +71,24 @@ class Troubles:
             logger.info("%s works again", work)
             found.over = True
 
+    def note_silent(self, silent: Sequence[tuple[str, float]]) -> None:
+        """Notes which threads make no turn, each with for how many seconds. Those of the call before are forgotten."""
+        before = {one.work for one in self._silent}
+        for work, _ in silent:
+            if work not in before:
+                logger.error("%s makes no turn any more: what it calls hangs", work)
+        now = self._now()
+        self._silent = [
+            TroubleReport(work=work, state="silent", since=now - timedelta(seconds=seconds), problem=_SILENT)
+            for work, seconds in silent
+        ]
+
     def told(self) -> list[TroubleReport]:
-        """Returns what fails now, and what has failed within the last hour."""
+        """Returns what is silent or fails now, and what has failed within the last hour."""
         with self._lock:
             oldest = self._now() - _KEPT
             self._failures = {work: one for work, one in self._failures.items() if not one.over or one.last >= oldest}
-            return [_report(work, one) for work, one in sorted(self._failures.items())]
+            return [*self._silent, *(_report(work, one) for work, one in sorted(self._failures.items()))]
 
 
 def _report(work: str, found: _Failures) -> TroubleReport:

@@ -28,6 +28,7 @@ from tests.failpoints import (
     test_sweeping,
     test_sweeps,
 )
+from tests.worker import test_hanging
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.records import Manifest
 from torchyard.contract.requests import JobAction
@@ -138,6 +139,7 @@ def test_every_failpoint_is_tested() -> None:
         *test_processes.SUPERVISOR,
         *test_processes.RANK,
         *test_processes.RAISING,
+        *test_hanging.POINTS,
     }
     assert tested == failpoints.NAMES - {"store.other.before", "store.other.after"}
 

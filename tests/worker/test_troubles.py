@@ -170,7 +170,9 @@ def test_devices_that_cannot_be_seen_are_offered_to_no_job(
             return "cannot see its devices" in str(fixture.worker_of(daemon).devices[0]["blocked"])
 
         advance_until(clock, is_blocked, "the device is blocked")
-        assert told(fixture, daemon)["the observation of the devices"].problem == "ValueError: no such handle"
+        work = "the observation of the devices"
+        advance_until(clock, lambda: work in told(fixture, daemon), "the report")
+        assert told(fixture, daemon)[work].problem == "ValueError: no such handle"
         waits = fixture.submit()
         monkeypatch.undo()
         wait_for(lambda: fixture.state(waits) == "failed", "its start")
@@ -181,7 +183,7 @@ def test_a_daemon_whose_turns_fail_rests_for_longer_each_time(
 ) -> None:
     clock, turns = Moved(100.0), list[float]()
 
-    def broken(*_: object) -> Any:
+    def broken(*_: object, **__: object) -> Any:
         turns.append(clock.now)
         raise RuntimeError("broken")
 

@@ -5,8 +5,9 @@ Off, except in a program that is started with `TORCHYARD_FAILPOINTS`, which only
     store.claim.after=kill;record.exit.rename=delay:0.5@2
 
 An action is `kill` (SIGKILL of its own process), `stop` (SIGSTOP, until somebody continues it), `delay:SECONDS` (of the
-thread alone) or `error:ENOSPC` (OSError, with any name in `errno`). With `@N` it happens only at the Nth time, else
-every time. `log=PATH` appends the name of each failpoint that acts to a file, so that a test knows that it did.
+thread alone), `hang` (of the thread alone, until `arm` is called again) or `error:ENOSPC` (OSError, with any name in
+`errno`). With `@N` it happens only at the Nth time, else every time. `log=PATH` appends the name of each
+failpoint that acts to a file, so that a test knows that it did.
 """
 
 from collections import Counter
@@ -50,6 +51,8 @@ NAMES = frozenset(
         *(f"supervisor.launch.{side}" for side in ("before", "after")),
         *(f"bundle.{step}" for step in ("unpack", "rename", "renamed")),
         "supervisor.ended",
+        "driver.read",
+        *(f"disk.{use}" for use in ("space", "removal")),
     ]
 )
 """Every failpoint. `fsync` and `rename` are before the call. `renamed`: the new name exists, and is not yet synced."""
@@ -57,7 +60,7 @@ NAMES = frozenset(
 
 @dataclass(frozen=True)
 class _Plan:
-    action: Callable[[], None]
+    action: Callable[[], object]
     hit: int | None
 
 
@@ -65,6 +68,8 @@ _plans: dict[str, _Plan] = {}
 _log = ""
 _hits: Counter[str] = Counter()
 _lock = threading.Lock()
+_released = threading.Event()
+"""Set by the next `arm`."""
 
 
 def failpoint(name: str) -> None:
@@ -75,7 +80,9 @@ def failpoint(name: str) -> None:
 
 def arm(environ: Mapping[str, str] = os.environ) -> None:
     """Reads the variable, as importing this module does. Raises ValueError for an unknown failpoint or action."""
-    global _log  # noqa: PLW0603 read once, when the program starts
+    global _log, _released  # noqa: PLW0603 read once, when the program starts
+    _released.set()
+    _released = threading.Event()
     _plans.clear()
     _hits.clear()
     asked = [item.partition("=") for item in environ.get(VARIABLE, "").split(";") if item]
@@ -104,7 +111,7 @@ def _reach(name: str) -> None:
     plan.action()
 
 
-def _action(text: str) -> Callable[[], None]:
+def _action(text: str) -> Callable[[], object]:
     kind, _, argument = text.partition(":")
     match kind:
         case "kill":
@@ -113,6 +120,8 @@ def _action(text: str) -> Callable[[], None]:
             return lambda: os.kill(os.getpid(), signal.SIGSTOP)
         case "delay":
             return partial(time.sleep, float(argument))
+        case "hang":
+            return _released.wait
         case "error" if argument in errno.errorcode.values():
             return partial(_fail, getattr(errno, argument))
         case _:

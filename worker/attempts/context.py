@@ -71,7 +71,13 @@ class AttemptContext:
 
     @classmethod
     def of(cls, worker: WorkerContext, claim: Claim, instructions: Instructions) -> "AttemptContext":
-        records = AttemptRecords(worker.store, claim, leaving=instructions.leaving, limits=worker.limits)
+        records = AttemptRecords(
+            worker.store,
+            claim,
+            leaving=instructions.leaving,
+            waits=instructions.turns.note,
+            limits=worker.limits,
+        )
         return cls(
             worker,
             AttemptKey(claim.job_id, claim.number),

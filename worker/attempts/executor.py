@@ -169,5 +169,6 @@ class AttemptExecutor:
         return None
 
     def _check_wanted(self) -> None:
+        self._attempt.instructions.turns.note()  # a long step has moved some bytes
         if self._intents.intents() != Intents():
             raise NotWanted

@@ -1,12 +1,17 @@
-"""What the daemon asks of a runner: written by the daemon's thread, read by the runner's."""
+"""What the daemon asks of a runner: written by the daemon's threads, read by the runner's. And its sign of life."""
 
 import threading
+
+from worker.watch import Turns
 
 
 class Instructions:
     """An instruction is never taken back. For the difference between *detach* and *abandon*, see `lifecycle`."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "an attempt") -> None:
+        """`name`: that of the attempt in a sentence."""
+        self.turns = Turns(name)
+        """The runner notes each turn, and what it does in a long one."""
         self.preempt = False
         """Save a checkpoint and go back to the queue."""
         self.urgent = False

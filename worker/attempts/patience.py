@@ -16,10 +16,14 @@ logger = logging.getLogger(__name__)
 
 
 class Patience:
-    """Waits for the database on behalf of one attempt, until `leaving` is set. `name` is that of the job in the log."""
+    """Waits for the database on behalf of one attempt, until `leaving` is set. `name` is that of the job in the log.
 
-    def __init__(self, name: str, *, leaving: threading.Event) -> None:
+    `waits` is called before each wait.
+    """
+
+    def __init__(self, name: str, *, leaving: threading.Event, waits: Callable[[], object] = lambda: None) -> None:
         self._name = name
+        self._waits = waits
         self._leaving = leaving
         self._outage_s = 0.0
 
@@ -32,6 +36,7 @@ class Patience:
             except Unavailable as error:
                 failed_at = failed_at or time.monotonic()
                 logger.warning("%s: %s; trying again in %.1f s", self._name, error.message, delay)
+                self._waits()
                 if self._leaving.wait(delay):
                     raise
                 delay = min(delay * 2, _MAX_DELAY_S)

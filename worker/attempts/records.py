@@ -1,6 +1,6 @@
 """Reads and writes one attempt for the worker that owns it. While the database is away, every call waits."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 import threading
 from typing import Any
@@ -28,11 +28,18 @@ class AttemptRecords:
     """
 
     def __init__(
-        self, store: Store, claim: Claim, *, leaving: threading.Event, limits: OutputLimits = DEFAULTS
+        self,
+        store: Store,
+        claim: Claim,
+        *,
+        leaving: threading.Event,
+        waits: Callable[[], object] = lambda: None,
+        limits: OutputLimits = DEFAULTS,
     ) -> None:
+        """`waits` is called before each wait for the database."""
         self._store = store
         self._claim = claim
-        self._patience = Patience(claim.job_id, leaving=leaving)
+        self._patience = Patience(claim.job_id, leaving=leaving, waits=waits)
         self._limits = limits
         self.start_step = 0
         """The step that the attempt's row says it resumes from."""

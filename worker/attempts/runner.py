@@ -23,8 +23,10 @@ class Runner:
 
     def __init__(self, context: WorkerContext, claim: Claim) -> None:
         self.claim = claim
-        self.instructions = Instructions()
+        self.instructions = Instructions(f"attempt {claim.number} of {claim.job_id}")
         self.done = False
+        self.lost = False
+        """Whether it was given up, as it has made no turn for minutes: its lease is not renewed."""
         self.ending = False
         """Whether the last transaction of the attempt was begun."""
         self._phase: Phase = Preparing()
@@ -70,6 +72,7 @@ class Runner:
 
     def _run(self, failure: Failed | None) -> None:
         while not isinstance(self._phase, Closed):
+            self.instructions.turns.note()
             try:
                 self._take_turn(self._observe(failure))
             except StaleClaim as stale:

@@ -5,16 +5,18 @@ import logging
 import threading
 
 from store.facts.attempts import Claim
+from torchyard.contract.devices import DeviceReport
 from worker.attempts.context import WorkerContext
 from worker.attempts.runner import Runner
 from worker.devices.quarantine import DeviceUse
 from worker.host.attempt_key import AttemptKey
+from worker.watch import LOST_S, Turns, Watch
 
 logger = logging.getLogger(__name__)
 
 
 class AttemptRunners:
-    """Only the daemon's thread may call it, except for `in_use`."""
+    """The daemon's thread adds and forgets attempts. Any thread may ask, give instructions and give up."""
 
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
@@ -31,21 +33,22 @@ class AttemptRunners:
         return len(self._runners)
 
     def __contains__(self, claim: Claim) -> bool:
-        return claim.attempt_id in self._runners
+        runner = self._runners.get(claim.attempt_id)
+        return runner is not None and not runner.lost
 
     def adopt(self, claims: Sequence[Claim]) -> None:
-        """Continues those attempts that no runner has, of an earlier daemon or of a runner that failed.
-
-        What others the engine runs has been lost, and is ended.
-        """
-        followed = [runner.claim for runner in self._runners.values()]
-        self._context.engine.kill_others({AttemptKey(claim.job_id, claim.number) for claim in (*claims, *followed)})
+        """Continues those attempts that no runner has, of an earlier daemon or of a runner that failed."""
         for claim in claims:
-            if claim in self:
+            if claim.attempt_id in self._runners:
                 continue
             logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
             self._unstarted.append(self._add(claim))
         self._start_adopted()
+
+    def end_others(self) -> None:
+        """Ends what the engine runs of attempts that no runner has: they are lost. May take long."""
+        claims = [runner.claim for runner in self._all()]
+        self._context.engine.kill_others({AttemptKey(claim.job_id, claim.number) for claim in claims})
 
     def start(self, claim: Claim) -> None:
         """Carries out the attempt. If the system has no thread left, the attempt ends, and costs no restart."""
@@ -70,11 +73,38 @@ class AttemptRunners:
             logger.error("%d adopted attempts are continued later: %s", len(self._unstarted), error)
 
     def attempt_ids(self) -> list[int]:
-        return list(self._runners)
+        """Returns the ids of the attempts whose leases are renewed."""
+        return [runner.claim.attempt_id for runner in self._all() if not runner.lost]
 
     def done_ids(self) -> set[int]:
         """Returns the ids of the attempts that are closed and were not reaped yet."""
-        return {attempt_id for attempt_id, runner in self._runners.items() if runner.done}
+        return {runner.claim.attempt_id for runner in self._all() if runner.done}
+
+    def turns(self) -> list[Turns]:
+        """Returns what to watch of the attempts that go on."""
+        return [runner.instructions.turns for runner in self._all() if not runner.done]
+
+    def give_up_lost(self, watch: Watch) -> None:
+        """Gives up each attempt whose thread has made no turn for minutes, and has its processes ended.
+
+        Its lease expires then. In a pool no lease does: another daemon may carry it on.
+        """
+        for runner in self._all():
+            silent_s = watch.silent_s(runner.instructions.turns)
+            if silent_s < LOST_S or runner.lost or runner.done or runner.claim.holder is not None:
+                continue
+            logger.error("%s: attempt %d is given up: it made no turn", runner.claim.job_id, runner.claim.number)
+            runner.lost = True
+            runner.instructions.request_abandon()
+            threading.Thread(target=self._end_processes, args=(runner.claim,), name="ender", daemon=True).start()
+
+    def _end_processes(self, claim: Claim) -> None:
+        unkillable = self._context.engine.end_processes(AttemptKey(claim.job_id, claim.number))
+        if unkillable is not None:
+            logger.error("%s: attempt %d: %s", claim.job_id, claim.number, unkillable)
+
+    def _all(self) -> list[Runner]:
+        return list(self._runners.values())
 
     def any_ending(self) -> bool:
         """Returns whether an attempt writes its last transaction now, or has just done so."""
@@ -82,26 +112,32 @@ class AttemptRunners:
 
     def in_use(self, key: AttemptKey) -> bool:
         """Returns whether the attempt's run directory must not be touched. Any thread may ask."""
-        claims = [runner.claim for runner in list(self._runners.values())]
+        claims = [runner.claim for runner in self._all()]
         ours = any((claim.job_id, claim.number) == (key.job_id, key.number) for claim in claims)
         return ours or self._context.engine.runs(key)
 
     def device_uses(self) -> list[DeviceUse]:
         """Returns which attempt has which devices."""
-        return [runner.device_use for runner in self._runners.values()]
+        return [runner.device_use for runner in self._all()]
+
+    def have_all(self, devices: Sequence[DeviceReport]) -> bool:
+        """Returns whether attempts of this worker have all of `devices`."""
+        used = {uuid for use in self.device_uses() for uuid in use.devices or ()}
+        return bool(devices) and all(device.uuid in used for device in devices)
 
     def abandoned_uses(self) -> list[DeviceUse]:
         """Returns the devices of attempts that were rescued and may still run here."""
-        return [
-            runner.device_use for runner in self._runners.values() if runner.instructions.abandon and not runner.done
-        ]
+        return [runner.device_use for runner in self._all() if runner.instructions.abandon and not runner.done]
 
-    def abandon_others(self, attempt_ids: Iterable[int]) -> None:
-        """Abandons the attempts that are not among `attempt_ids`: they belong to this worker no longer."""
-        ours = set(attempt_ids)
-        for attempt_id, runner in self._runners.items():
-            if attempt_id not in ours and not runner.done:
+    def abandon(self, attempt_ids: Iterable[int]) -> None:
+        """Abandons these attempts: they belong to this worker no longer."""
+        for attempt_id in attempt_ids:
+            runner = self._runners.get(attempt_id)
+            if runner is not None and not runner.done:
                 runner.instructions.request_abandon()
+
+    def abandon_all(self) -> None:
+        self.abandon(self.attempt_ids())
 
     def preempt(self, *, urgent: bool) -> None:
         """Has all attempts save a checkpoint and go back to the queue."""
@@ -113,12 +149,13 @@ class AttemptRunners:
         for runner in self._runners.values():
             runner.instructions.recheck_intents()
 
-    def reap(self, timeout: float) -> list[DeviceUse]:
-        """Forgets the attempts that are closed, and returns the devices that they had."""
+    def reap(self, timeout: float, *, note: Callable[[DeviceUse], object] = lambda use: None) -> list[DeviceUse]:
+        """Forgets the attempts that are closed, and returns the devices that they had. Tells them to `note` before."""
         self._start_adopted()
-        done = [runner for runner in self._runners.values() if runner.done]
+        done = [runner for runner in self._all() if runner.done]
         for runner in done:
             runner.join(timeout)
+            note(runner.device_use)
             del self._runners[runner.claim.attempt_id]
         return [runner.device_use for runner in done]
 

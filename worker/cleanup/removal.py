@@ -9,6 +9,7 @@ from store.commands import bundles, cleanup
 from store.ids import is_id
 from store.queries import run_dirs
 from store.store import Store
+from torchyard.host.failpoints import failpoint
 from worker.host.untrusted import remove_inside
 
 _JOBS_PER_QUERY = 1000
@@ -19,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 def remove_deleted_runs(runs: Path, store: Store, *, may_continue: Callable[[], bool]) -> None:
     """Removes the run directories of deleted jobs until `may_continue` returns False. Raises Unavailable."""
+    failpoint("disk.removal")
     job_ids = [path.name for path in runs.glob("job_*") if is_id(path.name, "job")]
     for first in range(0, len(job_ids), _JOBS_PER_QUERY):
         for job_id in run_dirs.deleted_among(store, job_ids[first : first + _JOBS_PER_QUERY]):

@@ -15,6 +15,7 @@ import pynvml
 from torchyard.contract.codec import parse_object
 from torchyard.contract.devices import DeviceProcess, DeviceReport
 from torchyard.contract.errors import ConfigError
+from torchyard.host.failpoints import failpoint
 
 T = TypeVar("T")
 
@@ -72,6 +73,7 @@ class Inventory:
         A GPU is `blocked` if it does not respond, or if a process outside `own_pids`, the processes of our jobs,
         computes on it. A value is None if the driver does not report it.
         """
+        failpoint("driver.read")
         return [self._view(device, own_pids) for device in self.devices]
 
     def _view(self, device: Device, own_pids: set[int]) -> DeviceReport:

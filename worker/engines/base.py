@@ -259,6 +259,10 @@ class Engine(Protocol):
         """Kills all processes of the attempt. Returns a message for the owner if some cannot be killed, else None."""
         ...
 
+    def end_processes(self, key: AttemptKey) -> str | None:
+        """Kills the attempt's processes that this host lists, as `kill` does. Touches no file: the disk may hang."""
+        ...
+
     def runs(self, key: AttemptKey) -> bool:
         """Returns whether any process of the attempt runs, whoever started it."""
         ...

@@ -120,6 +120,12 @@ class MemoryEngine:
         found.end(EndReason.WORKER_LOST, "killed")
         return None
 
+    def end_processes(self, key: AttemptKey) -> str | None:
+        found = self.attempts.get(key)
+        if found is not None and found.report is None:
+            found.end(EndReason.KILLED)
+        return None
+
     def runs(self, key: AttemptKey) -> bool:
         return key in self.attempts and self.attempts[key].report is None
 

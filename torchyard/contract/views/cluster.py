@@ -88,10 +88,11 @@ class TroubleView(View):
 
     work: str
     """Such as `the heartbeat`."""
-    state: Literal["failed", "failing"]
-    """`failing`: three times in a row or more, until now. `failed`: less often, or it works again."""
+    state: Literal["failed", "failing", "silent"]
+    """`failing`: three times in a row or more, until now. `failed`: less often, or it works again. `silent`: it makes
+    no turn, as what it calls hangs."""
     since: datetime
-    """When it last failed; if it is failing, when it began to."""
+    """When it last failed; if it is failing or silent, when it began to."""
     problem: str
     """The newest error, in one line. The worker's log has its traceback."""
     times: int = 1

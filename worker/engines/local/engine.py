@@ -167,6 +167,11 @@ class LocalEngine:
         self._forget(handle.key)
         return None
 
+    def end_processes(self, key: AttemptKey) -> str | None:
+        timeout = timedelta(seconds=leftovers.DEADLINE_S)
+        unkillable = orphans.kill_attempt(key.job_id, key.number, timeout=timeout)
+        return process.describe_unkillable(unkillable) if unkillable else None
+
     def runs(self, key: AttemptKey) -> bool:
         return bool(process.find(key.job_id, key.number))
 

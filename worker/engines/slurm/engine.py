@@ -175,6 +175,9 @@ class SlurmEngine:
             time.sleep(_POLL_S)
         return None
 
+    def end_processes(self, key: AttemptKey) -> str | None:
+        return None  # none of them is on this host
+
     def runs(self, key: AttemptKey) -> bool:
         listing = self._listings.newest
         if listing is None or self._listings.problem is not None:
