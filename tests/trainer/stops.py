@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
@@ -182,7 +183,7 @@ class Stopped(Run):
     def __init__(self, draw: Draw) -> None:
         super().__init__({})
         self._draw = draw
-        self.state: bytes | None = None
+        self.state: dict[str, Any] | None = None
         self.curves: dict[tuple[str, int], float] = {}
 
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
@@ -198,7 +199,7 @@ class Stopped(Run):
 
     def save_checkpoint(self, state: Mapping[str, Any], **named: Any) -> None:
         if self.training.world.rank == 0:
-            self.state = pickle.dumps(dict(state))
+            self.state = deepcopy(dict(state))
 
     @property
     def _reached(self) -> bool:
@@ -228,7 +229,7 @@ def _attempt(draw: Draw, state: bytes | None, world: World) -> Outcome:
     )
     with suppress(Killed):
         run.training.train()
-    return run.state, run.curves
+    return None if run.state is None else pickle.dumps(run.state), run.curves
 
 
 def differences(draws: Sequence[Draw]) -> list[str]:
