@@ -1,6 +1,6 @@
 """Runs the tests of one mutant after the other, each in a process forked from one that has collected all tests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 import ctypes
 from dataclasses import replace
@@ -65,7 +65,7 @@ class Trying:
             return replace(mutant, verdict="gone")
         line = mutations.line(sources.functions_of(module)[mutant.mutation.function], mutant.mutation)
         names = dict.fromkeys([mutant.killer, *self._tests(module, line or 0)])
-        chosen = [items[name] for name in names if name in items]
+        chosen = [items[name] for name in dict.fromkeys(found for name in names for found in _present(name, items))]
 
         forms = self._loaded[str(sources.ROOT / module), mutant.mutation.function]
         mutated_code = sources.code(module, mutant.mutation)
@@ -100,6 +100,13 @@ class Trying:
                 break
             chosen.append(name)
         return chosen
+
+
+def _present(name: str, items: Mapping[str, pytest.Item]) -> list[str]:
+    """Returns the test, or its other forms where this one does not run: on another database, with other parameters."""
+    if name in items:
+        return [name]
+    return [other for other in items if other.partition("[")[0] == name.partition("[")[0]]
 
 
 def _line(mutant: Mutant) -> str:
