@@ -64,7 +64,7 @@ class Trying:
         if module is None:
             return replace(mutant, verdict="gone")
         line = mutations.line(sources.functions_of(module)[mutant.mutation.function], mutant.mutation)
-        names = dict.fromkeys([mutant.killer, *self._tests(module, line or 0)])
+        names = [*([mutant.killer] if mutant.killer else []), *self._tests(module, line or 0)]
         chosen = [items[name] for name in dict.fromkeys(found for name in names for found in _present(name, items))]
 
         forms = self._loaded[str(sources.ROOT / module), mutant.mutation.function]
