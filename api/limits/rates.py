@@ -39,7 +39,8 @@ class Rates:
 
         A call that costs more than a burst needs a full bucket, and the next ones wait until that is made up for.
         """
-        now, level = self._clock(), self._buckets.get(key)
+        level = self._buckets.get(key)
+        now = self._clock()  # not before a new bucket was made, which would have had to wait to be full
         level.tokens = min(self._burst, level.tokens + (now - level.at) * self._per_second)
         level.at = now
         needed = min(cost, self._burst)

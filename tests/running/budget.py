@@ -76,7 +76,7 @@ def compare(costs: Costs, recorded: Recorded | None, reasons: Mapping[str, str])
     if (busy := median(passed / spent for spent, passed in costs.paces)) > _BUSY:
         note = f"the machine was busy: work took {busy:.1f} times its processor time, so costs fail nothing"
         return Verdict([], [*dear, *above, *warnings, *([note] if dear or above else [])])
-    return Verdict(above, [*dear, *warnings])  # no idle machine has recorded all tests yet: a dear one is told
+    return Verdict(above, [*dear, *warnings])  # the first test that imports a package pays for it, whichever it is
 
 
 def _dear(name: str, spent: float, reasons: Mapping[str, str], recorded: Recorded) -> str | None:

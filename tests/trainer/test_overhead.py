@@ -30,7 +30,8 @@ from trainer.recipes.classification import Classifier
 from trainer.sampler import TrainSampler
 from trainer.world import World, joined
 
-MORE_OPERATIONS, MORE_PYTHON_CALLS = 8, 150
+MORE_OPERATIONS, MORE_PYTHON_CALLS = 12, 150
+"""Of each step. Five operations keep the statistics of batch norms, and restore them if the step is skipped."""
 BATCH, LOG_EVERY = 16, 10
 FIRST, COUNTED = 10, 10
 """The steps before those that are counted, and how many are. Both end at a log line."""
