@@ -1,13 +1,12 @@
 """Reports the exit of processes: one thread waits for all of them, by their pidfds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 import errno
 import logging
 import os
 import select
 import threading
-import weakref
 
 from torchyard.contract.records import ProcessIdentity
 from worker.host import process
@@ -24,7 +23,7 @@ class _Watch:
 
 
 class ExitWatcher:
-    """Its thread starts with the first watch, and ends when nobody refers to the watcher any more."""
+    """Its thread starts with the first watch, and stays."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,34 +62,20 @@ class ExitWatcher:
     def _started_epoll(self) -> select.epoll | None:
         if self._epoll is None:
             try:
-                epoll, ended = select.epoll(), os.eventfd(0)
-                epoll.register(ended, select.EPOLLIN)
-                arguments = (epoll, ended, weakref.ref(self))
-                threading.Thread(target=self._wait, args=arguments, name="exit watcher", daemon=True).start()
+                epoll = select.epoll()
+                threading.Thread(target=self._wait, args=(epoll,), name="exit watcher", daemon=True).start()
             except (OSError, RuntimeError) as error:
                 logger.warning("exits of processes will be noticed later: %s", error)
                 return None
             self._epoll = epoll
-            weakref.finalize(self, _end, ended, self._watches).atexit = False
         return self._epoll
 
-    @staticmethod
-    def _wait(epoll: select.epoll, ended: int, watcher: "weakref.ref[ExitWatcher]") -> None:
-        """Keeps no reference to the watcher while it waits."""
-        with epoll:
-            while True:
-                for descriptor, _ in epoll.poll():
-                    if descriptor == ended:
-                        os.close(ended)
-                        return
-                    owner = watcher()
-                    if owner is None:  # `ended` follows
-                        continue
-                    watch = owner._take_exited(descriptor)
-                    del owner
-                    if watch is not None:
-                        watch.callback()
-                    del watch
+    def _wait(self, epoll: select.epoll) -> None:
+        while True:
+            for descriptor, _ in epoll.poll():
+                watch = self._take_exited(descriptor)
+                if watch is not None:
+                    watch.callback()
 
     def _take_exited(self, descriptor: int) -> _Watch | None:
         """Removes and returns the watch of a process that has exited.
@@ -114,13 +99,6 @@ class ExitWatcher:
         del self._watches[watch.descriptor]
         self._epoll.unregister(watch.descriptor)
         os.close(watch.descriptor)
-
-
-def _end(ended: int, watches: Mapping[int, _Watch]) -> None:
-    """Has the thread end, which closes `ended`."""
-    for descriptor in watches:
-        os.close(descriptor)
-    os.eventfd_write(ended, 1)
 
 
 def _nothing() -> None:
