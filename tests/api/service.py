@@ -44,8 +44,8 @@ def _engine(address: str, *, program: str, pool: int, most: int) -> Engine:
     return made
 
 
-_documents: dict[str, dict[str, Any]] = {}
-"""The OpenAPI document of the usual settings, once it was made: it takes a second."""
+_document: dict[str, Any] = {}
+"""The OpenAPI document of the usual settings. The first app that is asked for it makes it, which takes a second."""
 
 
 @cache
@@ -73,13 +73,22 @@ class ApiFixture:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "create", _engine)
             self.app: FastAPI = create_app(self.settings)
-        make = self.app.openapi
-        vars(self.app)["openapi"] = lambda: _documents.get("") or _documents.setdefault("", make())
+        self._share_document()
         self.database = database
         self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.worker_id = new_id("wrk")
         self._stored: dict[Claim, int] = {}
         self._tokens = {"admin": TOKEN}
+
+    def _share_document(self) -> None:
+        make = self.app.openapi
+
+        def openapi() -> dict[str, Any]:
+            if not _document:
+                _document.update(make())
+            return _document
+
+        vars(self.app)["openapi"] = openapi
 
     @cached_property
     def queue(self) -> Queue:

@@ -68,7 +68,10 @@ def test_a_burst_is_allowed_and_then_the_rate(monkeypatch: pytest.MonkeyPatch, a
 
 def test_the_first_call_of_a_user_needs_no_wait_though_it_costs_a_whole_burst() -> None:
     moments = count()
-    Rates(per_second=0.001, burst=0.1, clock=lambda: next(moments) / 1e6).take("ada", advice="wait")
+    rates = Rates(per_second=0.001, burst=0.1, clock=lambda: next(moments) / 1e6)
+    rates.take("ada", advice="wait")
+    with pytest.raises(TooManyRequests):
+        rates.take("ada", advice="wait")
 
 
 def test_the_keys_that_were_not_used_longest_are_forgotten() -> None:
