@@ -62,9 +62,9 @@ def starts_if(waits: Waits, budget: Budget) -> Generator[None, None, tuple[Alter
 def _start_of(
     waits: Waits, budget: Budget, read: Callable[[Waiting], Ahead]
 ) -> Generator[None, None, tuple[EstimateFacts | None, int | None]]:
-    """Returns the estimate of the job, or the moment before which it does not start.
+    """Returns the job's estimated start, or else the earliest moment at which it may start.
 
-    Neither if it never does, or if it waits for a job of which nobody knows how long it runs.
+    Returns neither if it never starts, or if it waits for a running job whose length is unknown.
     """
     if budget.left_s < FOR_READING_S:
         return None, waits.around.now

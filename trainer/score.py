@@ -26,7 +26,7 @@ class Score(Protocol):
         ...
 
     def end_step(self, *, skipped: Tensor) -> None:
-        """Ends the step of the batches since the last call. They do not count if `skipped` is 1, and do if it is 0."""
+        """Ends a step: its batches are those since the last call. They count if `skipped` is 0, and not if it is 1."""
         ...
 
     def take(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Periodic duties of one thread."""
+"""Runs the periodic duties of one thread."""
 
 from collections.abc import Callable, Sequence
 import logging
@@ -38,7 +38,7 @@ Duty = tuple[str, Interval, Callable[[], object]]
 
 
 class Duties:
-    """`database_was_away` is called when a duty meets no database."""
+    """`database_was_away` is called when a duty fails because the database does not answer."""
 
     def __init__(
         self, schedule: Sequence[Duty], *, troubles: Troubles, database_was_away: Callable[[], object]

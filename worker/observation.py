@@ -1,6 +1,6 @@
-"""What the devices and the disk are like, as a thread of its own has seen them: a driver or a disk may hang.
+"""Observes the devices and the disk in a thread of its own, because a driver or a disk may hang.
 
-The others read what it saw last, or ask for a new look and wait for a moment.
+Other threads read the newest observation, or ask for a new one and wait for at most two seconds.
 """
 
 from collections import deque
@@ -20,16 +20,16 @@ from worker.troubles import Troubles
 
 _EVERY_S = 5.0
 _WAIT_S = 2.0
-"""How long a pass over the line waits for a new look."""
+"""How long a pass over the queue waits for a new observation of the devices."""
 _FIRST_WAIT_S = 20.0
 STALE_S = 30.0
-"""What was seen longer ago says nothing of what is free."""
+"""An older observation does not tell which devices are free."""
 _NOT_SEEN_YET = "its devices were not seen yet"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One look."""
+    """One observation."""
 
     devices: list[DeviceReport]
     starts: StartsReport
@@ -39,7 +39,10 @@ class Seen:
 
 
 class Observation:
-    """Any thread may call it. `looked` is called after each look for a report; `identity` is as of `Duties`."""
+    """Any thread may call it. `looked` is called after each observation that is reported.
+
+    `identity`: the file whose modification time tells a health check that this worker is alive.
+    """
 
     def __init__(
         self,

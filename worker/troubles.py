@@ -1,4 +1,4 @@
-"""What goes wrong in the daemon's own work, for whoever looks at its page, asks `doctor`, or reads its log."""
+"""Records errors of the daemon's own work. The worker's page, `doctor` and the log show them."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.text import headline, printable
 
 FAILING = 3
-"""After so many failures in a row, a work is failing. Fewer may have passed."""
+"""So many failures in a row are reported as `failing`, fewer as `failed`."""
 _KEPT = timedelta(hours=1)
-"""How long a failure is told that has not come again."""
+"""How long a failure is reported after its work has succeeded again."""
 _LONGEST = 300
 _SILENT = "what it calls does not return: a driver, a disk or a process hangs"
 

@@ -1,4 +1,4 @@
-"""Tells which thread makes no turn any more: each thread counts its turns, and another one looks."""
+"""Finds threads that hang: each thread counts its turns, and another one compares the counts."""
 
 from collections.abc import Iterable
 import time
@@ -8,7 +8,7 @@ SILENT_S = 60.0
 LOST_S = 300.0
 """After so long, the attempt that it carries out is given up."""
 _LONGEST_STEP_S = 20.0
-"""So much at most counts from one look to the next: while the whole program was stopped, no thread could turn."""
+"""At most so much silence is added from one look to the next: a program that was stopped is not silent."""
 
 
 class Turns:

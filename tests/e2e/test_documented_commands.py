@@ -46,7 +46,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def test_the_commands_of_the_readme_do_what_it_says(
     tmp_path: Path, environment: dict[str, str], shared_service: Service
 ) -> None:
-    """They use the service of tests/e2e, which the command of `make up` has started, as one started here."""
+    """Runs them on the shared service of tests/e2e, which was started by the command of `make up`."""
     port = int(shared_service.server["url"].rpartition(":")[2])
     (tmp_path / ".torchyard").symlink_to(shared_service.data)
     program = next(block for block in blocks(README, "python") if block.startswith("from torchyard import Client"))

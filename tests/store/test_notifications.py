@@ -34,7 +34,7 @@ from torchyard.contract.team import Role
 ALL = tuple(EventKind)
 KEY = random.token_hex(32)
 FEW = 12
-"""As many as an hour of some tests has."""
+"""A limit of messages an hour that a test reaches soon."""
 
 
 class Team:

@@ -28,11 +28,11 @@ from trainer.world import World, joined
 
 MOST_RANKS = 4
 DEADLINE_S = 900
-"""For many draws in the same processes."""
+"""How long many draws in the same processes may take."""
 TOLERANCE = 1e-9
 """Numbers are in float64. Ranks add up in another order than one process does."""
 AS_ONE = ("plain", "counted", "synchronized", "fsdp")
-"""What equals one process on any number of ranks."""
+"""Kinds of training whose result does not depend on the number of ranks."""
 KINDS = (*AS_ONE[:2] * 3, *AS_ONE[2:], "dropout", "batch norm", "local sgd", "powersgd")
 COUNTERS = ("step", "epoch", "end_of_epoch", "ended", "schedule", "early_stopping", "best", "window")
 CURVES = ("train/loss", "train/lr", "train/grad_norm", "val/loss")

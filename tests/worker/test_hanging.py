@@ -30,7 +30,7 @@ def hang(*points: str) -> None:
 
 
 def renewed_again(fixture: DaemonFixture, clock: Clock, claim: Claim) -> None:
-    """Waits for as many renewals as a lease has, so that it would have expired without."""
+    """Waits for four renewals. Without them the lease would have expired."""
     for _ in range(4):
         before = fixture.store.attempt(claim).lease_until
         clock.ahead += 11

@@ -37,7 +37,7 @@ class Sampling:
 
 
 NO_TOKEN = -1
-"""Is chosen where a model gives no probabilities."""
+"""Stands for the next token where the model's logits give no probabilities, as they are not finite."""
 
 Forward = Callable[..., tuple[Tensor, Any]]
 """Takes `input_ids`, `attention_mask`, `position_ids` and `past_key_values` as models of transformers do.

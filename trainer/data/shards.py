@@ -91,7 +91,7 @@ def shared_files(files: Files, members: Sequence[tuple[int, str, int, int]]) -> 
 
 
 def split_of(shard: str) -> str | None:
-    """Returns the word of WORDS that the name of a tar begins with: `train/0.tar` and `train-0.tar` say `train`."""
+    """Returns the split with which the name of a tar begins, or None: `train` for `train/0.tar` and `train-0.tar`."""
     return next((split for split in WORDS if shard.startswith((f"{split}/", f"{split}-", f"{split}_"))), None)
 
 

@@ -40,7 +40,7 @@ let browser: Browser;
 /** Two that were trained, with other learning rates. */
 let careful: Job;
 let bold: Job;
-/** Of a service that runs, such as that of the other tests: its data, and where its jobs may read code. */
+/** The data folder of a running service, and a folder whose code its jobs may read. Unset: this file starts a service. */
 const { BROWSER_SERVICE: running, BROWSER_CODE: readable = tmpdir() } = process.env;
 const folder = mkdtempSync(join(readable, "torchyard-code-"));
 const gate = join(folder, "gate");

@@ -37,7 +37,7 @@ class AttemptRunners:
         return runner is not None and not runner.lost
 
     def adopt(self, claims: Sequence[Claim]) -> None:
-        """Continues those attempts that no runner has, of an earlier daemon or of a runner that failed."""
+        """Gives a runner to each attempt that has none: an earlier daemon had it, or its runner failed."""
         for claim in claims:
             if claim.attempt_id in self._runners:
                 continue

@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module", autouse=True)
 def rendered() -> Iterator[None]:
-    """Templates are rendered in this process."""
+    """Renders chat templates in this process, without starting another one."""
     with rendered_here():
         yield
 

@@ -92,7 +92,7 @@ class TroubleView(View):
     """`failing`: three times in a row or more, until now. `failed`: less often, or it works again. `silent`: it makes
     no turn, as what it calls hangs."""
     since: datetime
-    """When it last failed; if it is failing or silent, when it began to."""
+    """`failed`: the time of the last failure. `failing`, `silent`: the time at which that began."""
     problem: str
     """The newest error, in one line. The worker's log has its traceback."""
     times: int = 1
