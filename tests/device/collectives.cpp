@@ -16,22 +16,20 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 // Work on aliases of `held`. `finish` runs on them once, before anyone sees the results.
 class SimWork final : public c10d::Work {
  public:
-  SimWork(WorkPtr inner, Tensors held, std::function<void()> finish)
+  SimWork(WorkPtr inner, Tensors held, std::function<void()> finish, bool at_once)
       : Work(-1, c10d::OpType::UNKNOWN), inner_(std::move(inner)), held_(std::move(held)) {
     const std::vector<c10::Device> devices =
         held_.empty() ? std::vector<c10::Device>{} : std::vector<c10::Device>{held_[0].device()};
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
     auto result = c10::IValue(held_);
-    c10::intrusive_ptr<c10::ivalue::Future> done;
-    try {
-      done = inner_->getFuture();
-    } catch (const c10::Error&) { // Gloo's reduce_scatter has none
+    if (at_once) {
       inner_->wait();
+      inner_.reset();
       finish();
       future_->markCompleted(result);
       return;
     }
-    done->addCallback(
+    inner_->getFuture()->addCallback(
         [future = future_, result, finish = std::move(finish)](c10::ivalue::Future& done) {
           if (done.hasError()) {
             future->setError(done.exception_ptr());
@@ -49,7 +47,9 @@ class SimWork final : public c10d::Work {
     return future_->completed() && !future_->hasError();
   }
   bool wait(std::chrono::milliseconds timeout) override {
-    inner_->wait(timeout);
+    if (inner_) {
+      inner_->wait(timeout);
+    }
     future_->waitAndThrow();
     return true;
   }
@@ -143,7 +143,8 @@ class SimBackend final : public c10d::Backend {
     at::Tensor out = alias_of(output), in = alias_of(input);
     c10d::ReduceScatterOptions plain = options;
     const bool mean = replace_mean(plain.reduceOp);
-    return work(gloo_->reduce_scatter_single(out, in, plain), {output, input}, mean ? Tensors{out} : Tensors{});
+    // Gloo writes the sum in each `wait`, which would undo a division.
+    return work(gloo_->reduce_scatter_single(out, in, plain), {output, input}, mean ? Tensors{out} : Tensors{}, true);
   }
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     c10d::BarrierOptions plain = options;
@@ -195,14 +196,14 @@ class SimBackend final : public c10d::Backend {
     }
     return mean;
   }
-  WorkPtr work(WorkPtr inner, Tensors held, Tensors divided = {}) {
+  WorkPtr work(WorkPtr inner, Tensors held, Tensors divided = {}, bool at_once = false) {
     const auto size = getSize();
     auto finish = [divided, size] {
       for (at::Tensor tensor : divided) {
         tensor.div_(size);
       }
     };
-    return c10::make_intrusive<SimWork>(std::move(inner), std::move(held), finish);
+    return c10::make_intrusive<SimWork>(std::move(inner), std::move(held), finish, at_once);
   }
 
   c10::intrusive_ptr<c10d::Backend> gloo_;

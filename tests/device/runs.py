@@ -27,7 +27,7 @@ class Outcome:
     weights: dict[str, list[float]]
     """A few numbers of each tensor of the model at the end."""
     peaks: tuple[int, int]
-    """The peak bytes on both devices."""
+    """The peak bytes on the first two devices."""
     device: int
     micro_batch: int
     waits_to_save: tuple[int, ...]
@@ -44,19 +44,21 @@ def train(
     resume_from: Path | None = None,
     change: Callable[[Training], None] | None = None,
     memory: int = 0,
+    ranks: int = 2,
 ) -> tuple[RunDir, list[Outcome]]:
-    """Runs a job on two ranks with a device each. `change` gets the prepared run of each rank.
+    """Runs a job on ranks with a device each. `change` gets the prepared run of each rank.
 
     `memory`: the bytes of each device; 0 is enough for anything.
     """
     run = job(root, config, trainer=trainer)
     env = environment(run, data=data, resume_from=resume_from)
-    return run, results(on_ranks(2, _main, library, change, memory, env=env))
+    return run, results(on_ranks(ranks, _main, library, change, memory, ranks, env=env))
 
 
-def _main(library: Path, change: Callable[[Training], None] | None, memory: int) -> Outcome:
-    sim.load(library, devices=2)
-    for device in range(2):
+def _main(library: Path, change: Callable[[Training], None] | None, memory: int, ranks: int) -> Outcome:
+    devices = max(ranks, 2)
+    sim.load(library, devices=devices)
+    for device in range(devices):
         sim.limit_memory(memory, device=device)
     run = torchyard.init()
     config = read_config(run)
