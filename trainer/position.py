@@ -35,6 +35,17 @@ class Position:
         """Epochs that have ended."""
         return self.epoch if self.end_of_epoch else self.epoch - 1
 
+    @property
+    def progress(self) -> dict[str, int]:
+        """What `Run.progress` reports."""
+        epochs = self._config.epochs
+        return {
+            "step": self.step,
+            "total_steps": self.total_steps,
+            "epoch": min(self.epoch, epochs),
+            "epochs": epochs,
+        }
+
     def advance(self, samples: int) -> None:
         """Counts an optimizer step on `samples` samples of all ranks."""
         self.step += 1

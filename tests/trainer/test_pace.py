@@ -21,10 +21,10 @@ from torchyard.run import Run
 from trainer import __main__ as trainer
 from trainer import pace
 from trainer.card import Card
-from trainer.loop import Training
 from trainer.pace import Own, Pace, of_ranks
 from trainer.peaks import peak_flops
 from trainer.recipes import make_task
+from trainer.train import Training
 from trainer.world import World, joined
 
 CPU = torch.device("cpu")
