@@ -1,7 +1,6 @@
-"""Chooses the size of a micro-batch, and gives each optimizer step its batches."""
+"""Chooses the size of a micro-batch, and so how the samples of an optimizer step are divided."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage] the base of all of them
@@ -9,10 +8,9 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes import Recipe
 from torchyard.run import Run
-from trainer.data.batch import Batch
 from trainer.memory import largest_fitting_batch
 from trainer.precision import Precision
-from trainer.sampler import StepSamples, TrainSampler
+from trainer.sampler import TrainSampler
 from trainer.task import Task
 from trainer.world import World
 
@@ -74,20 +72,6 @@ def make_sampler(
         counts=task.counts,
         batch_norm=batch_norm,
     )
-
-
-def load_steps(task: Task, plan: Sequence[StepSamples], *, epoch: int) -> Iterator[StepSamples]:
-    """Yields what each step of the plan takes, with its batches. Raises DataError."""
-    indices = [micro_batch.indices for step in plan for micro_batch in step.micro_batches]
-    return _loaded(plan, task.training_batches(indices, epoch=epoch))
-
-
-def _loaded(plan: Sequence[StepSamples], batches: Iterator[Batch]) -> Iterator[StepSamples]:
-    for step in plan:
-        own = islice(batches, len(step.micro_batches))
-        yield StepSamples(step.samples, step.total, step.micro_batches, own)
-        for _ in own:  # what the step has left is not the next one's
-            pass
 
 
 def _tell(run: Run, why: str, sizes: tuple[int, int], global_batch: int, words: Callable[[int], str]) -> None:

@@ -1,12 +1,10 @@
-"""Makes the optimizer, and computes its base learning rate and the norm of its gradients."""
+"""Makes the optimizer, and computes its base learning rate."""
 
-from collections.abc import Sequence
 import math
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.nn.utils import get_total_norm
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from torchyard.contract.errors import ConfigError
@@ -49,15 +47,6 @@ def scaled_lr(config: OptimizerConfig, *, global_batch: int, per_device_batch: i
             return config.lr * factor
         case "sqrt":
             return config.lr * math.sqrt(factor)
-
-
-def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """Returns the norm of all gradients, as a plain tensor on the device. Does not wait for the device.
-
-    It is the same on all ranks if their gradients were averaged. A collective with shards.
-    """
-    norm = get_total_norm([item.grad for item in parameters if item.grad is not None])
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def _sgd(

@@ -26,7 +26,7 @@ class Report:
         """The newest training metrics."""
         self.steps = steps
         """What the steps since the last log line have measured."""
-        self._run, self._card, self._device, self._rank = run, card, world.device, world.rank
+        self._run, self._card, self._device, self._world = run, card, world.device, world
         self._pace = Pace(world, card=card)
         self._line: tuple[int, float] | None = None
         """The step and the learning rate of a line whose numbers are on their way to the host."""
@@ -113,11 +113,16 @@ class Report:
         if self.steps.failure is not None:
             raise NonFiniteLoss(self.steps.failure)
 
-    def log_evaluation(self, evaluation: Evaluation, *, step: int) -> None:
-        """Logs what was measured at `step`, and shows on rank 0 what was found."""
+    def log_evaluation(self, evaluation: Evaluation, *, step: int) -> Evaluation:
+        """Logs what was measured at `step`, and shows what rank 0 has found. Returns it with the metrics of rank 0.
+
+        A collective.
+        """
+        evaluation = replace(evaluation, metrics=self._world.numbers_from_rank_0(evaluation.metrics))
         self._run.log(evaluation.metrics, step=step)
-        if self._rank == 0:
+        if self._world.rank == 0:
             evaluation.show(self._run, step)
+        return evaluation
 
     def log_epoch(self, measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
         """Logs how long the epoch took, and writes a line with the newest metrics to the log.

@@ -1,15 +1,15 @@
 """A training run from top to bottom: build, epochs, one step, evaluate, save, resume."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 import logging
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grads_with_norm_
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.contract.recipes import Recipe
 from torchyard.contract.spec import CheckpointPolicy
@@ -17,21 +17,20 @@ from torchyard.models.checkpoint import FORMAT
 from torchyard.run import Run
 from torchyard.run.tensors import on_host
 from trainer.averaging import ExponentialAverage, Lookahead
-from trainer.batching import load_steps, make_sampler
+from trainer.batching import make_sampler
 from trainer.card import describe
 from trainer.compilation import compile_in_place
 from trainer.contents import Contents
 from trainer.finiteness import names_to_check, nonfinite_weights
 from trainer.meeting import make_meeting
 from trainer.metrics import Step, StepMetrics
-from trainer.optimization import gradient_norm, make_optimizer, scaled_lr
+from trainer.optimization import make_optimizer, scaled_lr
 from trainer.parallel import make_strategy
 from trainer.parallel.fsdp import fill_shards, shard_optimizer, whole
-from trainer.position import Position
 from trainer.precision import Precision
 from trainer.randomness import derived_seed, random_state, resume_random_state, seed_everything, set_random_state
 from trainer.report import Report
-from trainer.sampler import StepSamples
+from trainer.sampler import Position, StepSamples, load_steps
 from trainer.schedule import Schedule, set_lr
 from trainer.skipping import Statistics, take_step
 from trainer.stopping import Best, EarlyStopping, StopCheck, StopRequested
@@ -199,7 +198,7 @@ class Training:
         set_lr(self.optimizer, lr)
         self._statistics.keep()
         loss = self._backward(samples)
-        self._meeting.leave()
+        self._meeting.leave()  # the hook on the last gradient has begun it
         scale = self.precision.scale
         self.precision.unscale(self.optimizer)
         norm = gradient_norm(self._parameters)
@@ -249,10 +248,7 @@ class Training:
     # --- evaluate
 
     def _evaluate(self) -> Evaluation:
-        """Evaluates the averaged weights if there are any. Every rank returns the metrics of rank 0.
-
-        Raises StopRequested.
-        """
+        """Evaluates the averaged weights if there are any. Returns rank 0's metrics. Raises StopRequested."""
         self._sync_ranks()
         with self.ema.applied() if self.ema else nullcontext(), self.precision.evaluation():
             evaluation = self.task.evaluate(
@@ -260,9 +256,7 @@ class Training:
                 on_batch=StopCheck(self.run, self.world, self._report_progress),
                 batch_size=min(self.sampler.batch_size, self.config.training.per_device_batch_size),
             )
-        evaluation = replace(evaluation, metrics=self.world.numbers_from_rank_0(evaluation.metrics))
-        self.report.log_evaluation(evaluation, step=self.position.step)
-        return evaluation
+        return self.report.log_evaluation(evaluation, step=self.position.step)
 
     def _evaluate_at_pause(self) -> Evaluation | None:
         """Evaluates where the run pauses and no evaluation is due, as it is compared there. Its course is the same."""
@@ -361,10 +355,7 @@ class Training:
     # --- resume
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state of the same or another number of ranks.
-
-        The weights of the model were loaded before the strategy wrapped or sharded it.
-        """
+        """Restores a state of as many ranks or of others. The model had its weights before it was sharded."""
         ranks = state["own"] or ()
         own = ranks[self.world.rank] if len(ranks) == self.world.size else None
         if own is not None:
@@ -392,3 +383,12 @@ class Training:
 
 def _is_due(number: int, every: int | None) -> bool:
     return every is not None and number % every == 0
+
+
+def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
+    """Returns the norm of all gradients, as a plain tensor on the device. Does not wait for the device.
+
+    It is the same on all ranks if their gradients were averaged. A collective with shards.
+    """
+    norm = get_total_norm([item.grad for item in parameters if item.grad is not None])
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -14,8 +14,8 @@ from tests.trainer.regression import Regression
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.batching import make_sampler
-from trainer.position import Position
 from trainer.precision import Precision
+from trainer.sampler import Position
 from trainer.train import Training
 from trainer.world import joined
 

@@ -19,9 +19,9 @@ from torchyard.contract.recipes import EmaConfig
 from torchyard.models.library import configure_transformers
 from trainer.activations import recompute_layers
 from trainer.averaging import ExponentialAverage
-from trainer.optimization import gradient_norm
 from trainer.parallel import make_strategy
 from trainer.task import Unfilled
+from trainer.train import gradient_norm
 from trainer.weights.home import without_weights
 from trainer.world import World, joined
 

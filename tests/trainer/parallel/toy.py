@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from torchyard.contract.recipes import DistributedConfig
-from trainer.optimization import gradient_norm
 from trainer.parallel import Strategy, make_strategy
+from trainer.train import gradient_norm
 from trainer.world import World
 
 MINUTE = timedelta(minutes=1)
