@@ -12,6 +12,7 @@ from torchyard.run.accelerator import is_accelerator
 from trainer.card import Card, peak_memory
 from trainer.metrics import StepMetrics
 from trainer.pace import Own, Pace
+from trainer.score import Score
 from trainer.task import Evaluation
 from trainer.world import World
 
@@ -21,10 +22,10 @@ logger = logging.getLogger(__name__)
 class Report:
     """Every rank computes the same report; only rank 0's is written. `card`: what is known before training."""
 
-    def __init__(self, run: Run, *, card: Card, steps: StepMetrics, world: World) -> None:
+    def __init__(self, run: Run, *, card: Card, world: World, score: Score | None, max_nonfinite: int) -> None:
         self.metrics: dict[str, float] = {}
         """The newest training metrics."""
-        self.steps = steps
+        self.steps = StepMetrics(world, max_nonfinite, score)
         """What the steps since the last log line have measured."""
         self._run, self._card, self._device, self._world = run, card, world.device, world
         self._pace = Pace(world, card=card)

@@ -1,4 +1,7 @@
-"""A training run from top to bottom: build, epochs, one step, evaluate, save, resume."""
+"""A training run from top to bottom: build, epochs, one step, evaluate, save, resume.
+
+`trainer.__main__` makes the task (model, data and loss) and calls `train` on every rank. All ranks do the same.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -23,7 +26,7 @@ from trainer.compilation import compile_in_place
 from trainer.contents import Contents
 from trainer.finiteness import names_to_check, nonfinite_weights
 from trainer.meeting import make_meeting
-from trainer.metrics import Step, StepMetrics
+from trainer.metrics import Step
 from trainer.optimization import make_optimizer, scaled_lr
 from trainer.parallel import make_strategy
 from trainer.parallel.fsdp import fill_shards, shard_optimizer, whole
@@ -73,16 +76,15 @@ class Training:
         data_hash = self.contents.data_hash
         # Before the strategy shards the model, as the card counts its parameters.
         card = describe(task, sampler=self.sampler, world=world, precision=precision.name, data_hash=data_hash)
-        steps = StepMetrics(world, training.max_nonfinite_steps, task.score)
-        self.report = Report(run, card=card, steps=steps, world=world)
+        self.report = Report(run, card=card, world=world, score=task.score, max_nonfinite=training.max_nonfinite_steps)
         if training.compile:
             compile_in_place(task.model)
         self.strategy = make_strategy(task.model, distributed, world, compute=precision.dtype, unfilled=task.unfilled)
-        self._meeting = make_meeting(task.model, distributed, world)
+        self._meeting = make_meeting(task.model, distributed, world)  # times the exchanges with the other ranks
         self._in_sync = False  # whether `_sync_ranks` was called after the last step
         self._parameters = tuple(task.model.parameters())  # a walk through the modules costs a thousand calls a step
         self._statistics = Statistics(task.model)
-        self._checked = names_to_check(task.model)
+        self._checked = names_to_check(task.model)  # what must be finite in a checkpoint
 
         global_batch, batch_size = self.sampler.global_batch, training.per_device_batch_size
         self.base_lr = scaled_lr(config.optimizer, global_batch=global_batch, per_device_batch=batch_size)
@@ -127,11 +129,11 @@ class Training:
         steps = load_steps(self.task, plan, epoch=position.epoch)
         train_mode(self.task.model)
         report.restart_clock(whole_epoch=len(plan) == self.sampler.count())
-        for number, samples in enumerate(steps, start=1):
+        for number, taken in enumerate(steps, start=1):
             lr = self.schedule.lr(position.step + 1, epochs=position.epochs)
-            measured = self.train_step(position.step + 1, samples, lr=lr)
-            position.advance(samples.samples)
-            report.steps.add(measured, samples=samples.samples, total=samples.total)
+            measured = self.train_step(position.step + 1, taken, lr=lr)
+            position.advance(taken.samples)
+            report.steps.add(measured, samples=taken.samples, total=taken.total)
             last = number == len(plan)
             if last or position.step % self.config.logging.every_steps == 0:
                 report.log(position.step, lr=lr, rank_wait=self._meeting.take())

@@ -1,4 +1,4 @@
-from itertools import combinations
+from itertools import combinations, islice
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.sampler import MicroBatch, StepSamples, TrainSampler, evaluation_batches, micro_batch_limits
+from tests.trainer.regression import Regression
+from trainer.sampler import (
+    MicroBatch,
+    StepSamples,
+    TrainSampler,
+    evaluation_batches,
+    load_steps,
+    micro_batch_limits,
+)
 
 sizes = st.integers(1, 200)
 worlds = st.integers(1, 7)
@@ -320,3 +328,18 @@ def test_the_weights_of_all_ranks_are_the_share_of_each_sample_in_what_is_counte
             for batch, weight in zip(step.micro_batches, step.weights(world), strict=True):
                 assert batch.total == (int(counts[batch.indices].sum()) if batch.counts else 0)
                 assert weight == batch.total * world / steps[0].total
+
+
+@pytest.mark.parametrize("taken", [0, 1, 4])
+def test_each_step_has_its_own_batches_however_many_the_step_before_has_taken(taken: int) -> None:
+    task = Regression()
+    plan = TrainSampler(task.samples, global_batch=8, batch_size=2).steps(1)
+    seen = 0
+    for step, planned in zip(load_steps(task, plan, epoch=1), plan, strict=True):
+        parts = zip(step.weighted(1), planned.micro_batches, strict=False)
+        for (batch, weight, last), micro_batch in islice(parts, taken):
+            assert torch.equal(batch.inputs, task.inputs[micro_batch.indices])
+            assert weight == len(micro_batch.indices) / planned.samples
+            assert last == (micro_batch is planned.micro_batches[-1])
+            seen += 1
+    assert seen == sum(min(taken, len(planned.micro_batches)) for planned in plan)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.trainer.parallel.test_replica import WIDTH, several_buckets
+from tests.trainer.parallel.test_buckets import WIDTH, several_buckets
 from tests.trainer.parallel.toy import MINUTE, begin, equal, weights
 from tests.trainer.ranks import on_ranks, results
 from trainer.parallel import Strategy
