@@ -221,7 +221,7 @@ def token_ratio(source: str) -> tuple[float, float]:
         Training(
             task, trainer="text-classification", config=config, policy=CheckpointPolicy(), run=run, world=world
         ).train()
-        lengths: Tensor = vars(task)["train"].lengths
+        lengths: Tensor = vars(task)["data"].train.lengths
         return logged["train/tokens_per_second"] / logged["train/samples_per_second"], float(lengths.double().mean())
 
 
